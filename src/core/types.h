@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The vocabulary of the core. Numbers equal those of the C header; capi asserts it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace flashscan {
+
+enum class Dtype : int32_t {
+    f32 = 1,
+    bf16 = 2,
+    f16 = 3,
+    f64 = 4,
+    c64 = 5,
+    c128 = 6,
+    i32 = 7,
+    i64 = 8
+};
+enum class Layout : int32_t {
+    btc = 0,
+    bct = 1
+};
+enum class GateForm : int32_t {
+    value = 0,
+    log = 1,
+    logit = 2
+};
+enum class Direction : int32_t {
+    forward = 0,
+    reverse = 1
+};
+enum class Pass : int32_t {
+    forward = 0,
+    backward = 1
+};
+enum class BackendId : int32_t {
+    cpu = 0,
+    cuda = 1
+};
+
+enum class ArgId : int32_t {
+    input = 1,
+    gate = 2,
+    output = 3,
+    state_in = 4,
+    state_out = 5,
+    reset = 6,
+    seq_offsets = 7,
+    scratch = 10,
+};
+
+inline constexpr int32_t grad_bit = 0x100;
+
+enum GateBroadcast : uint32_t {
+    broadcast_batch = 1,
+    broadcast_time = 2,
+    broadcast_channels = 4
+};
+
+constexpr int64_t size_of(Dtype dtype) {
+    switch (dtype) {
+    case Dtype::bf16:
+    case Dtype::f16: return 2;
+    case Dtype::f32:
+    case Dtype::i32: return 4;
+    case Dtype::f64:
+    case Dtype::c64:
+    case Dtype::i64: return 8;
+    case Dtype::c128: return 16;
+    }
+    return 0;
+}
+
+// The alignment a pointer to the dtype needs: that of its real component for complex numbers.
+constexpr int64_t alignment_of(Dtype dtype) {
+    return dtype == Dtype::c64 ? 4 : dtype == Dtype::c128 ? 8 : size_of(dtype);
+}
+
+constexpr bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c128; }
+
+// The dtype of states and of all arithmetic on data of `dtype`.
+constexpr Dtype state_dtype(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16 ? Dtype::f32 : dtype; }
+
+constexpr const char* name_of(Dtype dtype) {
+    switch (dtype) {
+    case Dtype::f32: return "f32";
+    case Dtype::bf16: return "bf16";
+    case Dtype::f16: return "f16";
+    case Dtype::f64: return "f64";
+    case Dtype::c64: return "c64";
+    case Dtype::c128: return "c128";
+    case Dtype::i32: return "i32";
+    case Dtype::i64: return "i64";
+    }
+    return "?";
+}
+
+}  // namespace flashscan

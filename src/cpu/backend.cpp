@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/backend.h"
+
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "core/error.h"
+#include "reference/linear.h"
+
+namespace flashscan::cpu {
+namespace {
+
+constexpr LinearCandidate linear[] = {
+    {"reference", reference::make_linear},
+};
+
+class CpuBackend final : public Backend {
+  public:
+    const char* name() const override { return "cpu"; }
+    int32_t device_count() const override { return 1; }
+
+    void check(const Options& options) const override {
+        if (options.device != 0) fail(Code::no_device, "device is {}; the cpu backend has device 0", options.device);
+        if (options.threads < 0) fail(Code::invalid_argument, "threads is {}; accepted are 0 and up", options.threads);
+    }
+
+    std::span<const LinearCandidate> linear_candidates() const override { return linear; }
+
+    void* allocate(size_t bytes, const Options&, void*) const override {
+        void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+        if (memory == nullptr) fail(Code::out_of_memory, "no host memory for {} bytes of scratch", bytes);
+        return memory;
+    }
+    void release(void* memory, const Options&, void*) const noexcept override { std::free(memory); }
+
+    void check_memory(std::span<const ArgumentSpec>, std::span<const Argument>, const Options&) const override {}
+
+    std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options&,
+                                      void*) const override {
+        std::vector<int64_t> values(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i)
+            values[static_cast<size_t>(i)] =
+                dtype == Dtype::i32 ? static_cast<const int32_t*>(offsets)[i] : static_cast<const int64_t*>(offsets)[i];
+        return values;
+    }
+};
+
+}  // namespace
+
+const Backend& backend() {
+    static const CpuBackend instance;
+    return instance;
+}
+
+}  // namespace flashscan::cpu
