@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+INVALID_ARGUMENT = 10
+LAST_CALLER_MISTAKE = 19
+
+
+class FlashscanError(RuntimeError):
+    """A call failed. ``status`` is the number of the ``flashscan_status``; the message says what was accepted."""
+
+    def __init__(self, message: str, status: int = INVALID_ARGUMENT) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class FlashscanValueError(FlashscanError, ValueError):
+    """An argument has a value or a shape that is not accepted."""
+
+
+class FlashscanTypeError(FlashscanError, TypeError):
+    """An argument has a type or a dtype that is not accepted."""

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C interface of libflashscan.so: finding the library, its structs and constants, plans."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from pathlib import Path
+
+from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
+
+F32, BF16, F16, F64, C64, C128, I32, I64 = range(1, 9)
+INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS = range(1, 8)
+GRAD = 0x100
+FLAG_RESET = 1
+
+
+class Strides(Structure):
+    _fields_ = [("batch", c_int64), ("time", c_int64), ("channels", c_int64)]
+
+
+class LinearDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("gate_dtype", c_int32),
+        ("layout", c_int32),
+        ("gate_form", c_int32),
+        ("gate_broadcast", c_uint32),
+        ("direction", c_int32),
+        ("flags", c_uint32),
+        ("batch", c_int64),
+        ("time", c_int64),
+        ("channels", c_int64),
+        ("num_sequences", c_int64),
+        ("offsets_dtype", c_int32),
+        ("reserved", c_int32),
+        ("input", Strides),
+        ("gate", Strides),
+        ("output", Strides),
+        ("grad_input", Strides),
+        ("grad_gate", Strides),
+        ("grad_output", Strides),
+    ]
+
+
+class Options(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("backend", c_int32),
+        ("device", c_int32),
+        ("threads", c_int32),
+        ("determinism", c_int32),
+        ("workspace", c_int32),
+        ("kernel", c_char_p),
+    ]
+
+
+class Arg(Structure):
+    _fields_ = [("id", c_int32), ("reserved", c_int32), ("data", c_void_p), ("bytes", c_size_t)]
+
+
+def _load() -> ctypes.CDLL:
+    named = os.environ.get("FLASHSCAN_LIBRARY")
+    bundled = Path(__file__).with_name("libflashscan.so")
+    path = named or (str(bundled) if bundled.exists() else "libflashscan.so.0")
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"flashscan: {path} could not be loaded ({error}); looked at FLASHSCAN_LIBRARY ({named or 'not set'}), "
+            f"{bundled}, and the loader's search path"
+        ) from error
+    library.flashscan_last_error.restype = c_char_p
+    library.flashscan_status_name.restype = c_char_p
+    library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
+    library.flashscan_plan_destroy.argtypes = [c_void_p]
+    library.flashscan_plan_destroy.restype = None
+    for function in (library.flashscan_forward, library.flashscan_backward):
+        function.argtypes = [c_void_p, c_void_p, c_int32, c_void_p]
+    return library
+
+
+_library = _load()
+
+
+def version() -> str:
+    """The version of the library that is loaded, "0.1.0" for example."""
+    number = _library.flashscan_version()
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def _check(status: int) -> None:
+    if status == 0:
+        return
+    name = _library.flashscan_status_name(status).decode()
+    message = f"{name}: {_library.flashscan_last_error().decode()}"
+    raise (FlashscanValueError if status <= LAST_CALLER_MISTAKE else FlashscanError)(message, status)
+
+
+class Plan:
+    """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
+
+    def __init__(self, fields: tuple, threads: int) -> None:
+        self._plan = c_void_p()
+        desc = LinearDesc(ctypes.sizeof(LinearDesc), *fields)
+        options = Options(struct_size=ctypes.sizeof(Options), threads=threads)
+        _check(_library.flashscan_plan_linear(byref(self._plan), byref(desc), byref(options)))
+
+    def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
+        destroy(self._plan)
+
+    def forward(self, args: list[tuple]) -> None:
+        _check(_library.flashscan_forward(self._plan, (Arg * len(args))(*args), len(args), None))
+
+    def backward(self, args: list[tuple]) -> None:
+        _check(_library.flashscan_backward(self._plan, (Arg * len(args))(*args), len(args), None))
+
+
+@functools.lru_cache(maxsize=256)
+def plan(fields: tuple, threads: int) -> Plan:
+    """The plan for a descriptor, given as its fields after struct_size; cached."""
+    return Plan(fields, threads)

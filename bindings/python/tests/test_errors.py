@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What bad input gets: an exception that names the argument, what it is and what is accepted."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import flashscan
+from flashscan import _library, linear_scan, linear_scan_backward
+
+X = np.ones((2, 5, 3), np.float32)
+G = np.full((2, 5, 3), 0.5, np.float32)
+ROW = np.ones((1, 5, 3), np.float32)
+
+VALUE_ERRORS = {
+    "input of two axes": (lambda: linear_scan(0.5, X[0]), r"input has shape \(5, 3\)"),
+    "gate of another shape": (lambda: linear_scan(G[:, :4], X), r"gate has shape \(2, 4, 3\).*\(2, 5, 3\)"),
+    "gate of four axes": (lambda: linear_scan(G[None], X), r"gate has shape \(1, 2, 5, 3\)"),
+    "gate larger than the input": (lambda: linear_scan(G, ROW), r"gate has shape"),
+    "layout": (lambda: linear_scan(G, X, layout="tbc"), r"layout is 'tbc'; accepted are 'btc', 'bct'"),
+    "gate form": (lambda: linear_scan(G, X, gate_form="exp"), r"gate_form is 'exp'"),
+    "state": (lambda: linear_scan(G, X, np.zeros((3, 2))), r"initial_state has shape \(3, 2\); accepted is \(2, 3\)"),
+    "reset": (lambda: linear_scan(G, X, reset=np.zeros((2, 4), bool)), r"reset has shape \(2, 4\).*\(2, 5\)"),
+    "threads": (lambda: linear_scan(G, X, threads=-1), r"threads is -1"),
+    "offsets of two axes": (lambda: linear_scan(0.5, ROW, seq_offsets=[[0, 5]]), r"seq_offsets has shape \(1, 2\)"),
+    "no sequence": (lambda: linear_scan(0.5, ROW, seq_offsets=[0]), r"seq_offsets has shape \(1,\)"),
+    "offsets with a batch": (lambda: linear_scan(0.5, X, seq_offsets=[0, 5]), r"batch is 2"),
+    "offsets not from 0": (lambda: linear_scan(0.5, ROW, seq_offsets=[1, 5]), r"SEQ_OFFSETS\[0\] is 1"),
+    "offsets that decrease": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 3, 2]), r"SEQ_OFFSETS\[2\] is 2"),
+    "offsets past the end": (lambda: linear_scan(0.5, ROW, seq_offsets=[0, 6]), r"SEQ_OFFSETS\[1\] is 6"),
+    "gate dtype outside the table": (lambda: linear_scan(G.astype(float), X), r"gate_dtype is 4 with dtype f32"),
+    "gradient of another shape": (lambda: linear_scan_backward(G, X, X[:1]), r"grad_output has shape \(1, 5, 3\)"),
+    "gradient of a state": (lambda: linear_scan_backward(G, X, X, None, np.zeros(3)), r"grad_final_state has shape"),
+}
+TYPE_ERRORS = {
+    "integers": (lambda: linear_scan(0.5, X.astype(np.int32)), r"input has dtype int32; accepted are float32"),
+    "long double": (lambda: linear_scan(0.5, X.astype(np.longdouble)), r"input has dtype"),
+    "other byte order": (lambda: linear_scan(0.5, X.astype(">f4")), r"input has dtype >f4"),
+    "integer gate": (lambda: linear_scan(G.astype(np.int64), X), r"gate has dtype int64"),
+    "complex state": (lambda: linear_scan(G, X, np.zeros((2, 3), complex)), r"initial_state has dtype complex128"),
+    "reset": (lambda: linear_scan(G, X, reset=np.zeros((2, 5))), r"reset has dtype float64; accepted are bool and"),
+    "offsets": (lambda: linear_scan(0.5, ROW, seq_offsets=[0.0, 5.0]), r"seq_offsets has dtype float64"),
+    "threads": (lambda: linear_scan(G, X, threads=1.5), r"threads is 1.5"),
+    "gradient": (lambda: linear_scan_backward(G, X, X.astype(float)), r"grad_output has dtype float64.*float32"),
+}
+
+
+@pytest.mark.parametrize("case", VALUE_ERRORS)
+def test_value_errors(case):
+    call, message = VALUE_ERRORS[case]
+    with pytest.raises(flashscan.FlashscanValueError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, flashscan.FlashscanError)
+    assert 10 <= caught.value.status <= 19
+
+
+@pytest.mark.parametrize("case", TYPE_ERRORS)
+def test_type_errors(case):
+    call, message = TYPE_ERRORS[case]
+    with pytest.raises(flashscan.FlashscanTypeError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, TypeError) and isinstance(caught.value, flashscan.FlashscanError)
+
+
+def test_structs_have_the_size_of_the_header():
+    assert ctypes.sizeof(_library.LinearDesc) == 216
+    assert ctypes.sizeof(_library.Options) == 32
+    assert ctypes.sizeof(_library.Arg) == 24
+
+
+def test_plans_are_cached_and_dropped():
+    _library.plan.cache_clear()
+    for _ in range(3):
+        linear_scan(G, X)
+    assert (_library.plan.cache_info().misses, _library.plan.cache_info().hits) == (1, 2)
+    most = _library.plan.cache_info().maxsize
+    for time in range(1, most + 10):
+        linear_scan(0.5, np.zeros((1, time, 1)))
+    assert _library.plan.cache_info().currsize == most
+
+
+def import_with(path):
+    environment = {**os.environ, "FLASHSCAN_LIBRARY": path}
+    code = "import flashscan; print(flashscan.__version__)"
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+
+
+def test_environment_names_the_library():
+    loaded = import_with(_library._library._name)
+    assert loaded.returncode == 0 and loaded.stdout.strip() == flashscan.__version__
+    missing = import_with("/nowhere/libflashscan.so")
+    assert missing.returncode != 0 and "ImportError: flashscan: /nowhere/libflashscan.so" in missing.stderr
