@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "measure.h"
+
+namespace bench {
+
+struct CommandLine {
+    Settings settings;
+    int device = 0;
+    bool help = false;
+    bool flush = true;
+    std::string json, commit;
+    std::vector<std::pair<std::string, Problem>> problems;  // with the set they come from, "" for --problem
+};
+
+// Throws UsageError. The problem sets are looked up beside the executable unless --problems-dir is given.
+CommandLine parse_command_line(int argc, char** argv);
+std::string usage();
+
+}  // namespace bench

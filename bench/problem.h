@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// A problem line, `linear fwd bf16 BTC b8 t8192 c1024 reverse @95%`, and what follows from it: the description that a
+// plan is made of, the bytes that must be moved, and the targets that the result is judged by.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "flashscan/flashscan.h"
+
+namespace bench {
+
+// A mistake in the command line or in a problem line.
+struct UsageError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+enum class Measure {
+    ceiling_percent,  // @95%      at least this share of the stream ceiling
+    gpu_us,           // @4us      median time at most this
+    host_us,          // @host3us  host cost of one call at most this
+    plain_percent     // @plain+3% median time at most this much above the plain case of the same shape
+};
+
+struct Target {
+    Measure measure;
+    double limit;
+    std::string text;
+};
+
+struct Extents {
+    int64_t batch, time, channels;
+    int64_t count() const { return batch * time * channels; }
+};
+
+struct Problem {
+    std::string text;  // without targets, words in the order below
+    bool backward = false;
+    int32_t dtype = FLASHSCAN_F32;
+    int32_t layout = FLASHSCAN_LAYOUT_BTC;
+    Extents extents{};
+    int32_t gate_dtype = FLASHSCAN_F32;
+    int32_t gate_form = FLASHSCAN_GATE_VALUE;
+    uint32_t gate_broadcast = 0;
+    bool reverse = false;
+    bool reset = false;
+    int64_t num_sequences = 0;
+    bool states = false;
+    bool strided = false;     // INPUT and GATE, and their gradients, are the halves of one buffer
+    bool misaligned = false;  // every pointer is one element past what the allocator gave
+    std::vector<Target> targets;
+
+    Extents gate_extents() const;
+    int64_t state_rows() const { return num_sequences > 0 ? num_sequences : extents.batch; }
+    int64_t array_bytes() const;
+    // What the pass must read and write at the least: each argument once.
+    int64_t required_bytes() const;
+    // The text of the case without any option word, which `@plain` compares with.
+    std::string plain_text() const;
+    flashscan_linear_desc describe() const;
+    // The strides of a dense tensor with these extents, or of one half of a fused one.
+    flashscan_strides strides(const Extents& tensor, bool half) const;
+};
+
+int64_t size_of(int32_t dtype);
+bool is_complex(int32_t dtype);
+const char* name_of(int32_t dtype);
+// The dtype of states: f32 for 16-bit data.
+int32_t state_dtype(int32_t dtype);
+
+// Throws UsageError naming the word that is wrong and what is accepted.
+Problem parse_problem(const std::string& line);
+
+// The problems of `directory`/`name`.txt: one a line, `#` starts a comment. Throws UsageError.
+std::vector<Problem> read_problem_set(const std::string& directory, const std::string& name);
+
+}  // namespace bench
