@@ -91,7 +91,10 @@ class Linear final : public LinearKernel {
                                        : 0);
         for (const Sequence& sequence : sequences(buffers))
             for (int64_t c = 0; c < p_.channels; ++c) backward_row(buffers, sequence, c, sums);
-        for (size_t i = 0; i < sums.size(); ++i) store_sum(buffers, static_cast<int64_t>(i), sums[i]);
+        // Steps that belong to no sequence are not written.
+        const int64_t end =
+            p_.packed() ? load_offset(buffers.seq_offsets, p_.offsets_dtype, p_.num_sequences) : p_.time;
+        for (size_t i = 0; i < sums.size(); ++i) store_sum(buffers, static_cast<int64_t>(i), sums[i], end);
     }
 
   private:
@@ -161,9 +164,10 @@ class Linear final : public LinearKernel {
         return (b * p_.gate_time() + t) * p_.gate_channels() + c;
     }
 
-    void store_sum(const LinearBuffers& buffers, int64_t index, Wide sum) const {
+    void store_sum(const LinearBuffers& buffers, int64_t index, Wide sum, int64_t end) const {
         const int64_t c = index % p_.gate_channels();
         const int64_t t = index / p_.gate_channels() % p_.gate_time();
+        if (!p_.broadcasts(broadcast_time) && t >= end) return;
         const int64_t b = index / p_.gate_channels() / p_.gate_time();
         store(buffers.grad_gate, p_.gate_dtype, at(p_.grad_gate, b, t, c), sum);
     }
