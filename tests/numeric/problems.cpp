@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "numeric/problems.h"
+
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "support/data.h"
+#include "support/pairwise.h"
+
+namespace numeric {
+namespace {
+
+using support::Gates;
+using support::Placement;
+using support::Problem;
+
+constexpr std::pair<int32_t, int32_t> dtypes[] = {
+    {FLASHSCAN_F32, FLASHSCAN_F32},  {FLASHSCAN_BF16, FLASHSCAN_BF16}, {FLASHSCAN_BF16, FLASHSCAN_F32},
+    {FLASHSCAN_F16, FLASHSCAN_F16},  {FLASHSCAN_F16, FLASHSCAN_F32},   {FLASHSCAN_F64, FLASHSCAN_F64},
+    {FLASHSCAN_C64, FLASHSCAN_C64},  {FLASHSCAN_C64, FLASHSCAN_F32},   {FLASHSCAN_C128, FLASHSCAN_C128},
+    {FLASHSCAN_C128, FLASHSCAN_F64},
+};
+constexpr int dtype_count = static_cast<int>(std::size(dtypes));
+
+constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3}, {3, 33, 2},
+                                                  {1, 70, 4}, {2, 1, 9}, {1, 129, 1}};
+constexpr std::array<int64_t, 3> varied_shapes[] = {{2, 63, 5},  {1, 257, 33}, {3, 128, 8},  {1, 1025, 2},
+                                                    {4, 31, 65}, {2, 7, 129},  {1, 4099, 1}, {2, 512, 16},
+                                                    {5, 100, 7}, {1, 2050, 9}, {17, 65, 3},  {2, 33, 256}};
+
+enum Factor : size_t {
+    factor_dtype,
+    factor_layout,
+    factor_reverse,
+    factor_form,
+    factor_broadcast,
+    factor_reset,
+    factor_packing,
+    factor_states,
+    factor_placement,
+    factor_gradients,
+    factor_in_place,
+    factor_option,
+    factor_shape,
+    factor_count
+};
+
+Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
+    Problem p;
+    std::tie(p.dtype, p.gate_dtype) = dtypes[row[factor_dtype]];
+    p.layout = row[factor_layout];
+    p.reverse = row[factor_reverse] == 1;
+    p.form = row[factor_form];
+    p.broadcast = static_cast<uint32_t>(row[factor_broadcast]);
+    p.reset = row[factor_reset] == 1;
+    p.state_in = (row[factor_states] & 1) != 0;
+    p.state_out = (row[factor_states] & 2) != 0;
+    p.placement = static_cast<Placement>(row[factor_placement]);
+    p.gradients = static_cast<uint32_t>(row[factor_gradients]) + 1;
+    p.in_place = row[factor_in_place] == 1;
+    p.threads = row[factor_option] == 1 ? 1 : row[factor_option] == 2 ? 3 : 0;
+    p.batch_invariant = row[factor_option] == 3;
+    p.caller_scratch = row[factor_option] == 4;
+    p.seed = seed;
+    const auto shape =
+        size == Size::tiny
+            ? tiny_shapes[row[factor_shape]]
+            : varied_shapes[(static_cast<size_t>(row[factor_shape]) + 6 * (seed % 2)) % std::size(varied_shapes)];
+    std::tie(p.batch, p.time, p.channels) = std::tuple(shape[0], shape[1], shape[2]);
+    if (row[factor_packing] > 0) {
+        p.time *= p.batch;
+        p.batch = 1;
+        p.sequences = row[factor_packing] == 1 ? 5 : 1 + p.time / 9;
+        p.offsets_dtype = row[factor_packing] == 1 ? FLASHSCAN_I32 : FLASHSCAN_I64;
+    }
+    return p;
+}
+
+// A problem with features drawn at random, for lists that vary something else.
+Problem drawn(int64_t batch, int64_t time, int64_t channels, uint64_t seed) {
+    const auto draw = [&](uint64_t what, int levels) {
+        return static_cast<int>(support::uniform(seed, 100 + what, 0) * levels);
+    };
+    Problem p;
+    std::tie(p.dtype, p.gate_dtype) = dtypes[draw(0, dtype_count)];
+    p.batch = batch;
+    p.time = time;
+    p.channels = channels;
+    p.layout = draw(1, 2);
+    p.reverse = draw(2, 2) == 1;
+    p.form = draw(3, 3);
+    p.broadcast = draw(4, 2) == 0 ? 0 : static_cast<uint32_t>(draw(5, 8));
+    p.reset = draw(6, 3) == 0;
+    p.state_in = draw(7, 2) == 0;
+    p.state_out = draw(8, 2) == 0;
+    p.placement = draw(9, 2) == 0 ? Placement::dense : static_cast<Placement>(draw(10, support::placement_count));
+    if (batch == 1 && draw(11, 3) == 0) p.sequences = 1 + time / 20;
+    p.seed = seed;
+    return p;
+}
+
+}  // namespace
+
+std::vector<Problem> pairs(Size size) {
+    std::vector<int> levels(factor_count);
+    levels[factor_dtype] = dtype_count;
+    levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
+    levels[factor_form] = levels[factor_packing] = 3;
+    levels[factor_broadcast] = 8;
+    levels[factor_placement] = support::placement_count;
+    levels[factor_states] = 4;
+    levels[factor_gradients] = 7;
+    levels[factor_option] = 5;
+    levels[factor_shape] = static_cast<int>(std::size(tiny_shapes));
+    std::vector<Problem> problems;
+    const uint64_t seed = size == Size::tiny ? 1000 : 2000;
+    for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
+        problems.push_back(problem_of_row(row, size, seed + problems.size()));
+    return problems;
+}
+
+std::vector<Problem> singles() {
+    Problem plain;
+    plain.batch = 2;
+    plain.time = 300;
+    plain.channels = 24;
+    plain.state_in = true;
+    std::vector<Problem> problems;
+    const auto add = [&](auto&& change) {
+        for (const int32_t layout : {FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT}) {
+            Problem p = plain;
+            p.layout = layout;
+            p.seed = 3000 + problems.size();
+            change(p);
+            problems.push_back(p);
+        }
+    };
+    for (const auto& dtype : dtypes) add([&](Problem& p) { std::tie(p.dtype, p.gate_dtype) = dtype; });
+    add([](Problem& p) { p.reverse = true; });
+    for (const int32_t form : {FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) add([&](Problem& p) { p.form = form; });
+    for (uint32_t broadcast = 1; broadcast < 8; ++broadcast) add([&](Problem& p) { p.broadcast = broadcast; });
+    add([](Problem& p) { p.reset = true; });
+    for (const int32_t offsets : {FLASHSCAN_I32, FLASHSCAN_I64})
+        add([&](Problem& p) { p.batch = 1, p.sequences = 11, p.offsets_dtype = offsets; });
+    add([](Problem& p) { p.state_in = false; });
+    add([](Problem& p) { p.state_out = true; });
+    for (uint32_t gradients = 1; gradients < 7; ++gradients) add([&](Problem& p) { p.gradients = gradients; });
+    for (int i = 1; i < support::placement_count; ++i)
+        add([&](Problem& p) { p.placement = static_cast<Placement>(i); });
+    add([](Problem& p) { p.in_place = p.state_out = true; });
+    add([](Problem& p) { p.batch_invariant = true; });
+    add([](Problem& p) { p.caller_scratch = true; });
+    for (const int32_t threads : {1, 2, 5}) add([&](Problem& p) { p.threads = threads; });
+    add([](Problem& p) { p.gates = Gates::ones; });
+    add([](Problem& p) { p.gates = Gates::ones, p.form = FLASHSCAN_GATE_LOG; });
+    add([](Problem& p) { p.gates = Gates::large, p.time = 40; });
+    add([](Problem& p) { p.gates = Gates::large, p.time = 40, p.form = FLASHSCAN_GATE_LOG; });
+    return problems;
+}
+
+std::vector<Problem> shapes() {
+    constexpr int64_t edges[] = {0,   1,   2,   3,   7,   31,   32,   33,   63,   64,   65,   127,  128,  129,  255,
+                                 256, 257, 511, 512, 513, 1000, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4099};
+    std::vector<Problem> problems;
+    const auto add = [&](int64_t b, int64_t t, int64_t c) {
+        problems.push_back(drawn(b, t, c, 4000 + problems.size()));
+    };
+    for (const int64_t edge : edges) {
+        add(1, edge, 1);
+        add(2, edge, 3);
+        add(3, 17, edge);
+        if (edge <= 1025) add(edge, 11, 2);
+        if (edge <= 257) add(1, edge, edge);
+        if (edge <= 129) add(edge, 1, edge);
+    }
+    return problems;
+}
+
+std::vector<Problem> extremes() {
+    std::vector<Problem> problems;
+    const auto add = [&](int64_t b, int64_t t, int64_t c, int32_t layout) {
+        problems.push_back(drawn(b, t, c, 5000 + problems.size()));
+        problems.back().layout = layout;
+    };
+    for (const int32_t layout : {FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT}) {
+        add(1, 300007, 1, layout);
+        add(3, 100003, 1, layout);
+        add(1, 100003, 3, layout);
+        add(1, 65537, 5, layout);
+        add(2, 16385, 8, layout);
+        add(1, 3, 100003, layout);
+        add(30011, 5, 2, layout);
+        add(400, 3, 257, layout);
+        add(8, 1024, 32, layout);
+    }
+    return problems;
+}
+
+}  // namespace numeric

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The problems that the numeric suites run.
+#pragma once
+
+#include <vector>
+
+#include "support/problem.h"
+
+namespace numeric {
+
+enum class Size {
+    tiny,    // for compute-sanitizer: at most a few hundred elements, with T past one warp
+    varied,  // up to some ten thousand elements
+};
+
+// Every pair of levels of all features.
+std::vector<support::Problem> pairs(Size size);
+// Each feature by itself on an otherwise plain problem.
+std::vector<support::Problem> singles();
+// Extents around powers of two, zeros, primes; the features follow from the position.
+std::vector<support::Problem> shapes();
+// One long row, many short rows.
+std::vector<support::Problem> extremes();
+
+}  // namespace numeric

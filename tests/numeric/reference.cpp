@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Every target against the reference, within the bound of support/bound.cpp.
+ *
+ *   build/cpu/tests/flashscan_numeric                             all
+ *   build/sm90a/tests/flashscan_numeric --gtest_filter='*cuda*'   all on the GPU; --gtest_output=json:FILE for a record
+ *   FLASHSCAN_TEST_EXACT=1 compute-sanitizer --tool memcheck \
+ *       build/sm90a/tests/flashscan_numeric --gtest_filter='Small*cuda_auto*'
+ *   FLASHSCAN_TEST_TARGET=cuda_auto FLASHSCAN_TEST_CASE='linear bf16 BTC b1 t300 c4 reverse seed7' \
+ *       build/sm90a/tests/flashscan_numeric --gtest_filter='Repro.*'
+ *
+ * The last is one case, as a failure prints it. FLASHSCAN_TEST_EXACT=1 leaves out the sentinels around CUDA buffers so
+ * that the sanitizer sees their true ends.
+ */
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "numeric/problems.h"
+#include "support/check.h"
+
+namespace numeric {
+namespace {
+
+using support::all_targets;
+using support::Case;
+using support::cases_on;
+using support::planner_targets;
+
+class Linear : public testing::TestWithParam<Case> {};
+
+TEST_P(Linear, MatchesReference) {
+    SKIP_UNLESS_AVAILABLE(GetParam().target);
+    support::check_case(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, Linear, testing::ValuesIn(cases_on(all_targets(), pairs(Size::tiny))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Single, Linear, testing::ValuesIn(cases_on(all_targets(), singles())), support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Pairs, Linear, testing::ValuesIn(cases_on(all_targets(), pairs(Size::varied))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targets(), shapes())),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),
+                         support::name_of_case);
+
+TEST(Repro, Case) {
+    const char* text = std::getenv("FLASHSCAN_TEST_CASE");
+    if (text == nullptr) GTEST_SKIP() << "FLASHSCAN_TEST_CASE names no case";
+    const char* wanted = std::getenv("FLASHSCAN_TEST_TARGET");
+    int ran = 0;
+    for (const support::Target& target : all_targets()) {
+        if (wanted != nullptr && support::text_of(target) != wanted) continue;
+        if (wanted == nullptr && support::unavailable(target.backend) != nullptr) continue;
+        SKIP_UNLESS_AVAILABLE(target);
+        SCOPED_TRACE(support::text_of(target));
+        support::check_case({support::problem_of(text), target});
+        ++ran;
+    }
+    EXPECT_GT(ran, 0) << "no target is called " << (wanted != nullptr ? wanted : "");
+}
+
+TEST(Repro, TextRoundTrips) {
+    for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), singles(), shapes(), extremes()})
+        for (const support::Problem& problem : list) {
+            const std::string text = support::text_of(problem);
+            EXPECT_EQ(support::text_of(support::problem_of(text)), text);
+        }
+    EXPECT_THROW(support::problem_of("linear f32 BTC q3"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace numeric

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The error bound. Let u be the unit roundoff of the arithmetic (f32 for 16-bit and f32 data, else that of dtype).
+//
+// h[t] is a sum of terms P(s, t) x[s], P(s, t) = a[s+1] ... a[t], with STATE_IN as the term before the first step. A
+// kernel may combine steps in any association, (a2, x2) o (a1, x1) = (a2 a1, a2 x1 + x2). Whatever the association, the
+// term of x[s] is multiplied by each of its t - s gates once, m roundings each (1 real, 3 complex: the componentwise
+// error of a complex product is at most 2 sqrt(2) u of the moduli), each gate itself has relative error k[t] u from its
+// gate form, and the term takes part in additions: one for each later step, as in the sequential order, and some more
+// where a tree adds it to earlier terms, at most D = 16 + 2 log2 T. To first order the error of h[t] is therefore at
+// most u (K[t] + D M[t]) where
+//
+//     M[t] = |a[t]| M[t-1] + |x[t]|                                  the sum of the terms' moduli
+//     K[t] = |a[t]| (K[t-1] + (m + k[t]) M[t-1]) + M[t]              their roundings, the addition last
+//
+// which follows the conditioning: old terms count by what is left of them. It is widened by 5 % for the higher orders
+// and by a floor for products that underflow. The result is then rounded once to its dtype, half an ulp. The oracle
+// makes the same kind of error with u = 2^-53, which is added to u. A step left out, a wrong initial state or states
+// kept in 16 bits differ by far more (tests/numeric/bound.cpp shows it).
+//
+// Backward is the same recurrence over g. GRAD|GATE is a product of g with an exact h[t-1] and da/dg; summed over n
+// elements it may add roundings of (32 + 8 sqrt n) u of the sum of moduli: n roundings of random sign stay below
+// 8 sqrt(n) u but for a chance of e^-32 (Higham and Mary, "A new approach to probabilistic rounding error analysis",
+// SISC 2019), while sums of sums make fewer.
+#include "support/bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "support/call.h"
+
+namespace support {
+namespace {
+
+// What the errors of one problem are made of.
+struct Arithmetic {
+    explicit Arithmetic(const Problem& p)
+        : roundoff(unit_roundoff(state_dtype(p.dtype)) + 0x1p-53),
+          floor(state_dtype(p.dtype) == FLASHSCAN_F32 || p.dtype == FLASHSCAN_C64 ? 0x1p-118 : 0x1p-1000),
+          product(is_complex(p.dtype) ? 3 : 1),
+          depth(16 + 2 * std::log2(static_cast<double>(p.time) + 1)) {}
+    double roundoff, floor, product, depth;
+};
+
+// M and K of the comment above, for one row.
+struct Terms {
+    double sum = 0, roundings = 0;
+
+    void add(double x) {
+        sum += x;
+        roundings += sum;
+    }
+    void multiply(const Arithmetic& arithmetic, const Gate& gate) {
+        const double a = std::abs(gate.value);
+        roundings = a * (roundings + (arithmetic.product + gate.value_error) * sum);
+        sum *= a;
+    }
+    double error(const Arithmetic& arithmetic) const {
+        return 1.05 * arithmetic.roundoff * (roundings + arithmetic.depth * sum) + arithmetic.floor * (1 + sum);
+    }
+};
+
+class Bounds {
+  public:
+    Bounds(const Problem& problem, const Data& data) : p_(problem), data_(data), arithmetic_(problem) {}
+
+    void forward(Reference& reference) const {
+        reference.output.tolerance.resize(static_cast<size_t>(p_.elements()));
+        reference.state_out.tolerance.resize(static_cast<size_t>(p_.state_rows() * p_.channels));
+        for (const Sequence& s : sequences_of(p_, data_))
+            for (int64_t c = 0; c < p_.channels; ++c) forward_row(reference, s, c);
+    }
+
+    void backward(Reference& reference) const {
+        reference.grad_input.tolerance.resize(static_cast<size_t>(p_.elements()));
+        reference.grad_state_in.tolerance.resize(static_cast<size_t>(p_.state_rows() * p_.channels));
+        std::vector<Terms> sums(data_.gate.size());
+        std::vector<double> counts(data_.gate.size());
+        for (const Sequence& s : sequences_of(p_, data_))
+            for (int64_t c = 0; c < p_.channels; ++c) backward_row(reference, s, c, sums, counts);
+        std::vector<double>& tolerance = reference.grad_gate.tolerance;
+        for (size_t i = 0; i < sums.size(); ++i) {
+            const double additions = p_.broadcast == 0 ? 0 : 32 + 8 * std::sqrt(counts[i]);
+            const double error = 1.05 * (sums[i].roundings + additions * arithmetic_.roundoff * sums[i].sum);
+            tolerance.push_back(
+                rounding(p_.gate_dtype, reference.grad_gate.value[i], error + arithmetic_.floor * (1 + sums[i].sum)));
+        }
+    }
+
+  private:
+    // `error` and half an ulp of the stored dtype wherever a value so far off may lie.
+    static double rounding(int32_t dtype, Value value, double error) {
+        return error + 0.5001 * ulp(dtype, std::abs(value) + error);
+    }
+    bool resets(const Sequence& s, int64_t t) const {
+        return p_.reset && data_.reset[static_cast<size_t>(s.batch * p_.time + t)] != 0;
+    }
+    Gate gate(const Sequence& s, int64_t t, int64_t c) const {
+        return gate_of(p_.form, data_.gate[p_.gate_index(s.batch, t, c)]);
+    }
+
+    void forward_row(Reference& reference, const Sequence& s, int64_t c) const {
+        const auto state = static_cast<size_t>(s.state * p_.channels + c);
+        Terms terms;
+        if (p_.state_in) terms.sum = std::abs(data_.state_in[state]);
+        for (int64_t i = 0; i < s.length(); ++i) {
+            const int64_t t = s.step(p_, i);
+            const size_t place = p_.index(s.batch, t, c);
+            if (resets(s, t))
+                terms = {};
+            else
+                terms.multiply(arithmetic_, gate(s, t, c));
+            terms.add(std::abs(data_.input[place]));
+            reference.output.tolerance[place] =
+                rounding(p_.dtype, reference.output.value[place], terms.error(arithmetic_));
+        }
+        const Value last = p_.state_out ? reference.state_out.value[state] : Value{};
+        reference.state_out.tolerance[state] = rounding(state_dtype(p_.dtype), last, terms.error(arithmetic_));
+    }
+
+    void backward_row(Reference& reference, const Sequence& s, int64_t c, std::vector<Terms>& sums,
+                      std::vector<double>& counts) const {
+        const auto state = static_cast<size_t>(s.state * p_.channels + c);
+        Terms terms;
+        if (p_.state_out) terms.sum = std::abs(data_.grad_state_out[state]);
+        for (int64_t i = s.length() - 1; i >= 0; --i) {
+            const int64_t t = s.step(p_, i);
+            const size_t place = p_.index(s.batch, t, c);
+            const Gate a = gate(s, t, c);
+            terms.add(std::abs(data_.grad_output[place]));
+            reference.grad_input.tolerance[place] =
+                rounding(p_.dtype, reference.grad_input.value[place], terms.error(arithmetic_));
+            if (resets(s, t)) {
+                terms = {};
+                continue;
+            }
+            double previous = 0;
+            if (i > 0)
+                previous = std::abs(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)]);
+            else if (p_.state_in)
+                previous = std::abs(data_.state_in[state]);
+            const double factor = previous * std::abs(a.derivative);
+            const double products = 2 * arithmetic_.product + a.derivative_error;
+            const size_t where = p_.gate_index(s.batch, t, c);
+            sums[where].sum += factor * terms.sum;
+            sums[where].roundings += factor * (terms.error(arithmetic_) + arithmetic_.roundoff * products * terms.sum);
+            counts[where] += 1;
+            terms.multiply(arithmetic_, a);
+        }
+        const Value last = reference.grad_state_in.value.empty() ? Value{} : reference.grad_state_in.value[state];
+        reference.grad_state_in.tolerance[state] = rounding(state_dtype(p_.dtype), last, terms.error(arithmetic_));
+    }
+
+    const Problem& p_;
+    const Data& data_;
+    Arithmetic arithmetic_;
+};
+
+}  // namespace
+
+Reference reference_of(const Problem& problem, Data& data) {
+    Problem wide = problem.widened();
+    wide.gradients = gradient_input | gradient_gate | (problem.state_in ? gradient_state : 0U);
+    const Target oracle{FLASHSCAN_CPU, "reference"};
+    Reference reference;
+    Outcome forward = run_forward(wide, oracle, data, Guard::end);
+    require(forward);
+    reference.output.value = std::move(forward.output);
+    reference.state_out.value = std::move(forward.state_out);
+    data.output.resize(reference.output.value.size());
+    std::transform(reference.output.value.begin(), reference.output.value.end(), data.output.begin(),
+                   [&](Value value) { return rounded(problem.dtype, value); });
+    Outcome backward = run_backward(wide, oracle, data, Guard::end);
+    require(backward);
+    reference.grad_input.value = std::move(backward.grad_input);
+    reference.grad_gate.value = std::move(backward.grad_gate);
+    reference.grad_state_in.value = std::move(backward.grad_state_in);
+    const Bounds bounds(problem, data);
+    bounds.forward(reference);
+    bounds.backward(reference);
+    return reference;
+}
+
+}  // namespace support

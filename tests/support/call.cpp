@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace support {
+namespace {
+
+constexpr unsigned char poison = 0xff;  // all ones are NaN in every floating-point dtype
+
+template <typename Visit>
+void for_each_element(const Tensor& tensor, int64_t time_end, Visit visit) {
+    size_t i = 0;
+    for (int64_t b = 0; b < tensor.extents[0]; ++b)
+        for (int64_t t = 0; t < tensor.extents[1]; ++t)
+            for (int64_t c = 0; c < tensor.extents[2]; ++c, ++i)
+                if (t < time_end) visit(i, static_cast<size_t>(tensor.at(b, t, c)));
+}
+
+std::string argument_name(int32_t id) {
+    constexpr const char* names[] = {"?",     "INPUT",       "GATE", "OUTPUT", "STATE_IN", "STATE_OUT",
+                                     "RESET", "SEQ_OFFSETS", "?",    "?",      "SCRATCH"};
+    return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "", names[id & ~FLASHSCAN_GRAD]);
+}
+
+}  // namespace
+
+Plan::Plan(const flashscan_linear_desc& desc, const flashscan_options& options) {
+    flashscan_plan* plan = nullptr;
+    status_ = flashscan_plan_linear(&plan, &desc, &options);
+    if (status_ != FLASHSCAN_OK) message_ = flashscan_last_error();
+    plan_.reset(plan);
+}
+
+size_t Plan::bytes(int32_t pass, int32_t id) const {
+    size_t bytes = 0;
+    if (flashscan_plan_arg_bytes(plan_.get(), pass, id, &bytes) != FLASHSCAN_OK)
+        throw std::runtime_error(flashscan_last_error());
+    return bytes;
+}
+
+std::string Plan::describe() const {
+    size_t length = 0;
+    flashscan_plan_describe(plan_.get(), nullptr, 0, &length);
+    std::string text(length + 1, '\0');
+    flashscan_plan_describe(plan_.get(), text.data(), text.size(), nullptr);
+    text.pop_back();
+    return text;
+}
+
+Call::Slot& Call::add(int32_t id, int32_t dtype, const Tensor& tensor, Bytes before, size_t alignment) {
+    Slot slot;
+    slot.id = id;
+    slot.dtype = dtype;
+    slot.tensor = tensor;
+    const size_t shift = tensor.misaligned ? size_of(dtype) : 0;
+    slot.buffer = make_buffer(backend_, before.size(), guard_, alignment, shift);
+    slot.before = std::make_shared<Bytes>(std::move(before));
+    arguments_.push_back({id, 0, slot.buffer->data(), slot.buffer->bytes()});
+    slots_.push_back(std::move(slot));
+    return slots_.back();
+}
+
+const Call::Slot& Call::slot(int32_t id) const {
+    const auto found = std::find_if(slots_.begin(), slots_.end(), [=](const Slot& s) { return s.id == id; });
+    if (found == slots_.end()) throw std::out_of_range("no argument " + argument_name(id));
+    return *found;
+}
+
+flashscan_arg& Call::argument(int32_t id) {
+    for (flashscan_arg& argument : arguments_)
+        if (argument.id == id) return argument;
+    throw std::out_of_range("no argument " + argument_name(id));
+}
+
+Bytes Call::packed(const Slot& slot, const Values& values) const {
+    Bytes bytes(static_cast<size_t>(slot.tensor.span()) * size_of(slot.dtype), poison);
+    for_each_element(slot.tensor, slot.tensor.extents[1], [&](size_t i, size_t at) {
+        store(bytes.data() + at * size_of(slot.dtype), slot.dtype, values.at(i));
+    });
+    return bytes;
+}
+
+void Call::input(int32_t id, int32_t dtype, const Tensor& tensor, const Values& values) {
+    Slot description;
+    description.dtype = dtype;
+    description.tensor = tensor;
+    add(id, dtype, tensor, packed(description, values), size_of(dtype));
+}
+
+void Call::set_input(int32_t id, const Values& values) {
+    const Slot& changed = slot(id);
+    *changed.before = packed(changed, values);
+}
+
+void Call::input_bytes(int32_t id, Bytes bytes, size_t alignment) {
+    add(id, FLASHSCAN_I64, {}, std::move(bytes), alignment).raw = true;
+}
+
+void Call::output(int32_t id, int32_t dtype, const Tensor& tensor, int64_t written_time) {
+    Bytes before(static_cast<size_t>(tensor.span()) * size_of(dtype), poison);
+    Slot& added = add(id, dtype, tensor, std::move(before), size_of(dtype));
+    added.written = true;
+    added.written_time = written_time;
+}
+
+void Call::output_in(int32_t input_id, int32_t id, int32_t dtype, const Tensor& tensor, int64_t written_time) {
+    Slot added = slot(input_id);
+    added.id = id;
+    added.dtype = dtype;
+    added.tensor = tensor;
+    added.written = true;
+    added.written_time = written_time;
+    arguments_.push_back({id, 0, added.buffer->data(), added.buffer->bytes()});
+    slots_.push_back(std::move(added));
+}
+
+void Call::scratch(size_t bytes) {
+    const Guard guard = guard_;
+    guard_ = Guard::start;  // SCRATCH is aligned to 256 bytes, its size need not be
+    Slot& added = add(FLASHSCAN_ARG_SCRATCH, FLASHSCAN_I32, {}, Bytes(bytes, poison), 256);
+    added.raw = added.written = true;
+    guard_ = guard;
+}
+
+void Call::prepare() {
+    trouble_.clear();
+    for (const Slot& slot : slots_) slot.buffer->write(*slot.before);
+    if (const char* error = synchronize(backend_)) trouble_ = error;
+}
+
+flashscan_status Call::execute(const flashscan_plan* plan) const {
+    const auto run = pass_ == FLASHSCAN_PASS_FORWARD ? flashscan_forward : flashscan_backward;
+    return run(plan, arguments_.data(), static_cast<int32_t>(arguments_.size()), test_stream(backend_));
+}
+
+void Call::collect() {
+    if (const char* error = synchronize(backend_)) trouble_ = error;
+    for (Slot& slot : slots_) slot.after = slot.buffer->read();
+}
+
+flashscan_status Call::run(const flashscan_plan* plan) {
+    prepare();
+    const flashscan_status status = execute(plan);
+    collect();
+    return status;
+}
+
+Values Call::values(int32_t id) const {
+    const Slot& from = slot(id);
+    const auto& e = from.tensor.extents;
+    Values values(static_cast<size_t>(e[0] * e[1] * e[2]));
+    for_each_element(from.tensor, e[1], [&](size_t i, size_t at) {
+        values[i] = load(from.after.data() + at * size_of(from.dtype), from.dtype);
+    });
+    return values;
+}
+
+std::map<int32_t, Bytes> Call::output_bytes() const {
+    std::map<int32_t, Bytes> all;
+    for (const Slot& slot : slots_)
+        if (slot.written && slot.id != FLASHSCAN_ARG_SCRATCH) all[slot.id] = slot.after;
+    return all;
+}
+
+bool Call::outputs_untouched() const {
+    return std::all_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.after == *slot.before; });
+}
+
+std::string Call::damage_of(const Slot& slot) const {
+    if (!slot.buffer->surroundings_intact()) return "bytes around " + argument_name(slot.id) + " were written; ";
+    if (slot.raw && slot.written) return "";
+    // What the buffer may hold: its bytes from before, but for the elements that are to be written.
+    Bytes expected = *slot.before;
+    if (slot.written)
+        for_each_element(slot.tensor, slot.written_time, [&](size_t, size_t at) {
+            const size_t size = size_of(slot.dtype), start = at * size;
+            std::memcpy(expected.data() + start, slot.after.data() + start, size);
+        });
+    for (size_t i = 0; i < expected.size(); ++i)
+        if (expected[i] != slot.after[i])
+            return fmt::format("{} changed at byte {}, where nothing was to be written; ", argument_name(slot.id), i);
+    return "";
+}
+
+std::string Call::damage() const {
+    std::string text = trouble_.empty() ? "" : "CUDA: " + trouble_ + "; ";
+    for (const Slot& slot : slots_) {
+        const bool written_as_output = !slot.written && std::any_of(slots_.begin(), slots_.end(), [&](const Slot& s) {
+            return s.written && s.buffer == slot.buffer;
+        });
+        if (!written_as_output) text += damage_of(slot);
+    }
+    return text;
+}
+
+static void add_masks(Call& call, const Problem& p, const Data& data) {
+    if (p.reset) call.input_bytes(FLASHSCAN_ARG_RESET, data.reset, 1);
+    if (p.sequences == 0) return;
+    Bytes bytes;
+    for (const int64_t offset : data.offsets) {
+        const auto* raw = reinterpret_cast<const unsigned char*>(&offset);  // little endian: i32 is the first half
+        bytes.insert(bytes.end(), raw, raw + size_of(p.offsets_dtype));
+    }
+    call.input_bytes(FLASHSCAN_ARG_SEQ_OFFSETS, bytes, size_of(p.offsets_dtype));
+}
+
+static void add_scratch(Call& call, const Problem& p, const Plan& plan, int32_t pass) {
+    const size_t bytes = plan.bytes(pass, FLASHSCAN_ARG_SCRATCH);
+    if (p.caller_scratch && bytes > 0) call.scratch(bytes);
+}
+
+Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
+    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
+    const int32_t state = state_dtype(p.dtype);
+    const Tensor states = dense_tensor(p.state_rows(), p.channels);
+    call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
+    call.input(FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::input), data.input);
+    if (p.in_place)
+        call.output_in(FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output),
+                       written_time(p, data));
+    else
+        call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), written_time(p, data));
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
+    if (p.state_out && p.state_in && p.in_place)
+        call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, 1);
+    else if (p.state_out)
+        call.output(FLASHSCAN_ARG_STATE_OUT, state, states, 1);
+    add_masks(call, p, data);
+    add_scratch(call, p, plan, FLASHSCAN_PASS_FORWARD);
+    return call;
+}
+
+Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
+    const int32_t state = state_dtype(p.dtype);
+    const Tensor states = dense_tensor(p.state_rows(), p.channels);
+    call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
+    if ((p.gradients & gradient_gate) != 0)
+        call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), data.output);
+    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::grad_output), data.grad_output);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
+    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, states, data.grad_state_out);
+    const bool input_wanted = (p.gradients & gradient_input) != 0;
+    if (input_wanted && p.in_place)
+        call.output_in(grad | FLASHSCAN_ARG_OUTPUT, grad | FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::grad_input),
+                       written_time(p, data));
+    else if (input_wanted)
+        call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::grad_input), written_time(p, data));
+    if ((p.gradients & gradient_gate) != 0)
+        call.output(grad | FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::grad_gate),
+                    p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : written_time(p, data));
+    const bool state_wanted = (p.gradients & gradient_state) != 0 && p.state_in;
+    if (state_wanted && p.in_place && p.state_out)
+        call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
+    else if (state_wanted)
+        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
+    add_masks(call, p, data);
+    add_scratch(call, p, plan, FLASHSCAN_PASS_BACKWARD);
+    return call;
+}
+
+// Runs `call` twice in the same memory; the second run must give the same bits.
+static bool run_twice(Call& call, const Plan& plan, Outcome& outcome) {
+    for (int run = 0; run < 2; ++run) {
+        outcome.status = call.run(plan.get());
+        if (outcome.status != FLASHSCAN_OK) {
+            outcome.message = flashscan_last_error();
+            return false;
+        }
+        outcome.damage += call.damage();
+        if (run == 1 && outcome.bits != call.output_bytes()) outcome.damage += "two runs gave different bits; ";
+        outcome.bits = call.output_bytes();
+    }
+    return true;
+}
+
+static bool failed(const Plan& plan, Outcome& outcome) {
+    outcome.status = plan.status();
+    outcome.message = plan.message();
+    return !plan;
+}
+
+Outcome run_forward(const Problem& p, const Target& target, const Data& data, Guard guard) {
+    Outcome outcome;
+    const Plan plan(p, target);
+    if (failed(plan, outcome)) return outcome;
+    Call call = forward_call(p, plan, target.backend, data, guard);
+    if (!run_twice(call, plan, outcome)) return outcome;
+    outcome.output = call.values(FLASHSCAN_ARG_OUTPUT);
+    if (p.state_out) outcome.state_out = call.values(FLASHSCAN_ARG_STATE_OUT);
+    return outcome;
+}
+
+Outcome run_backward(const Problem& p, const Target& target, const Data& data, Guard guard) {
+    Outcome outcome;
+    const Plan plan(p, target);
+    if (failed(plan, outcome)) return outcome;
+    Call call = backward_call(p, plan, target.backend, data, guard);
+    if (!run_twice(call, plan, outcome)) return outcome;
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    if ((p.gradients & gradient_input) != 0) outcome.grad_input = call.values(grad | FLASHSCAN_ARG_INPUT);
+    if ((p.gradients & gradient_gate) != 0) outcome.grad_gate = call.values(grad | FLASHSCAN_ARG_GATE);
+    if ((p.gradients & gradient_state) != 0 && p.state_in)
+        outcome.grad_state_in = call.values(grad | FLASHSCAN_ARG_STATE_IN);
+    return outcome;
+}
+
+void require(const Outcome& outcome) {
+    if (outcome.status != FLASHSCAN_OK)
+        throw std::runtime_error(fmt::format("{}: {}", flashscan_status_name(outcome.status), outcome.message));
+    if (!outcome.damage.empty()) throw std::runtime_error(outcome.damage);
+}
+
+}  // namespace support

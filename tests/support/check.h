@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares a target's results with the reference; failures go to GoogleTest.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "support/bound.h"
+#include "support/call.h"
+
+namespace support {
+
+// One value-parameterised case.
+struct Case {
+    Problem problem;
+    Target target;
+};
+std::ostream& operator<<(std::ostream& stream, const Case& c);
+// "cpu_chunked_017"
+std::string name_of_case(const testing::TestParamInfo<Case>& info);
+// Every problem on every target. A forced kernel counts only where it takes the problem.
+std::vector<Case> cases_on(const std::vector<Target>& targets, const std::vector<Problem>& problems);
+
+// The largest error over tolerance in units of the tolerance, and the first sentence about an element past it.
+struct Comparison {
+    double worst = 0;
+    std::string sentence;
+    bool ok() const { return sentence.empty(); }
+};
+// Values of steps from `time_end` on are not looked at; `extents` are those of the tensor.
+Comparison compare(const std::string& name, const std::array<int64_t, 3>& extents, int64_t time_end, const Values& got,
+                   const Expected& expected);
+
+// Runs both passes of a case against the reference, with guard pages at both ends for small problems.
+void check_case(const Case& c);
+
+// The cases have to say where they did not run.
+#define SKIP_UNLESS_AVAILABLE(target) \
+    if (const char* reason = ::support::unavailable((target).backend)) GTEST_SKIP() << reason
+
+}  // namespace support

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace support {
+namespace {
+
+enum Stream : uint64_t {
+    stream_input = 1,
+    stream_gate,
+    stream_state,
+    stream_grad_output,
+    stream_grad_state,
+    stream_reset,
+    stream_offsets
+};
+
+Values random_values(const Problem& p, int32_t dtype, Stream stream, int64_t count) {
+    Values values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) {
+        const double re = 2 * uniform(p.seed, stream, 2 * i) - 1, im = 2 * uniform(p.seed, stream, 2 * i + 1) - 1;
+        values[i] = rounded(dtype, {re, im});
+    }
+    return values;
+}
+
+// The gate's magnitude, in the order of the cases: exact 0, exact 1, between.
+double magnitude_of(Gates gates, double choice, double position) {
+    if (gates == Gates::ones) return 1;
+    if (gates == Gates::large) return 0.5 + position;
+    if (choice < 0.03) return 0;
+    if (choice < 0.10) return 1;
+    return choice < 0.5 ? position : 1 - 0.1 * position;
+}
+
+Value value_gate(const Problem& p, double choice, double position, double angle) {
+    const double magnitude = magnitude_of(p.gates, choice, position);
+    if (p.gates == Gates::ones) return magnitude;
+    if (!is_complex(p.gate_dtype)) return angle < 0.25 ? -magnitude : magnitude;
+    const double turn = choice < 0.10 ? 0 : 2 * std::numbers::pi * angle;
+    // Rounding must not push a gate past 1: powers of it would grow.
+    return 0.999999 * std::polar(magnitude, turn);
+}
+
+Value log_gate(const Problem& p, double choice, double position, double angle) {
+    const double imaginary = is_complex(p.gate_dtype) ? 6 * angle - 3 : 0;
+    if (p.gates == Gates::ones) return 0;
+    if (p.gates == Gates::large) return {0.8 * position - 0.4, imaginary};
+    if (choice < 0.05) return {0, imaginary};
+    return {choice < 0.15 ? -20 * position : -2 * position * position, imaginary};
+}
+
+// A complex logit has poles at odd multiples of pi i; the data stay away from them.
+Value logit_gate(const Problem& p, double choice, double position, double angle) {
+    const double imaginary = is_complex(p.gate_dtype) ? 2 * angle - 1 : 0;
+    if (p.gates == Gates::ones) return 40;
+    const double range = choice < 0.1 ? 30 : 6;
+    return {range * (2 * position - 1) + (is_complex(p.gate_dtype) ? -range : 0.0), imaginary};
+}
+
+}  // namespace
+
+double uniform(uint64_t seed, uint64_t stream, uint64_t index) {
+    uint64_t z = seed * 0x9e3779b97f4a7c15U + stream * 0xd1342543de82ef95U + index * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    z ^= z >> 31;
+    return static_cast<double>(z >> 11) * 0x1p-53;
+}
+
+Data make_data(const Problem& p) {
+    Data data;
+    const int64_t states = p.state_rows() * p.channels;
+    data.input = random_values(p, p.dtype, stream_input, p.elements());
+    data.grad_output = random_values(p, p.dtype, stream_grad_output, p.elements());
+    if (p.state_in) data.state_in = random_values(p, state_dtype(p.dtype), stream_state, states);
+    if (p.state_out) data.grad_state_out = random_values(p, state_dtype(p.dtype), stream_grad_state, states);
+    const auto e = p.gate_extents();
+    data.gate.resize(static_cast<size_t>(e[0] * e[1] * e[2]));
+    for (size_t i = 0; i < data.gate.size(); ++i) {
+        const double choice = uniform(p.seed, stream_gate, 3 * i), position = uniform(p.seed, stream_gate, 3 * i + 1);
+        const double angle = uniform(p.seed, stream_gate, 3 * i + 2);
+        const auto make = p.form == FLASHSCAN_GATE_VALUE ? value_gate
+                          : p.form == FLASHSCAN_GATE_LOG ? log_gate
+                                                         : logit_gate;
+        data.gate[i] = rounded(p.gate_dtype, make(p, choice, position, angle));
+    }
+    if (p.reset) {
+        data.reset.resize(static_cast<size_t>(p.batch * p.time));
+        for (size_t i = 0; i < data.reset.size(); ++i) {
+            const double draw = uniform(p.seed, stream_reset, i);
+            data.reset[i] = draw < 0.05 ? 1 : draw < 0.07 ? 255 : 0;
+        }
+    }
+    if (p.sequences > 0) {
+        // Uneven, some of them empty; half of the problems leave a rest that belongs to no sequence.
+        const int64_t end = p.seed % 2 == 0 ? p.time : p.time - p.time / 7;
+        for (int64_t n = 0; n + 1 < p.sequences; ++n) {
+            const double draw = uniform(p.seed, stream_offsets, static_cast<uint64_t>(n - n % 3 / 2));
+            data.offsets.push_back(static_cast<int64_t>(draw * static_cast<double>(end + 1)));
+        }
+        std::sort(data.offsets.begin(), data.offsets.end());
+        data.offsets.insert(data.offsets.begin(), 0);
+        data.offsets.push_back(end);
+    }
+    return data;
+}
+
+std::vector<Sequence> sequences_of(const Problem& p, const Data& data) {
+    std::vector<Sequence> list;
+    for (int64_t n = 0; n < p.state_rows(); ++n) {
+        const auto i = static_cast<size_t>(n);
+        if (p.sequences > 0)
+            list.push_back({0, data.offsets[i], data.offsets[i + 1], n});
+        else
+            list.push_back({n, 0, p.time, n});
+    }
+    return list;
+}
+
+int64_t written_time(const Problem& p, const Data& data) { return p.sequences > 0 ? data.offsets.back() : p.time; }
+
+// The error units allow exp by a multiplication with log2(e) and a 2-ulp exp2, and a 2-ulp division.
+Gate gate_of(int32_t form, Value g) {
+    if (form == FLASHSCAN_GATE_VALUE) return {g, 1.0, 0, 0};
+    const double exp_error = 6 + 2 * std::abs(g);
+    if (form == FLASHSCAN_GATE_LOG) return {std::exp(g), std::exp(g), exp_error, exp_error};
+    const bool negative = g.real() < 0;
+    const Value e = std::exp(negative ? g : -g), denominator = 1.0 + e, large = 1.0 / denominator, small = e * large;
+    const double error = exp_error * (1 + std::abs(small)) + 6 / std::abs(denominator) + (g.imag() != 0 ? 6 : 0);
+    return {negative ? small : large, large * small, error, 2 * error + 2};
+}
+
+}  // namespace support

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/memory.h"
+
+#include <flashscan/flashscan.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace support {
+namespace {
+
+constexpr unsigned char sentinel = 0xa5;
+
+class HostBuffer final : public Buffer {
+  public:
+    HostBuffer(size_t bytes, Guard guard, size_t alignment, size_t shift) {
+        const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+        inner_bytes_ = (bytes + shift + page - 1) / page * page;
+        mapped_bytes_ = inner_bytes_ + 2 * page;
+        void* mapped = mmap(nullptr, mapped_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (mapped == MAP_FAILED) throw std::bad_alloc();
+        mapped_ = static_cast<unsigned char*>(mapped);
+        inner_ = mapped_ + page;
+        if (inner_bytes_ > 0 && mprotect(inner_, inner_bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+        std::memset(inner_, sentinel, inner_bytes_);
+        const size_t before = guard == Guard::start ? shift : (inner_bytes_ - bytes) / alignment * alignment;
+        data_ = inner_ + before;
+        bytes_ = bytes;
+    }
+    ~HostBuffer() override { munmap(mapped_, mapped_bytes_); }
+
+    void write(const Bytes& from) override {
+        if (!from.empty()) std::memcpy(data_, from.data(), from.size());
+    }
+    Bytes read() const override { return {begin(), begin() + bytes_}; }
+    bool surroundings_intact() const override {
+        const auto untouched = [](unsigned char byte) { return byte == sentinel; };
+        return std::all_of(inner_, begin(), untouched) &&
+               std::all_of(begin() + bytes_, inner_ + inner_bytes_, untouched);
+    }
+
+  private:
+    unsigned char* begin() const { return static_cast<unsigned char*>(data_); }
+    unsigned char* mapped_ = nullptr;
+    unsigned char* inner_ = nullptr;
+    size_t mapped_bytes_ = 0, inner_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Buffer> make_buffer(int32_t backend, size_t bytes, Guard guard, size_t alignment, size_t shift) {
+    if (backend == FLASHSCAN_CUDA) return cuda::make_buffer(bytes, shift);
+    return std::make_unique<HostBuffer>(bytes, guard, alignment, shift);
+}
+
+void* test_stream(int32_t backend) { return backend == FLASHSCAN_CUDA ? cuda::stream() : nullptr; }
+
+const char* synchronize(int32_t backend) { return backend == FLASHSCAN_CUDA ? cuda::synchronize() : nullptr; }
+
+const char* unavailable(int32_t backend) {
+    if (backend == FLASHSCAN_CPU) return nullptr;
+#if FLASHSCAN_TESTS_CUDA
+    static const bool found = [] {
+        int32_t count = 0;
+        return flashscan_device_count(FLASHSCAN_CUDA, &count) == FLASHSCAN_OK && count > 0;
+    }();
+    return found ? nullptr : "skipped: flashscan_device_count(CUDA) found no device";
+#else
+    return "skipped: built without CUDA";
+#endif
+}
+
+#if !FLASHSCAN_TESTS_CUDA
+namespace cuda {
+std::unique_ptr<Buffer> make_buffer(size_t, size_t) { throw std::bad_alloc(); }
+void* stream() { return nullptr; }
+const char* synchronize() { return "built without CUDA"; }
+}  // namespace cuda
+#endif
+
+}  // namespace support

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "support/memory.h"
+
+namespace support::cuda {
+namespace {
+
+constexpr unsigned char sentinel = 0xa5;
+
+void check(cudaError_t status) {
+    if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
+}
+
+bool exact_bounds() {
+    static const bool exact = [] {
+        const char* text = std::getenv("FLASHSCAN_TEST_EXACT");
+        return text != nullptr && std::strcmp(text, "1") == 0;
+    }();
+    return exact;
+}
+
+class DeviceBuffer final : public Buffer {
+  public:
+    DeviceBuffer(size_t bytes, size_t shift) : margin_(exact_bounds() ? 0 : 512), shift_(shift) {
+        total_ = margin_ + shift + bytes + margin_;
+        void* memory = nullptr;
+        check(cudaMalloc(&memory, std::max<size_t>(total_, 1)));
+        memory_ = static_cast<unsigned char*>(memory);
+        if (margin_ > 0) check(cudaMemsetAsync(memory_, sentinel, total_, static_cast<cudaStream_t>(stream())));
+        data_ = memory_ + margin_ + shift;
+        bytes_ = bytes;
+    }
+    ~DeviceBuffer() override { cudaFree(memory_); }
+
+    void write(const Bytes& from) override {
+        if (from.empty()) return;
+        const auto on = static_cast<cudaStream_t>(stream());
+        check(cudaMemcpyAsync(data_, from.data(), from.size(), cudaMemcpyHostToDevice, on));
+        check(cudaStreamSynchronize(on));
+    }
+    Bytes read() const override { return copy(margin_ + shift_, bytes_); }
+    bool surroundings_intact() const override {
+        if (margin_ == 0) return true;
+        const Bytes before = copy(0, margin_ + shift_), after = copy(margin_ + shift_ + bytes_, margin_);
+        const auto untouched = [](unsigned char byte) { return byte == sentinel; };
+        return std::all_of(before.begin(), before.end(), untouched) &&
+               std::all_of(after.begin(), after.end(), untouched);
+    }
+
+  private:
+    Bytes copy(size_t start, size_t count) const {
+        Bytes bytes(count);
+        const auto on = static_cast<cudaStream_t>(stream());
+        if (count > 0) check(cudaMemcpyAsync(bytes.data(), memory_ + start, count, cudaMemcpyDeviceToHost, on));
+        check(cudaStreamSynchronize(on));
+        return bytes;
+    }
+    unsigned char* memory_ = nullptr;
+    size_t margin_, shift_, total_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Buffer> make_buffer(size_t bytes, size_t shift) { return std::make_unique<DeviceBuffer>(bytes, shift); }
+
+// Not blocking with respect to the legacy stream: a kernel launched on the wrong stream is seen as a race.
+void* stream() {
+    static cudaStream_t instance = [] {
+        cudaStream_t created = nullptr;
+        check(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
+        return created;
+    }();
+    return instance;
+}
+
+const char* synchronize() {
+    const cudaError_t status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream()));
+    return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+}  // namespace support::cuda

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+#include <stdexcept>
+#include <string_view>
+
+namespace support {
+namespace {
+
+constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
+                                           "misaligned", "spread", "time-major", "mixed"};
+constexpr const char* form_names[] = {"value", "log", "logit"};
+constexpr const char* gates_names[] = {"mixed", "ones", "large"};
+
+bool starts(const std::string& word, std::string_view prefix, std::string& rest) {
+    if (!word.starts_with(prefix)) return false;
+    rest = word.substr(prefix.size());
+    return true;
+}
+
+uint32_t letters(const std::string& text, std::string_view alphabet) {
+    uint32_t bits = 0;
+    for (const char letter : text) {
+        const size_t place = alphabet.find(letter);
+        if (place == std::string_view::npos) throw std::invalid_argument("unknown letters: " + text);
+        bits |= 1U << place;
+    }
+    return bits;
+}
+
+std::string spell(uint32_t bits, std::string_view alphabet) {
+    std::string text;
+    for (size_t i = 0; i < alphabet.size(); ++i)
+        if ((bits >> i & 1U) != 0) text += alphabet[i];
+    return text;
+}
+
+template <typename Names>
+int named(const Names& names, const std::string& name) {
+    const auto found = std::find(std::begin(names), std::end(names), name);
+    if (found == std::end(names)) throw std::invalid_argument("unknown word: " + name);
+    return static_cast<int>(found - std::begin(names));
+}
+
+bool parse_flag(Problem& p, const std::string& word) {
+    if (word == "reverse") return p.reverse = true;
+    if (word == "reset") return p.reset = true;
+    if (word == "state-in") return p.state_in = true;
+    if (word == "state-out") return p.state_out = true;
+    if (word == "in-place") return p.in_place = true;
+    if (word == "invariant") return p.batch_invariant = true;
+    if (word == "caller-scratch") return p.caller_scratch = true;
+    if (word == "BTC" || word == "BCT") {
+        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
+        return true;
+    }
+    return word == "linear";
+}
+
+// `c64` is a dtype where none was seen yet and an extent after that.
+void parse_word(Problem& p, const std::string& word, bool& dtype_seen) {
+    std::string rest;
+    if (parse_flag(p, word)) return;
+    if (!dtype_seen && dtype_named(word) != 0) {
+        p.dtype = p.gate_dtype = dtype_named(word);
+        dtype_seen = true;
+    } else if (starts(word, "gate-", rest))
+        p.gate_dtype = dtype_named(rest);
+    else if (starts(word, "form-", rest))
+        p.form = named(form_names, rest);
+    else if (starts(word, "broadcast-", rest))
+        p.broadcast = letters(rest, "btc");
+    else if (starts(word, "grads-", rest))
+        p.gradients = letters(rest, "xgs");
+    else if (starts(word, "place-", rest))
+        p.placement = static_cast<Placement>(named(placement_names, rest));
+    else if (starts(word, "gates-", rest))
+        p.gates = static_cast<Gates>(named(gates_names, rest));
+    else if (starts(word, "threads", rest))
+        p.threads = std::stoi(rest);
+    else if (starts(word, "seed", rest))
+        p.seed = std::stoull(rest);
+    else if (starts(word, "offsets-", rest))
+        p.offsets_dtype = dtype_named(rest);
+    else if (starts(word, "sequences", rest))
+        p.sequences = std::stoll(rest);
+    else if (starts(word, "b", rest))
+        p.batch = std::stoll(rest);
+    else if (starts(word, "t", rest))
+        p.time = std::stoll(rest);
+    else if (starts(word, "c", rest))
+        p.channels = std::stoll(rest);
+    else
+        throw std::invalid_argument("unknown word: " + word);
+}
+
+// Strides that nest in the order of `axes`, innermost first, with `gap` elements after each axis.
+std::array<int64_t, 3> nested(const std::array<int64_t, 3>& extents, const std::array<int, 3>& axes, int64_t first,
+                              const std::array<int64_t, 3>& gap) {
+    std::array<int64_t, 3> strides{};
+    int64_t stride = first;
+    for (size_t i = 0; i < 3; ++i) {
+        const auto axis = static_cast<size_t>(axes[i]);
+        strides[axis] = stride;
+        stride = stride * std::max<int64_t>(extents[axis], 1) + gap[i];
+    }
+    return strides;
+}
+
+Placement placement_of(const Problem& p, Role role) {
+    if (p.placement != Placement::mixed) return p.placement;
+    if (p.in_place && role == Role::output) role = Role::input;
+    if (p.in_place && role == Role::grad_input) role = Role::grad_output;
+    constexpr Placement cycle[] = {Placement::fused,      Placement::transposed, Placement::dense, Placement::padded,
+                                   Placement::time_major, Placement::misaligned, Placement::spread};
+    return cycle[(static_cast<uint64_t>(role) + p.seed) % std::size(cycle)];
+}
+
+}  // namespace
+
+size_t Problem::gate_index(int64_t b, int64_t t, int64_t c) const {
+    const auto e = gate_extents();
+    return static_cast<size_t>(((e[0] == 1 ? 0 : b) * e[1] + (e[1] == 1 ? 0 : t)) * e[2] + (e[2] == 1 ? 0 : c));
+}
+
+Problem Problem::widened() const {
+    Problem wide = *this;
+    wide.dtype = wide_dtype(dtype);
+    wide.gate_dtype = wide_dtype(gate_dtype);
+    wide.layout = FLASHSCAN_LAYOUT_BTC;
+    wide.placement = Placement::dense;
+    wide.in_place = wide.batch_invariant = wide.caller_scratch = false;
+    wide.threads = 1;
+    return wide;
+}
+
+std::string text_of(const Problem& p) {
+    std::string text = fmt::format("linear {} {} b{} t{} c{}", name_of(p.dtype),
+                                   p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels);
+    if (p.gate_dtype != p.dtype) text += fmt::format(" gate-{}", name_of(p.gate_dtype));
+    if (p.form != FLASHSCAN_GATE_VALUE) text += fmt::format(" form-{}", form_names[p.form]);
+    if (p.broadcast != 0) text += " broadcast-" + spell(p.broadcast, "btc");
+    if (p.reverse) text += " reverse";
+    if (p.reset) text += " reset";
+    if (p.sequences > 0) text += fmt::format(" sequences{} offsets-{}", p.sequences, name_of(p.offsets_dtype));
+    if (p.state_in) text += " state-in";
+    if (p.state_out) text += " state-out";
+    text += " grads-" + spell(p.gradients, "xgs");
+    if (p.placement != Placement::dense)
+        text += fmt::format(" place-{}", placement_names[static_cast<int>(p.placement)]);
+    if (p.in_place) text += " in-place";
+    if (p.batch_invariant) text += " invariant";
+    if (p.caller_scratch) text += " caller-scratch";
+    if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
+    if (p.gates != Gates::mixed) text += fmt::format(" gates-{}", gates_names[static_cast<int>(p.gates)]);
+    return text + fmt::format(" seed{}", p.seed);
+}
+
+Problem problem_of(const std::string& text) {
+    Problem problem;
+    std::istringstream words(text);
+    bool dtype_seen = false;
+    for (std::string word; words >> word;) parse_word(problem, word, dtype_seen);
+    return problem;
+}
+
+std::ostream& operator<<(std::ostream& stream, const Problem& problem) { return stream << text_of(problem); }
+
+int64_t Tensor::span() const {
+    int64_t last = 0;
+    for (size_t i = 0; i < 3; ++i) {
+        if (extents[i] == 0) return 0;
+        last += (extents[i] - 1) * strides[i];
+    }
+    return last + 1;
+}
+
+Tensor tensor_of(const Problem& p, Role role) {
+    const bool gate = role == Role::gate || role == Role::grad_gate;
+    Tensor tensor;
+    tensor.extents = gate ? p.gate_extents() : p.extents();
+    const auto& e = tensor.extents;
+    const std::array<int, 3> own = p.layout == FLASHSCAN_LAYOUT_BTC ? std::array{2, 1, 0} : std::array{1, 2, 0};
+    const std::array<int, 3> other = p.layout == FLASHSCAN_LAYOUT_BTC ? std::array{1, 2, 0} : std::array{2, 1, 0};
+    const Placement placement = placement_of(p, role);
+    tensor.strides_given = placement != Placement::dense && placement != Placement::misaligned;
+    tensor.misaligned = placement == Placement::misaligned;
+    switch (placement) {
+    case Placement::fused: tensor.strides = nested({e[0], e[1], 2 * e[2]}, own, 1, {}); break;
+    case Placement::transposed: tensor.strides = nested(e, other, 1, {}); break;
+    case Placement::padded: tensor.strides = nested(e, own, 1, {3, 5, 0}); break;
+    case Placement::spread: tensor.strides = nested(e, own, 2, {}); break;
+    case Placement::time_major: tensor.strides = nested(e, {2, 0, 1}, 1, {}); break;
+    default: tensor.strides = nested(e, own, 1, {}); break;
+    }
+    for (size_t i = 0; i < 3; ++i)
+        if (gate && (p.broadcast >> i & 1U) != 0) tensor.strides[i] = 0;
+    return tensor;
+}
+
+Tensor dense_tensor(int64_t rows, int64_t channels) {
+    Tensor tensor;
+    tensor.extents = {rows, 1, channels};
+    tensor.strides = {channels, 0, 1};
+    return tensor;
+}
+
+flashscan_linear_desc desc_of(const Problem& p) {
+    flashscan_linear_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = p.dtype;
+    desc.gate_dtype = p.gate_dtype == p.dtype ? 0 : p.gate_dtype;
+    desc.layout = p.layout;
+    desc.gate_form = p.form;
+    desc.gate_broadcast = p.broadcast;
+    desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    desc.flags = p.reset ? static_cast<uint32_t>(FLASHSCAN_LINEAR_RESET) : 0;
+    desc.batch = p.batch;
+    desc.time = p.time;
+    desc.channels = p.channels;
+    desc.num_sequences = p.sequences;
+    desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
+    const auto strides = [&](Role role) -> flashscan_strides {
+        const Tensor tensor = tensor_of(p, role);
+        if (!tensor.strides_given) return {};
+        return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+    };
+    desc.input = strides(Role::input);
+    desc.gate = strides(Role::gate);
+    desc.output = strides(Role::output);
+    desc.grad_input = strides(Role::grad_input);
+    desc.grad_gate = strides(Role::grad_gate);
+    desc.grad_output = strides(Role::grad_output);
+    return desc;
+}
+
+flashscan_options options_of(const Problem& p, int32_t backend, const std::string& kernel) {
+    flashscan_options options{};
+    options.struct_size = sizeof options;
+    options.backend = backend;
+    options.threads = backend == FLASHSCAN_CPU ? p.threads : 0;
+    options.determinism = p.batch_invariant ? FLASHSCAN_DETERMINISM_BATCH_INVARIANT : FLASHSCAN_DETERMINISM_RUN_TO_RUN;
+    options.workspace = p.caller_scratch ? FLASHSCAN_WORKSPACE_CALLER : FLASHSCAN_WORKSPACE_LIBRARY;
+    options.kernel = kernel.empty() ? nullptr : kernel.c_str();
+    return options;
+}
+
+std::string text_of(const Target& target) {
+    return fmt::format("{}_{}", target.backend == FLASHSCAN_CUDA ? "cuda" : "cpu",
+                       target.kernel.empty() ? "auto" : target.kernel);
+}
+
+std::vector<Target> planner_targets() { return {{FLASHSCAN_CPU, ""}, {FLASHSCAN_CUDA, ""}}; }
+
+// The library names the kernels of a backend when it is asked for one that does not exist.
+static std::vector<std::string> kernels_of(int32_t backend) {
+    flashscan_plan* plan = nullptr;
+    const flashscan_linear_desc desc = desc_of(Problem{});
+    const flashscan_options options = options_of(Problem{}, backend, "?");
+    if (flashscan_plan_linear(&plan, &desc, &options) != FLASHSCAN_INVALID_ARGUMENT) {
+        flashscan_plan_destroy(plan);
+        return {};
+    }
+    const std::string sentence = flashscan_last_error(), mark = " accepts ";
+    const size_t start = sentence.find(mark);
+    if (start == std::string::npos) return {};
+    std::istringstream list(sentence.substr(start + mark.size()));
+    std::vector<std::string> names;
+    for (std::string name; list >> name;) {
+        if (name.back() == ',') name.pop_back();
+        names.push_back(name);
+    }
+    return names;
+}
+
+std::vector<Target> all_targets() {
+    std::vector<Target> targets = planner_targets();
+    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA})
+        for (const std::string& kernel : kernels_of(backend)) targets.push_back({backend, kernel});
+    return targets;
+}
+
+}  // namespace support

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// A test problem: everything that a linear recurrence plan and its data depend on, with a one-line text form that a
+// failure prints and FLASHSCAN_TEST_CASE takes.
+#pragma once
+
+#include <flashscan/flashscan.h>
+
+#include <array>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "support/number.h"
+
+namespace support {
+
+// How tensors lie in memory.
+enum class Placement {
+    dense,       // strides left at zero
+    fused,       // one half of a tensor with twice the channels
+    transposed,  // the other layout, by strides
+    padded,      // gaps after each row and each batch
+    misaligned,  // dense, one element past an aligned address
+    spread,      // every second element
+    time_major,  // [T, B, C]
+    mixed        // each tensor another of the above
+};
+inline constexpr int placement_count = 8;
+
+enum class Gates {
+    mixed,  // magnitudes up to 1, exact 0 and +-1 among them
+    ones,   // a = 1 wherever the form can express it
+    large   // magnitudes up to 1.5
+};
+
+enum Gradient : uint32_t {
+    gradient_input = 1,
+    gradient_gate = 2,
+    gradient_state = 4
+};
+
+struct Problem {
+    int32_t dtype = FLASHSCAN_F32, gate_dtype = FLASHSCAN_F32;
+    int32_t layout = FLASHSCAN_LAYOUT_BTC;
+    int64_t batch = 1, time = 1, channels = 1;
+    int32_t form = FLASHSCAN_GATE_VALUE;
+    uint32_t broadcast = 0;
+    bool reverse = false, reset = false;
+    int64_t sequences = 0;
+    int32_t offsets_dtype = FLASHSCAN_I64;
+    bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
+    uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in
+    Placement placement = Placement::dense;
+    bool in_place = false;  // OUTPUT is INPUT, STATE_OUT is STATE_IN, GRAD|INPUT is GRAD|OUTPUT, ...
+    bool batch_invariant = false, caller_scratch = false;
+    int32_t threads = 0;
+    Gates gates = Gates::mixed;
+    uint64_t seed = 1;
+
+    int64_t elements() const { return batch * time * channels; }
+    int64_t state_rows() const { return sequences > 0 ? sequences : batch; }
+    bool broadcasts(uint32_t axis) const { return (broadcast & axis) != 0; }
+    std::array<int64_t, 3> extents() const { return {batch, time, channels}; }
+    std::array<int64_t, 3> gate_extents() const {
+        return {broadcasts(FLASHSCAN_BROADCAST_BATCH) ? 1 : batch, broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : time,
+                broadcasts(FLASHSCAN_BROADCAST_CHANNELS) ? 1 : channels};
+    }
+    // Index into GATE's values in [B, T, C] order, broadcast axes collapsed.
+    size_t gate_index(int64_t b, int64_t t, int64_t c) const;
+    size_t index(int64_t b, int64_t t, int64_t c) const { return static_cast<size_t>((b * time + t) * channels + c); }
+    // The same problem for the oracle: 64-bit, dense, default options.
+    Problem widened() const;
+};
+
+std::string text_of(const Problem& problem);
+// Throws std::invalid_argument naming the word that is not understood.
+Problem problem_of(const std::string& text);
+std::ostream& operator<<(std::ostream& stream, const Problem& problem);
+
+// Where the elements of one tensor lie, in elements; axes are batch, time, channels.
+struct Tensor {
+    std::array<int64_t, 3> extents{}, strides{};
+    bool strides_given = false;  // false: the descriptor's strides stay zero
+    bool misaligned = false;
+
+    int64_t span() const;  // from the first to the last element, inclusive
+    int64_t at(int64_t b, int64_t t, int64_t c) const { return b * strides[0] + t * strides[1] + c * strides[2]; }
+};
+
+enum class Role {
+    input,
+    gate,
+    output,
+    grad_input,
+    grad_gate,
+    grad_output
+};
+Tensor tensor_of(const Problem& problem, Role role);
+Tensor dense_tensor(int64_t rows, int64_t channels);
+
+flashscan_linear_desc desc_of(const Problem& problem);
+flashscan_options options_of(const Problem& problem, int32_t backend, const std::string& kernel);
+
+// A backend and a kernel of it, empty for the planner's choice.
+struct Target {
+    int32_t backend = FLASHSCAN_CPU;
+    std::string kernel;
+};
+std::string text_of(const Target& target);  // "cpu_auto", "cuda_chunked"
+// The planner of every backend, then every kernel by name.
+std::vector<Target> planner_targets();
+std::vector<Target> all_targets();
+
+}  // namespace support
