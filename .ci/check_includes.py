@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that includes follow the direction of dependencies that ARCHITECTURE.md draws. Prints what does not."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Layer -> layers whose headers it may include besides its own. The first layer whose folder holds a file counts.
+PUBLIC = "include/flashscan"
+ALLOWED = {
+    PUBLIC: set(),
+    "src/core": set(),
+    "src/math": set(),
+    "src/reference": {"src/core", "src/math"},
+    "src/cpu": {"src/core", "src/math", "src/reference"},
+    "src/cuda": {"src/core", "src/math"},
+    "src/backends.cpp": {"src/core", "src/cpu", "src/cuda"},
+    "capi": {PUBLIC, "src/core"},
+    "bench": {PUBLIC},
+    "bindings": {PUBLIC},
+    "tests/support": {PUBLIC, "src/core", "src/math", "src/reference"},
+    "tests/api": {PUBLIC, "tests/support"},
+    "tests/abi": {PUBLIC, "tests/support"},
+    "tests/install": {PUBLIC},
+    "tests/numeric": {PUBLIC, "tests/support"},
+    "tests/unit": {PUBLIC, "tests/support", "src/core", "src/math", "src/reference", "src/cpu", "src/cuda"},
+    "tests/fuzz": {PUBLIC, "tests/support"},
+}
+# System headers that a layer may not see: the core knows no CUDA and no instruction set.
+FORBIDDEN = {
+    "src/core": re.compile(r"cuda|cub/|nv|immintrin|omp\.h"),
+    "src/math": re.compile(r"cuda_runtime|cub/|immintrin|omp\.h"),
+    "src/reference": re.compile(r"cuda|immintrin|omp\.h"),
+    "src/cpu": re.compile(r"cuda"),
+    "capi": re.compile(r"cuda"),
+}
+SOURCES = {".c", ".h", ".cpp", ".hpp", ".cu", ".cuh", ".inc"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def layer_of(path: Path) -> str:
+    name = path.relative_to(ROOT).as_posix()
+    return next((layer for layer in ALLOWED if name == layer or name.startswith(layer + "/")), "")
+
+
+def target_of(source: Path, name: str) -> Path | None:
+    """The file of ours that an include names."""
+    for folder in (source.parent, ROOT / "src", ROOT / "include", ROOT / "tests", ROOT):
+        path = (folder / name).resolve()
+        if path.is_file() and ROOT in path.parents:
+            return path
+    return None
+
+
+def problems(source: Path) -> list[str]:
+    layer, found = layer_of(source), []
+    if not layer:
+        return [f"{source.relative_to(ROOT)}: its folder is no known layer; add it to .ci/check_includes.py"]
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, name = match.groups()
+        place = f"{source.relative_to(ROOT)}:{number}"
+        target = target_of(source, name)
+        if target is None:
+            if quote == '"':
+                found.append(f'{place}: "{name}" is no file of this project; system headers take <>')
+            elif layer in FORBIDDEN and FORBIDDEN[layer].match(name):
+                found.append(f"{place}: {layer} may not include <{name}>")
+            continue
+        other = layer_of(target)
+        if other != layer and other not in ALLOWED[layer]:
+            accepted = ", ".join(sorted(ALLOWED[layer])) or "nothing else"
+            found.append(f"{place}: {layer} includes {other} ({name}); accepted are its own headers and {accepted}")
+    return found
+
+
+def main() -> int:
+    folders = ["bench", "bindings", "capi", "include", "src", "tests"]
+    sources = [p for f in folders for p in sorted((ROOT / f).rglob("*")) if p.suffix in SOURCES and p.is_file()]
+    found = [problem for source in sources for problem in problems(source)]
+    print("\n".join(found + [f"{len(sources)} files, {len(found)} includes against the direction of dependencies"]))
+    return 1 if found or not sources else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the examples of README.md as a reader would: against build/cpu, and with the installed Python package."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+LIBRARY = ROOT / "build" / "cpu" / "src"
+
+
+def blocks(language):
+    found = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert found, f"README.md has no {language} example"
+    return found
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("code", blocks("c"))
+def test_c(code, tmp_path):
+    (tmp_path / "example.c").write_text(code)
+    warnings = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    link = [f"-L{LIBRARY}", "-lflashscan", f"-Wl,-rpath,{LIBRARY}"]
+    program = tmp_path / "example"
+    run("cc", *warnings, f"-I{ROOT / 'include'}", str(tmp_path / "example.c"), "-o", str(program), *link)
+    assert run(str(program)) == expected_after(code)
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python(code, tmp_path):
+    (tmp_path / "example.py").write_text(code)
+    run(sys.executable, str(tmp_path / "example.py"))
+
+
+def expected_after(code):
+    """The output that a `text` block right after the example shows."""
+    rest = README[README.index(code) + len(code) :]
+    match = re.match(r"```\s*```text\n(.*?)^```$", rest, re.MULTILINE | re.DOTALL)
+    assert match, "a C example must be followed by a text block with its output"
+    return match.group(1)
+
+
+def test_commands_name_presets_that_exist():
+    presets = run("cmake", "--list-presets=workflow", "-S", str(ROOT))
+    named = re.findall(r"cmake --workflow --preset (\w+)", README)
+    assert "quickstart" in named and all(f'"{preset}"' in presets for preset in named)
