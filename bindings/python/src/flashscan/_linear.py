@@ -261,8 +261,8 @@ def linear_scan(
         layout: "btc" (channels innermost) or "bct" (time innermost).
         gate_form: "value": a = gate; "log": a = exp(gate); "logit": a = 1 / (1 + exp(-gate)).
         reverse: computes ``h[t] = a[t] * h[t+1] + input[t]``, from the last step to the first.
-        seq_offsets: [N + 1], int32 or int64, never decreasing, from 0 to at most T; sequence n of the single row (B = 1)
-            is steps ``seq_offsets[n]`` to ``seq_offsets[n+1] - 1``. The output is 0 behind the last sequence.
+        seq_offsets: [N + 1], int32 or int64, never decreasing, from 0 to at most T; sequence n of the single row
+            (B = 1) is steps ``seq_offsets[n]`` to ``seq_offsets[n+1] - 1``. The output is 0 behind the last sequence.
         reset: [B, T], bool or uint8; where it is not 0, the state before that step counts as 0.
         return_final_state: also return the state after the last step.
         threads: number of CPU threads; 0 for all that OpenMP would use.
@@ -316,8 +316,8 @@ def linear_scan_backward(
     Returns:
         ``(grad_gate, grad_input, grad_initial_state)``: the gradient with respect to what ``gate`` was given as, in its
         shape and dtype, summed over the axes along which it was broadcast; that of the input, in its shape and dtype;
-        and that of the initial state, [B, C] or [N, C], whether or not one was given. Complex gradients follow PyTorch's
-        convention. Behind the last sequence of ``seq_offsets`` they are 0.
+        and that of the initial state, [B, C] or [N, C], whether or not one was given. Complex gradients follow
+        PyTorch's convention. Behind the last sequence of ``seq_offsets`` they are 0.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
