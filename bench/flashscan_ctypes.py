@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few calls of libflashscan.so that peers.py needs, on raw device pointers."""
+
+import ctypes
+from ctypes import byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+
+CPU, CUDA = 0, 1
+DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "f64": 4, "c64": 5, "c128": 6}
+LAYOUTS = {"BTC": 0, "BCT": 1}
+INPUT, GATE, OUTPUT, GRAD = 1, 2, 3, 0x100
+
+
+class Strides(ctypes.Structure):
+    _fields_ = [("batch", c_int64), ("time", c_int64), ("channels", c_int64)]
+
+
+class LinearDesc(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("dtype", c_int32), ("gate_dtype", c_int32), ("layout", c_int32),
+        ("gate_form", c_int32), ("gate_broadcast", c_uint32), ("direction", c_int32), ("flags", c_uint32),
+        ("batch", c_int64), ("time", c_int64), ("channels", c_int64), ("num_sequences", c_int64),
+        ("offsets_dtype", c_int32), ("reserved", c_int32), ("input", Strides), ("gate", Strides), ("output", Strides),
+        ("grad_input", Strides), ("grad_gate", Strides), ("grad_output", Strides),
+    ]
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("backend", c_int32), ("device", c_int32), ("threads", c_int32),
+        ("determinism", c_int32), ("workspace", c_int32), ("kernel", c_char_p),
+    ]
+
+
+class Arg(ctypes.Structure):
+    _fields_ = [("id", c_int32), ("reserved", c_int32), ("data", c_void_p), ("bytes", c_size_t)]
+
+
+class Library:
+    """libflashscan.so at `path`. Failures raise RuntimeError with the library's sentence."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.flashscan_last_error.restype = c_char_p
+        self.lib.flashscan_plan_destroy.argtypes = [c_void_p]
+        self.lib.flashscan_plan_destroy.restype = None
+        for name in ("flashscan_forward", "flashscan_backward"):
+            getattr(self.lib, name).argtypes = [c_void_p, ctypes.POINTER(Arg), c_int32, c_void_p]
+
+    def check(self, status):
+        if status != 0:
+            raise RuntimeError(self.lib.flashscan_last_error().decode())
+
+    def version(self):
+        number = self.lib.flashscan_version()
+        return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+class LinearPlan:
+    """A dense linear recurrence of one dtype: layout "BTC" or "BCT", extents (B, T, C)."""
+
+    def __init__(self, library, dtype, layout, batch, time, channels, backend=CUDA, device=0):
+        self.library = library
+        desc = LinearDesc(struct_size=ctypes.sizeof(LinearDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
+                          batch=batch, time=time, channels=channels)
+        options = Options(struct_size=ctypes.sizeof(Options), backend=backend, device=device)
+        self.plan = c_void_p()
+        library.check(library.lib.flashscan_plan_linear(byref(self.plan), byref(desc), byref(options)))
+
+    def __del__(self):
+        self.library.lib.flashscan_plan_destroy(self.plan)
+
+    def bind(self, backward, pointers, num_bytes, stream):
+        """A function without parameters that runs the pass on `pointers`, a dict of argument id to address, each of
+        `num_bytes` bytes."""
+        args = (Arg * len(pointers))(*[Arg(id=key, data=value, bytes=num_bytes) for key, value in pointers.items()])
+        execute = self.library.lib.flashscan_backward if backward else self.library.lib.flashscan_forward
+
+        def call():
+            self.library.check(execute(self.plan, args, len(args), stream))
+
+        return call

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other packages' linear recurrences behind one signature: scan(gate, x) -> h on torch tensors, with autograd."""
+
+import dataclasses
+import importlib
+from typing import Callable, Optional
+
+
+@dataclasses.dataclass
+class Case:
+    dtype: str  # f32, bf16, f16
+    layout: str  # BTC, BCT
+    batch: int
+    time: int
+    channels: int
+
+
+@dataclasses.dataclass
+class Peer:
+    name: str
+    layout: str
+    load: Callable  # () -> scan(gate, x); raises ImportError where the package is not installed
+    refuses: Callable = lambda case, backward: None  # the reason why a case cannot be run
+    log_gate: bool = False
+    jax: bool = False  # scan and its vjp are jitted jax functions, timed by wall clock
+    scan: Optional[Callable] = None
+
+
+def accelerated_scan_warp():
+    return importlib.import_module("accelerated_scan.warp").scan
+
+
+def accelerated_scan_scalar():
+    return importlib.import_module("accelerated_scan.scalar").scan
+
+
+def warp_refuses(case, backward):
+    if case.time & (case.time - 1) or not 32 <= case.time <= 65536:
+        return "takes powers of two from 32 to 65536"
+    # An illegal access would end this process's use of the GPU, so the case is left out.
+    if case.dtype != "f32" and case.time >= 4096:
+        return "illegal memory access in 16-bit from T = 4096 on"
+    return None
+
+
+def chunk_hgrn():
+    function = importlib.import_module("fla.ops.hgrn").chunk_hgrn
+    return lambda gate, x: function(x, gate)[0]
+
+
+def fused_recurrent_hgrn():
+    function = importlib.import_module("fla.ops.hgrn").fused_recurrent_hgrn
+    return lambda gate, x: function(x, gate)[0]
+
+
+def sequential_scan_cuda():
+    import torch
+
+    module = importlib.import_module("sequential_scan.scan_cuda")
+    return lambda gate, x: (module.scan_single if x.dtype == torch.float32 else module.scan)(gate, x)
+
+
+def sequential_scan_triton():
+    return importlib.import_module("sequential_scan.scan_triton").scan
+
+
+def sequential_refuses(case, backward):
+    if case.channels not in (512, 768, 1024, 1536, 2048):
+        return "takes 512, 768, 1024, 1536 or 2048 channels"
+    return "takes f32 and bf16" if case.dtype == "f16" else None
+
+
+def combine(left, right):
+    return left[0] * right[0], right[0] * left[1] + right[1]
+
+
+def torch_associative_scan(axis):
+    def load():
+        import torch
+
+        scan = importlib.import_module("torch._higher_order_ops.associative_scan").associative_scan
+        # Every shape is compiled for itself, as a user of one shape would have it.
+        torch._dynamo.config.recompile_limit = 64
+        return torch.compile(lambda gate, x: scan(combine, (gate, x), dim=axis, combine_mode="pointwise")[1],
+                             dynamic=False)
+
+    return load
+
+
+def jax_associative_scan(axis):
+    def load():
+        jax = importlib.import_module("jax")
+        if jax.default_backend() != "gpu":
+            raise ImportError("jax sees no GPU")
+        return lambda gate, x: jax.lax.associative_scan(combine, (gate, x), axis=axis)[1]
+
+    return load
+
+
+def forward_only(case, backward):
+    return "forward only" if backward else None
+
+
+def all_peers():
+    """Every peer, loaded or not: (peers that are installed, name -> reason for the others)."""
+    peers = [
+        Peer("accelerated-scan warp", "BCT", accelerated_scan_warp, warp_refuses),
+        Peer("accelerated-scan scalar", "BCT", accelerated_scan_scalar),
+        Peer("torch associative_scan", "BCT", torch_associative_scan(2), forward_only),
+        Peer("jax associative_scan", "BCT", jax_associative_scan(2), jax=True),
+        Peer("sequential_scan CUDA", "BTC", sequential_scan_cuda, sequential_refuses),
+        Peer("sequential_scan Triton", "BTC", sequential_scan_triton,
+             lambda case, backward: None if case.dtype == "bf16" else "takes bf16"),
+        Peer("fla chunk_hgrn", "BTC", chunk_hgrn, log_gate=True),
+        Peer("fla fused_recurrent_hgrn", "BTC", fused_recurrent_hgrn, log_gate=True),
+        Peer("torch associative_scan", "BTC", torch_associative_scan(1), forward_only),
+        Peer("jax associative_scan", "BTC", jax_associative_scan(1), jax=True),
+    ]
+    loaded, missing = [], {}
+    for peer in peers:
+        try:
+            peer.scan = peer.load()
+            loaded.append(peer)
+        except ModuleNotFoundError as error:
+            missing[peer.name] = f"not installed ({error.name})"
+        except Exception as error:  # a package that is there but cannot be used is reported, and the others still run
+            missing[peer.name] = f"cannot be used: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+    return loaded, missing
