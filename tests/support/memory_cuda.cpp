@@ -69,9 +69,9 @@ class DeviceBuffer final : public Buffer {
 
 std::unique_ptr<Buffer> make_buffer(size_t bytes, size_t shift) { return std::make_unique<DeviceBuffer>(bytes, shift); }
 
-// Not blocking with respect to the legacy stream: a kernel launched on the wrong stream is seen as a race.
+// One per thread, not blocking with respect to the legacy stream: work on the wrong stream is seen as a race.
 void* stream() {
-    static cudaStream_t instance = [] {
+    thread_local cudaStream_t instance = [] {
         cudaStream_t created = nullptr;
         check(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
         return created;

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: Apache-2.0
+// What must hold between runs of a target, whatever the reference says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+class Property : public testing::TestWithParam<Case> {
+  protected:
+    void SetUp() override {
+        SKIP_UNLESS_AVAILABLE(GetParam().target);
+        const Plan plan(GetParam().problem, GetParam().target);
+        if (!GetParam().target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED)
+            GTEST_SKIP() << "kernel refuses: " << plan.message().substr(0, 300);
+        ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    }
+    static Outcome forward(const Problem& p, const Data& data) {
+        Outcome outcome = run_forward(p, GetParam().target, data, Guard::end);
+        require(outcome);
+        return outcome;
+    }
+    static Outcome backward(const Problem& p, const Data& data) {
+        Outcome outcome = run_backward(p, GetParam().target, data, Guard::start);
+        require(outcome);
+        return outcome;
+    }
+};
+
+void expect_near(const Values& got, const Values& want, double tolerance) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_LE(std::abs(got[i] - want[i]), tolerance * (1 + std::abs(want[i]))) << "value " << i;
+}
+
+Values combined(double alpha, const Values& x, double beta, const Values& y) {
+    Values z(x.size());
+    for (size_t i = 0; i < z.size(); ++i) z[i] = alpha * x[i] + beta * y[i];
+    return z;
+}
+
+// Two results that are each within the tolerances of `expected` of the same exact values.
+void expect_agreement(const std::string& name, const Problem& p, const Values& got, Expected expected,
+                      const Values& other) {
+    for (double& tolerance : expected.tolerance) tolerance *= 2;
+    expected.value = other;
+    const Comparison comparison = compare(name, p.extents(), p.time, got, expected);
+    EXPECT_TRUE(comparison.ok()) << comparison.sentence;
+}
+
+// Steps [begin, end) of values in [B, T, C] order.
+Values steps(const Problem& p, const Values& values, int64_t begin, int64_t end) {
+    Values part;
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t t = begin; t < end; ++t)
+            for (int64_t c = 0; c < p.channels; ++c) part.push_back(values[p.index(b, t, c)]);
+    return part;
+}
+
+Values flipped(const Problem& p, const Values& values) {
+    Values result(values.size());
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t t = 0; t < p.time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c) result[p.index(b, t, c)] = values[p.index(b, p.time - 1 - t, c)];
+    return result;
+}
+
+Data flipped(const Problem& p, Data data) {
+    data.input = flipped(p, data.input);
+    data.gate = flipped(p, data.gate);
+    data.output = flipped(p, data.output);
+    data.grad_output = flipped(p, data.grad_output);
+    if (p.reset) std::reverse(data.reset.begin(), data.reset.end());  // with B = 1
+    return data;
+}
+
+class Wide : public Property {};
+
+TEST_P(Wide, IsLinearInInputAndState) {
+    const Problem& p = GetParam().problem;
+    Problem other = p;
+    other.seed += 1;
+    Data x = make_data(p), y = make_data(other);
+    y.gate = x.gate;
+    y.reset = x.reset;
+    Data z = x;
+    z.input = combined(0.75, x.input, -1.5, y.input);
+    if (p.state_in) z.state_in = combined(0.75, x.state_in, -1.5, y.state_in);
+    expect_near(forward(p, z).output, combined(0.75, forward(p, x).output, -1.5, forward(p, y).output), 1e-12);
+}
+
+TEST_P(Wide, HasItsGradientAsAdjoint) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    const Outcome f = forward(p, data);
+    data.output = f.output;
+    const Outcome g = backward(p, data);
+    Value left = 0, right = 0;
+    for (size_t i = 0; i < data.input.size(); ++i) {
+        left += std::conj(data.grad_output[i]) * f.output[i];
+        right += std::conj(g.grad_input[i]) * data.input[i];
+    }
+    for (size_t i = 0; i < data.state_in.size(); ++i) {
+        left += std::conj(data.grad_state_out[i]) * f.state_out[i];
+        right += std::conj(g.grad_state_in[i]) * data.state_in[i];
+    }
+    EXPECT_LE(std::abs(left - right), 1e-11 * (1 + std::abs(left)));
+}
+
+// Re <dh, h> + Re <d_out, h[T-1]>, whose gradients are those that backward gives.
+double loss(const Outcome& f, const Data& data) {
+    double sum = 0;
+    for (size_t i = 0; i < f.output.size(); ++i) sum += (std::conj(data.grad_output[i]) * f.output[i]).real();
+    for (size_t i = 0; i < f.state_out.size(); ++i) sum += (std::conj(data.grad_state_out[i]) * f.state_out[i]).real();
+    return sum;
+}
+
+TEST_P(Wide, AgreesWithFiniteDifferences) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    data.output = forward(p, data).output;
+    const Outcome g = backward(p, data);
+    const auto check = [&](const char* name, Values& values, int32_t dtype, const Values& gradient) {
+        for (uint64_t k = 0; k < 6 && !values.empty(); ++k) {
+            const auto i = static_cast<size_t>(uniform(p.seed, 900, k) * static_cast<double>(values.size()));
+            for (const Value direction : {Value(1, 0), Value(0, 1)}) {
+                if (direction.imag() != 0 && !is_complex(dtype)) continue;
+                constexpr double h = 1e-5;
+                const Value saved = values[i];
+                values[i] = saved + h * direction;
+                const double above = loss(forward(p, data), data);
+                values[i] = saved - h * direction;
+                const double below = loss(forward(p, data), data);
+                values[i] = saved;
+                const double slope = direction.imag() != 0 ? gradient[i].imag() : gradient[i].real();
+                EXPECT_NEAR((above - below) / (2 * h), slope, 1e-6 * (1 + std::abs(slope))) << name << " " << i;
+            }
+        }
+    };
+    check("INPUT", data.input, p.dtype, g.grad_input);
+    check("GATE", data.gate, p.gate_dtype, g.grad_gate);
+    if (p.state_in) check("STATE_IN", data.state_in, p.dtype, g.grad_state_in);
+}
+
+std::vector<Problem> wide_problems() {
+    std::vector<Problem> problems;
+    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_F64, FLASHSCAN_F64},
+                                      {FLASHSCAN_C128, FLASHSCAN_C128},
+                                      {FLASHSCAN_C128, FLASHSCAN_F64}})
+        for (const int32_t form : {FLASHSCAN_GATE_VALUE, FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) {
+            Problem p;
+            p.dtype = dtype;
+            p.gate_dtype = gate;
+            p.form = form;
+            p.batch = 2;
+            p.time = 83;
+            p.channels = 3;
+            p.seed = 600 + problems.size();
+            p.layout = static_cast<int32_t>(p.seed % 2);
+            p.broadcast = static_cast<uint32_t>(problems.size() % 8);
+            p.reverse = problems.size() % 3 == 1;
+            p.reset = problems.size() % 4 == 2;
+            p.state_in = p.state_out = true;
+            problems.push_back(p);
+        }
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(Properties, Wide, testing::ValuesIn(cases_on(all_targets(), wide_problems())), name_of_case);
+
+class Narrow : public Property {};
+
+TEST_P(Narrow, AnswersAnImpulseWithProductsOfGates) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    std::fill(data.input.begin(), data.input.end(), 0.0);
+    const int64_t at = p.time / 3;
+    data.input[p.index(0, at, 0)] = 1;
+    data.state_in.assign(data.state_in.size(), 0.0);
+    const Values output = forward(p, data).output;
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t c = 0; c < p.channels; ++c) {
+            Value product = 0;
+            for (int64_t t = 0; t < p.time; ++t) {
+                product *= gate_of(p.form, data.gate[p.index(b, t, c)]).value;
+                if (b == 0 && c == 0 && t == at) product = 1;
+                const Value got = output[p.index(b, t, c)];
+                if (product == 0.0)
+                    EXPECT_EQ(std::abs(got), 0) << b << " " << t << " " << c;
+                else
+                    EXPECT_LE(std::abs(got - product), 2 * unit_roundoff(p.dtype) * std::abs(product) + 1e-5);
+            }
+        }
+}
+
+TEST_P(Narrow, CarriesItsStateAcrossASplit) {
+    const Problem& p = GetParam().problem;
+    Data data = make_data(p);
+    const Reference reference = reference_of(p, data);
+    const Values whole = forward(p, data).output;
+    Problem first = p, second = p;
+    first.time = p.time / 2 - 1;
+    second.time = p.time - first.time;
+    const auto part = [&](const Problem& q, int64_t begin) {
+        Data d = data;
+        d.input = steps(p, data.input, begin, begin + q.time);
+        d.gate = steps(p, data.gate, begin, begin + q.time);
+        return d;
+    };
+    Data early = part(first, 0), late = part(second, first.time);
+    const Outcome head = forward(first, early);
+    late.state_in = head.state_out;
+    const Outcome tail = forward(second, late);
+    Values joined(whole.size());
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t t = 0; t < p.time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c)
+                joined[p.index(b, t, c)] = t < first.time ? head.output[first.index(b, t, c)]
+                                                          : tail.output[second.index(b, t - first.time, c)];
+    expect_agreement("OUTPUT", p, joined, reference.output, whole);
+}
+
+TEST_P(Narrow, ReversesAsTheFlippedSequence) {
+    Problem p = GetParam().problem;
+    p.batch = 1;
+    p.reset = true;
+    Data data = make_data(p);
+    const Reference reference = reference_of(p, data);
+    Problem reverse = p;
+    reverse.reverse = true;
+    const Data mirrored = flipped(p, data);
+    expect_agreement("OUTPUT", p, flipped(p, forward(reverse, mirrored).output), reference.output,
+                     forward(p, data).output);
+    const Outcome there = backward(p, data), back = backward(reverse, mirrored);
+    expect_agreement("GRAD|INPUT", p, flipped(p, back.grad_input), reference.grad_input, there.grad_input);
+    expect_agreement("GRAD|GATE", p, flipped(p, back.grad_gate), reference.grad_gate, there.grad_gate);
+}
+
+TEST_P(Narrow, RunsPackedSequencesAsSeparateOnes) {
+    Problem p = GetParam().problem;
+    p.batch = 1;
+    p.sequences = 6;
+    p.seed = 40;  // even: the sequences fill the row
+    Data data = make_data(p);
+    const Reference reference = reference_of(p, data);
+    const Outcome packed = forward(p, data), gradients = backward(p, data);
+    Values output(packed.output.size()), grad_gate(packed.output.size());
+    for (const Sequence& s : sequences_of(p, data)) {
+        Problem one = p;
+        one.sequences = 0;
+        one.time = s.length();
+        Data d;
+        d.input = steps(p, data.input, s.begin, s.end);
+        d.gate = steps(p, data.gate, s.begin, s.end);
+        d.output = steps(p, data.output, s.begin, s.end);
+        d.grad_output = steps(p, data.grad_output, s.begin, s.end);
+        const auto state = static_cast<std::ptrdiff_t>(s.state * p.channels);
+        d.state_in.assign(data.state_in.begin() + state, data.state_in.begin() + state + p.channels);
+        d.grad_state_out.assign(data.grad_state_out.begin() + state, data.grad_state_out.begin() + state + p.channels);
+        const Outcome alone = forward(one, d), alone_gradients = backward(one, d);
+        for (int64_t i = 0; i < s.length() * p.channels; ++i) {
+            const auto from = static_cast<size_t>(i), to = static_cast<size_t>(s.begin * p.channels + i);
+            output[to] = alone.output[from];
+            grad_gate[to] = alone_gradients.grad_gate[from];
+        }
+        if (s.length() == 0) {
+            EXPECT_EQ(alone.state_out, d.state_in);
+            EXPECT_EQ(alone_gradients.grad_state_in, d.grad_state_out);
+        }
+    }
+    expect_agreement("OUTPUT", p, packed.output, reference.output, output);
+    expect_agreement("GRAD|GATE", p, gradients.grad_gate, reference.grad_gate, grad_gate);
+}
+
+TEST_P(Narrow, LetsNanAndInfinityFlowUpToAReset) {
+    for (const double special : {nan_value, infinity, -infinity}) {
+        Problem p = GetParam().problem;
+        if (is_complex(p.dtype)) GTEST_SKIP() << "complex products spread NaN over both parts in their own ways";
+        p.batch = 1;
+        p.reset = true;
+        p.gradients = gradient_input | gradient_gate;
+        Data data = make_data(p);
+        std::fill(data.reset.begin(), data.reset.end(), static_cast<unsigned char>(0));
+        // Gates away from 0 and, for the sake of products over many steps, close to 1.
+        for (Value& g : data.gate)
+            g = p.form == FLASHSCAN_GATE_VALUE ? 0.96875 : p.form == FLASHSCAN_GATE_LOG ? -0.03125 : 4.0;
+        const int64_t start = p.time / 4, stop = p.time / 2 + 3;
+        data.reset[static_cast<size_t>(stop)] = 1;
+        data.input[p.index(0, start, 0)] = special;
+        data.grad_output[p.index(0, stop + 20, 0)] = special;
+        const Reference reference = reference_of(p, data);
+        const Outcome f = forward(p, data);
+        for (int64_t t = 0; t < p.time; ++t) {
+            const bool poisoned = t >= start && t < stop;
+            EXPECT_EQ(std::isfinite(f.output[p.index(0, t, 0)].real()), !poisoned) << "OUTPUT at " << t;
+            EXPECT_TRUE(std::isfinite(f.output[p.index(0, t, 1)].real())) << "OUTPUT of channel 1 at " << t;
+        }
+        Data finite = data;
+        for (Value& value : finite.output) value = std::isfinite(value.real()) ? value : 0.5;
+        const Outcome g = backward(p, finite);
+        for (int64_t t = 0; t < p.time; ++t) {
+            const bool poisoned = t >= stop && t <= stop + 20;
+            EXPECT_EQ(std::isfinite(g.grad_input[p.index(0, t, 0)].real()), !poisoned) << "GRAD|INPUT at " << t;
+            EXPECT_EQ(std::isfinite(g.grad_gate[p.index(0, t, 0)].real()), !poisoned || t == stop)
+                << "GRAD|GATE at " << t;
+        }
+        EXPECT_EQ(g.grad_gate[p.index(0, stop, 0)], 0.0);
+    }
+}
+
+TEST_P(Narrow, GivesARowTheSameBitsInAnyBatch) {
+    Problem p = GetParam().problem;
+    p.batch = 5;
+    p.batch_invariant = true;
+    p.placement = Placement::dense;
+    Data data = make_data(p);
+    (void)reference_of(p, data);
+    const Outcome all = forward(p, data), all_gradients = backward(p, data);
+    Problem one = p;
+    one.batch = 1;
+    const auto row = [&](const Values& values) {
+        const auto size = static_cast<std::ptrdiff_t>(values.size() / 5);
+        return Values(values.begin() + 3 * size, values.begin() + 4 * size);
+    };
+    Data d;
+    d.input = row(data.input);
+    d.gate = row(data.gate);
+    d.output = row(data.output);
+    d.grad_output = row(data.grad_output);
+    d.state_in = row(data.state_in);
+    d.grad_state_out = row(data.grad_state_out);
+    d.reset.assign(data.reset.begin(), data.reset.begin() + (p.reset ? p.time : 0));
+    const Outcome alone = forward(one, d), alone_gradients = backward(one, d);
+    EXPECT_EQ(alone.output, row(all.output));
+    EXPECT_EQ(alone.state_out, row(all.state_out));
+    EXPECT_EQ(alone_gradients.grad_input, row(all_gradients.grad_input));
+    EXPECT_EQ(alone_gradients.grad_gate, row(all_gradients.grad_gate));
+    EXPECT_EQ(alone_gradients.grad_state_in, row(all_gradients.grad_state_in));
+}
+
+TEST_P(Narrow, PassesStatesThroughZeroExtents) {
+    for (const auto& [batch, time, channels] : {std::tuple{0, 9, 4}, {2, 0, 4}, {2, 9, 0}, {0, 0, 0}})
+        for (uint32_t broadcast = 0; broadcast < 8; ++broadcast) {
+            Problem p = GetParam().problem;
+            p.batch = batch;
+            p.time = time;
+            p.channels = channels;
+            p.broadcast = broadcast;
+            p.reset = false;
+            Data data = make_data(p);
+            const Outcome f = forward(p, data), g = backward(p, data);
+            EXPECT_EQ(f.state_out, data.state_in) << text_of(p);
+            EXPECT_EQ(g.grad_state_in, data.grad_state_out) << text_of(p);
+            EXPECT_EQ(g.grad_gate, Values(data.gate.size())) << text_of(p);
+        }
+}
+
+// GRAD|INPUT and GRAD|GATE as the two halves of the gradient of a fused projection [B, T, 2C].
+TEST_P(Narrow, WritesBothHalvesOfAFusedGradient) {
+    Problem p = GetParam().problem;
+    if (p.gate_dtype != p.dtype) GTEST_SKIP() << "the halves of one tensor have one dtype";
+    p.placement = Placement::fused;
+    p.in_place = false;
+    const int32_t backend = GetParam().target.backend;
+    Data data = make_data(p);
+    const Reference reference = reference_of(p, data);
+    const Plan plan(p, GetParam().target);
+    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    Call call = backward_call(p, plan, backend, data, Guard::end);
+    const Tensor tensor = tensor_of(p, Role::grad_input);
+    const int64_t half = p.layout == FLASHSCAN_LAYOUT_BTC ? p.channels : p.channels * p.time;
+    const size_t size = size_of(p.dtype), offset = static_cast<size_t>(half) * size;
+    const auto both = make_buffer(backend, static_cast<size_t>(tensor.span()) * size + offset, Guard::end, size, 0);
+    call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT).data = both->data();
+    call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE).data = static_cast<unsigned char*>(both->data()) + offset;
+    call.prepare();
+    both->write(Bytes(both->bytes(), 0xff));
+    ASSERT_EQ(call.execute(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(synchronize(backend), nullptr);
+    const Bytes bytes = both->read();
+    Values input, gate;
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t t = 0; t < p.time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c) {
+                const size_t at = static_cast<size_t>(tensor.at(b, t, c)) * size;
+                input.push_back(load(bytes.data() + at, p.dtype));
+                gate.push_back(load(bytes.data() + at + offset, p.dtype));
+            }
+    const Comparison first = compare("GRAD|INPUT", p.extents(), p.time, input, reference.grad_input);
+    const Comparison second = compare("GRAD|GATE", p.extents(), p.time, gate, reference.grad_gate);
+    EXPECT_TRUE(first.ok()) << first.sentence;
+    EXPECT_TRUE(second.ok()) << second.sentence;
+}
+
+std::vector<Problem> narrow_problems() {
+    std::vector<Problem> problems;
+    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_F32, FLASHSCAN_F32},
+                                      {FLASHSCAN_BF16, FLASHSCAN_BF16},
+                                      {FLASHSCAN_F16, FLASHSCAN_F32},
+                                      {FLASHSCAN_C64, FLASHSCAN_C64}})
+        for (const int32_t layout : {FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT})
+            for (const int64_t time : {95, 1030}) {
+                Problem p;
+                p.dtype = dtype;
+                p.gate_dtype = gate;
+                p.layout = layout;
+                p.form = static_cast<int32_t>(problems.size() % 3);
+                p.batch = 2;
+                p.time = time;
+                p.channels = time == 95 ? 5 : 2;
+                p.state_in = p.state_out = true;
+                p.seed = 700 + problems.size();
+                problems.push_back(p);
+            }
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(Properties, Narrow, testing::ValuesIn(cases_on(all_targets(), narrow_problems())),
+                         name_of_case);
+
+}  // namespace
+}  // namespace numeric
