@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only a GPU has: graphs, and arrays of more than 2^31 elements. Built with CUDA only.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <unordered_map>
+
+#include "support/check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+std::vector<Target> cuda_targets() {
+    std::vector<Target> targets;
+    for (const Target& target : all_targets())
+        if (target.backend == FLASHSCAN_CUDA) targets.push_back(target);
+    return targets;
+}
+
+std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
+
+// A forced kernel may refuse a problem; the planner may not.
+#define PLAN_OR_SKIP(plan)                                                      \
+    if (!GetParam().kernel.empty() && (plan).status() == FLASHSCAN_UNSUPPORTED) \
+        GTEST_SKIP() << "kernel refuses: " << (plan).message().substr(0, 300);  \
+    ASSERT_EQ((plan).status(), FLASHSCAN_OK) << (plan).message()
+
+class Graph : public testing::TestWithParam<Target> {};
+
+// Both passes of one step of training in one graph, replayed with the values of another seed.
+TEST_P(Graph, ReplaysWithChangedInputs) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    for (const bool caller_scratch : {false, true})
+        for (const int64_t time : {100, 50000}) {
+            Problem p;
+            p.dtype = FLASHSCAN_BF16;
+            p.gate_dtype = FLASHSCAN_F32;
+            p.form = FLASHSCAN_GATE_LOG;
+            p.time = time;
+            p.channels = 3;
+            p.broadcast = FLASHSCAN_BROADCAST_CHANNELS;
+            p.state_in = p.state_out = true;
+            p.caller_scratch = caller_scratch;
+            SCOPED_TRACE(text_of(p));
+            const Plan plan(p, GetParam());
+            PLAN_OR_SKIP(plan);
+            Data data = make_data(p);
+            (void)reference_of(p, data);
+            Call forward = forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
+            Call backward = backward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
+            forward.prepare();
+            backward.prepare();
+
+            const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_CUDA));
+            cudaGraph_t graph = nullptr;
+            cudaGraphExec_t executable = nullptr;
+            ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+            const flashscan_status first = forward.execute(plan.get()), second = backward.execute(plan.get());
+            const std::string message = flashscan_last_error();
+            ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << message;
+            ASSERT_EQ(first, FLASHSCAN_OK) << message;
+            ASSERT_EQ(second, FLASHSCAN_OK) << message;
+            ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+            for (uint64_t replay = 0; replay < 3; ++replay) {
+                Problem changed = p;
+                changed.seed += replay;
+                Data values = make_data(changed);
+                const Reference reference = reference_of(changed, values);
+                forward.set_input(FLASHSCAN_ARG_INPUT, values.input);
+                backward.set_input(FLASHSCAN_ARG_OUTPUT, values.output);
+                backward.set_input(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, values.grad_output);
+                backward.set_input(FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_OUT, values.grad_state_out);
+                for (Call* call : {&forward, &backward}) {
+                    call->set_input(FLASHSCAN_ARG_GATE, values.gate);
+                    call->set_input(FLASHSCAN_ARG_STATE_IN, values.state_in);
+                    call->prepare();
+                }
+                ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+                forward.collect();
+                backward.collect();
+                EXPECT_EQ(forward.damage() + backward.damage(), "");
+                const Comparison h =
+                    compare("OUTPUT", p.extents(), p.time, forward.values(FLASHSCAN_ARG_OUTPUT), reference.output);
+                const Comparison g = compare("GRAD|GATE", p.gate_extents(), p.time,
+                                             backward.values(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE), reference.grad_gate);
+                EXPECT_TRUE(h.ok()) << h.sentence;
+                EXPECT_TRUE(g.ok()) << g.sentence;
+            }
+            cudaGraphExecDestroy(executable);
+            cudaGraphDestroy(graph);
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, Graph, testing::ValuesIn(cuda_targets()), name_of_target);
+
+// A bf16 array of the problem's size in device memory.
+class Array {
+  public:
+    Array(int64_t elements, int fill) : elements_(elements) {
+        if (cudaMalloc(&data_, bytes()) != cudaSuccess || cudaMemset(data_, fill, bytes()) != cudaSuccess)
+            throw std::runtime_error("no device memory");
+    }
+    ~Array() { cudaFree(data_); }
+    Array(const Array&) = delete;
+    Array& operator=(const Array&) = delete;
+    void* data() const { return data_; }
+    size_t bytes() const { return 2 * static_cast<size_t>(elements_); }
+    void set_one(int64_t index) {
+        constexpr uint16_t one = 0x3f80;
+        cudaMemcpy(static_cast<uint16_t*>(data_) + index, &one, 2, cudaMemcpyHostToDevice);
+    }
+
+    using Expectation = std::unordered_map<int64_t, double>;
+    // Every element is zero but for those of `expected`, which lie within two ulp of their values: GRAD|GATE is a
+    // product with a rounded factor. Next to the smallest normal numbers nothing is asked.
+    void expect(const std::string& name, const Expectation& expected) const {
+        constexpr int64_t chunk = int64_t{1} << 25;
+        std::vector<uint16_t> host(static_cast<size_t>(chunk));
+        constexpr double negligible = 0x1p-118;
+        int64_t missing = 0, wrong = 0;
+        for (const auto& [place, want] : expected) missing += want > negligible ? 1 : 0;
+        for (int64_t start = 0; start < elements_; start += chunk) {
+            const auto count = static_cast<size_t>(std::min(chunk, elements_ - start));
+            ASSERT_EQ(
+                cudaMemcpy(host.data(), static_cast<const uint16_t*>(data_) + start, 2 * count, cudaMemcpyDeviceToHost),
+                cudaSuccess);
+            for (size_t i = 0; i < count; ++i) {
+                if ((host[i] & 0x7fff) == 0) continue;
+                const double value = load(reinterpret_cast<const unsigned char*>(&host[i]), FLASHSCAN_BF16).real();
+                const auto place = expected.find(start + static_cast<int64_t>(i));
+                const double want = place == expected.end() ? 0 : place->second;
+                missing -= want > negligible ? 1 : 0;
+                if (!(std::abs(value - want) <= 2 * ulp(FLASHSCAN_BF16, want) + negligible) && ++wrong <= 3)
+                    ADD_FAILURE() << name << " element " << start + static_cast<int64_t>(i) << " is " << value
+                                  << ", expected " << want;
+            }
+        }
+        EXPECT_EQ(wrong, 0) << name;
+        EXPECT_EQ(missing, 0) << name << ": elements that are zero and should not be";
+    }
+
+  private:
+    int64_t elements_;
+    void* data_ = nullptr;
+};
+
+class Big : public testing::TestWithParam<Target> {};
+
+// Impulses through constant gates: powers of the gate after each one, in an array that 32-bit indices do not reach.
+void run_big(const Target& target, int32_t layout, int64_t batch, int64_t time, int64_t channels) {
+    constexpr double gate_value = 0.74609375;  // bytes 3f 3f
+    constexpr int64_t reach = 340, apart = 5;  // powers past `reach` are below every bf16 number
+    Problem p;
+    p.dtype = p.gate_dtype = FLASHSCAN_BF16;
+    p.layout = layout;
+    p.batch = batch;
+    p.time = time;
+    p.channels = channels;
+    SCOPED_TRACE(text_of(p));
+    const Plan plan(p, target);
+    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    const Tensor tensor = tensor_of(p, Role::input);
+    Array gate(p.elements(), 0x3f), input(p.elements(), 0), output(p.elements(), 0xff);
+    Array grad_output(p.elements(), 0), grad_input(p.elements(), 0xff), grad_gate(p.elements(), 0xff);
+    Array::Expectation h, g, d;
+    for (const auto& [b, t, c] : {std::tuple{int64_t{0}, int64_t{3}, int64_t{0}},
+                                  {batch - 1, time / 2, channels / 2},
+                                  {batch - 1, time - reach - 9, channels - 1}}) {
+        input.set_one(tensor.at(b, t, c));
+        grad_output.set_one(tensor.at(b, t + apart, c));
+        for (int64_t k = 0; k < reach && t + k < time; ++k)
+            h[tensor.at(b, t + k, c)] = std::pow(gate_value, static_cast<double>(k));
+        for (int64_t k = 0; k < reach && t + apart - k >= 0; ++k)
+            g[tensor.at(b, t + apart - k, c)] = std::pow(gate_value, static_cast<double>(k));
+        for (int64_t k = 1; k <= apart; ++k)
+            d[tensor.at(b, t + k, c)] = std::pow(gate_value, static_cast<double>(apart - 1));
+    }
+    const auto arg = [](int32_t id, const Array& array) { return flashscan_arg{id, 0, array.data(), array.bytes()}; };
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    const flashscan_arg forward[] = {arg(FLASHSCAN_ARG_INPUT, input), arg(FLASHSCAN_ARG_GATE, gate),
+                                     arg(FLASHSCAN_ARG_OUTPUT, output)};
+    const flashscan_arg backward[] = {
+        arg(FLASHSCAN_ARG_GATE, gate), arg(FLASHSCAN_ARG_OUTPUT, output), arg(grad | FLASHSCAN_ARG_OUTPUT, grad_output),
+        arg(grad | FLASHSCAN_ARG_INPUT, grad_input), arg(grad | FLASHSCAN_ARG_GATE, grad_gate)};
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    ASSERT_EQ(flashscan_forward(plan.get(), forward, 3, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(flashscan_backward(plan.get(), backward, 5, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    output.expect("OUTPUT", h);
+    grad_input.expect("GRAD|INPUT", g);
+    grad_gate.expect("GRAD|GATE", d);
+}
+
+TEST_P(Big, TakesMoreThanTwoToThe31Elements) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    size_t free_bytes = 0, total_bytes = 0;
+    ASSERT_EQ(cudaMemGetInfo(&free_bytes, &total_bytes), cudaSuccess);
+    if (free_bytes < size_t{32} << 30) GTEST_SKIP() << "needs 32 GiB of free device memory";
+    run_big(GetParam(), FLASHSCAN_LAYOUT_BTC, 1, (int64_t{1} << 20) + 17, 2051);
+    run_big(GetParam(), FLASHSCAN_LAYOUT_BCT, 1, (int64_t{1} << 31) + 77, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, Big, testing::Values(Target{FLASHSCAN_CUDA, ""}), name_of_target);
+
+}  // namespace
+}  // namespace numeric
