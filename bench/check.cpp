@@ -134,7 +134,8 @@ double roundoff(int32_t dtype) {
 double error_bound(const Problem& p, const Tensor& tensor) {
     double steps = 256;
     if (tensor.id == (FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE))
-        steps *= 1 + std::sqrt(static_cast<double>(p.extents.count() / p.gate_extents().count())) / 16;
+        steps *=
+            1 + std::sqrt(static_cast<double>(p.extents.count()) / static_cast<double>(p.gate_extents().count())) / 16;
     return 2 * roundoff(tensor.box.dtype) + steps * roundoff(state_dtype(p.dtype));
 }
 

@@ -108,8 +108,8 @@ class CpuMachine final : public Machine {
     Call record_graph(const Call&) override { throw Failure("--graph needs the cuda backend"); }
 
     double timer_floor_us() override {
-        std::vector<double> us;
-        for (int i = 0; i < 1000; ++i) us.push_back(us_since(Clock::now()));
+        std::vector<double> us(1000);
+        for (double& value : us) value = us_since(Clock::now());
         return median(us);
     }
 

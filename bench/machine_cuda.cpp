@@ -200,10 +200,10 @@ class CudaMachine final : public Machine {
   private:
     void flush() { check(cudaMemsetAsync(flush_buffer_, ++flush_value_, flush_bytes_, stream_), "flush"); }
 
-    // At least three calls and 5 ms, so that clocks and caches of code settle.
+    // At least three calls and 2 ms, so that clocks and caches of code settle.
     void warm_up(const Call& call) {
         const auto begin = std::chrono::steady_clock::now();
-        for (int i = 0; i < 3 || std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(5); ++i) {
+        for (int i = 0; i < 3 || std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2); ++i) {
             call();
             synchronize();
         }

@@ -39,10 +39,10 @@ int run(const CommandLine& command) {
     }
     fmt::print("\nstream ceilings\n");
     for (const auto& [key, ceiling] : machine->ceilings())
-        fmt::print("  {} of {:.3f} MB arrays: {:.0f} GB/s, {:.2f} us ({})\n",
+        fmt::print("  {} of {:.3f} MB arrays: {:.1f} GB/s, {:.2f} us ({})\n",
                    key.first ? "3 reads, 2 writes" : "2 reads, 1 write ", static_cast<double>(key.second) * 1e-6,
                    ceiling.gbps, ceiling.us, ceiling.variant);
-    fmt::print("\n{}", summary(results));
+    fmt::print("\nfirst plan of the process: {:.0f} us\n{}", first_plan_us(results), summary(results));
     const bool bad = std::any_of(results.begin(), results.end(), [](const Result& result) {
         return result.outcome == Outcome::wrong || result.outcome == Outcome::failed;
     });
@@ -61,10 +61,10 @@ int main(int argc, char** argv) {
         }
         return bench::run(command);
     } catch (const bench::UsageError& error) {
-        fmt::print(stderr, "flashscan_bench: {}\n", error.what());
+        std::fprintf(stderr, "flashscan_bench: %s\n", error.what());
         return 2;
     } catch (const std::exception& error) {
-        fmt::print(stderr, "flashscan_bench: {}\n", error.what());
+        std::fprintf(stderr, "flashscan_bench: %s\n", error.what());
         return 1;
     }
 }

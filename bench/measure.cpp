@@ -111,6 +111,15 @@ void measure_plan(const Problem& problem, const Settings& settings, const Plan& 
     expect_ok(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &result.scratch_bytes));
 }
 
+// A kernel that cannot be captured still has its other times.
+void measure_burst(Machine& machine, const Call& call, Result& result) {
+    try {
+        result.burst_us = machine.burst_us(call);
+    } catch (const Failure& failure) {
+        result.note += fmt::format("{}no graph: {}", result.note.empty() ? "" : "; ", failure.what());
+    }
+}
+
 void measure_time(Machine& machine, const Settings& settings, const Call& call, Result& result) {
     const Problem& problem = result.problem;
     const Runs runs =
@@ -122,7 +131,7 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
     result.median_us = median(runs.us);
     result.spread_percent = (quantile(runs.us, 0.9) - quantile(runs.us, 0.1)) / result.median_us * 100;
     result.gbps = static_cast<double>(problem.required_bytes()) / result.median_us * 1e-3;
-    if (result.median_us < 100) result.burst_us = machine.burst_us(call);
+    if (result.median_us < 100) measure_burst(machine, call, result);
     result.host_us = settings.backend == FLASHSCAN_CUDA ? host_us(machine, call, result.median_us) : 0;
 }
 

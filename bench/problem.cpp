@@ -76,9 +76,9 @@ Target parse_target(const std::string& word) {
 void parse_option(Problem& p, const std::string& word) {
     if (word.starts_with("gate-"))
         p.gate_dtype = parse_dtype(std::string_view(word).substr(5));
-    else if (word == "log")
+    else if (word == "log" || word == "form-log")
         p.gate_form = FLASHSCAN_GATE_LOG;
-    else if (word == "logit")
+    else if (word == "logit" || word == "form-logit")
         p.gate_form = FLASHSCAN_GATE_LOGIT;
     else if (word.starts_with("broadcast-"))
         p.gate_broadcast = parse_broadcast(std::string_view(word).substr(10));
@@ -90,9 +90,9 @@ void parse_option(Problem& p, const std::string& word) {
         p.num_sequences = parse_count(word, "sequences");
     else if (word == "states")
         p.states = true;
-    else if (word == "strided")
+    else if (word == "strided" || word == "place-fused")
         p.strided = true;
-    else if (word == "misaligned")
+    else if (word == "misaligned" || word == "place-misaligned")
         p.misaligned = true;
     else if (word.starts_with("@"))
         p.targets.push_back(parse_target(word));

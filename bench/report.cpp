@@ -25,6 +25,8 @@ std::string bytes_text(size_t bytes) {
     return fmt::format("{:.0f} MB", static_cast<double>(bytes) * 1e-6);
 }
 
+std::string gbps_text(double gbps) { return gbps < 100 ? fmt::format("{:.2f}", gbps) : fmt::format("{:.0f}", gbps); }
+
 // "95% met", "4us missed"
 std::string targets_text(const Result& result) {
     std::string text;
@@ -100,19 +102,25 @@ std::string version_text() {
 
 }  // namespace
 
+double first_plan_us(const std::vector<Result>& results) {
+    for (const Result& result : results)
+        if (result.plan_cold_us > 0) return result.plan_cold_us;
+    return 0;
+}
+
 std::string table_header() {
-    return fmt::format("{:<52} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n", "problem",
+    return fmt::format("{:<58} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n", "problem",
                        "kernel", "min us", "median us", "spread", "GB/s", "ceiling", "burst", "host us",
                        "plan cold/warm", "scratch", "error", "target");
 }
 
 std::string table_row(const Result& r) {
     if (r.outcome != Outcome::measured)
-        return fmt::format("{:<52} {:<14} {}: {}\n", r.problem.text, r.kernel, name_of(r.outcome), r.note);
+        return fmt::format("{:<58} {:<14} {}: {}\n", r.problem.text, r.kernel, name_of(r.outcome), r.note);
     const auto optional = [](double value) { return value > 0 ? fmt::format("{:.2f}", value) : std::string("-"); };
     return fmt::format(
-        "{:<52} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6.0f} {:>6.1f}% {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
-        r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, r.gbps, r.ceiling_percent,
+        "{:<58} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>6.1f}% {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
+        r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps), r.ceiling_percent,
         optional(r.burst_us), optional(r.host_us), fmt::format("{:.0f}/{:.1f}", r.plan_cold_us, r.plan_warm_us),
         bytes_text(r.scratch_bytes), r.verdict.error, targets_text(r), r.note.empty() ? "" : "  (" + r.note + ")");
 }
@@ -137,11 +145,11 @@ void write_json(const std::string& path, const RunInfo& info, const Machine& mac
         R"({{
   "format": "flashscan_bench 1", "library_version": "{}", "commit": {}, "date": "{}",
   "backend": "{}", "device": {}, "driver": {}, "threads": {}, "cache_bytes": {},
-  "runs": {}, "caches_flushed": {}, "graph": {}, "forced_kernel": {}, "timer_floor_us": {},
+  "runs": {}, "caches_flushed": {}, "graph": {}, "forced_kernel": {}, "timer_floor_us": {}, "first_plan_us": {},
 )",
         version_text(), quoted(info.commit), info.date, info.backend, quoted(info.device), quoted(info.driver),
         info.settings.threads, machine.cache_bytes(), info.settings.runs, info.flushed, info.settings.graph,
-        quoted(info.settings.kernel), number(info.timer_floor_us));
+        quoted(info.settings.kernel), number(info.timer_floor_us), number(first_plan_us(results)));
     file << "  \"ceilings\": [\n"
          << joined(machine.ceilings(), ",\n", [](const auto& entry) {
                 return fmt::format(R"(    {{"traffic": "{}", "array_bytes": {}, "gbps": {}, "us": {}, "variant": {}}})",

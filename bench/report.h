@@ -17,6 +17,9 @@ struct RunInfo {
     double timer_floor_us = 0;
 };
 
+// Plan creation that was the first of the process, with all that is loaded then.
+double first_plan_us(const std::vector<Result>& results);
+
 std::string table_header();
 std::string table_row(const Result& result);
 // Counts of what was measured, went wrong, and met its targets.
