@@ -6,12 +6,15 @@
 #include <vector>
 
 #include "core/error.h"
+#include "cpu/linear.h"
 #include "reference/linear.h"
 
 namespace flashscan::cpu {
 namespace {
 
 constexpr LinearCandidate linear[] = {
+    {"chunked", make_linear_chunked},
+    {"stream", make_linear_stream},
     {"reference", reference::make_linear},
 };
 

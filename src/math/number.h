@@ -8,7 +8,9 @@
 #if defined(__CUDACC__)
 #define FLASHSCAN_HD __host__ __device__ __forceinline__
 #else
-#define FLASHSCAN_HD inline
+// Forced: the CPU kernels compile these formulas once per instruction set, and a shared out-of-line copy of one of them
+// would run wider instructions than the machine has.
+#define FLASHSCAN_HD inline __attribute__((always_inline))
 #endif
 
 namespace flashscan {
@@ -50,27 +52,27 @@ struct F16 {
     uint16_t bits;
 };
 
-inline uint32_t bits_of(float x) {
+FLASHSCAN_HD uint32_t bits_of(float x) {
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof bits);
     return bits;
 }
-inline float float_of(uint32_t bits) {
+FLASHSCAN_HD float float_of(uint32_t bits) {
     float x;
     std::memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-inline float to_float(Bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
+FLASHSCAN_HD float to_float(Bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }
 
 // Round to nearest, ties to even; NaN stays NaN.
-inline Bf16 to_bf16(float x) {
+FLASHSCAN_HD Bf16 to_bf16(float x) {
     const uint32_t bits = bits_of(x);
     if ((bits & 0x7fffffffU) > 0x7f800000U) return {static_cast<uint16_t>((bits >> 16) | 0x40U)};
     return {static_cast<uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16)};
 }
 
-inline float to_float(F16 x) {
+FLASHSCAN_HD float to_float(F16 x) {
     const uint32_t sign = static_cast<uint32_t>(x.bits & 0x8000U) << 16;
     const uint32_t rest = static_cast<uint32_t>(x.bits & 0x7fffU) << 13;
     // Scaling by 2^112 moves the exponent bias from 15 to 127 and makes subnormals come out right.
@@ -80,7 +82,7 @@ inline float to_float(F16 x) {
 }
 
 // Round to nearest, ties to even; overflow gives infinity, NaN stays NaN.
-inline F16 to_f16(float x) {
+FLASHSCAN_HD F16 to_f16(float x) {
     const uint32_t sign = (bits_of(x) >> 16) & 0x8000U;
     const uint32_t bits = bits_of(x) & 0x7fffffffU;
     uint32_t half;

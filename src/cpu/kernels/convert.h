@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers between memory and the arithmetic: one number, and rows of adjacent numbers.
+#pragma once
+
+#include "cpu/kernels/linear.h"
+#include "cpu/kernels/simd.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+FLASHSCAN_INLINE int64_t bytes_of(Number number) { return number == Number::f64 ? 8 : number == Number::f32 ? 4 : 2; }
+
+template <typename T>
+FLASHSCAN_INLINE bool same_number(Number number) {
+    return number == (sizeof(T) == 8 ? Number::f64 : Number::f32);
+}
+
+// The memory form M of a number and its conversions.
+struct AsF32 {
+    using Type = float;
+    static FLASHSCAN_INLINE float get(float x) { return x; }
+    static FLASHSCAN_INLINE float put(float x) { return x; }
+};
+struct AsF64 {
+    using Type = double;
+    static FLASHSCAN_INLINE double get(double x) { return x; }
+    static FLASHSCAN_INLINE double put(double x) { return x; }
+};
+struct AsBf16 {
+    using Type = Bf16;
+    static FLASHSCAN_INLINE float get(Bf16 x) { return to_float(x); }
+    static FLASHSCAN_INLINE Bf16 put(float x) { return to_bf16(x); }
+};
+struct AsF16 {
+    using Type = F16;
+    static FLASHSCAN_INLINE float get(F16 x) { return to_float(x); }
+    static FLASHSCAN_INLINE F16 put(float x) { return to_f16(x); }
+};
+
+// Calls use(form) with the memory form of `number`; T is the type of the arithmetic.
+template <typename T, typename Use>
+FLASHSCAN_INLINE void with_number(Number number, Use use) {
+    if constexpr (sizeof(T) == 8) {
+        use(AsF64{});
+    } else {
+        switch (number) {
+        case Number::bf16: use(AsBf16{}); return;
+        case Number::f16: use(AsF16{}); return;
+        default: use(AsF32{}); return;
+        }
+    }
+}
+
+#if defined(__AVX512F__)
+// The masked forms: GCC 12 warns about an uninitialised variable inside the plain ones.
+FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
+    return reinterpret_cast<VecF>(
+        _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+}
+FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
+    _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(p),
+        _mm512_maskz_cvtps_ph(0xffff, reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(__F16C__)
+FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
+    return reinterpret_cast<VecF>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                     _mm256_cvtps_ph(reinterpret_cast<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#else
+FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
+    VecF v = {};
+    for (int i = 0; i < Simd<float>::width; ++i) v[i] = to_float(p[i]);
+    return v;
+}
+FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
+    for (int i = 0; i < Simd<float>::width; ++i) p[i] = to_f16(v[i]);
+}
+#endif
+
+typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
+
+FLASHSCAN_INLINE VecF widen(const Bf16* p) {
+    VecHalf half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return reinterpret_cast<VecF>(__builtin_convertvector(half, VecU) << 16);
+}
+// As to_bf16.
+FLASHSCAN_INLINE void narrow(Bf16* p, VecF v) {
+    const VecU bits = reinterpret_cast<VecU>(v);
+    const VecU rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+    const VecU nan = (bits >> 16) | 0x40U;
+    const VecHalf half = __builtin_convertvector((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded, VecHalf);
+    __builtin_memcpy(p, &half, sizeof half);
+}
+FLASHSCAN_INLINE VecF widen(const F16* p) { return widen_f16(p); }
+FLASHSCAN_INLINE void narrow(F16* p, VecF v) { narrow_f16(p, v); }
+FLASHSCAN_INLINE VecF widen(const float* p) { return load(p); }
+FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
+FLASHSCAN_INLINE VecD widen(const double* p) { return load(p); }
+FLASHSCAN_INLINE void narrow(double* p, VecD v) { store(p, v); }
+
+// Rows of n adjacent numbers.
+template <typename T, typename Form>
+FLASHSCAN_INLINE void widen_row(Form, T* to, const typename Form::Type* from, int64_t n) {
+    int64_t i = 0;
+    for (; i + Simd<T>::width <= n; i += Simd<T>::width) store<T>(to + i, widen(from + i));
+    for (; i < n; ++i) to[i] = Form::get(from[i]);
+}
+template <typename T, typename Form>
+FLASHSCAN_INLINE void narrow_row(Form, typename Form::Type* to, const T* from, int64_t n) {
+    int64_t i = 0;
+    for (; i + Simd<T>::width <= n; i += Simd<T>::width) narrow(to + i, load(from + i));
+    for (; i < n; ++i) to[i] = Form::put(from[i]);
+}
+
+// A rectangle of `outer` x `inner` elements of `parts` numbers between memory (strides in numbers) and a panel whose
+// outer rows are `pitch` apart and whose inner elements are adjacent.
+template <typename T>
+void load_panel(T* panel, int64_t pitch, Number number, int parts, const char* from, int64_t outer,
+                int64_t outer_stride, int64_t inner, int64_t inner_stride) {
+    with_number<T>(number, [&](auto form) {
+        using Type = typename decltype(form)::Type;
+        const Type* source = reinterpret_cast<const Type*>(from);
+        if (inner_stride == parts || inner == 1) {
+            for (int64_t o = 0; o < outer; ++o)
+                widen_row<T>(form, panel + o * pitch, source + o * outer_stride, inner * parts);
+        } else if (outer_stride == parts || outer_stride == -parts) {
+            for (int64_t i = 0; i < inner; ++i)
+                for (int64_t o = 0; o < outer; ++o)
+                    for (int p = 0; p < parts; ++p)
+                        panel[o * pitch + i * parts + p] = form.get(source[o * outer_stride + i * inner_stride + p]);
+        } else {
+            for (int64_t o = 0; o < outer; ++o)
+                for (int64_t i = 0; i < inner; ++i)
+                    for (int p = 0; p < parts; ++p)
+                        panel[o * pitch + i * parts + p] = form.get(source[o * outer_stride + i * inner_stride + p]);
+        }
+    });
+}
+
+template <typename T>
+void store_panel(const T* panel, int64_t pitch, Number number, int parts, char* to, int64_t outer, int64_t outer_stride,
+                 int64_t inner, int64_t inner_stride) {
+    with_number<T>(number, [&](auto form) {
+        using Type = typename decltype(form)::Type;
+        Type* target = reinterpret_cast<Type*>(to);
+        if (inner_stride == parts || inner == 1) {
+            for (int64_t o = 0; o < outer; ++o)
+                narrow_row<T>(form, target + o * outer_stride, panel + o * pitch, inner * parts);
+        } else if (outer_stride == parts || outer_stride == -parts) {
+            for (int64_t i = 0; i < inner; ++i)
+                for (int64_t o = 0; o < outer; ++o)
+                    for (int p = 0; p < parts; ++p)
+                        target[o * outer_stride + i * inner_stride + p] = form.put(panel[o * pitch + i * parts + p]);
+        } else {
+            for (int64_t o = 0; o < outer; ++o)
+                for (int64_t i = 0; i < inner; ++i)
+                    for (int p = 0; p < parts; ++p)
+                        target[o * outer_stride + i * inner_stride + p] = form.put(panel[o * pitch + i * parts + p]);
+        }
+    });
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host code and the kernels of the linear recurrence share: plain data and function pointers, so that files
+// built for different instruction sets have nothing else in common.
+//
+// Walking order is the order in which a pass computes: time ascending or descending as direction and pass say. A step
+// i is counted in walking order from the start of its row. A row is one sequence; a lane is one channel of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace flashscan::cpu {
+
+enum class Number : int32_t {
+    f32,
+    bf16,
+    f16,
+    f64
+};
+
+// A tensor in memory. Strides are in numbers: an element is `parts` adjacent numbers, two for complex data.
+struct Tensor {
+    char* data;
+    Number number;
+    int32_t parts;
+    int64_t batch, time, channels;
+};
+
+struct LinearCall {
+    // x and y: INPUT and OUTPUT forward, GRAD|OUTPUT and GRAD|INPUT backward. previous: OUTPUT of a backward call that
+    // wants GRAD|GATE. `data` is null for what was not given.
+    Tensor x, y, gate, previous, grad_gate;
+    // States are dense and hold numbers of the arithmetic. `first_state` is STATE_IN of a backward call.
+    const char *start, *first_state;
+    char* end;
+    const uint8_t* reset;
+    const void* offsets;
+    bool wide_offsets;
+    bool backward, ascending;
+    bool stream_stores;
+    int32_t form;  // FLASHSCAN_GATE_*
+    bool sum_batch, sum_time, sum_channels;
+    int64_t rows, time, channels;
+    int64_t chunk;  // steps, 0: a row is one chunk
+    char* carries;  // [rows][channels] numbers of the arithmetic, for sums over batch
+};
+
+// Channels [c0, c1) of rows [row0, row1). `sums` is null or where sums of the gate gradient go instead of into
+// grad_gate: doubles in the shape of grad_gate, dense, starting with all of its elements.
+struct LinearBlock {
+    int64_t row0, row1, c0, c1;
+    double* sums;
+};
+
+// Steps [i0, i0 + steps) of one row, all of its channels.
+struct LinearChunk {
+    int64_t row, i0, steps;
+};
+
+// Carries and products are one number of the arithmetic for each lane of a row.
+struct LinearKernels {
+    // Whole rows, one chunk after the other.
+    void (*rows)(const LinearCall&, const LinearBlock&);
+    // What a chunk does to the carry c: c' = product * c + local; local alone, and true, where it resets.
+    bool (*summarise)(const LinearCall&, const LinearChunk&, void* product, void* local);
+    // c' from a summary. Lanes where it is not finite are walked step by step, so that no product of gates that
+    // overflowed meets a state that did not.
+    void (*join)(const LinearCall&, const LinearChunk&, bool reset, const void* product, const void* local,
+                 const void* carry, void* next);
+    // The outputs of a chunk, and the carry after it. Sums of the gate gradient over time go to `sums`: one double for
+    // each number of a step of GATE.
+    void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums);
+};
+
+// Which of a table's kernels a problem needs.
+struct LinearVariant {
+    bool wide;          // arithmetic in f64
+    bool complex_gate;  // numbers pair up in the recurrence itself
+    bool along_time;    // time is innermost: vectors hold consecutive steps of one lane
+};
+
+namespace baseline {
+LinearKernels linear_kernels(const LinearVariant& variant);
+}
+namespace avx2 {
+LinearKernels linear_kernels(const LinearVariant& variant);
+}
+namespace avx512 {
+LinearKernels linear_kernels(const LinearVariant& variant);
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both engines of the linear recurrence share: rows, addresses, gates, and sums of the gate gradient.
+#pragma once
+
+#include "cpu/kernels/convert.h"
+#include "math/linear.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+inline constexpr int64_t panel_bytes = 8192;
+template <typename T>
+inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
+// Numbers of one step of one block.
+template <typename T>
+inline constexpr int64_t most_numbers = 4096 / int64_t(sizeof(T));
+
+// The memory of one task, about 100 KB of its stack: panels hold a tile of a tensor in the type of the arithmetic.
+template <typename T>
+struct Work {
+    alignas(64) T x[panel_numbers<T>], y[panel_numbers<T>], previous[panel_numbers<T>], grad[panel_numbers<T>];
+    alignas(64) T gate[panel_numbers<T>], slope[panel_numbers<T>];
+    alignas(64) T compact_gate[panel_numbers<T>], compact_slope[panel_numbers<T>];
+    alignas(64) T carry[most_numbers<T>], next[most_numbers<T>], product[most_numbers<T>], local[most_numbers<T>];
+    alignas(64) double sums[panel_numbers<T>], chunk_sums[most_numbers<T>];
+};
+
+struct Row {
+    int64_t index, batch, begin, end;
+    int64_t steps() const { return end - begin; }
+    // The time of walking step i.
+    int64_t time(const LinearCall& p, int64_t i) const { return p.ascending ? begin + i : end - 1 - i; }
+};
+
+FLASHSCAN_INLINE int64_t offset_at(const LinearCall& p, int64_t i) {
+    return p.wide_offsets ? static_cast<const int64_t*>(p.offsets)[i] : static_cast<const int32_t*>(p.offsets)[i];
+}
+
+FLASHSCAN_INLINE Row row_of(const LinearCall& p, int64_t index) {
+    if (p.offsets != nullptr) return {index, 0, offset_at(p, index), offset_at(p, index + 1)};
+    return {index, index, 0, p.time};
+}
+
+FLASHSCAN_INLINE char* address(const Tensor& t, int64_t batch, int64_t time, int64_t channel) {
+    return t.data + (batch * t.batch + time * t.time + channel * t.channels) * bytes_of(t.number);
+}
+
+FLASHSCAN_INLINE const uint8_t* reset_at(const LinearCall& p, const Row& row, int64_t time) {
+    return p.reset == nullptr ? nullptr : p.reset + row.batch * p.time + time;
+}
+
+FLASHSCAN_INLINE bool sums_gate(const LinearCall& p) { return p.sum_batch || p.sum_time || p.sum_channels; }
+
+template <typename T>
+FLASHSCAN_INLINE Complex<T> complex_slope(int32_t form, Complex<T> g, Complex<T> a) {
+    return form == 1 ? a : a * sigmoid(negative(g));
+}
+
+// Replaces n numbers g by a(g); slope becomes da/dg where it is not null. n is rounded up to whole vectors.
+template <typename T, bool ComplexGate>
+void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
+    if (form == 0) {
+        for (int64_t i = 0; slope != nullptr && i < n; ++i) slope[i] = ComplexGate && (i & 1) != 0 ? T(0) : T(1);
+        return;
+    }
+    if constexpr (ComplexGate) {
+        for (int64_t i = 0; i + 1 < n; i += 2) {
+            const Complex<T> g{gate[i], gate[i + 1]};
+            const Complex<T> a = form == 1 ? exp_of(g) : sigmoid(g);
+            const Complex<T> d = slope != nullptr ? complex_slope(form, g, a) : Complex<T>{};
+            gate[i] = a.re, gate[i + 1] = a.im;
+            if (slope != nullptr) slope[i] = d.re, slope[i + 1] = d.im;
+        }
+    } else {
+        for (int64_t i = 0; i < n; i += Simd<T>::width) {
+            const Vec<T> g = load(gate + i);
+            if (form == 1) {
+                const Vec<T> a = exponential<T>(g);
+                store<T>(gate + i, a);
+                if (slope != nullptr) store<T>(slope + i, a);
+                continue;
+            }
+            // Of the two halves of 1 = sigmoid(g) + sigmoid(-g), each from the exponential that cannot overflow.
+            const Vec<T> e = exponential<T>(g < 0 ? g : -g);
+            const Vec<T> large = T(1) / (T(1) + e), small = e * large;
+            store<T>(gate + i, g < 0 ? small : large);
+            if (slope != nullptr) store<T>(slope + i, small * large);
+        }
+    }
+}
+
+// Adds n numbers with eight partial sums.
+template <typename T>
+FLASHSCAN_INLINE double add_up(const T* numbers, int64_t n, int64_t step) {
+    double partial[8] = {};
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; ++k) partial[k] += static_cast<double>(numbers[(i + k) * step]);
+    for (; i < n; ++i) partial[0] += static_cast<double>(numbers[i * step]);
+    return ((partial[0] + partial[4]) + (partial[1] + partial[5])) +
+           ((partial[2] + partial[6]) + (partial[3] + partial[7]));
+}
+
+// Sums of the gate gradient of times [time, time + steps), ascending, in the shape [steps or 1][channels or 1], to
+// where they belong: grad_gate, or `to` in the shape of grad_gate.
+template <typename T>
+void flush_sums(const LinearCall& p, const LinearBlock& block, const Row& row, int64_t time, int64_t steps,
+                const double* sums, double* to) {
+    const Tensor& t = p.grad_gate;
+    const int64_t batch = p.sum_batch ? 0 : row.batch, times = p.sum_time ? 1 : steps;
+    const int64_t first = p.sum_channels ? 0 : block.c0, channels = p.sum_channels ? 1 : block.c1 - block.c0;
+    if (p.sum_time) time = 0;
+    for (int64_t i = 0; i < times; ++i) {
+        for (int64_t c = 0; c < channels; ++c) {
+            const double* from = sums + (i * channels + c) * t.parts;
+            if (to != nullptr) {
+                const int64_t all_times = p.sum_time ? 1 : p.time, all_channels = p.sum_channels ? 1 : p.channels;
+                const int64_t index = ((batch * all_times + time + i) * all_channels + first + c) * t.parts;
+                for (int k = 0; k < t.parts; ++k) to[index + k] = from[k];
+                continue;
+            }
+            char* target = address(t, batch, time + i, first + c);
+            with_number<T>(t.number, [&](auto form) {
+                auto* numbers = reinterpret_cast<typename decltype(form)::Type*>(target);
+                for (int k = 0; k < t.parts; ++k) numbers[k] = form.put(static_cast<T>(from[k]));
+            });
+        }
+    }
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence: the walk over rows, chunks of time and tiles, for either engine. Compiled once for each
+// instruction set, by linear_<name>.cpp.
+//
+// A row longer than a chunk is cut at fixed steps. For every chunk but the last the carry goes on as
+// c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads.
+#pragma once
+
+#include "cpu/kernels/linear_columns.h"
+#include "cpu/kernels/linear_rows.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+namespace {
+
+template <typename T>
+void load_carry(const LinearCall& p, const char* from, int64_t row, int64_t c0, int64_t lanes, T* carry) {
+    const T* state = reinterpret_cast<const T*>(from) + (row * p.channels + c0) * p.x.parts;
+    for (int64_t l = 0; l < lanes; ++l) carry[l] = from == nullptr ? T(0) : state[l];
+}
+
+template <typename T>
+void save_carry(const LinearCall& p, char* to, int64_t row, int64_t c0, int64_t lanes, const T* carry) {
+    if (to == nullptr) return;
+    T* state = reinterpret_cast<T*>(to) + (row * p.channels + c0) * p.x.parts;
+    for (int64_t l = 0; l < lanes; ++l) state[l] = carry[l];
+}
+
+template <typename T>
+FLASHSCAN_INLINE bool finite(T x) {
+    return x - x == 0;
+}
+
+// next = product * carry + local for `lanes` numbers; returns whether all are finite.
+template <typename T, bool ComplexGate>
+bool join_lanes(int64_t lanes, bool reset, const T* product, const T* local, const T* carry, T* next) {
+    bool good = true;
+    for (int64_t l = 0; l < lanes; ++l) {
+        if (reset) {
+            next[l] = local[l];
+        } else if constexpr (ComplexGate) {
+            const int64_t even = l & ~int64_t(1);
+            const Complex<T> moved =
+                Complex<T>{product[even], product[even + 1]} * Complex<T>{carry[even], carry[even + 1]};
+            next[l] = ((l & 1) != 0 ? moved.im : moved.re) + local[l];
+        } else {
+            next[l] = product[l] * carry[l] + local[l];
+        }
+        good = good && finite(next[l]);
+    }
+    return good;
+}
+
+// Takes the lanes of `walked` whose joined value is not finite.
+template <typename T, bool ComplexGate>
+void repair(int64_t lanes, const T* walked, T* next) {
+    constexpr int64_t parts = ComplexGate ? 2 : 1;
+    for (int64_t l = 0; l < lanes; l += parts)
+        if (!finite(next[l]) || !finite(next[l + parts - 1]))
+            for (int64_t k = 0; k < parts; ++k) next[l + k] = walked[l + k];
+}
+
+template <typename T>
+void clear(T* numbers, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) numbers[i] = 0;
+}
+
+template <typename T, bool ComplexGate, typename Engine>
+class Walk {
+  public:
+    Walk(const LinearCall& p, const LinearBlock& block)
+        : p_(p),
+          block_(block),
+          engine_(p, block, w_),
+          lanes_(engine_.lanes()),
+          tile_(engine_.tile_steps()),
+          sums_(p.backward && p.grad_gate.data != nullptr && sums_gate(p)),
+          step_sums_((p.sum_channels ? 1 : block.c1 - block.c0) * p.gate.parts) {}
+
+    void rows() {
+        if (sums_ && p_.sum_batch && !p_.sum_time) {
+            tiles_across_rows();
+            return;
+        }
+        const bool together = p_.sum_batch || p_.offsets != nullptr;
+        for (int64_t r = block_.row0; r < block_.row1; ++r) {
+            const Row row = row_of(p_, r);
+            if (sums_ && p_.sum_time && (r == block_.row0 || !together)) clear(w_.chunk_sums, step_sums_);
+            load_carry(p_, p_.start, r, block_.c0, lanes_, w_.carry);
+            const int64_t chunk = p_.chunk > 0 ? p_.chunk : row.steps();
+            for (int64_t i = 0; i < row.steps(); i += chunk) one_chunk(row, i, at_most(chunk, row.steps() - i));
+            save_carry(p_, p_.end, r, block_.c0, lanes_, w_.carry);
+            if (sums_ && p_.sum_time && (r == block_.row1 - 1 || !together))
+                flush_sums<T>(p_, block_, row, 0, 1, w_.chunk_sums, block_.sums);
+        }
+        stream_fence();
+    }
+
+    bool summarise(const Row& row, int64_t i, int64_t steps) {
+        Engine::one(w_.product, lanes_);
+        clear(w_.local, lanes_);
+        bool reset = false;
+        for (int64_t k = 0; k < steps; k += tile_)
+            reset = engine_.summarise(row, i + k, at_most(tile_, steps - k)) || reset;
+        return reset;
+    }
+
+    void walk(const Row& row, int64_t i, int64_t steps) {
+        for (int64_t k = 0; k < steps; k += tile_) engine_.apply(row, i + k, at_most(tile_, steps - k), false);
+    }
+
+    // Writes a chunk; sums over time are left in work().sums.
+    void apply(const Row& row, int64_t i, int64_t steps) {
+        if (sums_ && p_.sum_time) clear(w_.sums, step_sums_);
+        for (int64_t k = 0; k < steps; k += tile_) {
+            const int64_t n = at_most(tile_, steps - k);
+            if (sums_ && !p_.sum_time) clear(w_.sums, n * step_sums_);
+            engine_.apply(row, i + k, n, true);
+            if (sums_ && !p_.sum_time) flush(row, i + k, n);
+        }
+    }
+
+    Work<T>& work() { return w_; }
+    int64_t lanes() const { return lanes_; }
+    int64_t step_sums() const { return sums_ && p_.sum_time ? step_sums_ : 0; }
+
+  private:
+    static int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+
+    void one_chunk(const Row& row, int64_t i, int64_t steps) {
+        const bool last = i + steps == row.steps();
+        bool good = true;
+        if (!last) {
+            const bool reset = summarise(row, i, steps);
+            good = join_lanes<T, ComplexGate>(lanes_, reset, w_.product, w_.local, w_.carry, w_.next);
+        }
+        apply(row, i, steps);
+        if (sums_ && p_.sum_time)
+            for (int64_t k = 0; k < step_sums_; ++k) w_.chunk_sums[k] += w_.sums[k];
+        if (last) return;
+        if (!good) repair<T, ComplexGate>(lanes_, w_.carry, w_.next);
+        for (int64_t l = 0; l < lanes_; ++l) w_.carry[l] = w_.next[l];
+    }
+
+    // Sums over the batch: all rows of a tile of time before the next tile. Rows are whole chunks here.
+    void tiles_across_rows() {
+        for (int64_t i = 0; i < p_.time; i += tile_) {
+            const int64_t n = at_most(tile_, p_.time - i);
+            clear(w_.sums, n * step_sums_);
+            for (int64_t r = block_.row0; r < block_.row1; ++r) {
+                const char* from = i == 0 ? p_.start : p_.carries;
+                load_carry(p_, from, r, block_.c0, lanes_, w_.carry);
+                engine_.apply(row_of(p_, r), i, n, true);
+                save_carry(p_, i + n == p_.time ? p_.end : p_.carries, r, block_.c0, lanes_, w_.carry);
+            }
+            flush(row_of(p_, block_.row0), i, n);
+        }
+        stream_fence();
+    }
+
+    void flush(const Row& row, int64_t i, int64_t n) {
+        const int64_t lowest = p_.ascending ? row.time(p_, i) : row.time(p_, i + n - 1);
+        flush_sums<T>(p_, block_, row, lowest, n, w_.sums, block_.sums);
+    }
+
+    const LinearCall& p_;
+    const LinearBlock& block_;
+    Work<T> w_;
+    Engine engine_;
+    int64_t lanes_, tile_;
+    bool sums_;
+    int64_t step_sums_;
+};
+
+template <typename T, bool ComplexGate, typename Engine>
+struct Entry {
+    using Walker = Walk<T, ComplexGate, Engine>;
+
+    static void rows(const LinearCall& p, const LinearBlock& block) { Walker(p, block).rows(); }
+
+    static bool summarise(const LinearCall& p, const LinearChunk& chunk, void* product, void* local) {
+        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        Walker walker(p, block);
+        const bool reset = walker.summarise(row_of(p, chunk.row), chunk.i0, chunk.steps);
+        for (int64_t l = 0; l < walker.lanes(); ++l) {
+            static_cast<T*>(product)[l] = walker.work().product[l];
+            static_cast<T*>(local)[l] = walker.work().local[l];
+        }
+        return reset;
+    }
+
+    static void join(const LinearCall& p, const LinearChunk& chunk, bool reset, const void* product, const void* local,
+                     const void* carry, void* next) {
+        const int64_t lanes = p.channels * p.x.parts;
+        const auto* from = static_cast<const T*>(carry);
+        auto* to = static_cast<T*>(next);
+        if (join_lanes<T, ComplexGate>(lanes, reset, static_cast<const T*>(product), static_cast<const T*>(local), from,
+                                       to))
+            return;
+        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        Walker walker(p, block);
+        for (int64_t l = 0; l < lanes; ++l) walker.work().carry[l] = from[l];
+        walker.walk(row_of(p, chunk.row), chunk.i0, chunk.steps);
+        repair<T, ComplexGate>(lanes, walker.work().carry, to);
+    }
+
+    static void apply(const LinearCall& p, const LinearChunk& chunk, void* carry, double* sums) {
+        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        Walker walker(p, block);
+        auto* state = static_cast<T*>(carry);
+        for (int64_t l = 0; l < walker.lanes(); ++l) walker.work().carry[l] = state[l];
+        walker.apply(row_of(p, chunk.row), chunk.i0, chunk.steps);
+        for (int64_t l = 0; l < walker.lanes(); ++l) state[l] = walker.work().carry[l];
+        for (int64_t k = 0; k < walker.step_sums(); ++k) sums[k] = walker.work().sums[k];
+        stream_fence();
+    }
+
+    static LinearKernels table() { return {rows, summarise, join, apply}; }
+};
+
+template <typename T>
+LinearKernels kernels_of(const LinearVariant& variant) {
+    if (variant.complex_gate) return Entry<T, true, Columns<T, true>>::table();
+    if (variant.along_time) return Entry<T, false, Rows<T>>::table();
+    return Entry<T, false, Columns<T, false>>::table();
+}
+
+}  // namespace
+
+LinearKernels linear_kernels(const LinearVariant& variant) {
+    return variant.wide ? kernels_of<double>(variant) : kernels_of<float>(variant);
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

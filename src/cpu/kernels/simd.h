@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vectors of the instruction set that this file is compiled for. FLASHSCAN_ISA names it and is the namespace of
+// everything here, all of it forced inline: nothing may be shared between files built for different machines.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "math/number.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define FLASHSCAN_INLINE inline __attribute__((always_inline))
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+#if defined(__AVX512F__)
+inline constexpr int vector_bytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int vector_bytes = 32;
+#else
+inline constexpr int vector_bytes = 16;
+#endif
+
+typedef float VecF __attribute__((vector_size(vector_bytes)));
+typedef double VecD __attribute__((vector_size(vector_bytes)));
+typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
+typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
+typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
+
+template <typename T>
+struct Simd;
+template <>
+struct Simd<float> {
+    using Vec = VecF;
+    using Int = VecI;
+    static constexpr int width = vector_bytes / 4;
+    static constexpr int mantissa = 23, bias = 127, terms = 7;
+    // Rounding to an integer: adding 1.5 * 2^23 leaves the integer in the low bits.
+    static constexpr float magic = 12582912.0F;
+    static constexpr float ln2_high = 0x1.62e4p-1F, ln2_low = 0x1.7f7d1cp-20F;
+    static constexpr float top = 88.8F, bottom = -104.0F;
+};
+template <>
+struct Simd<double> {
+    using Vec = VecD;
+    using Int = VecL;
+    static constexpr int width = vector_bytes / 8;
+    static constexpr int mantissa = 52, bias = 1023, terms = 13;
+    static constexpr double magic = 6755399441055744.0;
+    static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
+    static constexpr double top = 709.9, bottom = -745.2;
+};
+
+template <typename T>
+using Vec = typename Simd<T>::Vec;
+
+template <typename T>
+FLASHSCAN_INLINE Vec<T> load(const T* p) {
+    Vec<T> v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+}
+
+template <typename T>
+FLASHSCAN_INLINE void store(T* p, Vec<T> v) {
+    __builtin_memcpy(p, &v, sizeof v);
+}
+
+// The first n < width numbers; the others are 0 and are not read or written.
+template <typename T>
+FLASHSCAN_INLINE Vec<T> load_part(const T* p, int n) {
+    Vec<T> v = {};
+    for (int i = 0; i < n; ++i) v[i] = p[i];
+    return v;
+}
+
+template <typename T>
+FLASHSCAN_INLINE void store_part(T* p, Vec<T> v, int n) {
+    for (int i = 0; i < n; ++i) p[i] = v[i];
+}
+
+template <typename T>
+FLASHSCAN_INLINE Vec<T> splat(T x) {
+    return Vec<T>{} + x;
+}
+
+// Past the caches; p is a multiple of vector_bytes. Ordered by stream_fence().
+FLASHSCAN_INLINE void stream(float* p, VecF v) {
+#if defined(__AVX512F__)
+    _mm512_stream_ps(p, reinterpret_cast<__m512>(v));
+#elif defined(__AVX2__)
+    _mm256_stream_ps(p, reinterpret_cast<__m256>(v));
+#elif defined(__x86_64__)
+    _mm_stream_ps(p, reinterpret_cast<__m128>(v));
+#else
+    store(p, v);
+#endif
+}
+FLASHSCAN_INLINE void stream(double* p, VecD v) { stream(reinterpret_cast<float*>(p), reinterpret_cast<VecF>(v)); }
+
+FLASHSCAN_INLINE void stream_fence() {
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+// Whether some lane is NaN or infinite.
+FLASHSCAN_INLINE bool any_special(VecF v) {
+    const VecF d = v - v;
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(d), reinterpret_cast<__m512>(d), _CMP_UNORD_Q) != 0;
+#elif defined(__AVX2__)
+    const auto x = reinterpret_cast<__m256>(d);
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
+#elif defined(__x86_64__)
+    const auto x = reinterpret_cast<__m128>(d);
+    return _mm_movemask_ps(_mm_cmpunord_ps(x, x)) != 0;
+#else
+    for (int i = 0; i < Simd<float>::width; ++i)
+        if (d[i] != d[i]) return true;
+    return false;
+#endif
+}
+FLASHSCAN_INLINE bool any_special(VecD v) {
+    const VecD d = v - v;
+    for (int i = 0; i < Simd<double>::width; ++i)
+        if (d[i] != d[i]) return true;
+    return false;
+}
+
+template <int K, bool Mirror, typename V, int... I>
+FLASHSCAN_INLINE V shift_lanes(V v, V fill, std::integer_sequence<int, I...>) {
+    constexpr int width = sizeof...(I);
+    if constexpr (Mirror) return __builtin_shufflevector(v, fill, (I + K < width ? I + K : width + I)...);
+    return __builtin_shufflevector(v, fill, (I >= K ? I - K : width + I)...);
+}
+
+// Lane i takes the value K lanes earlier in walking order, `fill` where there is none. Mirror: lanes are walked from
+// the last to the first.
+template <int K, bool Mirror, typename T>
+FLASHSCAN_INLINE Vec<T> shift(Vec<T> v, Vec<T> fill) {
+    return shift_lanes<K, Mirror>(v, fill, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+template <int Pick, typename V, int... I>
+FLASHSCAN_INLINE V pick_lanes(V v, std::integer_sequence<int, I...>) {
+    // Pick: 0 to width-1 one lane everywhere; -1 even lanes doubled; -2 odd lanes doubled; -3 neighbours swapped.
+    return __builtin_shufflevector(v, v,
+                                   (Pick == -1   ? (I & ~1)
+                                    : Pick == -2 ? (I | 1)
+                                    : Pick == -3 ? (I ^ 1)
+                                                 : Pick)...);
+}
+
+template <int Pick, typename T>
+FLASHSCAN_INLINE Vec<T> pick(Vec<T> v) {
+    return pick_lanes<Pick>(v, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+template <typename T>
+FLASHSCAN_INLINE Vec<T> alternate(T even, T odd) {
+    Vec<T> v = {};
+    for (int i = 0; i < Simd<T>::width; ++i) v[i] = (i & 1) != 0 ? odd : even;
+    return v;
+}
+
+// a * b, or the complex product of neighbouring lanes; Conj takes the conjugate of a.
+template <bool Complex, bool Conj, typename T>
+FLASHSCAN_INLINE Vec<T> multiply(Vec<T> a, Vec<T> b) {
+    if constexpr (!Complex) return a * b;
+    const Vec<T> imaginary = pick<-2, T>(a) * alternate<T>(Conj ? T(1) : T(-1), Conj ? T(-1) : T(1));
+    return pick<-1, T>(a) * b + imaginary * pick<-3, T>(b);
+}
+
+constexpr double inverse_factorial(int k) {
+    double product = 1;
+    for (int i = 2; i <= k; ++i) product *= i;
+    return 1 / product;
+}
+
+// exp: x = n ln 2 + r with |r| <= ln(2) / 2, the Taylor series of exp(r), and 2^n in two factors so that neither
+// overflows where the result does not.
+template <typename T>
+FLASHSCAN_INLINE Vec<T> exponential(Vec<T> x) {
+    using S = Simd<T>;
+    using Int = typename S::Int;
+    const Vec<T> clamped = x > S::top ? splat<T>(S::top) : x < S::bottom ? splat<T>(S::bottom) : x;
+    const Vec<T> shifted = clamped * T(1.44269504088896340736) + S::magic;
+    const Vec<T> n = shifted - S::magic;
+    const Vec<T> r = (clamped - n * S::ln2_high) - n * S::ln2_low;
+    Vec<T> sum = splat<T>(T(inverse_factorial(S::terms)));
+#pragma GCC unroll 16
+    for (int k = S::terms - 1; k >= 0; --k) sum = sum * r + T(inverse_factorial(k));
+    const Int whole = reinterpret_cast<Int>(shifted) - reinterpret_cast<Int>(splat<T>(S::magic));
+    const Int half = whole >> 1;
+    const Vec<T> low = reinterpret_cast<Vec<T>>((half + S::bias) << S::mantissa);
+    const Vec<T> high = reinterpret_cast<Vec<T>>((whole - half + S::bias) << S::mantissa);
+    const Vec<T> result = sum * low * high;
+    return x == x ? result : x;
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

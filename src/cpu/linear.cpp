@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/linear.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "cpu/isa.h"
+#include "cpu/linear_partition.h"
+#include "cpu/threads.h"
+#include "math/number.h"
+
+namespace flashscan::cpu {
+namespace {
+
+LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
+    switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512: return avx512::linear_kernels(variant);
+    case Isa::avx2: return avx2::linear_kernels(variant);
+#endif
+    default: return baseline::linear_kernels(variant);
+    }
+}
+
+Number number_of(Dtype dtype) {
+    switch (dtype) {
+    case Dtype::bf16: return Number::bf16;
+    case Dtype::f16: return Number::f16;
+    case Dtype::f64:
+    case Dtype::c128: return Number::f64;
+    default: return Number::f32;
+    }
+}
+
+Tensor tensor(const void* data, Dtype dtype, const Strides& s) {
+    const int32_t parts = is_complex(dtype) ? 2 : 1;
+    return {static_cast<char*>(const_cast<void*>(data)),
+            number_of(dtype),
+            parts,
+            s.batch * parts,
+            s.time * parts,
+            s.channels * parts};
+}
+
+void store_number(const Tensor& t, int64_t i, double value) {
+    const auto single = static_cast<float>(value);
+    switch (t.number) {
+    case Number::f32: reinterpret_cast<float*>(t.data)[i] = single; return;
+    case Number::bf16: reinterpret_cast<Bf16*>(t.data)[i] = to_bf16(single); return;
+    case Number::f16: reinterpret_cast<F16*>(t.data)[i] = to_f16(single); return;
+    case Number::f64: reinterpret_cast<double*>(t.data)[i] = value; return;
+    }
+}
+
+int64_t offset(const LinearCall& call, int64_t i) {
+    return call.wide_offsets ? static_cast<const int64_t*>(call.offsets)[i]
+                             : static_cast<const int32_t*>(call.offsets)[i];
+}
+
+int64_t row_steps(const LinearCall& call, int64_t row) {
+    return call.offsets == nullptr ? call.time : offset(call, row + 1) - offset(call, row);
+}
+
+class Linear final : public LinearKernel {
+  public:
+    Linear(const LinearProblem& problem, const Options& options, bool chunked)
+        : p_(problem),
+          isa_(choose_isa()),
+          threads_(thread_count(options.threads)),
+          forward_(partition(problem, Pass::forward, chunked, options.batch_invariant, threads_)),
+          backward_(partition(problem, Pass::backward, chunked, options.batch_invariant, threads_)) {}
+
+    const LinearPartition& partition_of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+
+    std::string describe() const override {
+        return fmt::format("{}, {} threads; forward {}; backward {}", name_of(isa_), threads_, describe(forward_),
+                           describe(backward_));
+    }
+    size_t scratch_bytes(Pass pass) const override { return partition_of(pass).scratch_bytes; }
+
+    void forward(const LinearBuffers& buffers, void*) const override {
+        LinearCall call = common(buffers, forward_);
+        call.x = tensor(buffers.input, p_.dtype, p_.input);
+        call.y = tensor(buffers.output, p_.dtype, p_.output);
+        call.start = static_cast<const char*>(buffers.state_in);
+        call.end = static_cast<char*>(buffers.state_out);
+        call.ascending = p_.direction == Direction::forward;
+        run(call, forward_, buffers);
+    }
+
+    void backward(const LinearBuffers& buffers, void*) const override {
+        LinearCall call = common(buffers, backward_);
+        call.backward = true;
+        call.x = tensor(buffers.grad_output, p_.dtype, p_.grad_output);
+        call.y = tensor(buffers.grad_input, p_.dtype, p_.grad_input);
+        call.previous = tensor(buffers.grad_gate != nullptr ? buffers.output : nullptr, p_.dtype, p_.output);
+        call.grad_gate = tensor(buffers.grad_gate, p_.gate_dtype, p_.grad_gate);
+        call.start = static_cast<const char*>(buffers.grad_state_out);
+        call.end = static_cast<char*>(buffers.grad_state_in);
+        call.first_state = static_cast<const char*>(buffers.state_in);
+        call.ascending = p_.direction == Direction::reverse;
+        run(call, backward_, buffers);
+    }
+
+  private:
+    std::string describe(const LinearPartition& q) const;
+    LinearCall common(const LinearBuffers& buffers, const LinearPartition& q) const;
+    void run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const;
+    void run_empty(const LinearCall& call) const;
+    void run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const;
+    void run_windows(const LinearCall& call, const LinearPartition& q, char* scratch) const;
+    void store_sums(const LinearCall& call, const double* sums, int64_t slots, int64_t slot_numbers) const;
+
+    LinearProblem p_;
+    Isa isa_;
+    int threads_;
+    LinearPartition forward_, backward_;
+};
+
+std::string Linear::describe(const LinearPartition& q) const {
+    const char* along = q.variant.along_time ? "time" : "channels";
+    const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
+    std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
+    if (q.windows)
+        return text + fmt::format("time in chunks of {}, {} at once, because {} rows of {} channels are few", q.chunk,
+                                  q.window, q.rows, p_.channels);
+    text +=
+        fmt::format("{} x {} blocks of {} rows and {} channels", q.groups, q.blocks, q.group_rows, q.block_channels);
+    if (q.chunk > 0) text += fmt::format(", time in chunks of {} for batch invariance", q.chunk);
+    return text;
+}
+
+LinearCall Linear::common(const LinearBuffers& buffers, const LinearPartition& q) const {
+    // Below this the outputs stay in the caches for whoever reads them next.
+    constexpr int64_t least_streamed = int64_t(32) << 20;
+    LinearCall call{};
+    call.gate = tensor(buffers.gate, p_.gate_dtype, p_.gate);
+    call.reset = buffers.reset;
+    call.offsets = p_.packed() ? buffers.seq_offsets : nullptr;
+    call.wide_offsets = p_.offsets_dtype == Dtype::i64;
+    call.stream_stores = p_.batch * p_.time * p_.channels * size_of(p_.dtype) * 3 >= least_streamed;
+    call.form = static_cast<int32_t>(p_.gate_form);
+    call.sum_batch = q.sum_batch;
+    call.sum_time = q.sum_time;
+    call.sum_channels = q.sum_channels;
+    call.rows = q.rows;
+    call.time = p_.time;
+    call.channels = p_.channels;
+    call.chunk = q.chunk;
+    return call;
+}
+
+void Linear::run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const {
+    if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return run_empty(call);
+    if (call.x.data == call.y.data) call.stream_stores = false;
+    auto* scratch = static_cast<char*>(buffers.scratch);
+    if (q.windows)
+        run_windows(call, q, scratch);
+    else
+        run_rows(call, q, scratch);
+}
+
+// No steps: states pass through, and sums over nothing are zero.
+void Linear::run_empty(const LinearCall& call) const {
+    const int64_t bytes = p_.state_bytes();
+    if (call.end != nullptr && call.start != nullptr) std::memmove(call.end, call.start, static_cast<size_t>(bytes));
+    if (call.end != nullptr && call.start == nullptr) std::memset(call.end, 0, static_cast<size_t>(bytes));
+    if (call.grad_gate.data != nullptr) store_sums(call, nullptr, 0, 0);
+}
+
+void Linear::run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const {
+    const LinearKernels kernels = kernels_for(isa_, q.variant);
+    auto* partial = q.slots > 1 && call.grad_gate.data != nullptr ? reinterpret_cast<double*>(scratch) : nullptr;
+    const int64_t partial_numbers = q.slots > 1 ? q.slots * q.gate_numbers : 0;
+    if (q.carries) call.carries = scratch + partial_numbers * int64_t(sizeof(double));
+    const bool together = q.sum_time && (q.sum_batch || p_.packed());
+    auto task = [&](int64_t i) noexcept {
+        const int64_t group = i / q.blocks, block = i % q.blocks;
+        const int64_t slot = (together ? group : 0) * (q.sum_channels ? q.blocks : 1) + (q.sum_channels ? block : 0);
+        const LinearBlock work{group * q.group_rows, std::min(q.rows, (group + 1) * q.group_rows),
+                               block * q.block_channels, std::min(p_.channels, (block + 1) * q.block_channels),
+                               partial == nullptr ? nullptr : partial + slot * q.gate_numbers};
+        kernels.rows(call, work);
+    };
+    parallel_for(threads_, q.groups * q.blocks, false, task);
+    if (partial != nullptr) store_sums(call, partial, q.slots, q.gate_numbers);
+}
+
+// Numbers of the gate gradient: sums of `slots` partial sums in order.
+void Linear::store_sums(const LinearCall& call, const double* sums, int64_t slots, int64_t slot_numbers) const {
+    const Tensor& t = call.grad_gate;
+    // Steps past the last sequence are not written.
+    const int64_t times =
+        p_.gate_time() == 1 || call.offsets == nullptr ? p_.gate_time() : offset(call, p_.num_sequences);
+    const int64_t channels = p_.gate_channels();
+    auto store_row = [&](int64_t i) noexcept {
+        const int64_t b = i / times, time = i % times;
+        for (int64_t c = 0; c < channels; ++c)
+            for (int32_t part = 0; part < t.parts; ++part) {
+                const int64_t dense = ((b * p_.gate_time() + time) * channels + c) * t.parts + part;
+                double sum = 0;
+                for (int64_t slot = 0; slot < slots; ++slot) sum += sums[slot * slot_numbers + dense];
+                store_number(t, b * t.batch + time * t.time + c * t.channels + part, sum);
+            }
+    };
+    if (times > 0) parallel_for(threads_, p_.gate_batch() * times, false, store_row);
+}
+
+// Chunks in the order of rows and of time, a window of them at once: what each does to the carry, the carries one
+// after the other, then the outputs while the chunks are still in the threads' caches.
+class Windows {
+  public:
+    Windows(const LinearCall& call, const LinearPartition& q, const LinearKernels& kernels, char* scratch)
+        : call_(call),
+          q_(q),
+          kernels_(kernels),
+          scratch_(scratch),
+          at_(window_layout(q)),
+          sums_(call.grad_gate.data != nullptr && q.step_sums > 0) {
+        if (sums_) std::fill_n(totals(), q.gate_numbers, 0.0);
+    }
+    double* totals() const { return reinterpret_cast<double*>(scratch_ + at_.totals); }
+    bool sums() const { return sums_; }
+
+    // Takes the next chunks; false when all were taken.
+    bool next() {
+        count_ = 0;
+        for (; count_ < q_.window && row_ < q_.rows; ++count_) {
+            const int64_t steps = row_steps(call_, row_);
+            chunks_[count_] = {row_, step_, std::min(q_.chunk, steps - step_)};
+            step_ += q_.chunk;
+            last_[count_] = step_ >= steps;
+            if (last_[count_]) ++row_, step_ = 0;
+        }
+        return count_ > 0;
+    }
+
+    void run(int threads) {
+        auto summarise = [&](int64_t k) noexcept {
+            if (!last_[k]) flags()[k] = kernels_.summarise(call_, chunks_[k], part(at_.product, k), part(at_.local, k));
+        };
+        auto apply = [&](int64_t k) noexcept { kernels_.apply(call_, chunks_[k], part(at_.carry, k), chunk_sums(k)); };
+        parallel_for(threads, count_, true, summarise);
+        for (int64_t k = 0; k < count_; ++k) join(k);
+        parallel_for(threads, count_, true, apply);
+        for (int64_t k = 0; k < count_; ++k) finish(k);
+        std::memcpy(part(at_.carry, 0), part(at_.carry, count_), static_cast<size_t>(q_.row_bytes));
+    }
+
+  private:
+    char* part(size_t start, int64_t k) const { return scratch_ + start + k * q_.row_bytes; }
+    char* flags() const { return scratch_ + at_.flags; }
+    double* chunk_sums(int64_t k) const { return reinterpret_cast<double*>(scratch_ + at_.sums) + k * q_.step_sums; }
+
+    void join(int64_t k) const {
+        const auto bytes = static_cast<size_t>(q_.row_bytes);
+        char* carry = part(at_.carry, k);
+        if (chunks_[k].i0 == 0 && call_.start != nullptr)
+            std::memcpy(carry, call_.start + chunks_[k].row * q_.row_bytes, bytes);
+        else if (chunks_[k].i0 == 0)
+            std::memset(carry, 0, bytes);
+        if (!last_[k])
+            kernels_.join(call_, chunks_[k], flags()[k] != 0, part(at_.product, k), part(at_.local, k), carry,
+                          part(at_.carry, k + 1));
+    }
+
+    // The last chunk of a row leaves the row's final state in its carry.
+    void finish(int64_t k) const {
+        const LinearChunk& chunk = chunks_[k];
+        if (last_[k] && call_.end != nullptr)
+            std::memcpy(call_.end + chunk.row * q_.row_bytes, part(at_.carry, k), static_cast<size_t>(q_.row_bytes));
+        if (!sums_) return;
+        double* total = totals() + (q_.gate_numbers == q_.step_sums ? 0 : chunk.row * q_.step_sums);
+        for (int64_t i = 0; i < q_.step_sums; ++i) total[i] += chunk_sums(k)[i];
+    }
+
+    const LinearCall& call_;
+    const LinearPartition& q_;
+    LinearKernels kernels_;
+    char* scratch_;
+    WindowLayout at_;
+    bool sums_;
+    int64_t row_ = 0, step_ = 0, count_ = 0;
+    LinearChunk chunks_[most_window];
+    bool last_[most_window];
+};
+
+void Linear::run_windows(const LinearCall& call, const LinearPartition& q, char* scratch) const {
+    Windows windows(call, q, kernels_for(isa_, q.variant), scratch);
+    while (windows.next()) windows.run(threads_);
+    if (windows.sums()) store_sums(call, windows.totals(), 1, 0);
+}
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options, std::string&) {
+    return std::make_unique<Linear>(problem, options, false);
+}
+
+std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal) {
+    auto kernel = std::make_unique<Linear>(problem, options, true);
+    const LinearPartition &forward = kernel->partition_of(Pass::forward),
+                          &backward = kernel->partition_of(Pass::backward);
+    if (forward.windows && (forward.few_blocks || backward.few_blocks)) return kernel;
+    refusal = forward.few_blocks
+                  ? fmt::format("{} steps are too few to cut into chunks", problem.time)
+                  : fmt::format("{} rows of {} channels keep the threads busy", forward.rows, problem.channels);
+    return nullptr;
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/linear_partition.h"
+
+#include <algorithm>
+
+namespace flashscan::cpu {
+namespace {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+constexpr int64_t most_step_bytes = 4096;  // of one block: what the kernels' panels hold
+constexpr int64_t least_step_bytes = 256;
+constexpr int64_t few = 16;                  // blocks
+constexpr int64_t chunk_numbers = 32768;     // two tensors of f32 in a quarter of a megabyte
+constexpr int64_t task_numbers = 32768;      // work worth a task
+constexpr int64_t sum_block_channels = 256;  // partial sums are then below 1 % of the input
+
+struct Sizes {
+    int64_t number, parts, channel_bytes;
+};
+
+Sizes sizes_of(const LinearProblem& p) {
+    const Dtype state = state_dtype(p.dtype);
+    const int64_t parts = is_complex(p.dtype) ? 2 : 1;
+    return {size_of(state) / parts, parts, size_of(state)};
+}
+
+int64_t scratch_limit(const LinearProblem& p) {
+    const int64_t input = p.batch * p.time * p.channels * size_of(p.dtype) * 2 / 100;
+    return std::max<int64_t>(input, int64_t(4) << 20);
+}
+
+void choose_chunk(LinearPartition& q, const LinearProblem& p, const Sizes& size, Pass pass, bool batch_invariant) {
+    const int64_t blocks =
+        q.variant.along_time ? p.channels : ceil_div(p.channels * size.channel_bytes, least_step_bytes);
+    q.few_blocks = q.rows * blocks < few;
+    const int64_t steps = std::max<int64_t>(512, ceil_div(chunk_numbers / (p.channels * size.parts), 512) * 512);
+    // Sums over the batch keep the rows of a tile of time together instead.
+    if (pass == Pass::backward && q.sum_batch && !q.sum_time) return;
+    if (batch_invariant || (q.few_blocks && p.time >= 2 * steps)) q.chunk = steps;
+}
+
+void choose_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size, int threads) {
+    int64_t channels = std::min(p.channels, most_step_bytes / size.channel_bytes);
+    const int64_t least = q.variant.along_time ? 1 : least_step_bytes / size.channel_bytes;
+    if (q.variant.along_time) channels = std::clamp<int64_t>(task_numbers / p.time, 1, std::min<int64_t>(channels, 64));
+    while (threads > 1 && channels / 2 >= least && q.rows * ceil_div(p.channels, channels) < 4 * threads) channels /= 2;
+    q.block_channels = std::max<int64_t>(channels, 1);
+    const int64_t row_numbers = q.block_channels * size.parts * std::max<int64_t>(p.time, 1);
+    q.group_rows = std::clamp<int64_t>(task_numbers / row_numbers, 1, std::max<int64_t>(1, q.rows / (4 * threads)));
+}
+
+void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size) {
+    if (q.sum_channels)
+        q.block_channels = std::min({p.channels, sum_block_channels, most_step_bytes / size.channel_bytes});
+    const int64_t limit = scratch_limit(p);
+    if (q.sum_batch && !q.sum_time) {
+        q.group_rows = q.rows;
+        // Blocks so narrow that a short row is one tile need no carries.
+        q.carries = q.rows * q.row_bytes <= limit / 2 || p.time > 128;
+        const int64_t narrow = q.variant.along_time ? 8 : 64 / size.channel_bytes;
+        if (!q.sum_channels)
+            q.block_channels = std::min(p.channels, q.variant.along_time ? 8 : 256 / size.channel_bytes);
+        if (!q.carries) q.block_channels = std::min(p.channels, std::max<int64_t>(narrow, 1));
+    } else if (q.sum_time && (q.sum_batch || p.packed())) {
+        int64_t groups = std::min(q.rows, few);
+        const int64_t each =
+            q.gate_numbers * int64_t(sizeof(double)) * (q.sum_channels ? ceil_div(p.channels, q.block_channels) : 1);
+        while (groups > 1 && groups * each > limit / 2) groups /= 2;
+        q.group_rows = ceil_div(q.rows, groups);
+    }
+}
+
+}  // namespace
+
+WindowLayout window_layout(const LinearPartition& p) {
+    size_t end = 0;
+    const auto place = [&end](int64_t bytes) {
+        const size_t start = end;
+        end += static_cast<size_t>(ceil_div(bytes, 64) * 64);
+        return start;
+    };
+    WindowLayout layout{};
+    layout.product = place(p.window * p.row_bytes);
+    layout.local = place(p.window * p.row_bytes);
+    layout.carry = place((p.window + 1) * p.row_bytes);
+    layout.flags = place(p.window);
+    layout.sums = place(p.window * p.step_sums * int64_t(sizeof(double)));
+    layout.totals = place(p.step_sums == 0 ? 0 : p.gate_numbers * int64_t(sizeof(double)));
+    layout.bytes = end;
+    return layout;
+}
+
+LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool batch_invariant, int threads) {
+    const Sizes size = sizes_of(p);
+    const bool complex_gate = is_complex(p.gate_dtype), backward = pass == Pass::backward;
+    LinearPartition q;
+    q.sum_batch = p.broadcasts(broadcast_batch) && p.batch > 1;
+    q.sum_time = p.broadcasts(broadcast_time) && p.time > 1;
+    q.sum_channels = p.broadcasts(broadcast_channels) && p.channels > 1;
+    q.rows = p.state_rows();
+    q.row_bytes = p.channels * size.channel_bytes;
+    q.gate_numbers = p.gate_batch() * p.gate_time() * p.gate_channels() * (complex_gate ? 2 : 1);
+    if (p.batch == 0 || p.time == 0 || p.channels == 0) return q;
+
+    q.variant.wide = size.number == 8;
+    q.variant.complex_gate = complex_gate;
+    q.variant.along_time = !is_complex(p.dtype) && p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
+    choose_chunk(q, p, size, pass, batch_invariant);
+    q.windows = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
+    if (q.windows) {
+        q.window = std::clamp<int64_t>(threads, 1, most_window);
+        if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);
+        q.scratch_bytes = window_layout(q).bytes;
+        return q;
+    }
+    choose_blocks(q, p, size, threads);
+    if (backward && q.sums()) {
+        if (q.sum_time && !q.sum_batch && p.packed()) q.group_rows = 1;
+        choose_sum_blocks(q, p, size);
+    }
+    q.blocks = ceil_div(p.channels, q.block_channels);
+    q.groups = ceil_div(q.rows, q.group_rows);
+    if (backward && q.sums()) {
+        const bool together = q.sum_time && (q.sum_batch || p.packed());
+        q.slots = (together ? q.groups : 1) * (q.sum_channels ? q.blocks : 1);
+        const int64_t partial = q.slots > 1 ? q.slots * q.gate_numbers * int64_t(sizeof(double)) : 0;
+        q.scratch_bytes = static_cast<size_t>(partial + (q.carries ? q.rows * q.row_bytes : 0));
+    }
+    return q;
+}
+
+}  // namespace flashscan::cpu
