@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executing plans with arguments that are wrong: a status, a sentence, and nothing written.
+#include "api/fixture.h"
+
+namespace api {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+// A small plan on a backend with all of its arguments, ready to be broken.
+struct Scene {
+    Scene(Problem problem, int32_t pass, int32_t backend = FLASHSCAN_CPU) : p(problem), plan(p, {backend, ""}) {
+        if (!plan) throw std::runtime_error(plan.message());
+        data = make_data(p);
+        data.output = data.input;
+        call =
+            std::make_unique<Call>(pass == FLASHSCAN_PASS_FORWARD ? forward_call(p, plan, backend, data, Guard::end)
+                                                                  : backward_call(p, plan, backend, data, Guard::end));
+    }
+    flashscan_arg& arg(int32_t id) const { return call->argument(id); }
+
+    Problem p;
+    Plan plan;
+    Data data;
+    std::unique_ptr<Call> call;
+};
+
+struct BadCall {
+    const char* name;
+    int32_t pass;
+    std::function<void(Scene&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+
+void remove(Scene& s, int32_t id) {
+    auto& list = s.call->arguments();
+    list.erase(std::find_if(list.begin(), list.end(), [=](const flashscan_arg& a) { return a.id == id; }));
+}
+
+unsigned char* shifted(void* data, std::ptrdiff_t bytes) { return static_cast<unsigned char*>(data) + bytes; }
+
+class BadCalls : public testing::TestWithParam<BadCall> {};
+
+TEST_P(BadCalls, AreRefusedAndWriteNothing) {
+    Problem p = small_problem();
+    p.reset = true;
+    Scene s(p, GetParam().pass);
+    GetParam().change(s);
+    s.call->prepare();
+    const flashscan_status status = s.call->execute(s.plan.get());
+    expect_failure(status, GetParam().status, GetParam().words);
+    s.call->collect();
+    EXPECT_TRUE(s.call->outputs_untouched());
+    EXPECT_EQ(s.call->damage(), "");
+}
+
+constexpr int32_t forward = FLASHSCAN_PASS_FORWARD, backward = FLASHSCAN_PASS_BACKWARD;
+
+const BadCall bad_calls[] = {
+    {"MissingInput",
+     forward,
+     [](auto& s) { remove(s, FLASHSCAN_ARG_INPUT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"INPUT", "not given", "120"}},
+    {"MissingGate",
+     forward,
+     [](auto& s) { remove(s, FLASHSCAN_ARG_GATE); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"GATE", "not given"}},
+    {"MissingOutput",
+     forward,
+     [](auto& s) { remove(s, FLASHSCAN_ARG_OUTPUT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"OUTPUT", "not given"}},
+    {"MissingReset",
+     forward,
+     [](auto& s) { remove(s, FLASHSCAN_ARG_RESET); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"RESET", "not given", "10"}},
+    {"NullInput",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_INPUT).data = nullptr; },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"INPUT is NULL", "120"}},
+    {"ShortInput",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_INPUT).bytes = 119; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"INPUT has 119 bytes", "120"}},
+    {"ShortState",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_STATE_OUT).bytes = 0; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"STATE_OUT has 0 bytes", "24"}},
+    {"ShortReset",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_RESET).bytes = 9; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"RESET has 9 bytes", "10"}},
+    {"Doubled",
+     forward,
+     [](auto& s) { s.call->arguments().push_back(s.arg(FLASHSCAN_ARG_GATE)); },
+     FLASHSCAN_DOUBLED_ARGUMENT,
+     {"GATE", "more than once"}},
+    {"Unknown",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_GATE).id = 55; },
+     FLASHSCAN_UNKNOWN_ARGUMENT,
+     {"id 55", "forward"}},
+    {"OffsetsNotPacked",
+     forward,
+     [](auto& s) {
+         s.call->arguments().push_back({FLASHSCAN_ARG_SEQ_OFFSETS, 0, &s, 8});
+     },
+     FLASHSCAN_UNKNOWN_ARGUMENT,
+     {"id 7", "forward"}},
+    {"GradientInForward",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_STATE_IN).id = grad | FLASHSCAN_ARG_INPUT; },
+     FLASHSCAN_UNKNOWN_ARGUMENT,
+     {"id 257", "forward"}},
+    {"ReservedNotZero",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_INPUT).reserved = 3; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"reserved", "3"}},
+    {"Misaligned",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_INPUT).data = shifted(s.arg(FLASHSCAN_ARG_INPUT).data, -2); },
+     FLASHSCAN_INVALID_POINTER,
+     {"INPUT is at 0x", "4 bytes"}},
+    {"OutputOnGate",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_OUTPUT).data = s.arg(FLASHSCAN_ARG_GATE).data; },
+     FLASHSCAN_ALIASING,
+     {"GATE and OUTPUT overlap", "OUTPUT and INPUT"}},
+    {"OutputShiftedOnInput",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_OUTPUT).data = shifted(s.arg(FLASHSCAN_ARG_INPUT).data, -4); },
+     FLASHSCAN_ALIASING,
+     {"INPUT and OUTPUT overlap without being the same"}},
+    {"StateOutOnInput",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_STATE_OUT).data = s.arg(FLASHSCAN_ARG_INPUT).data; },
+     FLASHSCAN_ALIASING,
+     {"INPUT", "STATE_OUT", "overlap"}},
+    {"StateOutInsideStateIn",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_STATE_OUT).data = shifted(s.arg(FLASHSCAN_ARG_STATE_IN).data, -8); },
+     FLASHSCAN_ALIASING,
+     {"STATE_IN", "STATE_OUT", "overlap"}},
+    {"OutputOnReset",
+     forward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_RESET).data = s.arg(FLASHSCAN_ARG_OUTPUT).data; },
+     FLASHSCAN_ALIASING,
+     {"RESET", "OUTPUT", "overlap"}},
+    {"MissingGradOutput",
+     backward,
+     [](auto& s) { remove(s, grad | FLASHSCAN_ARG_OUTPUT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"GRAD|OUTPUT", "not given"}},
+    {"MissingOutputForGradGate",
+     backward,
+     [](auto& s) { remove(s, FLASHSCAN_ARG_OUTPUT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"OUTPUT is not given", "GRAD|GATE needs it"}},
+    {"InputInBackward",
+     backward,
+     [](auto& s) { s.arg(FLASHSCAN_ARG_STATE_IN).id = FLASHSCAN_ARG_INPUT; },
+     FLASHSCAN_UNKNOWN_ARGUMENT,
+     {"id 1", "backward"}},
+    {"NoGradient",
+     backward,
+     [](auto& s) {
+         for (const int32_t id : {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN})
+             remove(s, grad | id);
+     },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"none of", "GRAD|INPUT", "GRAD|GATE", "GRAD|STATE_IN"}},
+    {"ShortGradGate",
+     backward,
+     [](auto& s) { s.arg(grad | FLASHSCAN_ARG_GATE).bytes = 4; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"GRAD|GATE has 4 bytes", "120"}},
+    {"GradInputOnOutput",
+     backward,
+     [](auto& s) { s.arg(grad | FLASHSCAN_ARG_INPUT).data = s.arg(FLASHSCAN_ARG_OUTPUT).data; },
+     FLASHSCAN_ALIASING,
+     {"OUTPUT and GRAD|INPUT overlap"}},
+    {"GradGateOnGate",
+     backward,
+     [](auto& s) { s.arg(grad | FLASHSCAN_ARG_GATE).data = s.arg(FLASHSCAN_ARG_GATE).data; },
+     FLASHSCAN_ALIASING,
+     {"GATE and GRAD|GATE overlap"}},
+    {"GradientsOnEachOther",
+     backward,
+     [](auto& s) { s.arg(grad | FLASHSCAN_ARG_GATE).data = s.arg(grad | FLASHSCAN_ARG_INPUT).data; },
+     FLASHSCAN_ALIASING,
+     {"GRAD|INPUT and GRAD|GATE overlap"}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Execute, BadCalls, testing::ValuesIn(bad_calls),
+                         [](const auto& i) { return std::string(i.param.name); });
+
+TEST(Execute, NullPointersAndCounts) {
+    Scene s(small_problem(), FLASHSCAN_PASS_FORWARD);
+    s.call->prepare();
+    const auto& args = s.call->arguments();
+    const auto count = static_cast<int32_t>(args.size());
+    expect_failure(flashscan_forward(nullptr, args.data(), count, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"plan is NULL"});
+    expect_failure(flashscan_backward(nullptr, args.data(), count, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"plan is NULL"});
+    expect_failure(flashscan_forward(s.plan.get(), nullptr, count, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"args is NULL"});
+    expect_failure(flashscan_forward(s.plan.get(), args.data(), -1, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"num_args is -1"});
+    expect_failure(flashscan_forward(s.plan.get(), args.data(), 1000, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"num_args is 1000"});
+    s.call->collect();
+    EXPECT_TRUE(s.call->outputs_untouched());
+}
+
+TEST(Execute, AllowedPairsMayBeTheSameMemory) {
+    Problem p = small_problem();
+    p.in_place = true;
+    for (const int32_t pass : {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD}) {
+        Scene s(p, pass);
+        EXPECT_EQ(s.call->run(s.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+        EXPECT_EQ(s.call->damage(), "");
+    }
+}
+
+TEST(Execute, SamePairWithOtherStridesIsRefused) {
+    Problem p = small_problem();
+    p.in_place = true;
+    flashscan_linear_desc desc = desc_of(p);
+    desc.output = {30, 6, 2};
+    const Plan plan(desc, options_of(p, FLASHSCAN_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    std::vector<float> both(60), gate(30);
+    const flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, both.data(), 240},
+                                  {FLASHSCAN_ARG_OUTPUT, 0, both.data(), 240},
+                                  {FLASHSCAN_ARG_GATE, 0, gate.data(), 120}};
+    expect_failure(flashscan_forward(plan.get(), args, 3, nullptr), FLASHSCAN_ALIASING,
+                   {"INPUT and OUTPUT overlap without being the same"});
+}
+
+TEST(Execute, InputsMayOverlapEachOther) {
+    Scene s(small_problem(), FLASHSCAN_PASS_FORWARD);
+    s.arg(FLASHSCAN_ARG_GATE).data = s.arg(FLASHSCAN_ARG_INPUT).data;
+    EXPECT_EQ(s.call->run(s.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+}
+
+TEST(Execute, OptionalArgumentsMayBeNull) {
+    Scene s(small_problem(), FLASHSCAN_PASS_FORWARD);
+    s.arg(FLASHSCAN_ARG_STATE_IN).data = nullptr;
+    s.arg(FLASHSCAN_ARG_STATE_OUT).data = nullptr;
+    s.call->prepare();
+    EXPECT_EQ(s.call->execute(s.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+}
+
+TEST(Execute, EmptyArgumentsNeedNoMemory) {
+    Problem p = small_problem();
+    p.batch = 0;
+    const Plan plan(p, {});
+    ASSERT_TRUE(plan) << plan.message();
+    EXPECT_EQ(flashscan_forward(plan.get(), nullptr, 0, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    const flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, nullptr, 0}, {FLASHSCAN_ARG_OUTPUT, 0, nullptr, 0}};
+    EXPECT_EQ(flashscan_forward(plan.get(), args, 2, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+}
+
+TEST(Execute, CallersWorkspaceMustBePassed) {
+    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA}) {
+        if (unavailable(backend) != nullptr) continue;
+        Problem p;
+        p.time = 300000;
+        p.caller_scratch = true;
+        const Plan plan(p, {backend, ""});
+        ASSERT_TRUE(plan) << plan.message();
+        const size_t bytes = plan.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_SCRATCH);
+        if (bytes == 0) continue;
+        Scene s(p, FLASHSCAN_PASS_FORWARD, backend);
+        s.arg(FLASHSCAN_ARG_SCRATCH).bytes = bytes - 1;
+        s.call->prepare();
+        expect_failure(s.call->execute(s.plan.get()), FLASHSCAN_BUFFER_TOO_SMALL,
+                       {"SCRATCH has", std::to_string(bytes)});
+        remove(s, FLASHSCAN_ARG_SCRATCH);
+        expect_failure(s.call->execute(s.plan.get()), FLASHSCAN_MISSING_ARGUMENT, {"SCRATCH", std::to_string(bytes)});
+        s.call->collect();
+        EXPECT_TRUE(s.call->outputs_untouched());
+    }
+}
+
+struct BadOffsets {
+    const char* name;
+    std::vector<int64_t> offsets;
+    std::vector<std::string> words;
+};
+
+class Offsets : public testing::TestWithParam<std::tuple<BadOffsets, int32_t, int32_t>> {};
+
+// CUDA plans look at the offsets where FLASHSCAN_CHECK=1, which ctest sets for this executable.
+TEST_P(Offsets, AreChecked) {
+    const auto& [bad, offsets_dtype, backend] = GetParam();
+    if (const char* reason = unavailable(backend)) GTEST_SKIP() << reason;
+    for (const int32_t pass : {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD}) {
+        Problem p = small_problem();
+        p.batch = 1;
+        p.sequences = 3;
+        p.offsets_dtype = offsets_dtype;
+        const Plan plan(p, {backend, ""});
+        ASSERT_TRUE(plan) << plan.message();
+        Data data = make_data(p);
+        data.output = data.input;
+        const int64_t end = data.offsets.back();
+        data.offsets = bad.offsets;
+        Call call = pass == FLASHSCAN_PASS_FORWARD ? forward_call(p, plan, backend, data, Guard::end)
+                                                   : backward_call(p, plan, backend, data, Guard::end);
+        call.prepare();
+        expect_failure(call.execute(plan.get()), FLASHSCAN_INVALID_ARGUMENT, bad.words);
+        call.collect();
+        EXPECT_TRUE(call.outputs_untouched()) << end;
+    }
+}
+
+const BadOffsets bad_offsets[] = {
+    {"Start", {1, 2, 3, 5}, {"SEQ_OFFSETS[0] is 1", "accepted is 0"}},
+    {"Negative", {-1, 2, 3, 5}, {"SEQ_OFFSETS[0] is -1"}},
+    {"Decrease", {0, 4, 3, 5}, {"SEQ_OFFSETS[2] is 3", "SEQ_OFFSETS[1] = 4", "decrease"}},
+    {"PastEnd", {0, 2, 3, 6}, {"SEQ_OFFSETS[3] is 6", "time = 5"}},
+};
+INSTANTIATE_TEST_SUITE_P(Execute, Offsets,
+                         testing::Combine(testing::ValuesIn(bad_offsets), testing::Values(FLASHSCAN_I32, FLASHSCAN_I64),
+                                          testing::Values(FLASHSCAN_CPU, FLASHSCAN_CUDA)),
+                         [](const auto& i) {
+                             return std::string(std::get<0>(i.param).name) + "_" + name_of(std::get<1>(i.param)) +
+                                    (std::get<2>(i.param) == FLASHSCAN_CUDA ? "_cuda" : "_cpu");
+                         });
+
+TEST(Execute, HostPointersOfACudaPlanAreRefusedUnderCheck_cuda) {
+    if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+    Scene s(small_problem(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_CUDA);
+    std::vector<float> host(30, 1.0F);
+    s.arg(FLASHSCAN_ARG_INPUT).data = host.data();
+    s.call->prepare();
+    expect_failure(s.call->execute(s.plan.get()), FLASHSCAN_INVALID_POINTER, {"INPUT is at 0x", "host"});
+    s.call->collect();
+    EXPECT_TRUE(s.call->outputs_untouched());
+}
+
+TEST(Execute, NoSuchDevice_cuda) {
+    if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    flashscan_options options = options_of(small_problem(), FLASHSCAN_CUDA, "");
+    options.device = 99;
+    flashscan_plan* plan = nullptr;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_NO_DEVICE, {"device is 99"});
+    options.device = -1;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_NO_DEVICE, {"device is -1"});
+    options.device = 0;
+    options.threads = 2;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_INVALID_ARGUMENT, {"threads is 2"});
+    EXPECT_EQ(plan, nullptr);
+}
+
+}  // namespace
+}  // namespace api

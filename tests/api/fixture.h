@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small valid problem and its arguments, for tests that break one thing at a time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/call.h"
+
+namespace api {
+
+inline support::Problem small_problem() {
+    support::Problem p;
+    p.batch = 2;
+    p.time = 5;
+    p.channels = 3;
+    p.state_in = p.state_out = true;
+    return p;
+}
+
+// What a failure must look like: its status, and words of the sentence that name the field, the value and what is
+// accepted.
+inline void expect_failure(flashscan_status got, flashscan_status status, const std::vector<std::string>& words) {
+    EXPECT_STREQ(flashscan_status_name(got), flashscan_status_name(status));
+    const std::string sentence = got == FLASHSCAN_OK ? "" : flashscan_last_error();
+    for (const std::string& word : words)
+        EXPECT_NE(sentence.find(word), std::string::npos) << "\"" << word << "\" is not in: " << sentence;
+}
+
+}  // namespace api

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Creating plans: every field that can be wrong, the rules of struct_size, and what a plan tells about itself.
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "api/fixture.h"
+
+namespace api {
+namespace {
+
+using namespace support;
+
+struct BadDesc {
+    const char* name;
+    std::function<void(flashscan_linear_desc&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+
+class BadDescs : public testing::TestWithParam<BadDesc> {};
+
+flashscan_plan* const stale = reinterpret_cast<flashscan_plan*>(0x10);
+
+TEST_P(BadDescs, AreRefusedByName) {
+    flashscan_linear_desc desc = desc_of(small_problem());
+    GetParam().change(desc);
+    flashscan_plan* plan = stale;
+    expect_failure(flashscan_plan_linear(&plan, &desc, nullptr), GetParam().status, GetParam().words);
+    EXPECT_EQ(plan, nullptr);
+}
+
+constexpr int64_t huge = int64_t{1} << 40;
+
+const BadDesc bad_descs[] = {
+    {"StructSizeZero", [](auto& d) { d.struct_size = 0; }, FLASHSCAN_INVALID_STRUCT, {"struct_size", "is 0", "216"}},
+    {"StructSizeShort", [](auto& d) { d.struct_size = 215; }, FLASHSCAN_INVALID_STRUCT, {"struct_size", "215", "216"}},
+    {"DtypeMissing", [](auto& d) { d.dtype = 0; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is 0", "F32 (1)"}},
+    {"DtypeUnknown", [](auto& d) { d.dtype = 99; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is 99", "C128 (6)"}},
+    {"DtypeInteger", [](auto& d) { d.dtype = FLASHSCAN_I32; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is 7"}},
+    {"DtypeNegative", [](auto& d) { d.dtype = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is -1"}},
+    {"GateDtypeNarrow",
+     [](auto& d) { d.gate_dtype = FLASHSCAN_BF16; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_dtype is 2", "f32"}},
+    {"GateDtypeF32ForF64",
+     [](auto& d) { d.dtype = FLASHSCAN_F64, d.gate_dtype = FLASHSCAN_F32; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_dtype is 1", "f64"}},
+    {"GateDtypeOtherHalf",
+     [](auto& d) { d.dtype = FLASHSCAN_F16, d.gate_dtype = FLASHSCAN_BF16; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_dtype is 2", "f16", "f32"}},
+    {"GateDtypeF64ForC64",
+     [](auto& d) { d.dtype = FLASHSCAN_C64, d.gate_dtype = FLASHSCAN_F64; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_dtype is 4", "c64", "f32"}},
+    {"GateDtypeComplexForReal",
+     [](auto& d) { d.gate_dtype = FLASHSCAN_C64; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_dtype is 5"}},
+    {"Layout", [](auto& d) { d.layout = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"layout is 2", "LAYOUT_BCT (1)"}},
+    {"GateForm", [](auto& d) { d.gate_form = 3; }, FLASHSCAN_INVALID_ARGUMENT, {"gate_form is 3", "GATE_LOGIT (2)"}},
+    {"GateBroadcast",
+     [](auto& d) { d.gate_broadcast = 8; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate_broadcast is 8", "CHANNELS (4)"}},
+    {"Direction",
+     [](auto& d) { d.direction = -1; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"direction is -1", "REVERSE_IN_TIME (1)"}},
+    {"Flags", [](auto& d) { d.flags = 6; }, FLASHSCAN_INVALID_ARGUMENT, {"flags is 6", "LINEAR_RESET (1)"}},
+    {"Reserved", [](auto& d) { d.reserved = 4; }, FLASHSCAN_INVALID_ARGUMENT, {"reserved is 4", "0"}},
+    {"Batch", [](auto& d) { d.batch = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"batch is -1", ">= 0"}},
+    {"Time", [](auto& d) { d.time = -7; }, FLASHSCAN_INVALID_ARGUMENT, {"time is -7", ">= 0"}},
+    {"Channels",
+     [](auto& d) { d.channels = INT64_MIN; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"channels is -9223372036854775808"}},
+    {"NumSequences", [](auto& d) { d.num_sequences = -2; }, FLASHSCAN_INVALID_ARGUMENT, {"num_sequences is -2"}},
+    {"PackedBatch", [](auto& d) { d.num_sequences = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"batch is 2", "batch 1"}},
+    {"OffsetsDtype",
+     [](auto& d) { d.offsets_dtype = FLASHSCAN_F32; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"offsets_dtype is 1", "I32 (7)", "I64 (8)"}},
+    {"OffsetsTooNarrow",
+     [](auto& d) { d.batch = 1, d.num_sequences = 2, d.time = int64_t{1} << 31, d.offsets_dtype = FLASHSCAN_I32; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"offsets_dtype is I32", "2147483648", "I64"}},
+    {"ExtentsOverflow",
+     [](auto& d) { d.batch = d.time = d.channels = huge; },
+     FLASHSCAN_SIZE_OVERFLOW,
+     {"1099511627776", "2^63 - 1"}},
+    {"BytesOverflow",
+     [](auto& d) { d.batch = 1, d.time = huge, d.channels = int64_t{1} << 22; },
+     FLASHSCAN_SIZE_OVERFLOW,
+     {"2^63 - 1"}},
+    {"StrideNegative",
+     [](auto& d) {
+         d.input = {15, -3, 1};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"input.time stride is -3", ">= 0"}},
+    {"StrideOverflow",
+     [](auto& d) {
+         d.input = {INT64_MAX, 3, 1};
+     },
+     FLASHSCAN_SIZE_OVERFLOW,
+     {"input", "2^63 - 1"}},
+    {"StrideBroadcast",
+     [](auto& d) {
+         d.gate_broadcast = FLASHSCAN_BROADCAST_TIME, d.gate = {3, 3, 1};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"gate.time stride is 3", "gate_broadcast", "accepted is 0"}},
+    {"GradGateBroadcast",
+     [](auto& d) {
+         d.gate_broadcast = FLASHSCAN_BROADCAST_BATCH, d.grad_gate = {5, 3, 1};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"grad_gate.batch stride is 5", "accepted is 0"}},
+    {"OutputOverlapsItself",
+     [](auto& d) {
+         d.output = {15, 2, 1};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"output strides", "time 2", "overlap"}},
+    {"GradInputOverlapsItself",
+     [](auto& d) {
+         d.grad_input = {0, 3, 1};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"grad_input strides", "batch 0", "overlap"}},
+    {"GradGateOverlapsItself",
+     [](auto& d) {
+         d.grad_gate = {15, 3, 0};
+     },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"grad_gate strides", "channels 0", "overlap"}},
+};
+
+const auto name_of_bad = [](const auto& info) { return std::string(info.param.name); };
+INSTANTIATE_TEST_SUITE_P(Plan, BadDescs, testing::ValuesIn(bad_descs), name_of_bad);
+
+struct BadOption {
+    const char* name;
+    std::function<void(flashscan_options&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+
+class BadOptions : public testing::TestWithParam<BadOption> {};
+
+TEST_P(BadOptions, AreRefusedByName) {
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    flashscan_options options = options_of(small_problem(), FLASHSCAN_CPU, "");
+    GetParam().change(options);
+    flashscan_plan* plan = stale;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), GetParam().status, GetParam().words);
+    EXPECT_EQ(plan, nullptr);
+}
+
+const BadOption bad_options[] = {
+    {"StructSizeZero",
+     [](auto& o) { o.struct_size = 0; },
+     FLASHSCAN_INVALID_STRUCT,
+     {"flashscan_options", "is 0", "32"}},
+    {"Backend", [](auto& o) { o.backend = 7; }, FLASHSCAN_INVALID_ARGUMENT, {"backend is 7", "CPU (0)", "CUDA (1)"}},
+    {"Device", [](auto& o) { o.device = 3; }, FLASHSCAN_NO_DEVICE, {"device is 3", "device 0"}},
+    {"Threads", [](auto& o) { o.threads = -4; }, FLASHSCAN_INVALID_ARGUMENT, {"threads is -4"}},
+    {"Determinism", [](auto& o) { o.determinism = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"determinism is 2"}},
+    {"Workspace", [](auto& o) { o.workspace = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"workspace is -1"}},
+    {"Kernel", [](auto& o) { o.kernel = "magic"; }, FLASHSCAN_INVALID_ARGUMENT, {"kernel is \"magic\"", "reference"}},
+};
+INSTANTIATE_TEST_SUITE_P(Plan, BadOptions, testing::ValuesIn(bad_options), name_of_bad);
+
+TEST(Plan, NullPointers) {
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    flashscan_plan* plan = stale;
+    expect_failure(flashscan_plan_linear(nullptr, &desc, nullptr), FLASHSCAN_INVALID_ARGUMENT, {"plan is NULL"});
+    expect_failure(flashscan_plan_linear(&plan, nullptr, nullptr), FLASHSCAN_INVALID_ARGUMENT, {"desc is NULL"});
+    EXPECT_EQ(plan, nullptr);
+    size_t bytes = 0;
+    expect_failure(flashscan_plan_arg_bytes(nullptr, 0, 1, &bytes), FLASHSCAN_INVALID_ARGUMENT, {"plan is NULL"});
+    expect_failure(flashscan_plan_describe(nullptr, nullptr, 0, &bytes), FLASHSCAN_INVALID_ARGUMENT, {"plan is NULL"});
+    expect_failure(flashscan_device_count(FLASHSCAN_CPU, nullptr), FLASHSCAN_INVALID_ARGUMENT, {"count is NULL"});
+    flashscan_plan_destroy(nullptr);
+}
+
+// A struct of a newer header: today's fields and a tail.
+struct NewerDesc {
+    flashscan_linear_desc desc;
+    int64_t tail[2];
+};
+
+TEST(Plan, NewerStructsAreAcceptedWhileTheirTailIsZero) {
+    NewerDesc newer{desc_of(small_problem()), {0, 0}};
+    newer.desc.struct_size = sizeof newer;
+    flashscan_plan* plan = nullptr;
+    EXPECT_EQ(flashscan_plan_linear(&plan, &newer.desc, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    flashscan_plan_destroy(plan);
+    newer.tail[1] = 1;
+    plan = stale;
+    expect_failure(flashscan_plan_linear(&plan, &newer.desc, nullptr), FLASHSCAN_STRUCT_TOO_NEW,
+                   {"struct_size", "232", "224"});
+    EXPECT_EQ(plan, nullptr);
+}
+
+TEST(Plan, NewerOptionsAreAcceptedWhileTheirTailIsZero) {
+    struct {
+        flashscan_options options;
+        int64_t tail;
+    } newer{options_of(small_problem(), FLASHSCAN_CPU, ""), 0};
+    newer.options.struct_size = sizeof newer;
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    flashscan_plan* plan = nullptr;
+    EXPECT_EQ(flashscan_plan_linear(&plan, &desc, &newer.options), FLASHSCAN_OK) << flashscan_last_error();
+    flashscan_plan_destroy(plan);
+    newer.tail = 5;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &newer.options), FLASHSCAN_STRUCT_TOO_NEW, {"40", "32"});
+}
+
+TEST(Plan, CountsDevices) {
+    int32_t count = -1;
+    EXPECT_EQ(flashscan_device_count(FLASHSCAN_CPU, &count), FLASHSCAN_OK);
+    EXPECT_EQ(count, 1);
+    count = -1;
+    EXPECT_EQ(flashscan_device_count(FLASHSCAN_CUDA, &count), FLASHSCAN_OK);
+    EXPECT_GE(count, 0);
+    expect_failure(flashscan_device_count(9, &count), FLASHSCAN_INVALID_ARGUMENT, {"backend is 9"});
+}
+
+TEST(Plan, CudaWithoutADeviceSaysSo) {
+    if (unavailable(FLASHSCAN_CUDA) == nullptr) GTEST_SKIP() << "there is a device";
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    const flashscan_options options = options_of(small_problem(), FLASHSCAN_CUDA, "");
+    flashscan_plan* plan = stale;
+    const flashscan_status status = flashscan_plan_linear(&plan, &desc, &options);
+    EXPECT_EQ(plan, nullptr);
+    const bool built = status != FLASHSCAN_BACKEND_MISSING;
+    expect_failure(status, built ? FLASHSCAN_NO_DEVICE : FLASHSCAN_BACKEND_MISSING,
+                   {built ? "device" : "backend is CUDA (1)"});
+}
+
+TEST(Plan, UnknownInstructionSetIsRefused) {
+    const char* before = std::getenv("FLASHSCAN_CPU_ISA");
+    const std::string saved = before != nullptr ? before : "";
+    setenv("FLASHSCAN_CPU_ISA", "mmx", 1);
+    const Plan plan(small_problem(), {});
+    if (before != nullptr)
+        setenv("FLASHSCAN_CPU_ISA", saved.c_str(), 1);
+    else
+        unsetenv("FLASHSCAN_CPU_ISA");
+    EXPECT_EQ(plan.status(), FLASHSCAN_INVALID_ARGUMENT);
+    EXPECT_NE(plan.message().find("FLASHSCAN_CPU_ISA is \"mmx\""), std::string::npos) << plan.message();
+}
+
+TEST(Plan, TellsTheBytesOfItsArguments) {
+    Problem p = small_problem();
+    p.dtype = FLASHSCAN_BF16;
+    p.gate_dtype = FLASHSCAN_F32;
+    p.broadcast = FLASHSCAN_BROADCAST_BATCH | FLASHSCAN_BROADCAST_CHANNELS;
+    p.reset = true;
+    const Plan plan(p, {});
+    ASSERT_TRUE(plan) << plan.message();
+    constexpr int32_t forward = FLASHSCAN_PASS_FORWARD, backward = FLASHSCAN_PASS_BACKWARD, grad = FLASHSCAN_GRAD;
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_INPUT), 2U * 5 * 3 * 2);
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_OUTPUT), 2U * 5 * 3 * 2);
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_GATE), 5U * 4);
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_STATE_IN), 2U * 3 * 4);
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_STATE_OUT), 2U * 3 * 4);
+    EXPECT_EQ(plan.bytes(forward, FLASHSCAN_ARG_RESET), 2U * 5);
+    EXPECT_EQ(plan.bytes(backward, grad | FLASHSCAN_ARG_GATE), 5U * 4);
+    EXPECT_EQ(plan.bytes(backward, grad | FLASHSCAN_ARG_INPUT), 2U * 5 * 3 * 2);
+    EXPECT_EQ(plan.bytes(backward, grad | FLASHSCAN_ARG_STATE_OUT), 2U * 3 * 4);
+    size_t bytes = 77;
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), backward, FLASHSCAN_ARG_INPUT, &bytes),
+                   FLASHSCAN_UNKNOWN_ARGUMENT, {"arg_id is 1", "backward"});
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), forward, FLASHSCAN_ARG_SEQ_OFFSETS, &bytes),
+                   FLASHSCAN_UNKNOWN_ARGUMENT, {"arg_id is 7", "forward"});
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), 2, FLASHSCAN_ARG_GATE, &bytes), FLASHSCAN_INVALID_ARGUMENT,
+                   {"pass is 2", "PASS_BACKWARD (1)"});
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), forward, FLASHSCAN_ARG_GATE, nullptr),
+                   FLASHSCAN_INVALID_ARGUMENT, {"bytes is NULL"});
+    EXPECT_EQ(bytes, 77U);
+}
+
+TEST(Plan, BytesOfStridedAndPackedArguments) {
+    Problem p = small_problem();
+    p.placement = Placement::padded;
+    const Plan strided(p, {});
+    ASSERT_TRUE(strided) << strided.message();
+    const auto span = static_cast<size_t>(tensor_of(p, Role::input).span());
+    EXPECT_EQ(strided.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_INPUT), 4 * span);
+    p = small_problem();
+    p.batch = 1;
+    p.sequences = 9;
+    p.offsets_dtype = FLASHSCAN_I32;
+    const Plan packed(p, {});
+    ASSERT_TRUE(packed) << packed.message();
+    EXPECT_EQ(packed.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_SEQ_OFFSETS), 10U * 4);
+    EXPECT_EQ(packed.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_STATE_IN), 9U * 3 * 4);
+}
+
+TEST(Plan, DescribesItself) {
+    Problem p = small_problem();
+    p.reverse = true;
+    const Plan plan(p, {FLASHSCAN_CPU, "reference"});
+    ASSERT_TRUE(plan) << plan.message();
+    const std::string text = plan.describe();
+    for (const char* word : {"linear f32 BTC b2 t5 c3", "reverse", "backend cpu", "kernel reference"})
+        EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+
+    size_t length = 0;
+    std::string part(8, '#');
+    EXPECT_EQ(flashscan_plan_describe(plan.get(), part.data(), 6, &length), FLASHSCAN_OK);
+    EXPECT_EQ(length, text.size());
+    EXPECT_EQ(part, text.substr(0, 5) + std::string(1, '\0') + "##");
+    EXPECT_EQ(flashscan_plan_describe(plan.get(), part.data(), 1, nullptr), FLASHSCAN_OK);
+    EXPECT_EQ(part[0], '\0');
+    expect_failure(flashscan_plan_describe(plan.get(), nullptr, 5, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"text is NULL"});
+}
+
+TEST(Error, IsKeptPerThread) {
+    std::thread([] { EXPECT_STREQ(flashscan_last_error(), ""); }).join();
+    (void)flashscan_device_count(42, nullptr);
+    int32_t count = 0;
+    (void)flashscan_device_count(42, &count);
+    const std::string mine = flashscan_last_error();
+    EXPECT_NE(mine.find("backend is 42"), std::string::npos);
+    std::thread([&] {
+        (void)flashscan_device_count(43, &count);
+        EXPECT_NE(std::string(flashscan_last_error()).find("backend is 43"), std::string::npos);
+    }).join();
+    EXPECT_EQ(flashscan_last_error(), mine);
+    EXPECT_EQ(flashscan_device_count(FLASHSCAN_CPU, &count), FLASHSCAN_OK);
+    EXPECT_EQ(flashscan_last_error(), mine) << "success leaves the sentence";
+}
+
+TEST(Error, StatusesHaveNames) {
+    EXPECT_STREQ(flashscan_status_name(FLASHSCAN_OK), "FLASHSCAN_OK");
+    EXPECT_STREQ(flashscan_status_name(19), "FLASHSCAN_ALIASING");
+    EXPECT_STREQ(flashscan_status_name(90), "FLASHSCAN_INTERNAL_ERROR");
+    EXPECT_STREQ(flashscan_status_name(1), "unknown status");
+    EXPECT_STREQ(flashscan_status_name(-5), "unknown status");
+}
+
+}  // namespace
+}  // namespace api
