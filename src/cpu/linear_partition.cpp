@@ -96,7 +96,8 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     const bool complex_gate = is_complex(p.gate_dtype), backward = pass == Pass::backward;
     LinearPartition q;
     q.sum_batch = p.broadcasts(broadcast_batch) && p.batch > 1;
-    q.sum_time = p.broadcasts(broadcast_time) && p.time > 1;
+    // Of packed sequences even the only step may belong to none.
+    q.sum_time = p.broadcasts(broadcast_time) && (p.time > 1 || p.packed());
     q.sum_channels = p.broadcasts(broadcast_channels) && p.channels > 1;
     q.rows = p.state_rows();
     q.row_bytes = p.channels * size.channel_bytes;

@@ -67,7 +67,7 @@ void columns_forward(const ColumnTile<T>& t) {
         }
         for_lanes<T>(
             t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
-                const Vec<T> h = multiply<ComplexGate, false, T>(get(a + l, n), get(t.carry + l, n)) + get(x + l, n);
+                const Vec<T> h = multiply_add<ComplexGate, false, T>(get(a + l, n), get(t.carry + l, n), get(x + l, n));
                 put<T, false>(t.carry + l, h, n);
                 put<T, Stream>(y + l, h, n);
             });
@@ -108,7 +108,7 @@ bool columns_summarise(const ColumnTile<T>& t) {
             t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
                 const Vec<T> gate = get(a + l, n), carry = get(t.carry + l, n), in = get(x + l, n);
                 const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + carry)
-                                             : multiply<ComplexGate, Backward, T>(gate, carry) + in;
+                                             : multiply_add<ComplexGate, Backward, T>(gate, carry, in);
                 put<T, false>(t.carry + l, reset ? (Backward ? Vec<T>{} : in) : next, n);
                 put<T, false>(t.product + l, multiply<ComplexGate, Backward, T>(gate, get(t.product + l, n)), n);
             });

@@ -34,18 +34,18 @@ template <typename T, bool Mirror>
 FLASHSCAN_INLINE void scan(Vec<T>& l, Vec<T>& p) {
     constexpr int width = Simd<T>::width;
     const Vec<T> zero = {}, unit = splat<T>(1);
-    l += p * shift<1, Mirror, T>(l, zero);
+    l = fused(p, shift<1, Mirror, T>(l, zero), l);
     p *= shift<1, Mirror, T>(p, unit);
     if constexpr (width > 2) {
-        l += p * shift<2, Mirror, T>(l, zero);
+        l = fused(p, shift<2, Mirror, T>(l, zero), l);
         p *= shift<2, Mirror, T>(p, unit);
     }
     if constexpr (width > 4) {
-        l += p * shift<4, Mirror, T>(l, zero);
+        l = fused(p, shift<4, Mirror, T>(l, zero), l);
         p *= shift<4, Mirror, T>(p, unit);
     }
     if constexpr (width > 8) {
-        l += p * shift<8, Mirror, T>(l, zero);
+        l = fused(p, shift<8, Mirror, T>(l, zero), l);
         p *= shift<8, Mirror, T>(p, unit);
     }
 }
@@ -59,7 +59,7 @@ void rows_steps(RowTile<T>& t, int64_t from, int64_t to) {
         const T a = t.gate[j];
         t.any_reset = t.any_reset || reset;
         if constexpr (!Backward) {
-            t.carry = reset ? t.x[j] : a * t.carry + t.x[j];
+            t.carry = reset ? t.x[j] : fused(a, t.carry, t.x[j]);
             if (t.y != nullptr) t.y[j] = t.carry;
             continue;
         }
@@ -89,7 +89,7 @@ void rows_forward(RowTile<T>& t) {
         const int64_t j = Mirror ? t.steps - width - i : i;
         Vec<T> h = load(t.x + j), p = load(t.gate + j);
         scan<T, Mirror>(h, p);
-        h += p * carry;
+        h = fused(p, carry, h);
         if (any_special(h) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
             t.carry = carry[0];
             rows_steps<T, Mirror, false>(t, i, i + width);
@@ -116,7 +116,7 @@ void rows_backward(RowTile<T>& t) {
         const Vec<T> x = load(t.x + j);
         Vec<T> p = load(t.gate + j), c = p * x;
         scan<T, Mirror>(c, p);
-        c += p * carry;
+        c = fused(p, carry, c);
         const Vec<T> g = x + shift<1, Mirror, T>(c, carry);
         if (any_special((c - c) + (g - g)) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
             t.carry = carry[0];
@@ -158,7 +158,7 @@ void rows_summarise(RowTile<T>& t) {
         const Vec<T> x = load(t.x + j), a = load(t.gate + j);
         Vec<T> c = Backward ? a * x : x, p = a;
         scan<T, Mirror>(c, p);
-        c += p * carry;
+        c = fused(p, carry, c);
         product *= a;
         if (any_special(c) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
             t.carry = carry[0];

@@ -43,7 +43,7 @@ bool join_lanes(int64_t lanes, bool reset, const T* product, const T* local, con
                 Complex<T>{product[even], product[even + 1]} * Complex<T>{carry[even], carry[even + 1]};
             next[l] = ((l & 1) != 0 ? moved.im : moved.re) + local[l];
         } else {
-            next[l] = product[l] * carry[l] + local[l];
+            next[l] = fused(product[l], carry[l], local[l]);
         }
         good = good && finite(next[l]);
     }

@@ -167,12 +167,55 @@ FLASHSCAN_INLINE Vec<T> alternate(T even, T odd) {
     return v;
 }
 
-// a * b, or the complex product of neighbouring lanes; Conj takes the conjugate of a.
+// a * b + c, rounded once where the machine can. Everything that may be fused says so here: the compiler is not allowed
+// to choose, since it may choose differently for whole and for partial vectors.
+#if defined(__AVX512F__)
+FLASHSCAN_INLINE VecF fused(VecF a, VecF b, VecF c) {
+    return reinterpret_cast<VecF>(
+        _mm512_fmadd_ps(reinterpret_cast<__m512>(a), reinterpret_cast<__m512>(b), reinterpret_cast<__m512>(c)));
+}
+FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) {
+    return reinterpret_cast<VecD>(
+        _mm512_fmadd_pd(reinterpret_cast<__m512d>(a), reinterpret_cast<__m512d>(b), reinterpret_cast<__m512d>(c)));
+}
+#elif defined(__FMA__) && defined(__AVX2__)
+FLASHSCAN_INLINE VecF fused(VecF a, VecF b, VecF c) {
+    return reinterpret_cast<VecF>(
+        _mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
+}
+FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) {
+    return reinterpret_cast<VecD>(
+        _mm256_fmadd_pd(reinterpret_cast<__m256d>(a), reinterpret_cast<__m256d>(b), reinterpret_cast<__m256d>(c)));
+}
+#else
+FLASHSCAN_INLINE VecF fused(VecF a, VecF b, VecF c) { return a * b + c; }
+FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) { return a * b + c; }
+#endif
+#if defined(__FMA__)
+FLASHSCAN_INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+FLASHSCAN_INLINE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+FLASHSCAN_INLINE float fused(float a, float b, float c) { return a * b + c; }
+FLASHSCAN_INLINE double fused(double a, double b, double c) { return a * b + c; }
+#endif
+
+// The factors of a complex product: a * b = real * b + imaginary * swapped(b). Conj takes the conjugate of a.
+template <bool Conj, typename T>
+FLASHSCAN_INLINE Vec<T> imaginary_factor(Vec<T> a) {
+    return pick<-2, T>(a) * alternate<T>(Conj ? T(1) : T(-1), Conj ? T(-1) : T(1));
+}
+
+// a * b, or the complex products of neighbouring lanes.
 template <bool Complex, bool Conj, typename T>
 FLASHSCAN_INLINE Vec<T> multiply(Vec<T> a, Vec<T> b) {
     if constexpr (!Complex) return a * b;
-    const Vec<T> imaginary = pick<-2, T>(a) * alternate<T>(Conj ? T(1) : T(-1), Conj ? T(-1) : T(1));
-    return pick<-1, T>(a) * b + imaginary * pick<-3, T>(b);
+    return fused(pick<-1, T>(a), b, imaginary_factor<Conj, T>(a) * pick<-3, T>(b));
+}
+
+template <bool Complex, bool Conj, typename T>
+FLASHSCAN_INLINE Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<T> c) {
+    if constexpr (!Complex) return fused(a, b, c);
+    return fused(pick<-1, T>(a), b, fused(imaginary_factor<Conj, T>(a), pick<-3, T>(b), c));
 }
 
 constexpr double inverse_factorial(int k) {
@@ -188,12 +231,12 @@ FLASHSCAN_INLINE Vec<T> exponential(Vec<T> x) {
     using S = Simd<T>;
     using Int = typename S::Int;
     const Vec<T> clamped = x > S::top ? splat<T>(S::top) : x < S::bottom ? splat<T>(S::bottom) : x;
-    const Vec<T> shifted = clamped * T(1.44269504088896340736) + S::magic;
+    const Vec<T> shifted = fused(clamped, splat<T>(T(1.44269504088896340736)), splat<T>(S::magic));
     const Vec<T> n = shifted - S::magic;
-    const Vec<T> r = (clamped - n * S::ln2_high) - n * S::ln2_low;
+    const Vec<T> r = fused(n, splat<T>(-S::ln2_low), fused(n, splat<T>(-S::ln2_high), clamped));
     Vec<T> sum = splat<T>(T(inverse_factorial(S::terms)));
 #pragma GCC unroll 16
-    for (int k = S::terms - 1; k >= 0; --k) sum = sum * r + T(inverse_factorial(k));
+    for (int k = S::terms - 1; k >= 0; --k) sum = fused(sum, r, splat<T>(T(inverse_factorial(k))));
     const Int whole = reinterpret_cast<Int>(shifted) - reinterpret_cast<Int>(splat<T>(S::magic));
     const Int half = whole >> 1;
     const Vec<T> low = reinterpret_cast<Vec<T>>((half + S::bias) << S::mantissa);
