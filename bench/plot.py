@@ -193,6 +193,8 @@ def main():
     peers = load(options.peers) if options.peers else None
     if not reports and not peers:
         sys.exit("plot.py: name at least one JSON file; --help tells more")
+    if peers and any(not report["device"].startswith(peers["device"]) for report in reports):
+        print("plot.py: the peers were timed on another device; their lines are drawn nevertheless", file=sys.stderr)
     os.makedirs(options.out, exist_ok=True)
     for layout, batch, channels in shapes_with_lengths(reports, peers):
         print(plot_time(reports, peers, layout, batch, channels, options.out))

@@ -34,28 +34,34 @@ struct Vectors {
     int64_t count;
 };
 
-// A block takes Unroll * blockDim consecutive vectors at a time; a thread issues all of its loads before it stores.
+// Moves Unroll vectors of each array, blockDim apart: all of the loads before the first store.
+template <bool Backward, int Unroll, bool Streaming>
+__device__ void move(const Vectors& v, int64_t first) {
+    uint4 a[Unroll], b[Unroll], c[Unroll];
+#pragma unroll
+    for (int i = 0; i < Unroll; ++i) {
+        const int64_t at = first + static_cast<int64_t>(i) * blockDim.x;
+        a[i] = load<Streaming>(v.read0 + at);
+        b[i] = load<Streaming>(v.read1 + at);
+        if constexpr (Backward) c[i] = load<Streaming>(v.read2 + at);
+    }
+#pragma unroll
+    for (int i = 0; i < Unroll; ++i) {
+        const int64_t at = first + static_cast<int64_t>(i) * blockDim.x;
+        store_vector<Streaming>(v.write0 + at, mix(a[i], b[i]));
+        if constexpr (Backward) store_vector<Streaming>(v.write1 + at, mix(a[i], c[i]));
+    }
+}
+
+// A block takes Unroll * blockDim consecutive vectors at a time; where the arrays end, a thread takes them one by one.
 template <bool Backward, int Unroll, bool Streaming>
 __global__ void stream_kernel(const Vectors v) {
-    const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x * Unroll;
-    for (int64_t first = static_cast<int64_t>(blockIdx.x) * blockDim.x * Unroll + threadIdx.x; first < v.count;
-         first += step) {
-        uint4 a[Unroll], b[Unroll], c[Unroll];
-#pragma unroll
-        for (int i = 0; i < Unroll; ++i) {
-            const int64_t at = first + static_cast<int64_t>(i) * blockDim.x;
-            if (at >= v.count) continue;
-            a[i] = load<Streaming>(v.read0 + at);
-            b[i] = load<Streaming>(v.read1 + at);
-            if constexpr (Backward) c[i] = load<Streaming>(v.read2 + at);
-        }
-#pragma unroll
-        for (int i = 0; i < Unroll; ++i) {
-            const int64_t at = first + static_cast<int64_t>(i) * blockDim.x;
-            if (at >= v.count) continue;
-            store_vector<Streaming>(v.write0 + at, mix(a[i], b[i]));
-            if constexpr (Backward) store_vector<Streaming>(v.write1 + at, mix(a[i], c[i]));
-        }
+    const int64_t share = static_cast<int64_t>(blockDim.x) * Unroll;
+    for (int64_t begin = blockIdx.x * share; begin < v.count; begin += gridDim.x * share) {
+        if (begin + share <= v.count)
+            move<Backward, Unroll, Streaming>(v, begin + threadIdx.x);
+        else
+            for (int64_t at = begin + threadIdx.x; at < v.count; at += blockDim.x) move<Backward, 1, Streaming>(v, at);
     }
 }
 
