@@ -82,8 +82,10 @@ double host_us(Machine& machine, const Call& call, double median_us) {
     return median(us);
 }
 
-Judgement judge(const Target& target, const Result& result, const std::vector<Result>& earlier) {
+Judgement judge(const Target& target, const Result& result, const std::vector<Result>& earlier, bool cuda) {
     Judgement judgement{target};
+    const bool of_gpu = target.measure == Measure::gpu_us || target.measure == Measure::host_us;
+    if (of_gpu && !cuda) return judgement;
     switch (target.measure) {
     case Measure::ceiling_percent: judgement.measured = result.ceiling_percent; break;
     case Measure::gpu_us: judgement.measured = result.median_us; break;
@@ -182,7 +184,8 @@ Result measure(Machine& machine, const Problem& problem, const Settings& setting
         return result;
     }
     if (result.outcome == Outcome::measured)
-        for (const Target& target : problem.targets) result.judgements.push_back(judge(target, result, earlier));
+        for (const Target& target : problem.targets)
+            result.judgements.push_back(judge(target, result, earlier, settings.backend == FLASHSCAN_CUDA));
     return result;
 }
 
