@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence, few rows or long time: a block owns a chunk of time, chunks meet through a carry chain.
+//
+//     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
+//
+// Ownership  A block of 4 warps owns 2^log2_lane_rows rows (of V channels) and 4 * Segments * L consecutive steps of
+// them;
+//            a lane L steps of one row. The tile of gate and source is read once and stays in shared memory.
+// Passes     1. every lane summarises its steps; lanes, then warps, are composed in order into the block's (A, X)
+//            2. the block publishes (A, X), looks back for its carry, and walks the tile again with the carry in hand
+// Look-back  Chunks are gathered in groups of `group_chunks`. A chunk composes the summaries of the earlier chunks of
+// its
+//            group, in a tree fixed by its place, and applies them to the carry that the group's first chunk starts
+//            from, which the last chunk of the group before published. So the association, and with it every bit, is
+//            the same on every run, and the chain that is walked one after another is chunks / group_chunks links long.
+// Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
+// every
+//            single-pass scan relies on. blockIdx.x runs through the row groups first and then through time.
+// Bytes      As linear_stream, and 16 bytes or less of summary a row and chunk.
+// Sync       Flags in global memory: written with release after the data and a block barrier, read with acquire.
+#pragma once
+
+#include "cuda/kernels/gate_gradient.cuh"
+#include "cuda/kernels/look_back.cuh"
+#include "cuda/kernels/window.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Ty, bool TimeInner, bool Backward>
+struct ChunkedConfig {
+    using Shape = TileShape<typename Ty::X, TimeInner, 256>;
+    static constexpr int warps = 4, threads = 32 * warps;
+    static constexpr int gate_bytes = Shape::template bytes<typename Ty::G>();
+    static constexpr int data_bytes = Shape::template bytes<typename Ty::X>();
+    static constexpr int warp_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
+    static constexpr int event_bytes = 32 * Shape::L;
+    static constexpr int shared_bytes(bool events) { return warps * (warp_bytes + (events ? event_bytes : 0)); }
+};
+
+template <typename Ty, bool TimeInner, bool Down, bool Backward>
+__global__ void __launch_bounds__(128) linear_chunked(const __grid_constant__ LinearParams p) {
+    using Config = ChunkedConfig<Ty, TimeInner, Backward>;
+    using Shape = typename Config::Shape;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using Map = typename Ty::Map;
+    constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    using Chain = LookBack<Ty, warps, 32 * V>;
+    extern __shared__ __align__(128) char tiles[];
+    __shared__ typename Chain::Shared chain_memory;
+
+    const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;
+    const int64_t row_groups = p.batches * p.row_groups, chunk = blockIdx.x / row_groups;
+    const Chain chain{p, chain_memory, chunk, blockIdx.x % row_groups, row_groups, V << log2_rows};
+    const int64_t batch = chain.row_group / p.row_groups, row0 = chain.row_group % p.row_groups * chain.rows;
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane_id = static_cast<int>(threadIdx.x) & 31;
+    const int64_t end = end_of_steps(p.offsets, p.end);
+    // Warps and segments are numbered in the order of the walk; Down mirrors their places in memory.
+    const int64_t t_warp =
+        p.begin + (Down ? (p.chunks - 1 - chunk) * warps + (warps - 1 - warp) : chunk * warps + warp) * span;
+    const int row_pack = TimeInner ? lane_id >> (5 - log2_rows) : lane_id & ((1 << log2_rows) - 1);
+    const int segment = TimeInner ? lane_id & (segments - 1) : lane_id >> log2_rows;
+    const int place = Down ? segments - 1 - segment : segment;
+    const int neighbour = TimeInner ? 1 : 1 << log2_rows;  // lanes between consecutive segments of a row
+
+    char* const tile = tiles + warp * Config::warp_bytes;
+    Lane lane{};
+    lane.gate_step = Shape::template step_bytes<G>(log2_rows);
+    lane.source_step = Shape::template step_bytes<X>(log2_rows);
+    lane.batch = batch;
+    lane.row = row0 + row_pack * V;
+    lane.rows = static_cast<int>(max(min(p.rows - lane.row, static_cast<int64_t>(V)), int64_t{0}));
+    lane.t0 = t_warp + place * L;
+    lane.steps = static_cast<int>(max(min(end - lane.t0, static_cast<int64_t>(L)), int64_t{0}));
+    lane.gate = tile + Shape::template offset<G>(log2_rows, row_pack * V, place, 0);
+    lane.source = tile + Config::gate_bytes + Shape::template offset<X>(log2_rows, row_pack * V, place, 0);
+    lane.states = lane.source + Config::data_bytes;
+    lane.want_gate_gradient = Backward && p.states.data != nullptr;
+
+    const auto window = [&](const View& view, int shift) {
+        return window_of(view, batch, row0, p.rows, t_warp, end, span, shift, p.time);
+    };
+    load_tile<Shape, G>(tile, p.gate, window(p.gate, 0), log2_rows, lane_id);
+    load_tile<Shape, X>(tile + Config::gate_bytes, p.source, window(p.source, 0), log2_rows, lane_id);
+    ptx::commit_copies();
+    if (lane.want_gate_gradient)
+        load_tile<Shape, X>(tile + Config::gate_bytes + Config::data_bytes, p.states,
+                            window(p.states, before_shift<Shape, Backward, Down>), log2_rows, lane_id);
+    ptx::commit_copies();
+
+    SequenceCursor cursor;
+    const Walk<Ty, Shape, Down, Backward> walk{p, cursor};
+    if (has_events<Backward>(p)) {
+        uint8_t* const events =
+            reinterpret_cast<uint8_t*>(tiles + warps * Config::warp_bytes) + warp * Config::event_bytes;
+        const bool any =
+            fill_events(events, p, cursor, batch, t_warp, span, end, first_step<Backward, Down>(p), lane_id);
+        lane.events = any ? events + place * L : nullptr;
+    }
+    ptx::wait_copies<1>();
+    __syncwarp();
+
+    // A row's summary up to and with this lane, in the warp.
+    Map through[V];
+    walk.summarize(lane, through);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        for (int distance = 1; distance < segments; distance *= 2) {
+            const Map earlier = Ty::shuffle_map(through[v], (lane_id - distance * neighbour) & 31);
+            if (segment >= distance) through[v] = Ty::compose(earlier, through[v]);
+        }
+        if (segment == segments - 1) chain_memory.totals[warp][row_pack * V + v] = through[v];
+    }
+    __syncthreads();
+    if (p.chunks > 1) chain.publish();
+    chain.find_carries([&](int row) -> Wide {
+        if (p.edge_in == nullptr || row0 + row >= p.rows) return {};
+        return static_cast<const Wide*>(p.edge_in)[batch * p.rows + row0 + row];
+    });
+
+    Wide carry[V];
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        const int row = row_pack * V + v;
+        carry[v] = chain_memory.carry[row];
+        for (int w = 0; w < warp; ++w) carry[v] = Ty::apply(chain_memory.totals[w][row], carry[v]);
+        const Map before = Ty::shuffle_map(through[v], (lane_id - neighbour) & 31);
+        if (segment > 0) carry[v] = Ty::apply(before, carry[v]);
+    }
+    ptx::wait_copies<0>();
+    __syncwarp();
+
+    if constexpr (Backward) {
+        GateGradientSum<Ty, Shape> sums{p, lane};
+        const bool to_tile = p.partial == nullptr;
+        const Wide edge = TimeInner ? load_edge<X, Down>(p.states, lane, p.time) : Wide{};
+        walk.backward(lane, edge, carry, to_tile,
+                      [&](int step, int v, typename Ty::GateWide value) { sums.add(0, step, v, value); });
+        __syncwarp();
+        if (p.result.data != nullptr)
+            store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(p.result, 0), log2_rows, lane_id);
+        if (lane.want_gate_gradient && to_tile)
+            store_tile<Shape, G>(tile, p.grad_gate, window(p.grad_gate, 0), log2_rows, lane_id);
+        if (!to_tile && p.sum_time) sums.template write_block<warps>(chain.row_group % p.row_groups, chunk, log2_rows);
+    } else {
+        walk.forward(lane, carry);
+        __syncwarp();
+        store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(p.result, 0), log2_rows, lane_id);
+    }
+
+    const bool last = chunk == p.chunks - 1 && warp == warps - 1 && segment == segments - 1;
+    if (last && p.edge_out != nullptr)
+        for (int v = 0; v < lane.rows; ++v) static_cast<Wide*>(p.edge_out)[batch * p.rows + lane.row + v] = carry[v];
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the linear recurrence kernels are launched with: plain data, no CUDA types.
+//
+// Rows: a row is one sequence of steps, that is one (batch, channel) pair. The host folds the batch axis into the
+// row axis where all strides allow (`batches` is then 1 and `rows` is B * C).
+#pragma once
+
+#include <cstdint>
+
+namespace flashscan::cuda {
+
+// A tensor as a kernel sees it. Strides are in bytes.
+struct View {
+    char* data = nullptr;
+    int64_t batch = 0, row = 0, time = 0;
+    // > 0: the tile's inner axis is contiguous and may be copied in pieces of this many bytes (16, 8, 4 or 2).
+    // 0: elements lie apart and are copied one by one, in pieces of `element_granule`.
+    int32_t granule = 0;
+    int32_t element_granule = 0;
+    int32_t time_fast = 0;  // for elements one by one: neighbouring lanes take neighbouring steps, else rows
+    int32_t unused = 0;
+};
+
+// SEQ_OFFSETS; data is null when not packed.
+struct SequenceOffsets {
+    const void* data = nullptr;
+    int64_t sequences = 0;
+    int32_t are_i64 = 0, unused = 0;
+};
+
+struct LinearParams {
+    View gate;
+    View source;     // forward: INPUT, backward: GRAD|OUTPUT
+    View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
+    View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
+    View grad_gate;  // backward, gate not broadcast; may be null
+
+    // The carry at the edges of this launch, [batches, rows]. Forward: STATE_IN and STATE_OUT, backward: GRAD|STATE_OUT
+    // and GRAD|STATE_IN; between launches when time is cut.
+    const void* edge_in = nullptr;
+    void* edge_out = nullptr;
+    // The same at the edges of packed sequences, [num_sequences, rows]; null when not packed.
+    const void* carry_in = nullptr;
+    void* carry_out = nullptr;
+    const void* state_in = nullptr;  // backward: h before the first step, [batches or num_sequences, rows]
+
+    const uint8_t* reset = nullptr;
+    SequenceOffsets offsets;
+    int32_t gate_form = 0, unused = 0;
+
+    int64_t batches = 0, rows = 0;
+    int64_t row_groups = 0;      // groups of rows per batch
+    int64_t channels = 0;        // rows of one batch entry of RESET
+    int64_t time = 0;            // T
+    int64_t begin = 0, end = 0;  // the steps of this launch; the carry enters and leaves at their edges
+
+    // GRAD|GATE of a broadcast gate: sums in the arithmetic's dtype, [batches, slots of time, slots of rows].
+    void* partial = nullptr;
+    int32_t sum_time = 0, sum_rows = 0;
+    int64_t partial_time = 0, partial_rows = 0;
+
+    // Chunked kernel only.
+    int32_t log2_lane_rows = 0;  // rows (packs of rows) side by side in a warp; its other lanes are segments of time
+    int32_t group_chunks = 0;    // chunks of one look-back group
+    int64_t chunks = 0;
+    void* records = nullptr;    // [chunks, batches * row_groups, rows of a group] summaries
+    void* carries = nullptr;    // [groups, batches * row_groups, rows of a group] carries into a look-back group
+    uint32_t* flags = nullptr;  // [chunks] then [groups], each [batches * row_groups]; zero before the launch
+};
+
+// Sums `partial` over its broadcast axes into GRAD|GATE.
+struct ReduceParams {
+    const void* partial = nullptr;
+    View grad_gate;  // strides of the axes that are kept
+    int64_t batches = 0, slots_time = 0, slots_rows = 0;
+    int64_t slots_stride = 0;  // slots of time that one batch entry has room for
+    int32_t sum_batch = 0, sum_time = 0, sum_rows = 0, unused = 0;
+    int64_t time_offset = 0;  // step of slot 0
+    SequenceOffsets offsets;  // steps past the last sequence are not written
+};
+
+// Sequences of no steps pass their state through.
+struct EmptyParams {
+    const void* carry_in = nullptr;
+    void* carry_out = nullptr;
+    SequenceOffsets offsets;
+    int64_t channels = 0;
+};
+
+}  // namespace flashscan::cuda

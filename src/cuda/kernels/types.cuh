@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Storage and arithmetic types of the linear kernels.
+//
+// Element<X>: how a stored element becomes the number it is computed with (f32 for 16-bit data) and back.
+// Types<X, G>: the pair of data and gate, and the affine map h -> A h + X that summarises a run of steps.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "math/linear.h"
+
+namespace flashscan::cuda {
+
+template <typename T>
+struct Element {
+    using Wide = T;
+    static __device__ __forceinline__ T widen(T x) { return x; }
+    static __device__ __forceinline__ T narrow(T x) { return x; }
+};
+template <>
+struct Element<__nv_bfloat16> {
+    using Wide = float;
+    static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+    static __device__ __forceinline__ __nv_bfloat16 narrow(float x) { return __float2bfloat16_rn(x); }
+};
+template <>
+struct Element<__half> {
+    using Wide = float;
+    static __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
+    static __device__ __forceinline__ __half narrow(float x) { return __float2half_rn(x); }
+};
+
+__device__ __forceinline__ float multiply_add(float a, float h, float x) { return fmaf(a, h, x); }
+__device__ __forceinline__ double multiply_add(double a, double h, double x) { return fma(a, h, x); }
+template <typename T>
+__device__ __forceinline__ Complex<T> multiply_add(Complex<T> a, Complex<T> h, Complex<T> x) {
+    return {multiply_add(-a.im, h.im, multiply_add(a.re, h.re, x.re)),
+            multiply_add(a.im, h.re, multiply_add(a.re, h.im, x.im))};
+}
+template <typename T>
+__device__ __forceinline__ Complex<T> multiply_add(T a, Complex<T> h, Complex<T> x) {
+    return {multiply_add(a, h.re, x.re), multiply_add(a, h.im, x.im)};
+}
+
+__device__ __forceinline__ float one(float) { return 1.0F; }
+__device__ __forceinline__ double one(double) { return 1.0; }
+template <typename T>
+__device__ __forceinline__ Complex<T> one(Complex<T>) {
+    return {T(1), T(0)};
+}
+__device__ __forceinline__ bool is_zero(float x) { return x == 0.0F; }
+__device__ __forceinline__ bool is_zero(double x) { return x == 0.0; }
+template <typename T>
+__device__ __forceinline__ bool is_zero(Complex<T> x) {
+    return x.re == T(0) && x.im == T(0);
+}
+
+__device__ __forceinline__ float shuffle(float x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
+__device__ __forceinline__ double shuffle(double x, int lane) { return __shfl_sync(0xffffffffU, x, lane); }
+template <typename T>
+__device__ __forceinline__ Complex<T> shuffle(Complex<T> x, int lane) {
+    return {shuffle(x.re, lane), shuffle(x.im, lane)};
+}
+
+enum GateFormId {
+    gate_value = 0,
+    gate_log = 1,
+    gate_logit = 2
+};
+
+template <typename W>
+__device__ __forceinline__ W gate_value_of(int form, W g) {
+    if (form == gate_value) return g;
+    return form == gate_log ? exp_of(g) : sigmoid(g);
+}
+
+// da/dg of a gate whose value is `a`.
+template <typename W>
+__device__ __forceinline__ W gate_derivative(int form, W g, W a) {
+    if (form == gate_log) return a;
+    return a * sigmoid(negative(g));
+}
+
+template <typename X_, typename G_>
+struct Types {
+    using X = X_;
+    using G = G_;
+    using Wide = typename Element<X>::Wide;
+    using GateWide = typename Element<G>::Wide;
+
+    // h -> a h + x, or h -> x where a reset cut the run. Not a bare a = 0: NaN and infinity stop at a reset.
+    struct Map {
+        GateWide a;
+        Wide x;
+        bool cut;
+    };
+    static __device__ __forceinline__ Map identity() { return {one(GateWide{}), Wide{}, false}; }
+    // A zero carry gives x exactly, also where the product of the gates overflowed.
+    static __device__ __forceinline__ Wide apply(const Map& m, Wide h) {
+        return m.cut || is_zero(h) ? m.x : multiply_add(m.a, h, m.x);
+    }
+    // First `early`, then `late`.
+    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
+        return {late.cut ? late.a : late.a * early.a, apply(late, early.x), late.cut || early.cut};
+    }
+    static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
+        return {shuffle(m.a, lane), shuffle(m.x, lane), __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0};
+    }
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which part of each tensor lies under a tile.
+#pragma once
+
+#include "cuda/kernels/walk.cuh"
+
+namespace flashscan::cuda {
+
+// Backward reads h one step before each step. Channel innermost, the tile of h is loaded with that shift; time
+// innermost it is loaded as it lies and the one value beyond its edge comes from memory.
+template <typename Shape, bool Backward, bool Down>
+constexpr int before_shift = Backward && !Shape::TimeInner ? (Down ? -1 : 1) : 0;
+
+// The step of an unpacked row whose gate's gradient needs STATE_IN: its first in the order of computation.
+template <bool Backward, bool Down>
+__device__ __forceinline__ int64_t first_step(const LinearParams& p) {
+    const bool marked = Backward && p.states.data != nullptr && p.state_in != nullptr && p.offsets.data == nullptr;
+    return marked ? (Down ? 0 : p.time - 1) : -1;
+}
+
+template <bool Backward>
+__device__ __forceinline__ bool has_events(const LinearParams& p) {
+    return p.reset != nullptr || p.offsets.data != nullptr ||
+           (Backward && p.states.data != nullptr && p.state_in != nullptr);
+}
+
+// The window of `view` over tile steps [t0, t0 + span) of rows [row, row + rows), its steps moved by `shift`.
+__device__ __forceinline__ Window window_of(const View& view, int64_t batch, int64_t row, int64_t rows, int64_t t0,
+                                            int64_t end, int span, int shift, int64_t time) {
+    Window w;
+    w.origin = view.data + batch * view.batch + row * view.row + (t0 + shift) * view.time;
+    w.rows = static_cast<int>(min(rows - row, int64_t{64}));
+    w.first = t0 + shift < 0 ? 1 : 0;
+    w.last = static_cast<int>(max(min(min(end, time - shift) - t0, static_cast<int64_t>(span)), int64_t{0}));
+    return w;
+}
+
+// h beyond the end of the lane's walk, where it lies in the tensor.
+template <typename X, bool Down>
+__device__ __forceinline__ typename Element<X>::Wide load_edge(const View& states, const Lane& lane, int64_t time) {
+    const int64_t t = Down ? lane.t0 - 1 : lane.t0 + lane.steps;
+    if (!lane.want_gate_gradient || lane.rows <= 0 || lane.steps <= 0 || t < 0 || t >= time) return {};
+    const char* from = states.data + lane.batch * states.batch + lane.row * states.row + t * states.time;
+    return Element<X>::widen(*reinterpret_cast<const X*>(from));
+}
+
+}  // namespace flashscan::cuda

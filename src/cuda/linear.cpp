@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/linear.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "cuda/linear_pass.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int reduce_threads = 256;
+
+void launch(const void* kernel, int64_t blocks, int threads, int shared_bytes, const void* params, void* stream) {
+    void* arguments[] = {const_cast<void*>(params)};
+    check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), arguments,
+                           static_cast<size_t>(shared_bytes), static_cast<cudaStream_t>(stream)),
+          "launching a kernel");
+}
+
+class Linear final : public LinearKernel {
+  public:
+    Linear(const LinearProblem& problem, const Options& options, const LinearPass& forward, const LinearPass& backward)
+        : p_(problem), device_(options.device), forward_(forward), backward_(backward) {
+        const DeviceScope scope(device_);
+        for (const LinearPass* pass : {&forward_, &backward_})
+            check(cudaFuncSetAttribute(pass->kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       pass->shared_bytes(true)),
+                  "reserving shared memory for a kernel");
+    }
+
+    std::string describe() const override {
+        return fmt::format("forward {} ({} innermost), backward {} ({} innermost)", forward_.tuning.reason,
+                           forward_.time_inner ? "time" : "channel", backward_.tuning.reason,
+                           backward_.time_inner ? "time" : "channel");
+    }
+
+    size_t scratch_bytes(Pass pass) const override {
+        return (pass == Pass::forward ? forward_ : backward_).workspace.bytes();
+    }
+
+    void forward(const LinearBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        LinearParams params = common(forward_, b);
+        params.source = view_of(forward_, b.input, p_.input, p_.dtype);
+        params.result = view_of(forward_, b.output, p_.output, p_.dtype);
+        run(forward_, params, b.state_in, b.state_out, b.scratch, stream);
+    }
+
+    void backward(const LinearBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        LinearParams params = common(backward_, b);
+        params.source = view_of(backward_, b.grad_output, p_.grad_output, p_.dtype);
+        params.result = view_of(backward_, b.grad_input, p_.grad_input, p_.dtype);
+        if (b.grad_gate != nullptr) {
+            params.states = view_of(backward_, b.output, p_.output, p_.dtype);
+            params.grad_gate = view_of(backward_, b.grad_gate, p_.grad_gate, p_.gate_dtype);
+            params.state_in = b.state_in;
+        }
+        run(backward_, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
+    }
+
+  private:
+    LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
+        LinearParams params;
+        params.gate = view_of(pass, b.gate, p_.gate, p_.gate_dtype);
+        params.reset = p_.has_reset ? b.reset : nullptr;
+        if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
+        params.gate_form = static_cast<int32_t>(p_.gate_form);
+        params.batches = pass.batches;
+        params.rows = pass.rows;
+        params.row_groups = pass.tuning.row_groups;
+        params.time = p_.time;
+        params.log2_lane_rows = pass.tuning.log2_lane_rows;
+        params.group_chunks = pass.tuning.group_chunks;
+        params.sum_time = p_.broadcasts(broadcast_time);
+        params.sum_rows = p_.broadcasts(broadcast_channels);
+        params.partial_time = pass.partial_time;
+        params.partial_rows = pass.partial_rows;
+        return params;
+    }
+
+    // One launch, or one for each piece that time is cut into, from the first to the last in the order of the walk.
+    void run(const LinearPass& pass, LinearParams& params, const void* carry_in, void* carry_out, void* scratch,
+             void* stream) const {
+        if (params.offsets.data != nullptr) {
+            params.carry_in = carry_in;
+            params.carry_out = carry_out;
+            pass_empty_sequences(pass, params, stream);
+            carry_in = nullptr;
+            carry_out = nullptr;
+        }
+        char* const base = static_cast<char*>(scratch);
+        if (pass.sums_gate && params.states.data != nullptr) params.partial = base + pass.partial;
+        if (pass.batches * pass.rows == 0) return reduce(pass, params, 0, p_.time, stream);
+        const int64_t launches = params.partial != nullptr ? pass.launches(p_.time) : 1;
+        const int64_t steps = launches > 1 ? pass.launch_steps : p_.time;
+        for (int64_t n = 0; n < launches; ++n) {
+            const int64_t place = pass.down ? launches - 1 - n : n;
+            params.begin = place * steps;
+            params.end = std::min(params.begin + steps, p_.time);
+            params.edge_in = n == 0 ? carry_in : base + pass.edges;
+            params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
+            launch_steps(pass, params, base, stream);
+            reduce(pass, params, params.begin, params.end, stream);
+        }
+    }
+
+    void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        const bool stream_kernel = pass.tuning.algorithm == LinearAlgorithm::stream;
+        const int64_t steps = params.end - params.begin;
+        params.chunks =
+            stream_kernel ? 1 : std::max<int64_t>((steps + pass.tuning.chunk_steps - 1) / pass.tuning.chunk_steps, 1);
+        if (params.chunks > 1) {
+            params.records = base + pass.records;
+            params.carries = base + pass.carries;
+            params.flags = reinterpret_cast<uint32_t*>(base + pass.flags);
+            check(cudaMemsetAsync(params.flags, 0, pass.flag_bytes, static_cast<cudaStream_t>(stream)),
+                  "clearing flags");
+        }
+        const bool events = params.reset != nullptr || params.offsets.data != nullptr || params.state_in != nullptr;
+        launch(pass.kernel(), params.chunks * pass.batches * pass.tuning.row_groups, 32 * pass.tile().warps,
+               pass.shared_bytes(events), &params, stream);
+    }
+
+    void reduce(const LinearPass& pass, const LinearParams& params, int64_t begin, int64_t end, void* stream) const {
+        if (params.partial == nullptr) return;
+        ReduceParams r;
+        r.partial = params.partial;
+        r.grad_gate = params.grad_gate;
+        r.batches = pass.batches;
+        r.sum_batch = p_.broadcasts(broadcast_batch);
+        r.sum_time = params.sum_time;
+        r.sum_rows = params.sum_rows;
+        r.slots_rows = pass.partial_rows;
+        r.slots_time = r.sum_time == 0 ? end - begin : std::min(params.chunks, pass.partial_time);
+        r.slots_stride = pass.partial_time;
+        r.time_offset = begin;
+        r.offsets = params.offsets;
+        const int64_t sums =
+            (r.sum_batch ? 1 : r.batches) * (r.sum_time ? 1 : r.slots_time) * (r.sum_rows ? 1 : r.slots_rows);
+        if (sums == 0) return;
+        const int64_t blocks = std::min<int64_t>((sums * 32 + reduce_threads - 1) / reduce_threads, 4096);
+        launch(pass.kernels->reduce_gate_gradient, blocks, reduce_threads, 0, &r, stream);
+    }
+
+    void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {
+        if (params.carry_out == nullptr || p_.channels == 0) return;
+        EmptyParams e;
+        e.carry_in = params.carry_in;
+        e.carry_out = params.carry_out;
+        e.offsets = params.offsets;
+        e.channels = p_.channels;
+        launch(pass.kernels->pass_empty_sequences, std::min<int64_t>(p_.num_sequences, 1024), 256, 0, &e, stream);
+    }
+
+    LinearProblem p_;
+    int device_;
+    LinearPass forward_, backward_;
+};
+
+int multiprocessors_of(int device) {
+    int count = 0;
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+          "asking for the multiprocessor count");
+    return count;
+}
+
+std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
+                                   std::string& refusal) {
+    const int multiprocessors = multiprocessors_of(options.device);
+    const LinearPass forward =
+        make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, multiprocessors);
+    const LinearPass backward =
+        make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, multiprocessors);
+    for (const LinearPass* pass : {&forward, &backward}) {
+        const double blocks = static_cast<double>(pass->tuning.chunks) * static_cast<double>(pass->batches) *
+                              static_cast<double>(pass->tuning.row_groups);
+        if (blocks > std::numeric_limits<int32_t>::max()) {
+            refusal = fmt::format("{:.3g} blocks are more than a grid's 2^31 - 1", blocks);
+            return nullptr;
+        }
+    }
+    return std::make_unique<Linear>(problem, options, forward, backward);
+}
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
+                                                 std::string& refusal) {
+    const int multiprocessors = multiprocessors_of(options.device);
+    if (options.kernel.empty() &&
+        choose_algorithm(problem, Pass::forward, options.batch_invariant, multiprocessors) != LinearAlgorithm::stream) {
+        refusal = fmt::format("{} x {} rows are too few to fill {} multiprocessors without cutting time", problem.batch,
+                              problem.channels, multiprocessors);
+        return nullptr;
+    }
+    return make(problem, options, LinearAlgorithm::stream, refusal);
+}
+
+std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal) {
+    return make(problem, options, LinearAlgorithm::chunked, refusal);
+}
+
+}  // namespace flashscan::cuda

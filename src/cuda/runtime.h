@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime's errors as Error, and the device of a call.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "core/error.h"
+
+namespace flashscan::cuda {
+
+// Throws for anything but success. `doing` completes the sentence "CUDA failed while ...".
+inline void check(cudaError_t result, const char* doing) {
+    if (result == cudaSuccess) return;
+    cudaGetLastError();  // a non-sticky error is reported once, here
+    fail(result == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::device_error,
+         "CUDA failed while {}: {} ({})", doing, cudaGetErrorString(result), cudaGetErrorName(result));
+}
+
+// Makes `device` current and puts the caller's device back.
+class DeviceScope {
+  public:
+    explicit DeviceScope(int device) {
+        check(cudaGetDevice(&before_), "asking for the current device");
+        changed_ = before_ != device;
+        if (changed_) check(cudaSetDevice(device), "selecting the plan's device");
+    }
+    ~DeviceScope() {
+        if (changed_) cudaSetDevice(before_);
+    }
+    DeviceScope(const DeviceScope&) = delete;
+    DeviceScope& operator=(const DeviceScope&) = delete;
+
+  private:
+    int before_ = 0;
+    bool changed_ = false;
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/tuning/linear_tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Warps of the stream kernel that keep one multiprocessor's share of memory bandwidth busy.
+constexpr double stream_warps_per_multiprocessor = 1.9;
+
+// The longest look-back group: a block polls this many flags at once.
+constexpr int longest_group = 128;
+
+}  // namespace
+
+LinearAlgorithm choose_linear_algorithm(const LinearShape& shape, const LinearTile& stream) {
+    const int64_t warps = shape.batches * divide_up(shape.rows, 32 * stream.channels_per_lane);
+    const double enough = stream_warps_per_multiprocessor * shape.multiprocessors;
+    const bool short_time = shape.time <= 2 * stream.steps;
+    if (shape.sums_rows_every_step || short_time) return LinearAlgorithm::stream;
+    if (shape.batch_invariant) return LinearAlgorithm::chunked;
+    return static_cast<double>(warps) >= enough ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
+}
+
+LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::stream;
+    t.row_groups = divide_up(shape.rows, 32 * tile.channels_per_lane);
+    t.chunk_steps = tile.steps;
+    t.reason = fmt::format("{} warps, each with {} rows from the first step to the last, {} steps a tile",
+                           shape.batches * t.row_groups, 32 * tile.channels_per_lane, tile.steps);
+    return t;
+}
+
+LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::chunked;
+    // As few rows as there are, up to a full warp; the lanes left over take segments of time. The same for any number
+    // of rows where bits may not depend on it.
+    t.log2_lane_rows = shape.batch_invariant && !time_inner ? 5 : 0;
+    while (!shape.batch_invariant && t.log2_lane_rows < 5 &&
+           int64_t{tile.channels_per_lane} << t.log2_lane_rows < shape.rows)
+        ++t.log2_lane_rows;
+    const int rows = tile.channels_per_lane << t.log2_lane_rows;
+    t.row_groups = divide_up(shape.rows, rows);
+    t.chunk_steps = int64_t{tile.warps} * (32 >> t.log2_lane_rows) * tile.steps;
+    t.chunks = std::max<int64_t>(divide_up(shape.time, t.chunk_steps), 1);
+    // A thread folds up to eight summaries, so that looking back costs less than reading the tile.
+    t.group_chunks = std::min(longest_group, 8 * std::max(1, 32 * tile.warps / rows));
+    t.reason = fmt::format("{} row groups of {} rows x {} chunks of {} steps, look-back in groups of {}",
+                           shape.batches * t.row_groups, rows, t.chunks, t.chunk_steps, t.group_chunks);
+    return t;
+}
+
+}  // namespace flashscan::cuda
