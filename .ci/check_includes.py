@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that includes follow the direction of dependencies that ARCHITECTURE.md draws. Prints what does not."""
 

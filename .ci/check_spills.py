@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Fails when a kernel spills registers: check_spills.py BUILD_LOG ALLOWED.
 

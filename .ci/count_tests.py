@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Prints the counts of every test runner from the JUnit files in a folder, then their sum.
 
@@ -7,8 +6,8 @@ A ctest test that is a GoogleTest executable counts as the cases that its summar
 
 import re
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 SUMMARY = {
     "passed": re.compile(r"^\[  PASSED  \] (\d+) tests?\.", re.MULTILINE),

@@ -284,7 +284,7 @@ def test_calls_from_many_threads_give_the_same_bits():
             for i in range(len(cases)):
                 gate, x = cases[(i + start) % len(cases)]
                 np.testing.assert_array_equal(linear_scan(gate, x, threads=1), expected[(i + start) % len(cases)])
-        except BaseException as error:
+        except Exception as error:
             failures.append(error)
 
     workers = [threading.Thread(target=work, args=(37 * i,)) for i in range(8)]

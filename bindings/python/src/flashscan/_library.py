@@ -6,8 +6,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
+from typing import Any
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
@@ -112,10 +114,10 @@ class Plan:
     def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
         destroy(self._plan)
 
-    def forward(self, args: list[tuple]) -> None:
+    def forward(self, args: Sequence[Any]) -> None:
         _check(_library.flashscan_forward(self._plan, (Arg * len(args))(*args), len(args), None))
 
-    def backward(self, args: list[tuple]) -> None:
+    def backward(self, args: Sequence[Any]) -> None:
         _check(_library.flashscan_backward(self._plan, (Arg * len(args))(*args), len(args), None))
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Literal, Union, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -247,7 +247,7 @@ def linear_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
-) -> Union[Array, tuple[Array, Array]]:
+) -> Array | tuple[Array, Array]:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` for every batch and channel, starting from ``initial_state``.
 
     Args:
