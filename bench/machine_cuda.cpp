@@ -20,9 +20,12 @@ std::string StreamVariant::describe() const {
 namespace {
 
 void check(int error, const char* what) {
-    if (error != cudaSuccess)
-        throw Failure(fmt::format("{}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error))));
+    if (error == cudaSuccess) return;
+    cudaGetLastError();  // or the next launch would report this error again
+    throw Failure(fmt::format("{}: {}", what, cudaGetErrorString(static_cast<cudaError_t>(error))));
 }
+
+using Clock = std::chrono::steady_clock;
 
 class Event {
   public:
@@ -109,7 +112,7 @@ class CudaMachine final : public Machine {
     }
 
     Runs time(const Call& call, int runs, double budget_s) override {
-        const auto begin = std::chrono::steady_clock::now();
+        const Clock::time_point begin = Clock::now();
         warm_up(call);
         // A batch is enqueued as a whole, so that no run waits for the host; the flush covers the cost of enqueueing.
         constexpr int batch = 16;
@@ -125,9 +128,10 @@ class CudaMachine final : public Machine {
             }
             synchronize();
             for (int i = 0; i < now; ++i) result.us.push_back(stop[i].us_since(start[i]));
-            const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+            const std::chrono::duration<double> spent = Clock::now() - begin;
             result.cut_short = spent.count() > budget_s && done + now < runs;
         }
+        last_busy_ = Clock::now();
         return result;
     }
 
@@ -200,10 +204,12 @@ class CudaMachine final : public Machine {
   private:
     void flush() { check(cudaMemsetAsync(flush_buffer_, ++flush_value_, flush_bytes_, stream_), "flush"); }
 
-    // At least three calls and 2 ms, so that clocks and caches of code settle.
+    // At least three calls, and long enough for the clocks to rise again where the device stood idle.
     void warm_up(const Call& call) {
-        const auto begin = std::chrono::steady_clock::now();
-        for (int i = 0; i < 3 || std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2); ++i) {
+        const Clock::time_point begin = Clock::now();
+        const std::chrono::milliseconds least(begin - last_busy_ > std::chrono::milliseconds(20) ? 50 : 1);
+        for (int i = 0; i < 3 || Clock::now() - begin < least; ++i) {
+            flush();
             call();
             synchronize();
         }
@@ -233,6 +239,7 @@ class CudaMachine final : public Machine {
     size_t flush_bytes_ = 0;
     void* flush_buffer_ = nullptr;
     int flush_value_ = 0;
+    Clock::time_point last_busy_{};
     std::vector<cudaGraphExec_t> graphs_;
 };
 

@@ -16,7 +16,7 @@ int run(const CommandLine& command) {
     const Settings& settings = command.settings;
     const bool cuda = settings.backend == FLASHSCAN_CUDA;
     const std::unique_ptr<Machine> machine =
-        cuda ? make_cuda_machine(command.device) : make_cpu_machine(settings.threads);
+        cuda ? make_cuda_machine(settings.device) : make_cpu_machine(settings.threads);
     machine->flush_caches = command.flush;
     RunInfo info{cuda ? "cuda" : "cpu", machine->device(),
                  machine->driver(),     fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))),

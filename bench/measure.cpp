@@ -27,6 +27,7 @@ class Plan {
         flashscan_options options{};
         options.struct_size = sizeof options;
         options.backend = settings.backend;
+        options.device = settings.device;
         options.threads = settings.backend == FLASHSCAN_CPU ? settings.threads : 0;
         options.kernel = settings.kernel.empty() ? nullptr : settings.kernel.c_str();
         expect_ok(flashscan_plan_linear(&plan_, &desc, &options));
@@ -170,15 +171,16 @@ void measure_or_throw(Machine& machine, const Settings& settings, Result& result
 Result measure(Machine& machine, const Problem& problem, const Settings& settings, const std::vector<Result>& earlier) {
     Result result;
     result.problem = problem;
-    const auto needed = static_cast<double>(Tensors::bytes(problem)), free = static_cast<double>(machine.free_bytes());
-    if (needed > 0.8 * free) {
-        result.outcome = Outcome::skipped;
-        result.note = fmt::format("needs {:.1f} GB, {:.1f} GB are free", needed * 1e-9, free * 1e-9);
-        return result;
-    }
     try {
+        const auto needed = static_cast<double>(Tensors::bytes(problem));
+        const auto free = static_cast<double>(machine.free_bytes());
+        if (needed > 0.8 * free) {
+            result.outcome = Outcome::skipped;
+            result.note = fmt::format("needs {:.1f} GB, {:.1f} GB are free", needed * 1e-9, free * 1e-9);
+            return result;
+        }
         measure_or_throw(machine, settings, result);
-    } catch (const Failure& failure) {
+    } catch (const std::exception& failure) {
         result.outcome = Outcome::failed;
         result.note = failure.what();
         return result;

@@ -11,6 +11,7 @@ namespace bench {
 
 struct Settings {
     int32_t backend = FLASHSCAN_CPU;
+    int device = 0;
     int threads = 0;
     int runs = 30;
     double budget_s = 10;  // for the timed runs of one problem

@@ -82,7 +82,7 @@ CommandLine parse_command_line(int argc, char** argv) {
         } else if (option == "--threads") {
             settings.threads = parse_integer(option, value(), 1);
         } else if (option == "--device") {
-            command.device = parse_integer(option, value(), 0);
+            settings.device = parse_integer(option, value(), 0);
         } else if (option == "--kernel") {
             settings.kernel = value();
         } else if (option == "--json") {
@@ -103,6 +103,7 @@ CommandLine parse_command_line(int argc, char** argv) {
     if (!backend_given) settings.backend = default_backend();
     if (settings.backend == FLASHSCAN_CUDA && settings.threads != 0)
         throw UsageError("--threads is for the cpu backend");
+    if (settings.backend == FLASHSCAN_CPU && settings.device != 0) throw UsageError("--device is for the cuda backend");
     if (settings.backend == FLASHSCAN_CPU && settings.graph) throw UsageError("--graph is for the cuda backend");
     if (sets.empty() && lines.empty()) sets.push_back("quick");
     load_problems(command, sets, lines, directory);

@@ -12,7 +12,6 @@ namespace bench {
 
 struct CommandLine {
     Settings settings;
-    int device = 0;
     bool help = false;
     bool flush = true;
     std::string json, commit;
