@@ -265,7 +265,8 @@ std::vector<Target> planner_targets() { return {{FLASHSCAN_CPU, ""}, {FLASHSCAN_
 static std::vector<std::string> kernels_of(int32_t backend) {
     flashscan_plan* plan = nullptr;
     const flashscan_linear_desc desc = desc_of(Problem{});
-    const flashscan_options options = options_of(Problem{}, backend, "?");
+    const std::string unknown = "?";  // the options point into it
+    const flashscan_options options = options_of(Problem{}, backend, unknown);
     if (flashscan_plan_linear(&plan, &desc, &options) != FLASHSCAN_INVALID_ARGUMENT) {
         flashscan_plan_destroy(plan);
         return {};
@@ -282,10 +283,18 @@ static std::vector<std::string> kernels_of(int32_t backend) {
     return names;
 }
 
+std::vector<Target> kernel_targets() {
+    std::vector<Target> targets;
+    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA})
+        for (const std::string& kernel : kernels_of(backend))
+            if (kernel != "reference") targets.push_back({backend, kernel});
+    return targets;
+}
+
 std::vector<Target> all_targets() {
     std::vector<Target> targets = planner_targets();
-    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA})
-        for (const std::string& kernel : kernels_of(backend)) targets.push_back({backend, kernel});
+    for (const Target& target : kernel_targets()) targets.push_back(target);
+    targets.push_back({FLASHSCAN_CPU, "reference"});
     return targets;
 }
 
