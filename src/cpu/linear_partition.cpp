@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-constexpr int64_t most_step_bytes = 4096;  // of one block: what the kernels' panels hold
+constexpr int64_t most_step_bytes = 8192;  // of one block: what the kernels' panels hold
 constexpr int64_t least_step_bytes = 256;
 constexpr int64_t few = 16;                  // blocks
 constexpr int64_t chunk_numbers = 32768;     // two tensors of f32 in a quarter of a megabyte
@@ -41,7 +41,10 @@ void choose_chunk(LinearPartition& q, const LinearProblem& p, const Sizes& size,
 }
 
 void choose_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size, int threads) {
-    int64_t channels = std::min(p.channels, most_step_bytes / size.channel_bytes);
+    const int64_t most = most_step_bytes / size.channel_bytes;
+    // Blocks of equal width in whole cache lines.
+    int64_t channels = std::min(ceil_div(ceil_div(p.channels, ceil_div(p.channels, most)), 16) * 16, most);
+    channels = std::min(channels, p.channels);
     const int64_t least = q.variant.along_time ? 1 : least_step_bytes / size.channel_bytes;
     if (q.variant.along_time) channels = std::clamp<int64_t>(task_numbers / p.time, 1, std::min<int64_t>(channels, 64));
     while (threads > 1 && channels / 2 >= least && q.rows * ceil_div(p.channels, channels) < 4 * threads) channels /= 2;

@@ -87,12 +87,23 @@ FLASHSCAN_INLINE VecF widen(const Bf16* p) {
     __builtin_memcpy(&half, p, sizeof half);
     return reinterpret_cast<VecF>(__builtin_convertvector(half, VecU) << 16);
 }
+// The low halves of words below 2^16. A plain conversion comes out number by number from GCC 12.
+FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecHalf>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
+#elif defined(__AVX2__)
+    const auto packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(words), reinterpret_cast<__m256i>(words));
+    return reinterpret_cast<VecHalf>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+#else
+    return __builtin_convertvector(words, VecHalf);
+#endif
+}
 // As to_bf16.
 FLASHSCAN_INLINE void narrow(Bf16* p, VecF v) {
     const VecU bits = reinterpret_cast<VecU>(v);
     const VecU rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
     const VecU nan = (bits >> 16) | 0x40U;
-    const VecHalf half = __builtin_convertvector((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded, VecHalf);
+    const VecHalf half = low_halves((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
     __builtin_memcpy(p, &half, sizeof half);
 }
 FLASHSCAN_INLINE VecF widen(const F16* p) { return widen_f16(p); }
@@ -102,11 +113,14 @@ FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
 FLASHSCAN_INLINE VecD widen(const double* p) { return load(p); }
 FLASHSCAN_INLINE void narrow(double* p, VecD v) { store(p, v); }
 
-// Rows of n adjacent numbers.
+// Rows of n adjacent numbers; those `ahead` are asked for early.
 template <typename T, typename Form>
-FLASHSCAN_INLINE void widen_row(Form, T* to, const typename Form::Type* from, int64_t n) {
+FLASHSCAN_INLINE void widen_row(Form, T* to, const typename Form::Type* from, int64_t n, int64_t ahead) {
     int64_t i = 0;
-    for (; i + Simd<T>::width <= n; i += Simd<T>::width) store<T>(to + i, widen(from + i));
+    for (; i + Simd<T>::width <= n; i += Simd<T>::width) {
+        prefetch(from + i + ahead);
+        store<T>(to + i, widen(from + i));
+    }
     for (; i < n; ++i) to[i] = Form::get(from[i]);
 }
 template <typename T, typename Form>
@@ -118,49 +132,52 @@ FLASHSCAN_INLINE void narrow_row(Form, typename Form::Type* to, const T* from, i
 
 // A rectangle of `outer` x `inner` elements of `parts` numbers between memory (strides in numbers) and a panel whose
 // outer rows are `pitch` apart and whose inner elements are adjacent.
+struct Rectangle {
+    int64_t outer, outer_stride, inner, inner_stride;
+    int parts;
+    bool adjacent() const { return inner_stride == parts || inner == 1; }
+};
+
+// Calls use(in panel, in memory) for each number, along the axis that is shorter in memory.
+template <typename Use>
+FLASHSCAN_INLINE void for_numbers(const Rectangle& r, int64_t pitch, Use use) {
+    const int64_t step = r.outer_stride < 0 ? -r.outer_stride : r.outer_stride;
+    const bool outer_first = step >= r.inner_stride;
+    const int64_t slow = outer_first ? r.outer : r.inner, fast = outer_first ? r.inner : r.outer;
+    const int64_t slow_stride = outer_first ? r.outer_stride : r.inner_stride;
+    const int64_t fast_stride = outer_first ? r.inner_stride : r.outer_stride;
+    const int64_t slow_pitch = outer_first ? pitch : r.parts, fast_pitch = outer_first ? r.parts : pitch;
+    for (int64_t s = 0; s < slow; ++s)
+        for (int64_t f = 0; f < fast; ++f)
+            for (int k = 0; k < r.parts; ++k)
+                use(s * slow_pitch + f * fast_pitch + k, s * slow_stride + f * fast_stride + k);
+}
+
 template <typename T>
-void load_panel(T* panel, int64_t pitch, Number number, int parts, const char* from, int64_t outer,
-                int64_t outer_stride, int64_t inner, int64_t inner_stride) {
+void load_panel(T* panel, int64_t pitch, Number number, const char* from, const Rectangle& r) {
     with_number<T>(number, [&](auto form) {
-        using Type = typename decltype(form)::Type;
-        const Type* source = reinterpret_cast<const Type*>(from);
-        if (inner_stride == parts || inner == 1) {
-            for (int64_t o = 0; o < outer; ++o)
-                widen_row<T>(form, panel + o * pitch, source + o * outer_stride, inner * parts);
-        } else if (outer_stride == parts || outer_stride == -parts) {
-            for (int64_t i = 0; i < inner; ++i)
-                for (int64_t o = 0; o < outer; ++o)
-                    for (int p = 0; p < parts; ++p)
-                        panel[o * pitch + i * parts + p] = form.get(source[o * outer_stride + i * inner_stride + p]);
-        } else {
-            for (int64_t o = 0; o < outer; ++o)
-                for (int64_t i = 0; i < inner; ++i)
-                    for (int p = 0; p < parts; ++p)
-                        panel[o * pitch + i * parts + p] = form.get(source[o * outer_stride + i * inner_stride + p]);
+        const auto* source = reinterpret_cast<const typename decltype(form)::Type*>(from);
+        if (!r.adjacent()) {
+            for_numbers(r, pitch, [&](int64_t to, int64_t at) { panel[to] = form.get(source[at]); });
+            return;
         }
+        const int64_t numbers = r.inner * r.parts;
+        const int64_t ahead = (1 + 4096 / (numbers * bytes_of(number))) * r.outer_stride;
+        for (int64_t o = 0; o < r.outer; ++o)
+            widen_row<T>(form, panel + o * pitch, source + o * r.outer_stride, numbers, ahead);
     });
 }
 
 template <typename T>
-void store_panel(const T* panel, int64_t pitch, Number number, int parts, char* to, int64_t outer, int64_t outer_stride,
-                 int64_t inner, int64_t inner_stride) {
+void store_panel(const T* panel, int64_t pitch, Number number, char* to, const Rectangle& r) {
     with_number<T>(number, [&](auto form) {
-        using Type = typename decltype(form)::Type;
-        Type* target = reinterpret_cast<Type*>(to);
-        if (inner_stride == parts || inner == 1) {
-            for (int64_t o = 0; o < outer; ++o)
-                narrow_row<T>(form, target + o * outer_stride, panel + o * pitch, inner * parts);
-        } else if (outer_stride == parts || outer_stride == -parts) {
-            for (int64_t i = 0; i < inner; ++i)
-                for (int64_t o = 0; o < outer; ++o)
-                    for (int p = 0; p < parts; ++p)
-                        target[o * outer_stride + i * inner_stride + p] = form.put(panel[o * pitch + i * parts + p]);
-        } else {
-            for (int64_t o = 0; o < outer; ++o)
-                for (int64_t i = 0; i < inner; ++i)
-                    for (int p = 0; p < parts; ++p)
-                        target[o * outer_stride + i * inner_stride + p] = form.put(panel[o * pitch + i * parts + p]);
+        auto* target = reinterpret_cast<typename decltype(form)::Type*>(to);
+        if (!r.adjacent()) {
+            for_numbers(r, pitch, [&](int64_t from, int64_t at) { target[at] = form.put(panel[from]); });
+            return;
         }
+        for (int64_t o = 0; o < r.outer; ++o)
+            narrow_row<T>(form, target + o * r.outer_stride, panel + o * pitch, r.inner * r.parts);
     });
 }
 

@@ -3,7 +3,7 @@
 //
 //     forward    h = a h + x                       backward    g = dh + c,  da = g conj(previous a'),  c = conj(a) g
 //
-// One thread owns a block of channels (at most 4 KB of a step) and walks time with the carried state in its L1 cache.
+// One thread owns a block of channels (at most 8 KB of a step) and walks time with the carried state in its L1 cache.
 // Tensors that lie as the arithmetic wants them are read and written in place, whole steps at a time, so that memory
 // sees one stream per tensor; any other dtype, stride, broadcast or gate form goes through panels of 8 KB. Lanes are
 // numbers: complex data with a real gate are twice as many real lanes, a complex gate pairs neighbours up.
@@ -29,6 +29,12 @@ struct ColumnTile {
     int64_t reset_step;
 };
 
+// The step that comes about 4 KB later: the hardware looks ahead within a page, and steps may be pages apart.
+template <typename T>
+FLASHSCAN_INLINE int64_t steps_ahead(int64_t lanes) {
+    return 1 + 4096 / (lanes * int64_t(sizeof(T)));
+}
+
 // Calls use(l, n) for whole vectors and then for the rest of `lanes`: n = 0 means a whole vector.
 template <typename T, typename Use>
 FLASHSCAN_INLINE void for_lanes(int64_t lanes, Use use) {
@@ -53,6 +59,7 @@ FLASHSCAN_INLINE void put(T* p, Vec<T> v, int n) {
 
 template <typename T, bool ComplexGate, bool Stream>
 void columns_forward(const ColumnTile<T>& t) {
+    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         T* y = t.y.data + i * t.y.pitch;
@@ -67,6 +74,8 @@ void columns_forward(const ColumnTile<T>& t) {
         }
         for_lanes<T>(
             t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+                prefetch(x + l + x_ahead);
+                prefetch(a + l + a_ahead);
                 const Vec<T> h = multiply_add<ComplexGate, false, T>(get(a + l, n), get(t.carry + l, n), get(x + l, n));
                 put<T, false>(t.carry + l, h, n);
                 put<T, Stream>(y + l, h, n);
@@ -76,6 +85,8 @@ void columns_forward(const ColumnTile<T>& t) {
 
 template <typename T, bool ComplexGate, bool Stream, bool Grad, bool Slope>
 void columns_backward(const ColumnTile<T>& t) {
+    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t previous_ahead = ahead * t.previous.pitch;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         const T *slope = t.slope.data + i * t.slope.pitch, *previous = t.previous.data + i * t.previous.pitch;
@@ -83,6 +94,9 @@ void columns_backward(const ColumnTile<T>& t) {
         const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
         for_lanes<T>(
             t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+                prefetch(x + l + x_ahead);
+                prefetch(a + l + a_ahead);
+                if constexpr (Grad) prefetch(previous + l + previous_ahead);
                 const Vec<T> g = get(x + l, n) + get(t.carry + l, n);
                 const Vec<T> c = multiply<ComplexGate, true, T>(get(a + l, n), g);
                 put<T, false>(t.carry + l, reset ? Vec<T>{} : c, n);
@@ -99,6 +113,7 @@ void columns_backward(const ColumnTile<T>& t) {
 // The state that a zero carry ends in, and the product of the gates; returns whether there was a reset.
 template <typename T, bool ComplexGate, bool Backward>
 bool columns_summarise(const ColumnTile<T>& t) {
+    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
     bool any = false;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
@@ -106,6 +121,8 @@ bool columns_summarise(const ColumnTile<T>& t) {
         any = any || reset;
         for_lanes<T>(
             t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+                prefetch(x + l + x_ahead);
+                prefetch(a + l + a_ahead);
                 const Vec<T> gate = get(a + l, n), carry = get(t.carry + l, n), in = get(x + l, n);
                 const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + carry)
                                              : multiply_add<ComplexGate, Backward, T>(gate, carry, in);
@@ -196,13 +213,13 @@ class Columns {
     View<T> read(const Tensor& t, T* panel, const Row& row, int64_t time, int64_t n) const {
         if (direct(t)) return target(t, panel, row, time);
         if (n > 0)
-            load_panel(panel, pitch_, t.number, t.parts, address(t, row.batch, time, block_.c0), n, sign() * t.time,
-                       channels_, t.channels);
+            load_panel(panel, pitch_, t.number, address(t, row.batch, time, block_.c0),
+                       {n, sign() * t.time, channels_, t.channels, t.parts});
         return {panel, pitch_};
     }
     void put_back(const Tensor& t, const T* panel, const Row& row, int64_t time, int64_t n) const {
-        store_panel(panel, pitch_, t.number, t.parts, address(t, row.batch, time, block_.c0), n, sign() * t.time,
-                    channels_, t.channels);
+        store_panel(panel, pitch_, t.number, address(t, row.batch, time, block_.c0),
+                    {n, sign() * t.time, channels_, t.channels, t.parts});
     }
 
     ColumnTile<T> open(const Row& row, int64_t i, int64_t n) {
@@ -235,8 +252,8 @@ class Columns {
         const bool expand = channels < channels_ || gate.parts < parts_;
         const int64_t from_pitch = expand ? channels * gate.parts : pitch_;
         T *to = expand ? w_.compact_gate : w_.gate, *to_slope = expand ? w_.compact_slope : w_.slope;
-        load_panel(to, from_pitch, gate.number, gate.parts, address(gate, row.batch, time, block_.c0), steps,
-                   sign() * gate.time, channels, gate.channels);
+        load_panel(to, from_pitch, gate.number, address(gate, row.batch, time, block_.c0),
+                   {steps, sign() * gate.time, channels, gate.channels, gate.parts});
         transform_gate<T, ComplexGate>(p_.form, to, slope ? to_slope : nullptr, steps * from_pitch);
         if (!expand) return;
         spread(w_.gate, w_.compact_gate, steps, channels);

@@ -97,6 +97,7 @@ void rows_forward(RowTile<T>& t) {
             continue;
         }
         carry = pick<last, T>(h);
+        if (t.y == nullptr) continue;
         if constexpr (Stream)
             stream(t.y + j, h);
         else
@@ -181,9 +182,10 @@ class Rows {
     Rows(const LinearCall& p, const LinearBlock& block, Work<T>& work)
         : p_(p), block_(block), w_(work), lanes_(block.c1 - block.c0) {}
 
+    // Lanes are walked one after the other, each as far as possible.
     int64_t tile_steps() const {
-        const bool sums_lanes = p_.backward && p_.sum_batch && !p_.sum_time && !p_.sum_channels;
-        return panel_numbers<T> / (sums_lanes ? lanes_ : 1);
+        if (!p_.backward || !sums_gate(p_) || p_.sum_time) return int64_t(1) << 62;
+        return panel_numbers<T> / (p_.sum_channels ? 1 : lanes_);
     }
     int64_t lanes() const { return lanes_; }
     static void one(T* product, int64_t lanes) {
@@ -191,37 +193,57 @@ class Rows {
     }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
-        const int64_t time = p_.ascending ? row.time(p_, i) : row.time(p_, i + n - 1);
+        const int64_t most = in_place() ? n : panel_numbers<T>;
         for (int64_t l = 0; l < lanes_; ++l) {
-            RowTile<T> t = open(row, time, n, l);
-            t.carry = w_.carry[l];
-            if (write)
-                apply_lane(t, row, i, n, time, l);
-            else
-                steps_only(t);
-            w_.carry[l] = t.carry;
+            for (int64_t k = 0; k < n; k += most) {
+                const Part part = part_of(row, i + k, k + most < n ? most : n - k);
+                RowTile<T> t = open(row, part, l);
+                t.carry = w_.carry[l];
+                apply_lane(t, row, part, l, write);
+                w_.carry[l] = t.carry;
+            }
         }
     }
 
     bool summarise(const Row& row, int64_t i, int64_t n) {
-        const int64_t time = p_.ascending ? row.time(p_, i) : row.time(p_, i + n - 1);
+        const int64_t most = in_place() ? n : panel_numbers<T>;
         bool any = false;
         for (int64_t l = 0; l < lanes_; ++l) {
-            RowTile<T> t = open(row, time, n, l);
-            t.carry = w_.local[l];
-            t.product = w_.product[l];
-            if (p_.backward)
-                p_.ascending ? rows_summarise<T, false, true>(t) : rows_summarise<T, true, true>(t);
-            else
-                p_.ascending ? rows_summarise<T, false, false>(t) : rows_summarise<T, true, false>(t);
-            w_.local[l] = t.carry;
-            w_.product[l] = t.product;
-            any = t.any_reset;
+            for (int64_t k = 0; k < n; k += most) {
+                RowTile<T> t = open(row, part_of(row, i + k, k + most < n ? most : n - k), l);
+                t.carry = w_.local[l];
+                t.product = w_.product[l];
+                summarise_lane(t);
+                w_.local[l] = t.carry;
+                w_.product[l] = t.product;
+                any = any || t.any_reset;
+            }
         }
         return any;
     }
 
   private:
+    // Walking steps [i, i + n) of a row and the lowest of their times.
+    struct Part {
+        int64_t i, n, time;
+    };
+    Part part_of(const Row& row, int64_t i, int64_t n) const {
+        return {i, n, p_.ascending ? row.time(p_, i) : row.time(p_, i + n - 1)};
+    }
+
+    bool in_place() const {
+        for (const Tensor* t : {&p_.x, &p_.y, &p_.gate, &p_.previous, &p_.grad_gate})
+            if (t->data != nullptr && (!same_number<T>(t->number) || t->time != 1)) return false;
+        return p_.form == 0 && !(p_.backward && sums_gate(p_));
+    }
+
+    void summarise_lane(RowTile<T>& t) const {
+        if (p_.backward)
+            p_.ascending ? rows_summarise<T, false, true>(t) : rows_summarise<T, true, true>(t);
+        else
+            p_.ascending ? rows_summarise<T, false, false>(t) : rows_summarise<T, true, false>(t);
+    }
+
     char* at(const Tensor& t, const Row& row, int64_t time, int64_t l) const {
         return address(t, row.batch, time, block_.c0 + l);
     }
@@ -229,11 +251,12 @@ class Rows {
 
     const T* read(const Tensor& t, T* panel, const Row& row, int64_t time, int64_t n, int64_t l) const {
         if (direct(t, n)) return reinterpret_cast<const T*>(at(t, row, time, l));
-        if (n > 0) load_panel(panel, n, t.number, 1, at(t, row, time, l), 1, 0, n, t.time);
+        if (n > 0) load_panel(panel, n, t.number, at(t, row, time, l), {1, 0, n, t.time, 1});
         return panel;
     }
 
-    RowTile<T> open(const Row& row, int64_t time, int64_t n, int64_t l) {
+    RowTile<T> open(const Row& row, const Part& part, int64_t l) {
+        const int64_t time = part.time, n = part.n;
         RowTile<T> t{};
         t.steps = n;
         t.x = read(p_.x, w_.x, row, time, n, l);
@@ -247,7 +270,7 @@ class Rows {
         const int64_t distinct = gate.time == 0 ? 1 : n;
         const bool slope = p_.backward && p_.form != 0;
         t.slope = slope ? w_.slope : nullptr;
-        load_panel(w_.gate, distinct, gate.number, 1, at(gate, row, time, l), 1, 0, distinct, gate.time);
+        load_panel(w_.gate, distinct, gate.number, at(gate, row, time, l), {1, 0, distinct, gate.time, 1});
         transform_gate<T, false>(p_.form, w_.gate, slope ? w_.slope : nullptr, distinct);
         for (int64_t k = distinct; k < n; ++k) {
             w_.gate[k] = w_.gate[0];
@@ -256,21 +279,23 @@ class Rows {
         return t;
     }
 
-    void apply_lane(RowTile<T>& t, const Row& row, int64_t i, int64_t n, int64_t time, int64_t l) {
-        const bool write_y = p_.y.data != nullptr, y_direct = write_y && direct(p_.y, n);
-        const bool grads = p_.backward && p_.grad_gate.data != nullptr;
+    void apply_lane(RowTile<T>& t, const Row& row, const Part& part, int64_t l, bool write) {
+        const int64_t time = part.time, n = part.n;
+        const bool write_y = write && p_.y.data != nullptr, y_direct = write_y && direct(p_.y, n);
+        const bool grads = write && p_.backward && p_.grad_gate.data != nullptr;
         const bool grad_direct = grads && !sums_gate(p_) && direct(p_.grad_gate, n);
-        if (write_y || !p_.backward) t.y = y_direct ? reinterpret_cast<T*>(at(p_.y, row, time, l)) : w_.y;
+        if (write_y) t.y = y_direct ? reinterpret_cast<T*>(at(p_.y, row, time, l)) : w_.y;
         if (grads) {
             t.grad = grad_direct ? reinterpret_cast<T*>(at(p_.grad_gate, row, time, l)) : w_.grad;
-            read_previous(t, row, i, n, time, l);
+            read_previous(t, row, part, l);
         }
         const bool stream = p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
         run(t, stream);
-        if (write_y && !y_direct) store_panel(w_.y, n, p_.y.number, 1, at(p_.y, row, time, l), 1, 0, n, p_.y.time);
+        if (write_y && !y_direct) store_panel(w_.y, n, p_.y.number, at(p_.y, row, time, l), {1, 0, n, p_.y.time, 1});
         if (!grads || grad_direct) return;
         if (!sums_gate(p_))
-            store_panel(w_.grad, n, p_.grad_gate.number, 1, at(p_.grad_gate, row, time, l), 1, 0, n, p_.grad_gate.time);
+            store_panel(w_.grad, n, p_.grad_gate.number, at(p_.grad_gate, row, time, l),
+                        {1, 0, n, p_.grad_gate.time, 1});
         else
             add_sums(n, l);
     }
@@ -282,9 +307,10 @@ class Rows {
     }
 
     // OUTPUT one step earlier in the order of the recurrence: one lower where backward walks down.
-    void read_previous(RowTile<T>& t, const Row& row, int64_t i, int64_t n, int64_t time, int64_t l) {
+    void read_previous(RowTile<T>& t, const Row& row, const Part& part, int64_t l) {
+        const int64_t time = part.time, n = part.n;
         const int64_t shift = p_.ascending ? 1 : -1;
-        t.has_first = i + n == row.steps();
+        t.has_first = part.i + n == row.steps();
         if (t.has_first && p_.first_state != nullptr)
             t.first = reinterpret_cast<const T*>(p_.first_state)[row.index * p_.channels + block_.c0 + l];
         if (p_.previous.time == 1 && same_number<T>(p_.previous.number)) {
@@ -294,8 +320,8 @@ class Rows {
         // The lowest time has no step before it when backward walks down to the row's first, and so for the highest.
         const int64_t skip = t.has_first && !p_.ascending ? 1 : 0, count = n - (t.has_first ? 1 : 0);
         if (count > 0)
-            load_panel(w_.previous + skip, count, p_.previous.number, 1, at(p_.previous, row, time + shift + skip, l),
-                       1, 0, count, p_.previous.time);
+            load_panel(w_.previous + skip, count, p_.previous.number, at(p_.previous, row, time + shift + skip, l),
+                       {1, 0, count, p_.previous.time, 1});
         if (t.has_first) w_.previous[skip == 1 ? 0 : n - 1] = t.first;
         t.has_first = false;
         t.previous = w_.previous;
@@ -315,11 +341,6 @@ class Rows {
             rows_backward<T, Mirror, Stream, true>(t);
         else
             rows_backward<T, Mirror, Stream, false>(t);
-    }
-
-    void steps_only(RowTile<T>& t) const {
-        if (!p_.backward) t.y = w_.y;
-        run(t, false);
     }
 
     void add_sums(int64_t n, int64_t l) const {

@@ -12,9 +12,9 @@ template <typename T>
 inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
 // Numbers of one step of one block.
 template <typename T>
-inline constexpr int64_t most_numbers = 4096 / int64_t(sizeof(T));
+inline constexpr int64_t most_numbers = panel_numbers<T>;
 
-// The memory of one task, about 100 KB of its stack: panels hold a tile of a tensor in the type of the arithmetic.
+// The memory of one task, about 130 KB of its stack: panels hold a tile of a tensor in the type of the arithmetic.
 template <typename T>
 struct Work {
     alignas(64) T x[panel_numbers<T>], y[panel_numbers<T>], previous[panel_numbers<T>], grad[panel_numbers<T>];

@@ -107,6 +107,9 @@ FLASHSCAN_INLINE void stream_fence() {
 #endif
 }
 
+// Any address may be asked for.
+FLASHSCAN_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
+
 // Whether some lane is NaN or infinite.
 FLASHSCAN_INLINE bool any_special(VecF v) {
     const VecF d = v - v;
