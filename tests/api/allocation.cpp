@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens when memory runs out: the n-th allocation of a call fails, for every n until the call needs no more. This
-// executable defines malloc and its kin, so that the library's allocations, those of its own C++ runtime included,
+// What happens when memory runs out: the n-th allocation of a call fails, for every n until the call needs no more.
+// This executable defines malloc and its kin, so that the library's allocations, those of its own C++ runtime included,
 // arrive here. Not built with sanitizers, which bring a malloc of their own.
 #include <cerrno>
 #include <cstdlib>
@@ -46,9 +46,7 @@ thread_local Ledger ledger;
 #define INTERPOSED extern "C" __attribute__((visibility("default")))
 
 INTERPOSED void* malloc(size_t bytes) { return ledger.refuses() ? nullptr : __libc_malloc(bytes); }
-INTERPOSED void* calloc(size_t count, size_t bytes) {
-    return ledger.refuses() ? nullptr : __libc_calloc(count, bytes);
-}
+INTERPOSED void* calloc(size_t count, size_t bytes) { return ledger.refuses() ? nullptr : __libc_calloc(count, bytes); }
 INTERPOSED void* realloc(void* memory, size_t bytes) {
     if (ledger.refuses()) return nullptr;
     ledger.freed(memory);

@@ -2,6 +2,7 @@
 #include "numeric/problems.h"
 
 #include <array>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -23,11 +24,20 @@ constexpr std::pair<int32_t, int32_t> dtypes[] = {
 };
 constexpr int dtype_count = static_cast<int>(std::size(dtypes));
 
-constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3}, {3, 33, 2},
-                                                  {1, 70, 4}, {2, 1, 9}, {1, 129, 1}};
+constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3},   {3, 33, 2},  {1, 70, 4},
+                                                  {2, 1, 9},  {1, 129, 1}, {1, 5000, 1}};
 constexpr std::array<int64_t, 3> varied_shapes[] = {{2, 63, 5},  {1, 257, 33}, {3, 128, 8},  {1, 1025, 2},
                                                     {4, 31, 65}, {2, 7, 129},  {1, 4099, 1}, {2, 512, 16},
                                                     {5, 100, 7}, {1, 2050, 9}, {17, 65, 3},  {2, 33, 256}};
+
+constexpr std::array<int64_t, 3> chunked_shapes[] = {
+    {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
+
+std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
+    if (size == Size::tiny) return tiny_shapes;
+    if (size == Size::chunks) return chunked_shapes;
+    return varied_shapes;
+}
 
 enum Factor : size_t {
     factor_dtype,
@@ -63,15 +73,12 @@ Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     p.batch_invariant = row[factor_option] == 3;
     p.caller_scratch = row[factor_option] == 4;
     p.seed = seed;
-    const auto shape =
-        size == Size::tiny
-            ? tiny_shapes[row[factor_shape]]
-            : varied_shapes[(static_cast<size_t>(row[factor_shape]) + 6 * (seed % 2)) % std::size(varied_shapes)];
+    const auto& shape = shapes_of(size)[static_cast<size_t>(row[factor_shape])];
     std::tie(p.batch, p.time, p.channels) = std::tuple(shape[0], shape[1], shape[2]);
     if (row[factor_packing] > 0) {
         p.time *= p.batch;
         p.batch = 1;
-        p.sequences = row[factor_packing] == 1 ? 5 : 1 + p.time / 9;
+        p.sequences = row[factor_packing] == 1 ? 5 : size == Size::chunks ? 2 : 1 + p.time / 9;
         p.offsets_dtype = row[factor_packing] == 1 ? FLASHSCAN_I32 : FLASHSCAN_I64;
     }
     return p;
@@ -112,9 +119,9 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_states] = 4;
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
-    levels[factor_shape] = static_cast<int>(std::size(tiny_shapes));
+    levels[factor_shape] = static_cast<int>(shapes_of(size).size());
     std::vector<Problem> problems;
-    const uint64_t seed = size == Size::tiny ? 1000 : 2000;
+    const uint64_t seed = size == Size::tiny ? 1000 : size == Size::varied ? 2000 : 2500;
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));
     return problems;

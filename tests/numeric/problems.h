@@ -9,8 +9,9 @@
 namespace numeric {
 
 enum class Size {
-    tiny,    // for compute-sanitizer: at most a few hundred elements, with T past one warp
+    tiny,    // for compute-sanitizer: a few hundred elements, and one row of several chunks of time
     varied,  // up to some ten thousand elements
+    chunks   // few rows of so many steps that kernels may cut time into chunks
 };
 
 // Every pair of levels of all features.

@@ -169,6 +169,7 @@ std::vector<Problem> wide_problems() {
             p.reverse = problems.size() % 3 == 1;
             p.reset = problems.size() % 4 == 2;
             p.state_in = p.state_out = true;
+            p.threads = 1;
             problems.push_back(p);
         }
     return problems;

@@ -25,6 +25,7 @@ namespace {
 using support::all_targets;
 using support::Case;
 using support::cases_on;
+using support::kernel_targets;
 using support::planner_targets;
 
 class Linear : public testing::TestWithParam<Case> {};
@@ -41,7 +42,11 @@ INSTANTIATE_TEST_SUITE_P(Pairs, Linear, testing::ValuesIn(cases_on(all_targets()
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targets(), shapes())),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targets(), pairs(Size::chunks))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(HeavyKernels, Linear, testing::ValuesIn(cases_on(kernel_targets(), extremes())),
                          support::name_of_case);
 
 TEST(Repro, Case) {
@@ -61,7 +66,8 @@ TEST(Repro, Case) {
 }
 
 TEST(Repro, TextRoundTrips) {
-    for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), singles(), shapes(), extremes()})
+    for (const auto& list :
+         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

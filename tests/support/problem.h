@@ -107,8 +107,9 @@ struct Target {
     std::string kernel;
 };
 std::string text_of(const Target& target);  // "cpu_auto", "cuda_chunked"
-// The planner of every backend, then every kernel by name.
+// The planner of every backend; every kernel by name but the oracle; these and the oracle.
 std::vector<Target> planner_targets();
+std::vector<Target> kernel_targets();
 std::vector<Target> all_targets();
 
 }  // namespace support
