@@ -113,7 +113,7 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     choose_chunk(q, p, size, pass, batch_invariant);
     q.windows = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
     if (q.windows) {
-        q.window = std::clamp<int64_t>(threads, 1, most_window);
+        q.window = std::clamp<int64_t>(2 * threads, 1, most_window);
         if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);
         q.scratch_bytes = window_layout(q).bytes;
         return q;

@@ -29,10 +29,11 @@ struct ColumnTile {
     int64_t reset_step;
 };
 
-// The step that comes about 4 KB later: the hardware looks ahead within a page, and steps may be pages apart.
+// The step that comes a few KB later, to be asked for early; 0 where memory is walked upwards without gaps, which the
+// hardware does better by itself.
 template <typename T>
-FLASHSCAN_INLINE int64_t steps_ahead(int64_t lanes) {
-    return 1 + 4096 / (lanes * int64_t(sizeof(T)));
+FLASHSCAN_INLINE int64_t steps_ahead(const ColumnTile<T>& t) {
+    return t.x.pitch == t.lanes ? 0 : 1 + 2048 / (t.lanes * int64_t(sizeof(T)));
 }
 
 // Calls use(l, n) for whole vectors and then for the rest of `lanes`: n = 0 means a whole vector.
@@ -59,7 +60,7 @@ FLASHSCAN_INLINE void put(T* p, Vec<T> v, int n) {
 
 template <typename T, bool ComplexGate, bool Stream>
 void columns_forward(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         T* y = t.y.data + i * t.y.pitch;
@@ -85,7 +86,7 @@ void columns_forward(const ColumnTile<T>& t) {
 
 template <typename T, bool ComplexGate, bool Stream, bool Grad, bool Slope>
 void columns_backward(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
     const int64_t previous_ahead = ahead * t.previous.pitch;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
@@ -113,7 +114,7 @@ void columns_backward(const ColumnTile<T>& t) {
 // The state that a zero carry ends in, and the product of the gates; returns whether there was a reset.
 template <typename T, bool ComplexGate, bool Backward>
 bool columns_summarise(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead<T>(t.lanes), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
     bool any = false;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;

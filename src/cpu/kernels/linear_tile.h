@@ -14,14 +14,19 @@ inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
 template <typename T>
 inline constexpr int64_t most_numbers = panel_numbers<T>;
 
+// Numbers between panels, so that equal places of two panels do not fall on addresses that processors take for each
+// other, or into one set of the cache.
+template <typename T>
+inline constexpr int64_t skew = 320 / int64_t(sizeof(T));
+
 // The memory of one task, about 130 KB of its stack: panels hold a tile of a tensor in the type of the arithmetic.
 template <typename T>
 struct Work {
-    alignas(64) T x[panel_numbers<T>], y[panel_numbers<T>], previous[panel_numbers<T>], grad[panel_numbers<T>];
-    alignas(64) T gate[panel_numbers<T>], slope[panel_numbers<T>];
-    alignas(64) T compact_gate[panel_numbers<T>], compact_slope[panel_numbers<T>];
-    alignas(64) T carry[most_numbers<T>], next[most_numbers<T>], product[most_numbers<T>], local[most_numbers<T>];
-    alignas(64) double sums[panel_numbers<T>], chunk_sums[most_numbers<T>];
+    static constexpr size_t size = size_t(panel_numbers<T> + skew<T>);
+    alignas(64) T x[size], y[size], previous[size], grad[size];
+    alignas(64) T gate[size], slope[size], compact_gate[size], compact_slope[size];
+    alignas(64) T carry[size], next[size], product[size], local[size];
+    alignas(64) double sums[size], chunk_sums[size];
 };
 
 struct Row {
