@@ -29,19 +29,24 @@ struct ColumnTile {
     int64_t reset_step;
 };
 
-// The step that comes a few KB later, to be asked for early; 0 where memory is walked upwards without gaps, which the
-// hardware does better by itself.
+// How far ahead of a lane to ask for memory, in numbers. 0 where memory is walked upwards without gaps, which the
+// hardware does better by itself; 2 KB down where it is walked downwards without gaps; else the next step.
 template <typename T>
-FLASHSCAN_INLINE int64_t steps_ahead(const ColumnTile<T>& t) {
-    return t.x.pitch == t.lanes ? 0 : 1 + 2048 / (t.lanes * int64_t(sizeof(T)));
+FLASHSCAN_INLINE int64_t look_ahead(const ColumnTile<T>& t, const View<T>& v) {
+    if (v.pitch == t.lanes) return 0;
+    if (v.pitch == -t.lanes) return -2048 / int64_t(sizeof(T));
+    return (1 + 2048 / (t.lanes * int64_t(sizeof(T)))) * v.pitch;
 }
 
-// Calls use(l, n) for whole vectors and then for the rest of `lanes`: n = 0 means a whole vector.
+// Calls use(l, n) for whole vectors, n = 0, and for the rest of the lanes; downwards where time is, so that steps that
+// touch are one walk through memory.
 template <typename T, typename Use>
-FLASHSCAN_INLINE void for_lanes(int64_t lanes, Use use) {
-    int64_t l = 0;
-    for (; l + Simd<T>::width <= lanes; l += Simd<T>::width) use(l, 0);
-    if (l < lanes) use(l, static_cast<int>(lanes - l));
+FLASHSCAN_INLINE void for_lanes(const ColumnTile<T>& t, Use use) {
+    constexpr int64_t width = Simd<T>::width;
+    const int64_t whole = t.lanes / width, rest = t.lanes % width;
+    const bool down = t.x.pitch < 0;
+    if (rest != 0) use(whole * width, static_cast<int>(rest));
+    for (int64_t k = 0; k < whole; ++k) use((down ? whole - 1 - k : k) * width, 0);
 }
 
 template <typename T>
@@ -60,13 +65,13 @@ FLASHSCAN_INLINE void put(T* p, Vec<T> v, int n) {
 
 template <typename T, bool ComplexGate, bool Stream>
 void columns_forward(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         T* y = t.y.data + i * t.y.pitch;
         if (t.reset != nullptr && t.reset[i * t.reset_step] != 0) {
             for_lanes<T>(
-                t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+                t, [&](int64_t l, int n) __attribute__((always_inline)) {
                     const Vec<T> h = get(x + l, n);
                     put<T, false>(t.carry + l, h, n);
                     put<T, Stream>(y + l, h, n);
@@ -74,7 +79,7 @@ void columns_forward(const ColumnTile<T>& t) {
             continue;
         }
         for_lanes<T>(
-            t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+            t, [&](int64_t l, int n) __attribute__((always_inline)) {
                 prefetch(x + l + x_ahead);
                 prefetch(a + l + a_ahead);
                 const Vec<T> h = multiply_add<ComplexGate, false, T>(get(a + l, n), get(t.carry + l, n), get(x + l, n));
@@ -86,15 +91,15 @@ void columns_forward(const ColumnTile<T>& t) {
 
 template <typename T, bool ComplexGate, bool Stream, bool Grad, bool Slope>
 void columns_backward(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
-    const int64_t previous_ahead = ahead * t.previous.pitch;
+    const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
+    const int64_t previous_ahead = look_ahead(t, t.previous);
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         const T *slope = t.slope.data + i * t.slope.pitch, *previous = t.previous.data + i * t.previous.pitch;
         T *y = t.y.data + i * t.y.pitch, *grad = t.grad.data + i * t.grad.pitch;
         const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
         for_lanes<T>(
-            t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+            t, [&](int64_t l, int n) __attribute__((always_inline)) {
                 prefetch(x + l + x_ahead);
                 prefetch(a + l + a_ahead);
                 if constexpr (Grad) prefetch(previous + l + previous_ahead);
@@ -114,14 +119,14 @@ void columns_backward(const ColumnTile<T>& t) {
 // The state that a zero carry ends in, and the product of the gates; returns whether there was a reset.
 template <typename T, bool ComplexGate, bool Backward>
 bool columns_summarise(const ColumnTile<T>& t) {
-    const int64_t ahead = steps_ahead(t), x_ahead = ahead * t.x.pitch, a_ahead = ahead * t.gate.pitch;
+    const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     bool any = false;
     for (int64_t i = 0; i < t.steps; ++i) {
         const T *x = t.x.data + i * t.x.pitch, *a = t.gate.data + i * t.gate.pitch;
         const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
         any = any || reset;
         for_lanes<T>(
-            t.lanes, [&](int64_t l, int n) __attribute__((always_inline)) {
+            t, [&](int64_t l, int n) __attribute__((always_inline)) {
                 prefetch(x + l + x_ahead);
                 prefetch(a + l + a_ahead);
                 const Vec<T> gate = get(a + l, n), carry = get(t.carry + l, n), in = get(x + l, n);
