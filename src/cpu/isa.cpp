@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>
@@ -10,9 +14,17 @@
 namespace flashscan::cpu {
 namespace {
 
+#if defined(__x86_64__)
+// __builtin_cpu_supports of clang 14 does not take "f16c".
+bool supports_f16c() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 Isa widest() {
 #if defined(__x86_64__)
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && supports_f16c();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
     if (avx2) return avx512 ? Isa::avx512 : Isa::avx2;
