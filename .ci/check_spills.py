@@ -42,7 +42,7 @@ def main() -> int:
             function = match.group(1)
         elif match := SPILLS.search(line):
             functions.add((function, architecture))
-            if int(match.group(2)) + int(match.group(3)) > 0:
+            if int(match.group(2)) > 0:
                 spilling.append((function, architecture, *match.groups()[1:]))
     names = demangled([entry[0] for entry in spilling])
     refused = [entry for entry in spilling if not any(pattern.search(names[entry[0]]) for pattern in allowed)]
