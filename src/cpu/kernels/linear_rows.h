@@ -80,9 +80,13 @@ FLASHSCAN_INLINE void look_ahead(const T* p) {
 
 template <typename T>
 FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
-    uint8_t bytes[Simd<T>::width], any = 0;
-    __builtin_memcpy(bytes, reset, sizeof bytes);
-    for (int k = 0; k < Simd<T>::width; ++k) any |= bytes[k];
+    constexpr int width = Simd<T>::width, bytes = width < 8 ? width : 8;
+    uint64_t any = 0;
+    for (int k = 0; k < width; k += bytes) {
+        uint64_t word = 0;
+        __builtin_memcpy(&word, reset + k, bytes);
+        any |= word;
+    }
     return any != 0;
 }
 

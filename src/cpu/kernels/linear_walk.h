@@ -10,7 +10,6 @@
 #include "cpu/kernels/linear_rows.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
-namespace {
 
 template <typename T>
 void load_carry(const LinearCall& p, const char* from, int64_t row, int64_t c0, int64_t lanes, T* carry) {
@@ -223,8 +222,6 @@ LinearKernels kernels_of(const LinearVariant& variant) {
     if (variant.along_time) return Entry<T, false, Rows<T>>::table();
     return Entry<T, false, Columns<T, false>>::table();
 }
-
-}  // namespace
 
 LinearKernels linear_kernels(const LinearVariant& variant) {
     return variant.wide ? kernels_of<double>(variant) : kernels_of<float>(variant);
