@@ -38,7 +38,8 @@ class Buffer {
 // the size). `alignment` is at most a page.
 std::unique_ptr<Buffer> make_buffer(int32_t backend, size_t bytes, Guard guard, size_t alignment, size_t shift);
 
-// The stream that tests on this thread pass for `backend` (null for the CPU), and waiting for it; the CUDA error if there was one.
+// The stream that tests on this thread pass for `backend` (null for the CPU), and waiting for it; the CUDA error if
+// there was one.
 void* test_stream(int32_t backend);
 const char* synchronize(int32_t backend);
 // Why tests on `backend` cannot run here; null when they can.
