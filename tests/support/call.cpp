@@ -214,6 +214,9 @@ static void add_scratch(Call& call, const Problem& p, const Plan& plan, int32_t 
     if (p.caller_scratch && bytes > 0) call.scratch(bytes);
 }
 
+// States of packed sequences may not share memory.
+static bool states_in_place(const Problem& p) { return p.in_place && p.sequences == 0; }
+
 Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
     const int32_t state = state_dtype(p.dtype);
@@ -226,7 +229,7 @@ Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Dat
     else
         call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), written_time(p, data));
     if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
-    if (p.state_out && p.state_in && p.in_place)
+    if (p.state_out && p.state_in && states_in_place(p))
         call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, 1);
     else if (p.state_out)
         call.output(FLASHSCAN_ARG_STATE_OUT, state, states, 1);
@@ -256,7 +259,7 @@ Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Da
         call.output(grad | FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::grad_gate),
                     p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : written_time(p, data));
     const bool state_wanted = (p.gradients & gradient_state) != 0 && p.state_in;
-    if (state_wanted && p.in_place && p.state_out)
+    if (state_wanted && p.state_out && states_in_place(p))
         call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
     else if (state_wanted)
         call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);

@@ -51,7 +51,7 @@ struct Problem {
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in
     Placement placement = Placement::dense;
-    bool in_place = false;  // OUTPUT is INPUT, STATE_OUT is STATE_IN, GRAD|INPUT is GRAD|OUTPUT, ...
+    bool in_place = false;  // every pair of arguments that may be the same memory is
     bool batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
     Gates gates = Gates::mixed;
