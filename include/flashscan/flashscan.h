@@ -241,7 +241,7 @@ typedef struct flashscan_options {
  * one) SCRATCH                                     plan_arg_bytes            optional     optional
  *
  * STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS and their gradients are dense. Arguments that may be the same memory, exactly
- * (same pointer and strides): OUTPUT and INPUT; STATE_OUT and STATE_IN; GRAD|INPUT and GRAD|OUTPUT;
+ * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN;
  * GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with an output is refused. Tensors
  * of equal strides that interleave without sharing an element, the two halves of a fused projection for example, do not
  * overlap.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/linear_pass.h"
+#include "cuda/loader/tensor_map.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -12,8 +13,9 @@ namespace {
 
 constexpr int reduce_threads = 256;
 
-void launch(const void* kernel, int64_t blocks, int threads, int shared_bytes, const void* params, void* stream) {
-    void* arguments[] = {const_cast<void*>(params)};
+template <typename... Params>
+void launch(const void* kernel, int64_t blocks, int threads, int shared_bytes, void* stream, Params&... params) {
+    void* arguments[] = {&params...};
     check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), arguments,
                            static_cast<size_t>(shared_bytes), static_cast<cudaStream_t>(stream)),
           "launching a kernel");
@@ -42,29 +44,31 @@ class Linear final : public LinearKernel {
 
     void forward(const LinearBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        LinearParams params = common(forward_, b);
-        params.source = view_of(forward_, b.input, p_.input, p_.dtype);
-        params.result = view_of(forward_, b.output, p_.output, p_.dtype);
-        run(forward_, params, b.state_in, b.state_out, b.scratch, stream);
+        LinearMaps maps;
+        LinearParams params = common(forward_, b, maps);
+        params.source = view_of(forward_, b.input, p_.input, p_.dtype, maps.source);
+        params.result = view_of(forward_, b.output, p_.output, p_.dtype, maps.result);
+        run(forward_, params, maps, b.state_in, b.state_out, b.scratch, stream);
     }
 
     void backward(const LinearBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        LinearParams params = common(backward_, b);
-        params.source = view_of(backward_, b.grad_output, p_.grad_output, p_.dtype);
-        params.result = view_of(backward_, b.grad_input, p_.grad_input, p_.dtype);
+        LinearMaps maps;
+        LinearParams params = common(backward_, b, maps);
+        params.source = view_of(backward_, b.grad_output, p_.grad_output, p_.dtype, maps.source);
+        params.result = view_of(backward_, b.grad_input, p_.grad_input, p_.dtype, maps.result);
         if (b.grad_gate != nullptr) {
-            params.states = view_of(backward_, b.output, p_.output, p_.dtype);
-            params.grad_gate = view_of(backward_, b.grad_gate, p_.grad_gate, p_.gate_dtype);
+            params.states = view_of(backward_, b.output, p_.output, p_.dtype, maps.states);
+            params.grad_gate = view_of(backward_, b.grad_gate, p_.grad_gate, p_.gate_dtype, maps.grad_gate);
             params.state_in = b.state_in;
         }
-        run(backward_, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
+        run(backward_, params, maps, b.grad_state_out, b.grad_state_in, b.scratch, stream);
     }
 
   private:
-    LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
+    LinearParams common(const LinearPass& pass, const LinearBuffers& b, LinearMaps& maps) const {
         LinearParams params;
-        params.gate = view_of(pass, b.gate, p_.gate, p_.gate_dtype);
+        params.gate = view_of(pass, b.gate, p_.gate, p_.gate_dtype, maps.gate);
         params.reset = p_.has_reset ? b.reset : nullptr;
         if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
         params.gate_form = static_cast<int32_t>(p_.gate_form);
@@ -82,8 +86,8 @@ class Linear final : public LinearKernel {
     }
 
     // One launch, or one for each piece that time is cut into, from the first to the last in the order of the walk.
-    void run(const LinearPass& pass, LinearParams& params, const void* carry_in, void* carry_out, void* scratch,
-             void* stream) const {
+    void run(const LinearPass& pass, LinearParams& params, LinearMaps& maps, const void* carry_in, void* carry_out,
+             void* scratch, void* stream) const {
         if (params.offsets.data != nullptr) {
             params.carry_in = carry_in;
             params.carry_out = carry_out;
@@ -92,9 +96,13 @@ class Linear final : public LinearKernel {
             carry_out = nullptr;
         }
         char* const base = static_cast<char*>(scratch);
-        if (pass.sums_gate && params.states.data != nullptr) params.partial = base + pass.partial;
-        if (pass.batches * pass.rows == 0) return reduce(pass, params, 0, p_.time, stream);
-        const int64_t launches = params.partial != nullptr ? pass.launches(p_.time) : 1;
+        const bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
+        if (pass.batches * pass.rows == 0) {  // the sums of a gate that is broadcast over absent rows are zero
+            if (sums) reduce(pass, params, 0, p_.time, stream);
+            return;
+        }
+        if (sums) params.partial = base + pass.partial;
+        const int64_t launches = params.partial != nullptr ? pass.launches() : 1;
         const int64_t steps = launches > 1 ? pass.launch_steps : p_.time;
         for (int64_t n = 0; n < launches; ++n) {
             const int64_t place = pass.down ? launches - 1 - n : n;
@@ -102,12 +110,12 @@ class Linear final : public LinearKernel {
             params.end = std::min(params.begin + steps, p_.time);
             params.edge_in = n == 0 ? carry_in : base + pass.edges;
             params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
-            launch_steps(pass, params, base, stream);
-            reduce(pass, params, params.begin, params.end, stream);
+            launch_steps(pass, params, maps, base, stream);
+            if (sums) reduce(pass, params, params.begin, params.end, stream);
         }
     }
 
-    void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+    void launch_steps(const LinearPass& pass, LinearParams& params, LinearMaps& maps, char* base, void* stream) const {
         const bool stream_kernel = pass.tuning.algorithm == LinearAlgorithm::stream;
         const int64_t steps = params.end - params.begin;
         params.chunks =
@@ -121,11 +129,10 @@ class Linear final : public LinearKernel {
         }
         const bool events = params.reset != nullptr || params.offsets.data != nullptr || params.state_in != nullptr;
         launch(pass.kernel(), params.chunks * pass.batches * pass.tuning.row_groups, 32 * pass.tile().warps,
-               pass.shared_bytes(events), &params, stream);
+               pass.shared_bytes(events), stream, params, maps);
     }
 
     void reduce(const LinearPass& pass, const LinearParams& params, int64_t begin, int64_t end, void* stream) const {
-        if (params.partial == nullptr) return;
         ReduceParams r;
         r.partial = params.partial;
         r.grad_gate = params.grad_gate;
@@ -142,7 +149,7 @@ class Linear final : public LinearKernel {
             (r.sum_batch ? 1 : r.batches) * (r.sum_time ? 1 : r.slots_time) * (r.sum_rows ? 1 : r.slots_rows);
         if (sums == 0) return;
         const int64_t blocks = std::min<int64_t>((sums * 32 + reduce_threads - 1) / reduce_threads, 4096);
-        launch(pass.kernels->reduce_gate_gradient, blocks, reduce_threads, 0, &r, stream);
+        launch(pass.kernels->reduce_gate_gradient, blocks, reduce_threads, 0, stream, r);
     }
 
     void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {
@@ -152,7 +159,7 @@ class Linear final : public LinearKernel {
         e.carry_out = params.carry_out;
         e.offsets = params.offsets;
         e.channels = p_.channels;
-        launch(pass.kernels->pass_empty_sequences, std::min<int64_t>(p_.num_sequences, 1024), 256, 0, &e, stream);
+        launch(pass.kernels->pass_empty_sequences, std::min<int64_t>(p_.num_sequences, 1024), 256, 0, stream, e);
     }
 
     LinearProblem p_;
@@ -160,20 +167,22 @@ class Linear final : public LinearKernel {
     LinearPass forward_, backward_;
 };
 
-int multiprocessors_of(int device) {
-    int count = 0;
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+LinearDevice device_of(int device) {
+    LinearDevice facts;
+    int major = 0;
+    check(cudaDeviceGetAttribute(&facts.multiprocessors, cudaDevAttrMultiProcessorCount, device),
           "asking for the multiprocessor count");
-    return count;
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+          "asking for the compute capability");
+    facts.bulk_copies = has_bulk_copies(major);
+    return facts;
 }
 
 std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
                                    std::string& refusal) {
-    const int multiprocessors = multiprocessors_of(options.device);
-    const LinearPass forward =
-        make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, multiprocessors);
-    const LinearPass backward =
-        make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, multiprocessors);
+    const LinearDevice device = device_of(options.device);
+    const LinearPass forward = make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, device);
+    const LinearPass backward = make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, device);
     for (const LinearPass* pass : {&forward, &backward}) {
         const double blocks = static_cast<double>(pass->tuning.chunks) * static_cast<double>(pass->batches) *
                               static_cast<double>(pass->tuning.row_groups);
@@ -189,11 +198,11 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
 
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
                                                  std::string& refusal) {
-    const int multiprocessors = multiprocessors_of(options.device);
+    const LinearDevice device = device_of(options.device);
     if (options.kernel.empty() &&
-        choose_algorithm(problem, Pass::forward, options.batch_invariant, multiprocessors) != LinearAlgorithm::stream) {
+        choose_algorithm(problem, Pass::forward, options.batch_invariant, device) != LinearAlgorithm::stream) {
         refusal = fmt::format("{} x {} rows are too few to fill {} multiprocessors without cutting time", problem.batch,
-                              problem.channels, multiprocessors);
+                              problem.channels, device.multiprocessors);
         return nullptr;
     }
     return make(problem, options, LinearAlgorithm::stream, refusal);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/loader/tensor_map.h"
+
 namespace flashscan::cuda {
 namespace {
 
@@ -39,9 +41,9 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
                        [&](const Strides& s) { return p.channels == 1 || s.batch == p.channels * s.channels; });
 }
 
-LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant, int multiprocessors) {
+LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant, const LinearDevice& device) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
-    return {l.batches, l.rows, p.time, sums_rows, batch_invariant, multiprocessors};
+    return {l.batches, l.rows, p.time, sums_rows, batch_invariant, device.multiprocessors};
 }
 
 LinearTile tile_of(const TileFacts& facts) { return {facts.channels_per_lane, facts.steps, facts.warps}; }
@@ -53,6 +55,7 @@ void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.fold = can_fold(p, l.pass, l.time_inner, batch_invariant);
     l.batches = l.fold ? 1 : p.batch;
     l.rows = l.fold ? p.batch * p.channels : p.channels;
+    l.time = p.time;
     l.sums_gate = l.pass == Pass::backward && p.gate_broadcast != 0;
 }
 
@@ -73,7 +76,7 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     l.partial_time = over_time ? l.tuning.chunks : l.launch_steps;
     if (l.tuning.algorithm == LinearAlgorithm::stream && over_time) l.partial_time = 1;
     l.partial = l.workspace.book(static_cast<size_t>(l.batches * l.partial_time * l.partial_rows * wide));
-    if (l.launches(p.time) > 1)
+    if (l.launches() > 1)
         l.edges = l.workspace.book(static_cast<size_t>(l.batches * l.rows * size_of(state_dtype(p.dtype))));
 }
 
@@ -94,31 +97,60 @@ bool divides(int64_t piece, const View& v) {
            v.time % piece == 0;
 }
 
+// The boxes that load_tile and store_tile ask for.
+bool encode_view(const LinearPass& pass, const View& v, int64_t size, CUtensorMap& map) {
+    const int64_t steps = pass.tile().steps;
+    const int log2_rows = pass.tuning.log2_lane_rows;
+    const uint32_t lane_rows = 1U << log2_rows, segments = 32U >> log2_rows;
+    if (!pass.time_inner) {
+        if (log2_rows != 5) return false;          // narrower tiles are padded
+        const int64_t words = size == 16 ? 2 : 1;  // the engine knows no elements of 16 bytes
+        const TensorBox axes[] = {
+            {pass.rows * words, size / words, static_cast<uint32_t>(32 * pass.tile().channels_per_lane * words)},
+            {pass.time, v.time, static_cast<uint32_t>(steps)},
+            {pass.batches, v.batch, 1}};
+        return encode_tensor_map(map, v.data, static_cast<int>(size / words), axes, false);
+    }
+    constexpr int64_t column = 128;
+    if (steps * size < column) return false;
+    const int64_t word = std::min<int64_t>(size, 8);
+    const TensorBox axes[] = {{column / word, word, static_cast<uint32_t>(column / word)},
+                              {pass.time / steps, steps * size, segments},
+                              {steps * size / column, column, 1},
+                              {pass.rows, v.row, lane_rows},
+                              {pass.batches, v.batch, 1}};
+    return encode_tensor_map(map, v.data, static_cast<int>(word), axes, true);
+}
+
 }  // namespace
 
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant, int multiprocessors) {
+LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant,
+                                 const LinearDevice& device) {
     LinearPass l;
     l.pass = pass;
     settle_axes(l, problem, batch_invariant);
-    return choose_linear_algorithm(shape_of(l, problem, batch_invariant, multiprocessors),
+    return choose_linear_algorithm(shape_of(l, problem, batch_invariant, device),
                                    tile_of(l.kernels->stream_tile[l.time_inner]));
 }
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            int multiprocessors) {
+                            const LinearDevice& device) {
     LinearPass l;
     l.pass = pass;
     settle_axes(l, problem, batch_invariant);
-    const LinearShape shape = shape_of(l, problem, batch_invariant, multiprocessors);
+    const LinearShape shape = shape_of(l, problem, batch_invariant, device);
     const bool stream = wanted == LinearAlgorithm::stream || shape.sums_rows_every_step;
     l.tuning = stream ? tune_stream(shape, tile_of(l.kernels->stream_tile[l.time_inner]))
                       : tune_chunked(shape, tile_of(l.kernels->chunked_tile[l.time_inner]), l.time_inner);
+    // Encoding the maps costs the host about as much as a small problem costs the device.
+    constexpr int64_t worth_maps = 1 << 20;
+    l.bulk = device.bulk_copies && l.batches * l.rows * l.time * size_of(problem.dtype) >= worth_maps;
     book_partial_sums(l, problem);
     book_look_back(l, problem);
     return l;
 }
 
-View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype) {
+View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype, CUtensorMap& map) {
     const int64_t size = size_of(dtype);
     View v;
     v.data = static_cast<char*>(const_cast<void*>(data));
@@ -139,6 +171,7 @@ View view_of(const LinearPass& pass, const void* data, const Strides& strides, D
         v.granule = piece;
         break;
     }
+    v.bulk = pass.bulk && data != nullptr && v.granule == 16 && encode_view(pass, v, size, map);
     return v;
 }
 

@@ -5,6 +5,7 @@
 #include "core/linear_problem.h"
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
+#include "cuda/kernels/linear_maps.h"
 #include "cuda/kernels/linear_params.h"
 #include "cuda/tuning/linear_tuning.h"
 
@@ -16,7 +17,8 @@ struct LinearPass {
     bool time_inner = false;  // which axis the tiles have innermost
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
-    int64_t batches = 0, rows = 0;
+    int64_t batches = 0, rows = 0, time = 0;
+    bool bulk = false;  // the device has the bulk copy engine, and the problem is worth its set-up
     LinearTuning tuning;
 
     // GRAD|GATE of a broadcast gate.
@@ -38,17 +40,25 @@ struct LinearPass {
     int shared_bytes(bool events) const {
         return tile().shared_bytes[pass == Pass::backward] + (events ? tile().warps * tile().event_bytes : 0);
     }
-    int64_t launches(int64_t time) const { return time <= launch_steps ? 1 : (time + launch_steps - 1) / launch_steps; }
+    int64_t launches() const { return time <= launch_steps ? 1 : (time + launch_steps - 1) / launch_steps; }
+};
+
+// What the choice depends on besides the problem.
+struct LinearDevice {
+    int multiprocessors = 0;
+    bool bulk_copies = false;
 };
 
 // `wanted` is the algorithm asked for; rows that must be summed at every step take the stream algorithm all the same.
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            int multiprocessors);
+                            const LinearDevice& device);
 
 // The algorithm for a pass when none is forced.
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant, int multiprocessors);
+LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant,
+                                 const LinearDevice& device);
 
 // The tensor as the pass's kernel sees it: strides in bytes, and the widest pieces that its address and strides allow.
-View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype);
+// Fills `map` and sets View::bulk where the copy engine can take it.
+View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype, CUtensorMap& map);
 
 }  // namespace flashscan::cuda

@@ -24,7 +24,7 @@ constexpr TileFacts chunked_facts() {
     return {Shape::V,
             Shape::L,
             Forward::warps,
-            {Forward::warps * Forward::warp_bytes, Backward::warps * Backward::warp_bytes},
+            {Forward::events, Backward::events},
             Forward::event_bytes};
 }
 

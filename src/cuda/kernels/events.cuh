@@ -6,6 +6,7 @@
 #pragma once
 
 #include "cuda/kernels/linear_params.h"
+#include "cuda/kernels/tile.cuh"
 
 namespace flashscan::cuda {
 
@@ -50,19 +51,13 @@ struct SequenceCursor {
         while (load_offset(offsets, n + 1) <= t) ++n;
         while (load_offset(offsets, n) > t) --n;
     }
-    // The sequence of a step at or after the tile's start.
-    __device__ __forceinline__ int64_t at(const SequenceOffsets& offsets, int64_t t) const {
-        int64_t m = n;
-        while (load_offset(offsets, m + 1) <= t) ++m;
-        return m;
-    }
 };
 
-// Fills the events of steps [t0, t0 + steps) of batch entry `batch`; true when there are any. `mark_first` marks the
-// first step of an unpacked row (in the order of computation) as an edge, for its gate's gradient needs STATE_IN.
-__device__ __forceinline__ bool fill_events(uint8_t* events, const LinearParams& p, SequenceCursor& cursor,
-                                            int64_t batch, int64_t t0, int steps, int64_t end, int64_t first_step,
-                                            int lane) {
+// Fills the events of steps [t0, t0 + steps) of batch entry `batch` at offset `place` of shared memory; true when there
+// are any. `first_step` is marked as an edge where it is not negative.
+inline __device__ __noinline__ bool fill_events(int place, const LinearParams& p, SequenceCursor& cursor, int64_t batch,
+                                                int64_t t0, int steps, int64_t end, int64_t first_step, int lane) {
+    uint8_t* const events = reinterpret_cast<uint8_t*>(shared_memory()) + place;
     bool any = false;
     for (int i = lane; i < steps; i += 32) {
         const int64_t t = t0 + i;

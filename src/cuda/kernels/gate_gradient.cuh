@@ -48,6 +48,18 @@ struct GateGradientSum {
         if ((threadIdx.x & 31U) == 0) *slot(time_slot, group) = mine;
     }
 
+    // Sums over time, complete: of a warp whose lanes hold rows only.
+    __device__ __forceinline__ void write_warp(int64_t group) const {
+        if (!p.sum_rows) {
+            for (int v = 0; v < lane.rows; ++v) *slot(0, lane.row + v) = sum[v];
+            return;
+        }
+        GateWide total = sum[0];
+        if constexpr (V == 2) total = total + sum[1];
+        total = butterfly(total, 1, 32);
+        if ((threadIdx.x & 31U) == 0) *slot(0, group) = total;
+    }
+
     // Sums over time, complete: of a block of Warps warps whose lanes hold rows and segments as in linear_chunked.
     template <int Warps>
     __device__ __forceinline__ void write_block(int64_t group, int64_t time_slot, int log2_rows) const {

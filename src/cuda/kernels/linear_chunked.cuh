@@ -21,6 +21,7 @@
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"
+#include "cuda/kernels/linear_maps.h"
 #include "cuda/kernels/look_back.cuh"
 #include "cuda/kernels/window.cuh"
 
@@ -29,25 +30,80 @@ namespace flashscan::cuda {
 template <typename Ty, bool TimeInner, bool Backward>
 struct ChunkedConfig {
     using Shape = TileShape<typename Ty::X, TimeInner, 256>;
-    static constexpr int warps = 4, threads = 32 * warps;
+    static constexpr int warps = 4;
     static constexpr int gate_bytes = Shape::template bytes<typename Ty::G>();
     static constexpr int data_bytes = Shape::template bytes<typename Ty::X>();
     static constexpr int warp_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
+    // Behind the tiles: two barriers a warp, for what the summary needs and for h, then the events where there are any.
+    static constexpr int barriers = warps * warp_bytes;
+    static constexpr int events = barriers + warps * 16;
     static constexpr int event_bytes = 32 * Shape::L;
-    static constexpr int shared_bytes(bool events) { return warps * (warp_bytes + (events ? event_bytes : 0)); }
 };
 
+// One warp's part of the kernel: its place, and the copies of its tiles.
 template <typename Ty, bool TimeInner, bool Down, bool Backward>
-__global__ void __launch_bounds__(128) linear_chunked(const __grid_constant__ LinearParams p) {
+struct ChunkedWarp {
     using Config = ChunkedConfig<Ty, TimeInner, Backward>;
     using Shape = typename Config::Shape;
     using X = typename Ty::X;
     using G = typename Ty::G;
+
+    const LinearParams& p;
+    const LinearMaps& maps;
+    int lane, tile, log2_rows, span;
+    uint64_t* barriers;
+    int64_t batch, row0, t0, end;
+
+    __device__ __forceinline__ Window window(int shift = 0) const {
+        return window_of<Shape>(p, batch, row0, t0, end, span, shift);
+    }
+    __device__ __forceinline__ bool with_states() const { return Backward && p.states.data != nullptr; }
+
+    __device__ __forceinline__ void load() const {
+        const Window here = window(), states = window(before_shift<Shape, Backward, Down>);
+        if (lane == 0) {
+            ptx::barrier_init(barriers);
+            ptx::barrier_init(barriers + 1);
+            ptx::fence_barrier_init();
+            const int gate_bytes = loads_in_bulk<Shape, G>(p.gate, here) ? bulk_bytes<Shape, G> : 0;
+            const int source_bytes = loads_in_bulk<Shape, X>(p.source, here) ? bulk_bytes<Shape, X> : 0;
+            const int states_bytes =
+                with_states() && loads_in_bulk<Shape, X>(p.states, states) ? bulk_bytes<Shape, X> : 0;
+            ptx::barrier_expect(barriers, static_cast<uint32_t>(gate_bytes + source_bytes));
+            ptx::barrier_expect(barriers + 1, static_cast<uint32_t>(states_bytes));
+        }
+        __syncwarp();
+        load_tile<Shape, G>(tile, p.gate, here, &maps.gate, barriers, log2_rows, lane);
+        load_tile<Shape, X>(tile + Config::gate_bytes, p.source, here, &maps.source, barriers, log2_rows, lane);
+        ptx::commit_copies();
+        if (with_states())
+            load_tile<Shape, X>(tile + Config::gate_bytes + Config::data_bytes, p.states, states, &maps.states,
+                                barriers + 1, log2_rows, lane);
+        ptx::commit_copies();
+    }
+
+    __device__ __forceinline__ void store() const {
+        ptx::fence_copy_engine();
+        __syncwarp();
+        if (p.result.data != nullptr)
+            store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(), &maps.result, log2_rows, lane);
+        if (with_states() && p.partial == nullptr)
+            store_tile<Shape, G>(tile, p.grad_gate, window(), &maps.grad_gate, log2_rows, lane);
+        ptx::commit_bulk_stores();
+        ptx::wait_bulk_reads<0>();
+    }
+};
+
+template <typename Ty, bool TimeInner, bool Down, bool Backward>
+__global__ void __launch_bounds__(128)
+    linear_chunked(const __grid_constant__ LinearParams p, const __grid_constant__ LinearMaps maps) {
+    using Warp = ChunkedWarp<Ty, TimeInner, Down, Backward>;
+    using Config = typename Warp::Config;
+    using Shape = typename Config::Shape;
     using Wide = typename Ty::Wide;
     using Map = typename Ty::Map;
     constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
     using Chain = LookBack<Ty, warps, 32 * V>;
-    extern __shared__ __align__(128) char tiles[];
     __shared__ typename Chain::Shared chain_memory;
 
     const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;
@@ -59,58 +115,59 @@ __global__ void __launch_bounds__(128) linear_chunked(const __grid_constant__ Li
     // Warps and segments are numbered in the order of the walk; Down mirrors their places in memory.
     const int64_t t_warp =
         p.begin + (Down ? (p.chunks - 1 - chunk) * warps + (warps - 1 - warp) : chunk * warps + warp) * span;
-    const int row_pack = TimeInner ? lane_id >> (5 - log2_rows) : lane_id & ((1 << log2_rows) - 1);
+    const int pack = TimeInner ? lane_id >> (5 - log2_rows) : lane_id & ((1 << log2_rows) - 1);
     const int segment = TimeInner ? lane_id & (segments - 1) : lane_id >> log2_rows;
     const int place = Down ? segments - 1 - segment : segment;
     const int neighbour = TimeInner ? 1 : 1 << log2_rows;  // lanes between consecutive segments of a row
 
-    char* const tile = tiles + warp * Config::warp_bytes;
+    const int tile = warp * Config::warp_bytes;
+    const Warp mine{p,
+                    maps,
+                    lane_id,
+                    tile,
+                    log2_rows,
+                    span,
+                    reinterpret_cast<uint64_t*>(shared_memory() + Config::barriers) + 2 * warp,
+                    batch,
+                    row0,
+                    t_warp,
+                    end};
+    mine.load();
+
     Lane lane{};
-    lane.gate_step = Shape::template step_bytes<G>(log2_rows);
-    lane.source_step = Shape::template step_bytes<X>(log2_rows);
     lane.batch = batch;
-    lane.row = row0 + row_pack * V;
+    lane.row = row0 + pack * V;
     lane.rows = static_cast<int>(max(min(p.rows - lane.row, static_cast<int64_t>(V)), int64_t{0}));
     lane.t0 = t_warp + place * L;
     lane.steps = static_cast<int>(max(min(end - lane.t0, static_cast<int64_t>(L)), int64_t{0}));
-    lane.gate = tile + Shape::template offset<G>(log2_rows, row_pack * V, place, 0);
-    lane.source = tile + Config::gate_bytes + Shape::template offset<X>(log2_rows, row_pack * V, place, 0);
-    lane.states = lane.source + Config::data_bytes;
-    lane.want_gate_gradient = Backward && p.states.data != nullptr;
-
-    const auto window = [&](const View& view, int shift) {
-        return window_of(view, batch, row0, p.rows, t_warp, end, span, shift, p.time);
-    };
-    load_tile<Shape, G>(tile, p.gate, window(p.gate, 0), log2_rows, lane_id);
-    load_tile<Shape, X>(tile + Config::gate_bytes, p.source, window(p.source, 0), log2_rows, lane_id);
-    ptx::commit_copies();
-    if (lane.want_gate_gradient)
-        load_tile<Shape, X>(tile + Config::gate_bytes + Config::data_bytes, p.states,
-                            window(p.states, before_shift<Shape, Backward, Down>), log2_rows, lane_id);
-    ptx::commit_copies();
+    lane.events = Config::events + warp * Config::event_bytes + place * L;
+    const typename Walk<Ty, Shape, Down, Backward>::Tiles tiles{
+        {tile, log2_rows, pack, place},
+        {tile + Config::gate_bytes, log2_rows, pack, place},
+        {tile + Config::gate_bytes + Config::data_bytes, log2_rows, pack, place}};
 
     SequenceCursor cursor;
     const Walk<Ty, Shape, Down, Backward> walk{p, cursor};
-    if (has_events<Backward>(p)) {
-        uint8_t* const events =
-            reinterpret_cast<uint8_t*>(tiles + warps * Config::warp_bytes) + warp * Config::event_bytes;
-        const bool any =
-            fill_events(events, p, cursor, batch, t_warp, span, end, first_step<Backward, Down>(p), lane_id);
-        lane.events = any ? events + place * L : nullptr;
-    }
+    const bool events =
+        has_events<Backward>(p) && fill_events(Config::events + warp * Config::event_bytes, p, cursor, batch, t_warp,
+                                               span, end, first_step<Backward, Down>(p), lane_id);
     ptx::wait_copies<1>();
+    ptx::barrier_wait(mine.barriers, 0);
     __syncwarp();
 
     // A row's summary up to and with this lane, in the warp.
     Map through[V];
-    walk.summarize(lane, through);
+    if (events)
+        walk.template summarize<true>(lane, tiles, through);
+    else
+        walk.template summarize<false>(lane, tiles, through);
 #pragma unroll
     for (int v = 0; v < V; ++v) {
         for (int distance = 1; distance < segments; distance *= 2) {
             const Map earlier = Ty::shuffle_map(through[v], (lane_id - distance * neighbour) & 31);
             if (segment >= distance) through[v] = Ty::compose(earlier, through[v]);
         }
-        if (segment == segments - 1) chain_memory.totals[warp][row_pack * V + v] = through[v];
+        if (segment == segments - 1) chain_memory.totals[warp][pack * V + v] = through[v];
     }
     __syncthreads();
     if (p.chunks > 1) chain.publish();
@@ -122,31 +179,33 @@ __global__ void __launch_bounds__(128) linear_chunked(const __grid_constant__ Li
     Wide carry[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-        const int row = row_pack * V + v;
+        const int row = pack * V + v;
         carry[v] = chain_memory.carry[row];
         for (int w = 0; w < warp; ++w) carry[v] = Ty::apply(chain_memory.totals[w][row], carry[v]);
         const Map before = Ty::shuffle_map(through[v], (lane_id - neighbour) & 31);
         if (segment > 0) carry[v] = Ty::apply(before, carry[v]);
     }
     ptx::wait_copies<0>();
+    ptx::barrier_wait(mine.barriers + 1, 0);
     __syncwarp();
 
     if constexpr (Backward) {
         GateGradientSum<Ty, Shape> sums{p, lane};
-        const bool to_tile = p.partial == nullptr;
-        const Wide edge = TimeInner ? load_edge<X, Down>(p.states, lane, p.time) : Wide{};
-        walk.backward(lane, edge, carry, to_tile,
-                      [&](int step, int v, typename Ty::GateWide value) { sums.add(0, step, v, value); });
-        __syncwarp();
-        if (p.result.data != nullptr)
-            store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(p.result, 0), log2_rows, lane_id);
-        if (lane.want_gate_gradient && to_tile)
-            store_tile<Shape, G>(tile, p.grad_gate, window(p.grad_gate, 0), log2_rows, lane_id);
-        if (!to_tile && p.sum_time) sums.template write_block<warps>(chain.row_group % p.row_groups, chunk, log2_rows);
+        const Wide edge = TimeInner ? load_edge<typename Ty::X, Down>(p, lane) : Wide{};
+        const auto sink = [&](int step, int v, typename Ty::GateWide value) { sums.add(0, step, v, value); };
+        if (events)
+            walk.template backward<true>(lane, tiles, edge, carry, sink);
+        else
+            walk.template backward<false>(lane, tiles, edge, carry, sink);
+        mine.store();
+        if (p.partial != nullptr && p.sum_time)
+            sums.template write_block<warps>(chain.row_group % p.row_groups, chunk, log2_rows);
     } else {
-        walk.forward(lane, carry);
-        __syncwarp();
-        store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(p.result, 0), log2_rows, lane_id);
+        if (events)
+            walk.template forward<true>(lane, tiles, carry);
+        else
+            walk.template forward<false>(lane, tiles, carry);
+        mine.store();
     }
 
     const bool last = chunk == p.chunks - 1 && warp == warps - 1 && segment == segments - 1;

@@ -18,7 +18,7 @@ struct View {
     int32_t granule = 0;
     int32_t element_granule = 0;
     int32_t time_fast = 0;  // for elements one by one: neighbouring lanes take neighbouring steps, else rows
-    int32_t unused = 0;
+    int32_t bulk = 0;       // the bulk copy engine has a map of the tensor
 };
 
 // SEQ_OFFSETS; data is null when not packed.

@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // A warp's tile in shared memory and the copies that fill and drain it.
 //
-// A tile is 32 lanes x L steps; a lane is a (row, segment of time) pair. 2^log2_rows rows stand side by side and the
-// remaining factor of 32 is consecutive segments of L steps each, so the tile covers Segments * L steps of its rows.
+// A tile is 32 lanes x L steps; a lane is a (row, segment of time) pair. 2^log2_rows packs of V channels stand side by
+// side and the remaining factor of 32 is consecutive segments of L steps each, so the tile covers Segments * L steps.
 //
-//   time innermost     [slot = row * Segments + segment][L steps], 16 bytes of padding per slot: a lane reads its steps
-//                      as 16-byte vectors without bank conflicts
-//   channel innermost  [segment][L steps][rows of V channels], one row of padding per segment; V channels make 4 bytes
-//                      at least, so that a warp's step is free of bank conflicts
+//   time innermost     [128-byte columns of a lane's steps][slot = row * Segments + segment][128 bytes], the 16-byte
+//   pieces
+//                      of a slot permuted by its number (the copy engine's 128-byte swizzle): lanes read their steps as
+//                      16-byte vectors without bank conflicts
+//   channel innermost  [segment][L + 1 steps][packs of V channels], a step of padding per segment; V channels make 4
+//                      bytes at least, so that a warp's step is free of bank conflicts
 //
-// Copies into the tile are cp.async in pieces of 16 bytes where pointers and strides allow, else in the smaller pieces
-// of View::granule, else element by element.
+// Copies: one instruction of the bulk copy engine where the host gave the tensor a map (View::bulk) and the tile is
+// whole; else cp.async in pieces of View::granule bytes, or element by element.
 #pragma once
+
+#include <type_traits>
 
 #include "cuda/kernels/linear_params.h"
 #include "cuda/kernels/types.cuh"
 #include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/bulk_copy.cuh"
 
 namespace flashscan::cuda {
 
@@ -29,6 +34,13 @@ constexpr int log2_of = N <= 1 ? 0 : 1 + log2_of<N / 2>;
 template <>
 constexpr int log2_of<0> = 0;
 
+// All dynamic shared memory of a block. Accesses go through it by 32-bit offsets, so that they compile to shared-memory
+// instructions also in functions that are not inlined.
+__device__ __forceinline__ char* shared_memory() {
+    extern __shared__ __align__(1024) char memory[];
+    return memory;
+}
+
 // The shape of the tiles of one kernel; LaneBytes is a lane's share of a tile of X.
 template <typename X, bool TimeInner_, int LaneBytes>
 struct TileShape {
@@ -40,44 +52,62 @@ struct TileShape {
 
     template <typename T>
     static constexpr int bytes() {
-        return TimeInner ? 32 * (L * static_cast<int>(sizeof(T)) + 16) : 32 * V * static_cast<int>(sizeof(T)) * (L + 1);
-    }
-    template <typename T>
-    static __device__ __forceinline__ int offset(int log2_rows, int channel, int segment, int step) {
         constexpr int size = static_cast<int>(sizeof(T));
-        if constexpr (TimeInner)
-            return ((channel << (5 - log2_rows)) + segment) * (L * size + 16) + step * size;
-        else
-            return ((segment * (L + 1) + step) << log2_rows) * V * size + channel * size;
+        return TimeInner ? 32 * (L * size < 128 ? 128 : L * size) : 32 * V * size * (L + 1);
     }
-    // Distance in bytes between a lane's consecutive steps.
     template <typename T>
-    static __device__ __forceinline__ int step_bytes(int log2_rows) {
-        return TimeInner ? static_cast<int>(sizeof(T)) : (V * static_cast<int>(sizeof(T))) << log2_rows;
+    static constexpr bool can_bulk = !TimeInner || L * sizeof(T) >= 128;
+};
+
+// Where one lane's steps lie in a tile of T.
+template <typename Shape, typename T>
+struct LaneTile {
+    static constexpr int size = static_cast<int>(sizeof(T));
+    int base, pitch, swizzle;
+
+    __device__ __forceinline__ LaneTile(int tile, int log2_rows, int pack, int segment) {
+        if constexpr (Shape::TimeInner) {
+            const int slot = (pack << (5 - log2_rows)) + segment;
+            base = tile + slot * 128;
+            pitch = size;
+            swizzle = (slot & 7) << 4;
+        } else {
+            pitch = (Shape::V * size) << log2_rows;
+            base = tile + segment * (Shape::L + 1) * pitch + pack * Shape::V * size;
+            swizzle = 0;
+        }
+    }
+    // Offset in shared memory of byte 0 of a step.
+    __device__ __forceinline__ int at(int step) const {
+        if constexpr (!Shape::TimeInner) return base + step * pitch;
+        const int byte = step * size;
+        return base + ((byte & ~127) << 5) + ((byte & 127) ^ swizzle);
     }
 };
 
-// The part of a tensor under a tile: `origin` is the address of its first row and step, of which `rows` rows and the
-// steps [first, last) exist.
+// The part of a tensor under a tile: it begins at row `row` and step `t0` (moved by the shift of the tensor), and its
+// rows below `rows` and steps [first, last) exist. `whole` tiles may go through the copy engine.
 struct Window {
-    char* origin;
+    int64_t batch, row, t0;
     int rows, first, last;
+    bool whole;
 };
 
 template <typename T>
 struct Granules {
     static constexpr int size = static_cast<int>(sizeof(T));
     static constexpr int middle = size >= 8 ? 8 : 4;
-    static constexpr int element = size == 16 ? 8 : sizeof(T) == sizeof(float) * 2 && alignof(T) == 4 ? 4 : size;
+    static constexpr int element = size == 16 ? 8 : sizeof(T) == 8 && alignof(T) == 4 ? 4 : size;
 };
 
 // Visits the pieces of Bytes bytes of a tile that is contiguous along its inner axis:
 // f(offset in the tile, address in the tensor, bytes of the piece that exist).
 template <typename Shape, typename T, int Bytes, typename F>
-__device__ __forceinline__ void for_pieces(const View& view, const Window& w, int log2_rows, int lane, F&& f) {
+__device__ __forceinline__ void for_pieces(const View& view, const Window& w, char* origin, int log2_rows, int lane,
+                                           F&& f) {
     constexpr int size = static_cast<int>(sizeof(T)), L = Shape::L;
     constexpr int count = Shape::V * L * size / Bytes;
-#pragma unroll 8
+#pragma unroll 4
     for (int n = 0; n < count; ++n) {
         const int piece = n * 32 + lane;
         if constexpr (Shape::TimeInner) {
@@ -85,106 +115,155 @@ __device__ __forceinline__ void for_pieces(const View& view, const Window& w, in
             const int row = slot >> (5 - log2_rows), segment = slot & ((32 >> log2_rows) - 1);
             const int along = segment * L * size + inside;
             const int exist = row < w.rows ? min(max(w.last * size - along, 0), Bytes) : 0;
-            f(slot * (L * size + 16) + inside, w.origin + row * view.row + along, exist);
+            f(((inside & ~127) << 5) + slot * 128 + ((inside & 127) ^ ((slot & 7) << 4)),
+              origin + row * view.row + along, exist);
         } else {
             const int log2_pieces = log2_rows + log2_of<Shape::V * size> - log2_of<Bytes>;
             const int inside = (piece & ((1 << log2_pieces) - 1)) * Bytes, step = piece >> log2_pieces;
             const int exist = step >= w.first && step < w.last ? min(max(w.rows * size - inside, 0), Bytes) : 0;
             f((((step / L) * (L + 1) + step % L) << log2_rows) * Shape::V * size + inside,
-              w.origin + step * view.time + inside, exist);
+              origin + step * view.time + inside, exist);
         }
     }
 }
 
 // Visits the elements of a tile one by one, in pieces: f(offset in the tile, address in the tensor, exists).
 template <typename Shape, typename T, typename F>
-__device__ __forceinline__ void for_elements(const View& view, const Window& w, int log2_rows, int lane, F&& f) {
+__device__ __forceinline__ void for_elements(const View& view, const Window& w, char* origin, int log2_rows, int lane,
+                                             F&& f) {
     constexpr int piece_bytes = Granules<T>::element, pieces = static_cast<int>(sizeof(T)) / piece_bytes;
     const int log2_channels = log2_rows + log2_of<Shape::V>, steps = (32 >> log2_rows) * Shape::L;
     for (int n = lane; n < 32 * Shape::V * Shape::L * pieces; n += 32) {
         const int part = n % pieces * piece_bytes, element = n / pieces;
         const int channel = view.time_fast ? element / steps : element & ((1 << log2_channels) - 1);
         const int step = view.time_fast ? element % steps : element >> log2_channels;
-        f(Shape::template offset<T>(log2_rows, channel, step / Shape::L, step % Shape::L) + part,
-          w.origin + channel * view.row + step * view.time + part,
-          channel < w.rows && step >= w.first && step < w.last);
+        const LaneTile<Shape, T> lane_tile(0, log2_rows, channel / Shape::V, step / Shape::L);
+        f(lane_tile.at(step % Shape::L) + channel % Shape::V * static_cast<int>(sizeof(T)) + part,
+          origin + channel * view.row + step * view.time + part, channel < w.rows && step >= w.first && step < w.last);
     }
 }
 
 template <int Bytes>
-__device__ __forceinline__ void load_piece(char* tile, int offset, const char* from, int exist) {
+__device__ __forceinline__ void load_piece(int offset, const char* from, int exist) {
+    char* const to = shared_memory() + offset;
     if constexpr (Bytes == 2)
-        *reinterpret_cast<uint16_t*>(tile + offset) =
-            exist > 0 ? *reinterpret_cast<const uint16_t*>(from) : uint16_t{0};
+        *reinterpret_cast<uint16_t*>(to) = exist > 0 ? *reinterpret_cast<const uint16_t*>(from) : uint16_t{0};
     else
-        ptx::copy_async<Bytes>(static_cast<uint32_t>(__cvta_generic_to_shared(tile + offset)), from, exist);
+        ptx::copy_async<Bytes>(ptx::shared_address(to), from, exist);
 }
 
 template <typename T, int Bytes>
-__device__ __forceinline__ void store_piece(const char* tile, int offset, char* to, int exist) {
+__device__ __forceinline__ void store_piece(int offset, char* to, int exist) {
     constexpr int word = Bytes < 4 ? Bytes : 4;
     using Word = std::conditional_t<word == 2, uint16_t, uint32_t>;
     using Piece = Vector<Word, Bytes / word>;
-    const Piece piece = *reinterpret_cast<const Piece*>(tile + offset);
+    const char* const from = shared_memory() + offset;
+    const Piece piece = *reinterpret_cast<const Piece*>(from);
     if (exist == Bytes) {
         *reinterpret_cast<Piece*>(to) = piece;
     } else if constexpr (sizeof(T) < Bytes) {
         for (int n = 0; n * static_cast<int>(sizeof(T)) < exist; ++n)
-            reinterpret_cast<T*>(to)[n] = reinterpret_cast<const T*>(tile + offset)[n];
+            reinterpret_cast<T*>(to)[n] = reinterpret_cast<const T*>(from)[n];
     }
 }
 
-// What is not in 16-byte pieces; apart, so that the kernels' loops stay small.
-template <typename Shape, typename T>
-__device__ __noinline__ void load_tile_general(char* tile, const View& view, Window w, int log2_rows, int lane) {
+// Calls f with the widest piece that the view allows as a constant; false when elements lie apart.
+template <typename T, typename F>
+__device__ __forceinline__ bool with_granule(int granule, F&& f) {
     using G = Granules<T>;
-    const auto with = [&](auto bytes) {
-        constexpr int Bytes = decltype(bytes)::value;
-        for_pieces<Shape, T, Bytes>(view, w, log2_rows, lane, [&](int offset, const char* from, int exist) {
-            load_piece<Bytes>(tile, offset, exist > 0 ? from : w.origin, exist);
-        });
-    };
-    if (view.granule == G::middle) return with(std::integral_constant<int, G::middle>{});
+    if (granule == 16) return f(std::integral_constant<int, 16>{}), true;
+    if (granule == G::middle) return f(std::integral_constant<int, G::middle>{}), true;
     if constexpr (G::element < G::middle)
-        if (view.granule == G::element) return with(std::integral_constant<int, G::element>{});
-    for_elements<Shape, T>(view, w, log2_rows, lane, [&](int offset, const char* from, bool exists) {
-        load_piece<G::element>(tile, offset, exists ? from : w.origin, exists ? G::element : 0);
+        if (granule == G::element) return f(std::integral_constant<int, G::element>{}), true;
+    return false;
+}
+
+// By the threads of a warp; out of line, so that the kernels' loops stay small, with a Window's fields one by one, so
+// that they travel in registers.
+template <typename Shape, typename T>
+__device__ __noinline__ void load_tile_by_warp(int tile, const View& view, int64_t batch, int64_t row, int64_t t0,
+                                               int rows, int first, int last, int log2_rows, int lane) {
+    const Window w{batch, row, t0, rows, first, last, false};
+    char* const origin = view.data + batch * view.batch + row * view.row + t0 * view.time;
+    if (with_granule<T>(view.granule, [&](auto bytes) {
+            constexpr int Bytes = decltype(bytes)::value;
+            for_pieces<Shape, T, Bytes>(view, w, origin, log2_rows, lane, [&](int offset, const char* from, int exist) {
+                load_piece<Bytes>(tile + offset, exist > 0 ? from : origin, exist);
+            });
+        }))
+        return;
+    constexpr int Bytes = Granules<T>::element;
+    for_elements<Shape, T>(view, w, origin, log2_rows, lane, [&](int offset, const char* from, bool exists) {
+        load_piece<Bytes>(tile + offset, exists ? from : origin, exists ? Bytes : 0);
     });
 }
 
 template <typename Shape, typename T>
-__device__ __noinline__ void store_tile_general(const char* tile, const View& view, Window w, int log2_rows, int lane) {
-    using G = Granules<T>;
-    const auto with = [&](auto bytes) {
-        constexpr int Bytes = decltype(bytes)::value;
-        for_pieces<Shape, T, Bytes>(view, w, log2_rows, lane, [&](int offset, char* to, int exist) {
-            if (exist > 0) store_piece<T, Bytes>(tile, offset, to, exist);
-        });
-    };
-    if (view.granule == G::middle) return with(std::integral_constant<int, G::middle>{});
-    if constexpr (G::element < G::middle)
-        if (view.granule == G::element) return with(std::integral_constant<int, G::element>{});
-    for_elements<Shape, T>(view, w, log2_rows, lane, [&](int offset, char* to, bool exists) {
-        if (exists) store_piece<T, G::element>(tile, offset, to, G::element);
+__device__ __noinline__ void store_tile_by_warp(int tile, const View& view, int64_t batch, int64_t row, int64_t t0,
+                                                int rows, int first, int last, int log2_rows, int lane) {
+    const Window w{batch, row, t0, rows, first, last, false};
+    char* const origin = view.data + batch * view.batch + row * view.row + t0 * view.time;
+    if (with_granule<T>(view.granule, [&](auto bytes) {
+            constexpr int Bytes = decltype(bytes)::value;
+            for_pieces<Shape, T, Bytes>(view, w, origin, log2_rows, lane, [&](int offset, char* to, int exist) {
+                if (exist > 0) store_piece<T, Bytes>(tile + offset, to, exist);
+            });
+        }))
+        return;
+    constexpr int Bytes = Granules<T>::element;
+    for_elements<Shape, T>(view, w, origin, log2_rows, lane, [&](int offset, char* to, bool exists) {
+        if (exists) store_piece<T, Bytes>(tile + offset, to, Bytes);
     });
 }
 
-// Starts the copies of a tile; they are complete after ptx::wait_copies and __syncwarp. What does not exist reads as 0.
-template <typename Shape, typename T>
-__device__ __forceinline__ void load_tile(char* tile, const View& view, const Window& w, int log2_rows, int lane) {
-    if (view.granule != 16) return load_tile_general<Shape, T>(tile, view, w, log2_rows, lane);
-    for_pieces<Shape, T, 16>(view, w, log2_rows, lane, [&](int offset, const char* from, int exist) {
-        load_piece<16>(tile, offset, exist > 0 ? from : w.origin, exist);
-    });
+// Channels innermost: one box. Time innermost: a box for each 128-byte column of the lanes' steps.
+template <typename Shape, typename T, typename Box3, typename Box5>
+__device__ __forceinline__ void for_boxes(int tile, const Window& w, Box3&& box3, Box5&& box5) {
+    if constexpr (!Shape::TimeInner) {
+        constexpr int words = sizeof(T) == 16 ? 2 : 1;
+        box3(ptx::shared_address(shared_memory() + tile), static_cast<int>(w.row) * words, static_cast<int>(w.t0),
+             static_cast<int>(w.batch));
+    } else {
+#pragma unroll
+        for (int column = 0; column < Shape::L * static_cast<int>(sizeof(T)) / 128; ++column)
+            box5(ptx::shared_address(shared_memory() + tile + column * 4096), static_cast<int>(w.t0 / Shape::L), column,
+                 static_cast<int>(w.row), static_cast<int>(w.batch));
+    }
 }
 
 template <typename Shape, typename T>
-__device__ __forceinline__ void store_tile(const char* tile, const View& view, const Window& w, int log2_rows,
-                                           int lane) {
-    if (view.granule != 16) return store_tile_general<Shape, T>(tile, view, w, log2_rows, lane);
-    for_pieces<Shape, T, 16>(view, w, log2_rows, lane, [&](int offset, char* to, int exist) {
-        if (exist > 0) store_piece<T, 16>(tile, offset, to, exist);
-    });
+__device__ __forceinline__ bool loads_in_bulk(const View& view, const Window& w) {
+    return Shape::template can_bulk<T> && view.bulk != 0 && (w.whole || !Shape::TimeInner);
+}
+
+// Bytes that a bulk load of a tile brings.
+template <typename Shape, typename T>
+constexpr int bulk_bytes = 32 * Shape::V* Shape::L* static_cast<int>(sizeof(T));
+
+// Starts the copy of a tile. It is complete after ptx::wait_copies, or after `barrier` where loads_in_bulk, and
+// __syncwarp. What does not exist reads as 0.
+template <typename Shape, typename T>
+__device__ __forceinline__ void load_tile(int tile, const View& view, const Window& w, const CUtensorMap* map,
+                                          uint64_t* barrier, int log2_rows, int lane) {
+    if (!loads_in_bulk<Shape, T>(view, w))
+        return load_tile_by_warp<Shape, T>(tile, view, w.batch, w.row, w.t0, w.rows, w.first, w.last, log2_rows, lane);
+    if (lane != 0) return;
+    for_boxes<Shape, T>(
+        tile, w, [&](uint32_t to, int c0, int c1, int c2) { ptx::bulk_load_3d(to, map, barrier, c0, c1, c2); },
+        [&](uint32_t to, int c1, int c2, int c3, int c4) { ptx::bulk_load_5d(to, map, barrier, 0, c1, c2, c3, c4); });
+}
+
+// The warp's writes to the tile must be fenced for the copy engine and synchronised. Bulk stores join the group that
+// lane 0 commits next.
+template <typename Shape, typename T>
+__device__ __forceinline__ void store_tile(int tile, const View& view, const Window& w, const CUtensorMap* map,
+                                           int log2_rows, int lane) {
+    if (!Shape::template can_bulk<T> || view.bulk == 0 || !w.whole)
+        return store_tile_by_warp<Shape, T>(tile, view, w.batch, w.row, w.t0, w.rows, w.first, w.last, log2_rows, lane);
+    if (lane != 0) return;
+    for_boxes<Shape, T>(
+        tile, w, [&](uint32_t from, int c0, int c1, int c2) { ptx::bulk_store_3d(from, map, c0, c1, c2); },
+        [&](uint32_t from, int c1, int c2, int c3, int c4) { ptx::bulk_store_5d(from, map, 0, c1, c2, c3, c4); });
 }
 
 }  // namespace flashscan::cuda

@@ -69,17 +69,29 @@ enum GateFormId {
     gate_logit = 2
 };
 
+// Gates of other types than float are long functions and stay out of line.
+template <typename W>
+__device__ __noinline__ W long_exp(W g) {
+    return exp_of(g);
+}
+template <typename W>
+__device__ __noinline__ W long_sigmoid(W g) {
+    return sigmoid(g);
+}
+__device__ __forceinline__ float long_exp(float g) { return exp_of(g); }
+__device__ __forceinline__ float long_sigmoid(float g) { return sigmoid(g); }
+
+// a of a log or logit gate.
 template <typename W>
 __device__ __forceinline__ W gate_value_of(int form, W g) {
-    if (form == gate_value) return g;
-    return form == gate_log ? exp_of(g) : sigmoid(g);
+    return form == gate_log ? long_exp(g) : long_sigmoid(g);
 }
 
-// da/dg of a gate whose value is `a`.
+// da/dg of such a gate whose value is `a`.
 template <typename W>
 __device__ __forceinline__ W gate_derivative(int form, W g, W a) {
     if (form == gate_log) return a;
-    return a * sigmoid(negative(g));
+    return a * long_sigmoid(negative(g));
 }
 
 template <typename X_, typename G_>

@@ -7,7 +7,7 @@
 //
 // Both carry one number from step to step (h or c) through an affine map, so a run of steps is summarised as
 // (product of the gates, result for a zero carry): `summarize`. Down walks against the order of memory.
-// Steps that do not exist are made the identity, a = 1 and x = 0.
+// Steps that do not exist are made the identity, a = 1 and x = 0. Tiles without events take loops without their code.
 #pragma once
 
 #include "cuda/kernels/events.cuh"
@@ -15,19 +15,37 @@
 
 namespace flashscan::cuda {
 
-// A lane's place in the tile and in the problem.
+// A lane's place in the problem.
 struct Lane {
-    char* gate;
-    char* source;
-    char* states;           // tile of h; time innermost: unshifted, channel innermost: h before each step
-    const uint8_t* events;  // of the lane's segment; null when the tile has none
-    int gate_step, source_step;
+    int events;          // offset in shared memory of its segment's events
     int steps;           // of the lane that exist
     int64_t t0;          // its first step in memory
     int64_t batch, row;  // first of its V rows
     int rows;            // of its V rows that exist
-    bool want_gate_gradient;
 };
+
+// A lane's steps in the tiles of gate, source and, backward, h (time innermost: as it lies, channel innermost: shifted
+// to h before each step).
+template <typename Shape, typename X, typename G>
+struct LaneTiles {
+    LaneTile<Shape, G> gate;
+    LaneTile<Shape, X> source, states;
+};
+
+// States at the edges of packed sequences: [sequence, row], the sequence being that of step t, searched from `from`.
+// Out of line: they are rare.
+template <typename Wide>
+__device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t from,
+                                                 int64_t t, int64_t rows, int64_t row) {
+    while (load_offset(offsets, from + 1) <= t) ++from;
+    return static_cast<const Wide*>(states)[from * rows + row];
+}
+template <typename Wide>
+__device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t from, int64_t t,
+                                                  int64_t rows, int64_t row, Wide value) {
+    while (load_offset(offsets, from + 1) <= t) ++from;
+    static_cast<Wide*>(states)[from * rows + row] = value;
+}
 
 template <typename Ty_, typename Shape_, bool Down, bool Backward>
 struct Walk {
@@ -38,6 +56,7 @@ struct Walk {
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
+    using Tiles = LaneTiles<Shape, X, G>;
     static constexpr int U = Shape::U, V = Shape::V;
     static constexpr Event begin_edge = Down ? event_high_edge : event_low_edge;
     static constexpr Event end_edge = Down ? event_low_edge : event_high_edge;
@@ -47,40 +66,49 @@ struct Walk {
 
     // Reads U steps of V channels from step `first` of the lane.
     template <typename T>
-    static __device__ __forceinline__ void read(const char* lane, int step_bytes, int first,
+    static __device__ __forceinline__ void read(const LaneTile<Shape, T>& tile, int first,
                                                 typename Element<T>::Wide (&out)[U][V]) {
-        constexpr int n = Shape::TimeInner ? U : V;
+        constexpr int n =
+            Shape::TimeInner ? (16 / static_cast<int>(sizeof(T)) < U ? 16 / static_cast<int>(sizeof(T)) : U) : V;
 #pragma unroll
-        for (int u = 0; u < U * V / n; ++u) {
-            const auto vector = *reinterpret_cast<const Vector<T, n>*>(lane + (first + u) * step_bytes);
+        for (int k = 0; k < U * V; k += n) {
+            const int offset = tile.at(first + k / V);
+            const auto vector = *reinterpret_cast<const Vector<T, n>*>(shared_memory() + offset);
 #pragma unroll
-            for (int k = 0; k < n; ++k) (n == U ? out[k][0] : out[u][k]) = Element<T>::widen(vector.value[k]);
+            for (int i = 0; i < n; ++i) out[(k + i) / V][(k + i) % V] = Element<T>::widen(vector.value[i]);
         }
     }
 
     template <typename T>
-    static __device__ __forceinline__ void write(char* lane, int step_bytes, int first,
+    static __device__ __forceinline__ void write(const LaneTile<Shape, T>& tile, int first,
                                                  const typename Element<T>::Wide (&in)[U][V]) {
-        constexpr int n = Shape::TimeInner ? U : V;
+        constexpr int n =
+            Shape::TimeInner ? (16 / static_cast<int>(sizeof(T)) < U ? 16 / static_cast<int>(sizeof(T)) : U) : V;
 #pragma unroll
-        for (int u = 0; u < U * V / n; ++u) {
+        for (int k = 0; k < U * V; k += n) {
+            const int offset = tile.at(first + k / V);
             Vector<T, n> vector;
 #pragma unroll
-            for (int k = 0; k < n; ++k) vector.value[k] = Element<T>::narrow(n == U ? in[k][0] : in[u][k]);
-            *reinterpret_cast<Vector<T, n>*>(lane + (first + u) * step_bytes) = vector;
+            for (int i = 0; i < n; ++i) vector.value[i] = Element<T>::narrow(in[(k + i) / V][(k + i) % V]);
+            *reinterpret_cast<Vector<T, n>*>(shared_memory() + offset) = vector;
         }
     }
 
     // Gates and sources of U steps; `raw` are the gates as given.
-    __device__ __forceinline__ void read_group(const Lane& lane, int first, GateWide (&raw)[U][V], GateWide (&a)[U][V],
-                                               Wide (&x)[U][V]) const {
-        read<G>(lane.gate, lane.gate_step, first, raw);
-        read<X>(lane.source, lane.source_step, first, x);
-        const int form = p.gate_form;
+    __device__ __forceinline__ void read_group(const Lane& lane, const Tiles& tiles, int first, GateWide (&raw)[U][V],
+                                               GateWide (&a)[U][V], Wide (&x)[U][V]) const {
+        read<G>(tiles.gate, first, raw);
+        read<X>(tiles.source, first, x);
 #pragma unroll
         for (int u = 0; u < U; ++u)
 #pragma unroll
-            for (int v = 0; v < V; ++v) a[u][v] = form == gate_value ? raw[u][v] : gate_value_of(form, raw[u][v]);
+            for (int v = 0; v < V; ++v) a[u][v] = raw[u][v];
+        if (p.gate_form != gate_value) {
+#pragma unroll
+            for (int u = 0; u < U; ++u)
+#pragma unroll
+                for (int v = 0; v < V; ++v) a[u][v] = gate_value_of(p.gate_form, raw[u][v]);
+        }
         if (first + U > lane.steps) {
 #pragma unroll
             for (int u = 0; u < U; ++u)
@@ -90,45 +118,57 @@ struct Walk {
         }
     }
 
-    __device__ __forceinline__ Wide load_state(const void* states, int64_t index, int v, const Lane& lane) const {
-        return v < lane.rows ? static_cast<const Wide*>(states)[index * p.rows + lane.row + v] : Wide{};
+    // Calls body(first step of the group) for the groups of U steps in the order of the walk.
+    template <typename Body>
+    static __device__ __forceinline__ void for_groups(const Lane& lane, Body&& body) {
+        const int groups = (lane.steps + U - 1) / U;
+#pragma unroll 1
+        for (int n = 0; n < groups; ++n) body((Down ? groups - 1 - n : n) * U);
+    }
+
+    static __device__ __forceinline__ int event_at(const Lane& lane, int step) {
+        return step < lane.steps ? static_cast<uint8_t>(shared_memory()[lane.events + step]) : 0;
+    }
+
+    __device__ __forceinline__ Wide load_edge_carry(int64_t batch, int v, const Lane& lane) const {
+        if (p.edge_in == nullptr || v >= lane.rows) return Wide{};
+        return static_cast<const Wide*>(p.edge_in)[batch * p.rows + lane.row + v];
     }
     // The carry that enters at a begin edge of a packed sequence.
     __device__ __forceinline__ Wide injected(const Lane& lane, int step, int v) const {
-        if (p.carry_in == nullptr) return Wide{};
-        return load_state(p.carry_in, cursor.at(p.offsets, lane.t0 + step), v, lane);
+        if (p.carry_in == nullptr || v >= lane.rows) return Wide{};
+        return load_sequence_state<Wide>(p.carry_in, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v);
     }
     __device__ __forceinline__ void leave(const Lane& lane, int step, int v, Wide carry) const {
         if (p.carry_out == nullptr || v >= lane.rows) return;
-        static_cast<Wide*>(p.carry_out)[cursor.at(p.offsets, lane.t0 + step) * p.rows + lane.row + v] = carry;
+        store_sequence_state<Wide>(p.carry_out, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v, carry);
     }
     // h before the first step of a sequence.
     __device__ __forceinline__ Wide before_first(const Lane& lane, int step, int v) const {
-        if (p.state_in == nullptr) return Wide{};
-        return load_state(p.state_in, p.offsets.data == nullptr ? lane.batch : cursor.at(p.offsets, lane.t0 + step), v,
-                          lane);
+        if (p.state_in == nullptr || v >= lane.rows) return Wide{};
+        if (p.offsets.data == nullptr) return static_cast<const Wide*>(p.state_in)[lane.batch * p.rows + lane.row + v];
+        return load_sequence_state<Wide>(p.state_in, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v);
     }
     __device__ __forceinline__ bool begins(int event) const {
         return p.offsets.data != nullptr && (event & begin_edge) != 0;
     }
 
-    __device__ __forceinline__ void summarize(const Lane& lane, Map (&m)[V]) const {
+    template <bool Events>
+    __device__ __forceinline__ void summarize(const Lane& lane, const Tiles& tiles, Map (&m)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) m[v] = Ty::identity();
-        const int groups = (lane.steps + U - 1) / U;
-        for (int n = 0; n < groups; ++n) {
-            const int first = (Down ? groups - 1 - n : n) * U;
+        for_groups(lane, [&](int first) {
             GateWide raw[U][V], a[U][V];
             Wide x[U][V];
-            read_group(lane, first, raw, a, x);
+            read_group(lane, tiles, first, raw, a, x);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
-                const int event = lane.events != nullptr && first + u < lane.steps ? lane.events[first + u] : 0;
+                const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], x[u][v], m[v]);
             }
-        }
+        });
     }
 
     __device__ __forceinline__ void summarize_step(const Lane& lane, int step, int v, int event, GateWide a, Wide x,
@@ -150,17 +190,16 @@ struct Walk {
     }
 
     // Walks with carry h in and out; results stay in the tile.
-    __device__ __forceinline__ void forward(const Lane& lane, Wide (&h)[V]) const {
-        const int groups = (lane.steps + U - 1) / U;
-        for (int n = 0; n < groups; ++n) {
-            const int first = (Down ? groups - 1 - n : n) * U;
+    template <bool Events>
+    __device__ __forceinline__ void forward(const Lane& lane, const Tiles& tiles, Wide (&h)[V]) const {
+        for_groups(lane, [&](int first) {
             GateWide raw[U][V], a[U][V];
             Wide x[U][V];
-            read_group(lane, first, raw, a, x);
+            read_group(lane, tiles, first, raw, a, x);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
-                const int event = lane.events != nullptr && first + u < lane.steps ? lane.events[first + u] : 0;
+                const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     if (event != 0 && begins(event)) h[v] = injected(lane, first + u, v);
@@ -169,55 +208,54 @@ struct Walk {
                     if ((event & end_edge) != 0) leave(lane, first + u, v, h[v]);
                 }
             }
-            write<X>(lane.source, lane.source_step, first, x);
-        }
+            write<X>(tiles.source, first, x);
+        });
     }
 
     // Walks with carry c in and out. `edge` is h beyond the lane's last walked step (time innermost only). The gate's
-    // gradient goes to the tile, or to `sink(step, v, value)` for broadcast gates.
-    template <typename Sink>
-    __device__ __forceinline__ void backward(const Lane& lane, Wide edge, Wide (&c)[V], bool to_tile,
+    // gradient, where h is there, goes to the tile, or to `sink(step, v, value)` for broadcast gates.
+    template <bool Events, typename Sink>
+    __device__ __forceinline__ void backward(const Lane& lane, const Tiles& tiles, Wide edge, Wide (&c)[V],
                                              Sink&& sink) const {
-        const int groups = (lane.steps + U - 1) / U;
+        const bool gate_gradient = p.states.data != nullptr, to_tile = p.partial == nullptr;
         Wide ahead[U][V];  // time innermost: h of the group walked next
-        if (Shape::TimeInner && lane.want_gate_gradient && groups > 0)
-            read<X>(lane.states, lane.source_step, (Down ? groups - 1 : 0) * U, ahead);
-        for (int n = 0; n < groups; ++n) {
-            const int first = (Down ? groups - 1 - n : n) * U;
+        if (Shape::TimeInner && gate_gradient && lane.steps > 0)
+            read<X>(tiles.states, Down ? (lane.steps - 1) / U * U : 0, ahead);
+        for_groups(lane, [&](int first) {
             GateWide raw[U][V], a[U][V];
             Wide x[U][V], before[U][V];
-            read_group(lane, first, raw, a, x);
-            if (lane.want_gate_gradient) read_before(lane, n, groups, edge, ahead, before);
+            read_group(lane, tiles, first, raw, a, x);
+            if (gate_gradient) read_before(lane, tiles, first, edge, ahead, before);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
-                const int event = lane.events != nullptr && first + u < lane.steps ? lane.events[first + u] : 0;
+                const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    GateWide gradient{};
-                    backward_step(lane, first + u, v, event, raw[u][v], a[u][v], x[u][v], before[u][v], c[v], gradient);
-                    if (!to_tile && lane.want_gate_gradient && first + u < lane.steps) sink(first + u, v, gradient);
+                    const GateWide gradient =
+                        backward_step(lane, first + u, v, event, raw[u][v], a[u][v], x[u][v], before[u][v], c[v]);
+                    if (!to_tile && gate_gradient && first + u < lane.steps) sink(first + u, v, gradient);
                     raw[u][v] = gradient;
                 }
             }
-            write<X>(lane.source, lane.source_step, first, x);
-            if (to_tile && lane.want_gate_gradient) write<G>(lane.gate, lane.gate_step, first, raw);
-        }
+            write<X>(tiles.source, first, x);
+            if (to_tile && gate_gradient) write<G>(tiles.gate, first, raw);
+        });
     }
 
-    // h before each step of the n-th walked group.
-    __device__ __forceinline__ void read_before(const Lane& lane, int n, int groups, Wide edge, Wide (&ahead)[U][V],
-                                                Wide (&before)[U][V]) const {
-        const int first = (Down ? groups - 1 - n : n) * U;
+    // h before each step of a group.
+    __device__ __forceinline__ void read_before(const Lane& lane, const Tiles& tiles, int first, Wide edge,
+                                                Wide (&ahead)[U][V], Wide (&before)[U][V]) const {
         if constexpr (!Shape::TimeInner) {
-            read<X>(lane.states, lane.source_step, first, before);
+            read<X>(tiles.states, first, before);
         } else {
             constexpr int late = Down ? 0 : U - 1;  // the step whose predecessor is in the next group
 #pragma unroll
             for (int u = 0; u < U; ++u)
                 if (u != late) before[u][0] = ahead[Down ? u - 1 : u + 1][0];
-            if (n + 1 < groups) {
-                read<X>(lane.states, lane.source_step, Down ? first - U : first + U, ahead);
+            const int next = Down ? first - U : first + U;
+            if (next >= 0 && next < lane.steps) {
+                read<X>(tiles.states, next, ahead);
                 before[late][0] = ahead[U - 1 - late][0];
             } else {
                 before[late][0] = edge;
@@ -225,22 +263,24 @@ struct Walk {
         }
     }
 
-    // x is d on entry and g on return.
-    __device__ __forceinline__ void backward_step(const Lane& lane, int step, int v, int event, GateWide raw,
-                                                  GateWide a, Wide& x, Wide before, Wide& c, GateWide& gradient) const {
+    // x is d on entry and g on return; returns the gradient of the gate.
+    __device__ __forceinline__ GateWide backward_step(const Lane& lane, int step, int v, int event, GateWide raw,
+                                                      GateWide a, Wide& x, Wide before, Wide& c) const {
         if (event != 0) {
             if (begins(event)) c = injected(lane, step, v);
             if ((event & end_edge) != 0) before = before_first(lane, step, v);
         }
         const Wide g = x + c;
         const bool reset = (event & event_reset) != 0;
-        if (lane.want_gate_gradient && !reset) {
+        GateWide gradient{};
+        if (!reset) {
             const Wide d = p.gate_form == gate_value ? before : gate_derivative(p.gate_form, raw, a) * before;
             gradient = gate_part<GateWide>(g * conj(d));
         }
         x = g;
         c = reset ? Wide{} : conj(a) * g;
         if ((event & end_edge) != 0) leave(lane, step, v, c);
+        return gradient;
     }
 };
 

@@ -24,23 +24,27 @@ __device__ __forceinline__ bool has_events(const LinearParams& p) {
            (Backward && p.states.data != nullptr && p.state_in != nullptr);
 }
 
-// The window of `view` over tile steps [t0, t0 + span) of rows [row, row + rows), its steps moved by `shift`.
-__device__ __forceinline__ Window window_of(const View& view, int64_t batch, int64_t row, int64_t rows, int64_t t0,
-                                            int64_t end, int span, int shift, int64_t time) {
+// The window over the steps [t0, t0 + span) of a tile whose first row is `row`, its steps moved by `shift`.
+template <typename Shape>
+__device__ __forceinline__ Window window_of(const LinearParams& p, int64_t batch, int64_t row, int64_t t0, int64_t end,
+                                            int span, int shift = 0) {
     Window w;
-    w.origin = view.data + batch * view.batch + row * view.row + (t0 + shift) * view.time;
-    w.rows = static_cast<int>(min(rows - row, int64_t{64}));
+    w.rows = static_cast<int>(min(p.rows - row, int64_t{64}));
     w.first = t0 + shift < 0 ? 1 : 0;
-    w.last = static_cast<int>(max(min(min(end, time - shift) - t0, static_cast<int64_t>(span)), int64_t{0}));
+    w.last = static_cast<int>(max(min(min(end, p.time - shift) - t0, static_cast<int64_t>(span)), int64_t{0}));
+    w.batch = batch;
+    w.row = row;
+    w.t0 = t0 + shift;
+    w.whole = t0 + span <= end || (!Shape::TimeInner && end == p.time);
     return w;
 }
 
 // h beyond the end of the lane's walk, where it lies in the tensor.
 template <typename X, bool Down>
-__device__ __forceinline__ typename Element<X>::Wide load_edge(const View& states, const Lane& lane, int64_t time) {
+__device__ __forceinline__ typename Element<X>::Wide load_edge(const LinearParams& p, const Lane& lane) {
     const int64_t t = Down ? lane.t0 - 1 : lane.t0 + lane.steps;
-    if (!lane.want_gate_gradient || lane.rows <= 0 || lane.steps <= 0 || t < 0 || t >= time) return {};
-    const char* from = states.data + lane.batch * states.batch + lane.row * states.row + t * states.time;
+    if (p.states.data == nullptr || lane.rows <= 0 || lane.steps <= 0 || t < 0 || t >= p.time) return {};
+    const char* from = p.states.data + lane.batch * p.states.batch + lane.row * p.states.row + t * p.states.time;
     return Element<X>::widen(*reinterpret_cast<const X*>(from));
 }
 
