@@ -123,9 +123,9 @@ class Linear final : public LinearKernel {
         if (params.chunks > 1) {
             params.records = base + pass.records;
             params.carries = base + pass.carries;
-            params.flags = reinterpret_cast<uint32_t*>(base + pass.flags);
-            check(cudaMemsetAsync(params.flags, 0, pass.flag_bytes, static_cast<cudaStream_t>(stream)),
-                  "clearing flags");
+            check(cudaMemsetAsync(params.records, 0xff, pass.record_bytes + pass.carry_bytes,
+                                  static_cast<cudaStream_t>(stream)),
+                  "clearing the look-back records");
         }
         const bool events = params.reset != nullptr || params.offsets.data != nullptr || params.state_in != nullptr;
         launch(pass.kernel(), params.chunks * pass.batches * pass.tuning.row_groups, 32 * pass.tile().warps,

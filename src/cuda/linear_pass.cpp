@@ -80,15 +80,15 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p) {
         l.edges = l.workspace.book(static_cast<size_t>(l.batches * l.rows * size_of(state_dtype(p.dtype))));
 }
 
-void book_look_back(LinearPass& l, const LinearProblem& p) {
+void book_look_back(LinearPass& l) {
     if (l.tuning.algorithm != LinearAlgorithm::chunked || l.tuning.chunks <= 1) return;
     const int64_t row_groups = l.batches * l.tuning.row_groups;
     const int64_t groups = (l.tuning.chunks + l.tuning.group_chunks - 1) / l.tuning.group_chunks;
     const int64_t rows = int64_t{l.tile().channels_per_lane} << l.tuning.log2_lane_rows;
-    l.records = l.workspace.book(static_cast<size_t>(l.tuning.chunks * row_groups * rows * l.kernels->record_bytes));
-    l.carries = l.workspace.book(static_cast<size_t>(groups * row_groups * rows * size_of(state_dtype(p.dtype))));
-    l.flag_bytes = static_cast<size_t>((l.tuning.chunks + groups) * row_groups) * sizeof(uint32_t);
-    l.flags = l.workspace.book(l.flag_bytes);
+    l.record_bytes = static_cast<size_t>(l.tuning.chunks * row_groups * rows * l.kernels->record_bytes);
+    l.carry_bytes = static_cast<size_t>(groups * row_groups * rows * l.kernels->carry_bytes);
+    l.records = l.workspace.book(l.record_bytes + l.carry_bytes);
+    l.carries = l.records + l.record_bytes;
 }
 
 bool divides(int64_t piece, const View& v) {
@@ -146,7 +146,7 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
     constexpr int64_t worth_maps = 1 << 20;
     l.bulk = device.bulk_copies && l.batches * l.rows * l.time * size_of(problem.dtype) >= worth_maps;
     book_partial_sums(l, problem);
-    book_look_back(l, problem);
+    book_look_back(l);
     return l;
 }
 

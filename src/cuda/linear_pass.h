@@ -27,7 +27,7 @@ struct LinearPass {
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
 
     Workspace workspace;
-    size_t records = 0, carries = 0, flags = 0, flag_bytes = 0, partial = 0, edges = 0;
+    size_t records = 0, record_bytes = 0, carries = 0, carry_bytes = 0, partial = 0, edges = 0;
 
     const TileFacts& tile() const {
         return (tuning.algorithm == LinearAlgorithm::stream ? kernels->stream_tile : kernels->chunked_tile)[time_inner];

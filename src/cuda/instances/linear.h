@@ -17,8 +17,8 @@ struct TileFacts {
 
 struct LinearKernels {
     Dtype dtype, gate_dtype;
-    int record_bytes;             // of a row's published summary
-    const void* stream[2][2][2];  // [time innermost][down][backward]
+    int record_bytes, carry_bytes;  // of a row's published summary and carry
+    const void* stream[2][2][2];    // [time innermost][down][backward]
     const void* chunked[2][2][2];
     TileFacts stream_tile[2], chunked_tile[2];  // [time innermost]
     const void* reduce_gate_gradient;

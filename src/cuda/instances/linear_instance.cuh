@@ -21,11 +21,7 @@ constexpr TileFacts chunked_facts() {
     using Forward = ChunkedConfig<Ty, TimeInner, false>;
     using Backward = ChunkedConfig<Ty, TimeInner, true>;
     using Shape = typename Forward::Shape;
-    return {Shape::V,
-            Shape::L,
-            Forward::warps,
-            {Forward::events, Backward::events},
-            Forward::event_bytes};
+    return {Shape::V, Shape::L, Forward::warps, {Forward::events, Backward::events}, Forward::event_bytes};
 }
 
 template <typename X, typename G>
@@ -34,7 +30,8 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     LinearKernels k{};
     k.dtype = dtype;
     k.gate_dtype = gate_dtype;
-    k.record_bytes = static_cast<int>(sizeof(Record<Ty>));
+    k.record_bytes = static_cast<int>(sizeof(Words<Record<Ty>>));
+    k.carry_bytes = static_cast<int>(sizeof(Words<typename Ty::Wide>));
     const auto fill = [&]<bool TimeInner, bool Down, bool Backward>() {
         k.stream[TimeInner][Down][Backward] =
             reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, Down, Backward>);

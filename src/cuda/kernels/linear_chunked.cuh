@@ -3,7 +3,7 @@
 //
 //     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
 //
-// Ownership  A block of 4 warps owns 2^log2_lane_rows rows (of V channels) and 4 * Segments * L consecutive steps of
+// Ownership  A block of 8 warps owns 2^log2_lane_rows rows (of V channels) and 8 * Segments * L consecutive steps of
 // them;
 //            a lane L steps of one row. The tile of gate and source is read once and stays in shared memory.
 // Passes     1. every lane summarises its steps; lanes, then warps, are composed in order into the block's (A, X)
@@ -17,7 +17,7 @@
 // every
 //            single-pass scan relies on. blockIdx.x runs through the row groups first and then through time.
 // Bytes      As linear_stream, and 16 bytes or less of summary a row and chunk.
-// Sync       Flags in global memory: written with release after the data and a block barrier, read with acquire.
+// Sync       What passes between blocks validates itself (look_back.cuh): no flags, no fences.
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"
@@ -29,8 +29,10 @@ namespace flashscan::cuda {
 
 template <typename Ty, bool TimeInner, bool Backward>
 struct ChunkedConfig {
-    using Shape = TileShape<typename Ty::X, TimeInner, 256>;
-    static constexpr int warps = 4;
+    using Shape = TileShape<typename Ty::X, TimeInner, 128>;
+    static constexpr int warps = 8;
+    // Registers are held to what lets this many blocks share a multiprocessor, as many as shared memory does.
+    static constexpr int resident = (sizeof(typename Ty::Wide) > 4 ? 2 : 3) - (Backward ? 1 : 0);
     static constexpr int gate_bytes = Shape::template bytes<typename Ty::G>();
     static constexpr int data_bytes = Shape::template bytes<typename Ty::X>();
     static constexpr int warp_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
@@ -95,7 +97,7 @@ struct ChunkedWarp {
 };
 
 template <typename Ty, bool TimeInner, bool Down, bool Backward>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::resident)
     linear_chunked(const __grid_constant__ LinearParams p, const __grid_constant__ LinearMaps maps) {
     using Warp = ChunkedWarp<Ty, TimeInner, Down, Backward>;
     using Config = typename Warp::Config;
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(128)
         if (segment == segments - 1) chain_memory.totals[warp][pack * V + v] = through[v];
     }
     __syncthreads();
-    if (p.chunks > 1) chain.publish();
+    chain.publish();
     chain.find_carries([&](int row) -> Wide {
         if (p.edge_in == nullptr || row0 + row >= p.rows) return {};
         return static_cast<const Wide*>(p.edge_in)[batch * p.rows + row0 + row];

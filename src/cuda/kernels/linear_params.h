@@ -63,9 +63,9 @@ struct LinearParams {
     int32_t log2_lane_rows = 0;  // rows (packs of rows) side by side in a warp; its other lanes are segments of time
     int32_t group_chunks = 0;    // chunks of one look-back group
     int64_t chunks = 0;
-    void* records = nullptr;    // [chunks, batches * row_groups, rows of a group] summaries
-    void* carries = nullptr;    // [groups, batches * row_groups, rows of a group] carries into a look-back group
-    uint32_t* flags = nullptr;  // [chunks] then [groups], each [batches * row_groups]; zero before the launch
+    // All bits one before the launch.
+    void* records = nullptr;  // [chunks, batches * row_groups, rows of a group] summaries
+    void* carries = nullptr;  // [groups, batches * row_groups, rows of a group] carries out of a look-back group
 };
 
 // Sums `partial` over its broadcast axes into GRAD|GATE.

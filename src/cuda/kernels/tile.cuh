@@ -48,7 +48,10 @@ struct TileShape {
     static constexpr int V = TimeInner || sizeof(X) >= 4 ? 1 : 4 / static_cast<int>(sizeof(X));
     static constexpr int L = LaneBytes / (V * static_cast<int>(sizeof(X)));
     // Steps that a lane takes to registers at once.
-    static constexpr int U = TimeInner ? 16 / static_cast<int>(sizeof(X)) : (L < 8 ? L : 8);
+    static constexpr int U = TimeInner        ? 16 / static_cast<int>(sizeof(X))
+                             : sizeof(X) <= 4 ? 8 / V
+                             : sizeof(X) == 8 ? 4
+                                              : 2;
 
     template <typename T>
     static constexpr int bytes() {

@@ -64,66 +64,107 @@ struct Walk {
     const LinearParams& p;
     const SequenceCursor& cursor;
 
-    // Reads U steps of V channels from step `first` of the lane.
+    // U steps of V channels.
+    struct Group {
+        GateWide raw[U][V];  // gates as given
+        Wide x[U][V];
+        Wide h[U][V];  // backward
+    };
+
+    template <typename T>
+    static constexpr int vector_length = !Shape::TimeInner    ? V
+                                         : 16 / sizeof(T) < U ? 16 / sizeof(T)
+                                                              : U;
+
     template <typename T>
     static __device__ __forceinline__ void read(const LaneTile<Shape, T>& tile, int first,
                                                 typename Element<T>::Wide (&out)[U][V]) {
-        constexpr int n =
-            Shape::TimeInner ? (16 / static_cast<int>(sizeof(T)) < U ? 16 / static_cast<int>(sizeof(T)) : U) : V;
+        constexpr int n = vector_length<T>;
+        int offset = tile.at(first);
 #pragma unroll
         for (int k = 0; k < U * V; k += n) {
-            const int offset = tile.at(first + k / V);
             const auto vector = *reinterpret_cast<const Vector<T, n>*>(shared_memory() + offset);
 #pragma unroll
             for (int i = 0; i < n; ++i) out[(k + i) / V][(k + i) % V] = Element<T>::widen(vector.value[i]);
+            offset = Shape::TimeInner ? tile.at(first + k + n) : offset + tile.pitch;
         }
     }
 
     template <typename T>
     static __device__ __forceinline__ void write(const LaneTile<Shape, T>& tile, int first,
                                                  const typename Element<T>::Wide (&in)[U][V]) {
-        constexpr int n =
-            Shape::TimeInner ? (16 / static_cast<int>(sizeof(T)) < U ? 16 / static_cast<int>(sizeof(T)) : U) : V;
+        constexpr int n = vector_length<T>;
+        int offset = tile.at(first);
 #pragma unroll
         for (int k = 0; k < U * V; k += n) {
-            const int offset = tile.at(first + k / V);
             Vector<T, n> vector;
 #pragma unroll
             for (int i = 0; i < n; ++i) vector.value[i] = Element<T>::narrow(in[(k + i) / V][(k + i) % V]);
             *reinterpret_cast<Vector<T, n>*>(shared_memory() + offset) = vector;
+            offset = Shape::TimeInner ? tile.at(first + k + n) : offset + tile.pitch;
         }
     }
 
-    // Gates and sources of U steps; `raw` are the gates as given.
-    __device__ __forceinline__ void read_group(const Lane& lane, const Tiles& tiles, int first, GateWide (&raw)[U][V],
-                                               GateWide (&a)[U][V], Wide (&x)[U][V]) const {
-        read<G>(tiles.gate, first, raw);
-        read<X>(tiles.source, first, x);
+    template <bool WithStates>
+    __device__ __forceinline__ void read_group(const Tiles& tiles, int first, Group& group) const {
+        read<G>(tiles.gate, first, group.raw);
+        read<X>(tiles.source, first, group.x);
+        if (WithStates && p.states.data != nullptr) read<X>(tiles.states, first, group.h);
+    }
+
+    // The values of a group's gates. Steps that do not exist become the identity.
+    __device__ __forceinline__ void gates_of(const Lane& lane, int first, Group& group, GateWide (&a)[U][V]) const {
 #pragma unroll
         for (int u = 0; u < U; ++u)
 #pragma unroll
-            for (int v = 0; v < V; ++v) a[u][v] = raw[u][v];
+            for (int v = 0; v < V; ++v) a[u][v] = group.raw[u][v];
         if (p.gate_form != gate_value) {
 #pragma unroll
             for (int u = 0; u < U; ++u)
 #pragma unroll
-                for (int v = 0; v < V; ++v) a[u][v] = gate_value_of(p.gate_form, raw[u][v]);
+                for (int v = 0; v < V; ++v) a[u][v] = gate_value_of(p.gate_form, group.raw[u][v]);
         }
         if (first + U > lane.steps) {
 #pragma unroll
             for (int u = 0; u < U; ++u)
 #pragma unroll
                 for (int v = 0; v < V; ++v)
-                    if (first + u >= lane.steps) a[u][v] = one(GateWide{}), x[u][v] = Wide{};
+                    if (first + u >= lane.steps) a[u][v] = one(GateWide{}), group.x[u][v] = Wide{};
         }
     }
 
-    // Calls body(first step of the group) for the groups of U steps in the order of the walk.
-    template <typename Body>
-    static __device__ __forceinline__ void for_groups(const Lane& lane, Body&& body) {
+    // Calls process(first step, group, h beyond the group) for the groups of U steps in the order of the walk; `edge`
+    // is h beyond the lane's last. Without events the next group is read before one is processed, to hide the latency
+    // of shared memory.
+    template <bool Events, bool WithStates, typename Process>
+    __device__ __forceinline__ void for_groups(const Lane& lane, const Tiles& tiles, Wide edge,
+                                               Process&& process) const {
         const int groups = (lane.steps + U - 1) / U;
+        const auto first = [&](int n) { return (Down ? groups - 1 - n : n) * U; };
+        Group one_group, other;
+        const auto beyond = [&](const Group& next, bool more) {
+            return WithStates && Shape::TimeInner && more ? next.h[Down ? U - 1 : 0][0] : edge;
+        };
+        if (groups > 0) read_group<WithStates>(tiles, first(0), one_group);
+        if constexpr (Events) {
 #pragma unroll 1
-        for (int n = 0; n < groups; ++n) body((Down ? groups - 1 - n : n) * U);
+            for (int n = 0; n < groups; ++n) {
+                const bool more = n + 1 < groups;
+                if (more) read_group<WithStates>(tiles, first(n + 1), other);
+                process(first(n), one_group, beyond(other, more));
+                one_group = other;
+            }
+        } else {
+#pragma unroll 1
+            for (int n = 0; n < groups; n += 2) {
+                const bool more = n + 1 < groups, still_more = n + 2 < groups;
+                if (more) read_group<WithStates>(tiles, first(n + 1), other);
+                process(first(n), one_group, beyond(other, more));
+                if (!more) break;
+                if (still_more) read_group<WithStates>(tiles, first(n + 2), one_group);
+                process(first(n + 1), other, beyond(one_group, still_more));
+            }
+        }
     }
 
     static __device__ __forceinline__ int event_at(const Lane& lane, int step) {
@@ -157,16 +198,15 @@ struct Walk {
     __device__ __forceinline__ void summarize(const Lane& lane, const Tiles& tiles, Map (&m)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) m[v] = Ty::identity();
-        for_groups(lane, [&](int first) {
-            GateWide raw[U][V], a[U][V];
-            Wide x[U][V];
-            read_group(lane, tiles, first, raw, a, x);
+        for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
+            GateWide a[U][V];
+            gates_of(lane, first, group, a);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
                 const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
-                for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], x[u][v], m[v]);
+                for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], group.x[u][v], m[v]);
             }
         });
     }
@@ -192,10 +232,9 @@ struct Walk {
     // Walks with carry h in and out; results stay in the tile.
     template <bool Events>
     __device__ __forceinline__ void forward(const Lane& lane, const Tiles& tiles, Wide (&h)[V]) const {
-        for_groups(lane, [&](int first) {
-            GateWide raw[U][V], a[U][V];
-            Wide x[U][V];
-            read_group(lane, tiles, first, raw, a, x);
+        for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
+            GateWide a[U][V];
+            gates_of(lane, first, group, a);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
@@ -203,12 +242,12 @@ struct Walk {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     if (event != 0 && begins(event)) h[v] = injected(lane, first + u, v);
-                    h[v] = (event & event_reset) != 0 ? x[u][v] : multiply_add(a[u][v], h[v], x[u][v]);
-                    x[u][v] = h[v];
+                    h[v] = (event & event_reset) != 0 ? group.x[u][v] : multiply_add(a[u][v], h[v], group.x[u][v]);
+                    group.x[u][v] = h[v];
                     if ((event & end_edge) != 0) leave(lane, first + u, v, h[v]);
                 }
             }
-            write<X>(tiles.source, first, x);
+            write<X>(tiles.source, first, group.x);
         });
     }
 
@@ -217,70 +256,74 @@ struct Walk {
     template <bool Events, typename Sink>
     __device__ __forceinline__ void backward(const Lane& lane, const Tiles& tiles, Wide edge, Wide (&c)[V],
                                              Sink&& sink) const {
-        const bool gate_gradient = p.states.data != nullptr, to_tile = p.partial == nullptr;
-        Wide ahead[U][V];  // time innermost: h of the group walked next
-        if (Shape::TimeInner && gate_gradient && lane.steps > 0)
-            read<X>(tiles.states, Down ? (lane.steps - 1) / U * U : 0, ahead);
-        for_groups(lane, [&](int first) {
-            GateWide raw[U][V], a[U][V];
-            Wide x[U][V], before[U][V];
-            read_group(lane, tiles, first, raw, a, x);
-            if (gate_gradient) read_before(lane, tiles, first, edge, ahead, before);
+        for_groups<Events, true>(lane, tiles, edge, [&](int first, Group& group, Wide beyond) {
+            GateWide a[U][V];
+            gates_of(lane, first, group, a);
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
                 const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const GateWide gradient =
-                        backward_step(lane, first + u, v, event, raw[u][v], a[u][v], x[u][v], before[u][v], c[v]);
-                    if (!to_tile && gate_gradient && first + u < lane.steps) sink(first + u, v, gradient);
-                    raw[u][v] = gradient;
+                    if (event != 0 && begins(event)) c[v] = injected(lane, first + u, v);
+                    const Wide g = group.x[u][v] + c[v];
+                    group.x[u][v] = g;
+                    c[v] = (event & event_reset) != 0 ? Wide{} : conj(a[u][v]) * g;
+                    if ((event & end_edge) != 0) leave(lane, first + u, v, c[v]);
                 }
             }
-            write<X>(tiles.source, first, x);
-            if (to_tile && gate_gradient) write<G>(tiles.gate, first, raw);
+            write<X>(tiles.source, first, group.x);
+            if (p.states.data == nullptr) return;
+            if constexpr (Shape::TimeInner) shift_states(group, beyond);
+            gate_gradient<Events>(lane, first, a, group);
+            if (p.partial == nullptr) return write<G>(tiles.gate, first, group.raw);
+#pragma unroll
+            for (int u = 0; u < U; ++u)
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    if (first + u < lane.steps) sink(first + u, v, group.raw[u][v]);
         });
     }
 
-    // h before each step of a group.
-    __device__ __forceinline__ void read_before(const Lane& lane, const Tiles& tiles, int first, Wide edge,
-                                                Wide (&ahead)[U][V], Wide (&before)[U][V]) const {
-        if constexpr (!Shape::TimeInner) {
-            read<X>(tiles.states, first, before);
-        } else {
-            constexpr int late = Down ? 0 : U - 1;  // the step whose predecessor is in the next group
+    // Time innermost: moves h, as it lies in the tensor, to the steps that follow it.
+    static __device__ __forceinline__ void shift_states(Group& group, Wide beyond) {
+        if constexpr (Down) {
 #pragma unroll
-            for (int u = 0; u < U; ++u)
-                if (u != late) before[u][0] = ahead[Down ? u - 1 : u + 1][0];
-            const int next = Down ? first - U : first + U;
-            if (next >= 0 && next < lane.steps) {
-                read<X>(tiles.states, next, ahead);
-                before[late][0] = ahead[U - 1 - late][0];
-            } else {
-                before[late][0] = edge;
-            }
+            for (int u = U - 1; u > 0; --u) group.h[u][0] = group.h[u - 1][0];
+            group.h[0][0] = beyond;
+        } else {
+#pragma unroll
+            for (int u = 0; u < U - 1; ++u) group.h[u][0] = group.h[u + 1][0];
+            group.h[U - 1][0] = beyond;
         }
     }
 
-    // x is d on entry and g on return; returns the gradient of the gate.
-    __device__ __forceinline__ GateWide backward_step(const Lane& lane, int step, int v, int event, GateWide raw,
-                                                      GateWide a, Wide& x, Wide before, Wide& c) const {
-        if (event != 0) {
-            if (begins(event)) c = injected(lane, step, v);
-            if ((event & end_edge) != 0) before = before_first(lane, step, v);
+    // With g in x and h before each step in h: the gradients of the gates as given, in raw.
+    template <bool Events>
+    __device__ __forceinline__ void gate_gradient(const Lane& lane, int first, const GateWide (&a)[U][V],
+                                                  Group& group) const {
+        if constexpr (Events) {
+#pragma unroll
+            for (int u = 0; u < U; ++u)
+                if ((event_at(lane, first + u) & end_edge) != 0) {
+#pragma unroll
+                    for (int v = 0; v < V; ++v) group.h[u][v] = before_first(lane, first + u, v);
+                }
         }
-        const Wide g = x + c;
-        const bool reset = (event & event_reset) != 0;
-        GateWide gradient{};
-        if (!reset) {
-            const Wide d = p.gate_form == gate_value ? before : gate_derivative(p.gate_form, raw, a) * before;
-            gradient = gate_part<GateWide>(g * conj(d));
+        if (p.gate_form != gate_value) {
+#pragma unroll
+            for (int u = 0; u < U; ++u)
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    group.h[u][v] = gate_derivative(p.gate_form, group.raw[u][v], a[u][v]) * group.h[u][v];
         }
-        x = g;
-        c = reset ? Wide{} : conj(a) * g;
-        if ((event & end_edge) != 0) leave(lane, step, v, c);
-        return gradient;
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const bool reset = Events && (event_at(lane, first + u) & event_reset) != 0;
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                group.raw[u][v] = reset ? GateWide{} : gate_part<GateWide>(group.x[u][v] * conj(group.h[u][v]));
+        }
     }
 };
 
