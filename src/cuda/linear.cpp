@@ -167,22 +167,20 @@ class Linear final : public LinearKernel {
     LinearPass forward_, backward_;
 };
 
-LinearDevice device_of(int device) {
-    LinearDevice facts;
+bool bulk_copies_of(int device) {
     int major = 0;
-    check(cudaDeviceGetAttribute(&facts.multiprocessors, cudaDevAttrMultiProcessorCount, device),
-          "asking for the multiprocessor count");
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
           "asking for the compute capability");
-    facts.bulk_copies = has_bulk_copies(major);
-    return facts;
+    return has_bulk_copies(major);
 }
 
 std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
                                    std::string& refusal) {
-    const LinearDevice device = device_of(options.device);
-    const LinearPass forward = make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, device);
-    const LinearPass backward = make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, device);
+    const bool bulk_copies = bulk_copies_of(options.device);
+    const LinearPass forward =
+        make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, bulk_copies);
+    const LinearPass backward =
+        make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, bulk_copies);
     for (const LinearPass* pass : {&forward, &backward}) {
         const double blocks = static_cast<double>(pass->tuning.chunks) * static_cast<double>(pass->batches) *
                               static_cast<double>(pass->tuning.row_groups);
@@ -198,11 +196,9 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
 
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
                                                  std::string& refusal) {
-    const LinearDevice device = device_of(options.device);
     if (options.kernel.empty() &&
-        choose_algorithm(problem, Pass::forward, options.batch_invariant, device) != LinearAlgorithm::stream) {
-        refusal = fmt::format("{} x {} rows are too few to fill {} multiprocessors without cutting time", problem.batch,
-                              problem.channels, device.multiprocessors);
+        choose_algorithm(problem, Pass::forward, options.batch_invariant) != LinearAlgorithm::stream) {
+        refusal = fmt::format("{} steps are worth cutting into chunks of time", problem.time);
         return nullptr;
     }
     return make(problem, options, LinearAlgorithm::stream, refusal);

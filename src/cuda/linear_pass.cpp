@@ -41,9 +41,9 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
                        [&](const Strides& s) { return p.channels == 1 || s.batch == p.channels * s.channels; });
 }
 
-LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant, const LinearDevice& device) {
+LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
-    return {l.batches, l.rows, p.time, sums_rows, batch_invariant, device.multiprocessors};
+    return {l.batches, l.rows, p.time, sums_rows, batch_invariant};
 }
 
 LinearTile tile_of(const TileFacts& facts) { return {facts.channels_per_lane, facts.steps, facts.warps}; }
@@ -124,27 +124,25 @@ bool encode_view(const LinearPass& pass, const View& v, int64_t size, CUtensorMa
 
 }  // namespace
 
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant,
-                                 const LinearDevice& device) {
+LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     LinearPass l;
     l.pass = pass;
     settle_axes(l, problem, batch_invariant);
-    return choose_linear_algorithm(shape_of(l, problem, batch_invariant, device),
-                                   tile_of(l.kernels->stream_tile[l.time_inner]));
+    return choose_linear_algorithm(shape_of(l, problem, batch_invariant));
 }
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            const LinearDevice& device) {
+                            bool bulk_copies) {
     LinearPass l;
     l.pass = pass;
     settle_axes(l, problem, batch_invariant);
-    const LinearShape shape = shape_of(l, problem, batch_invariant, device);
+    const LinearShape shape = shape_of(l, problem, batch_invariant);
     const bool stream = wanted == LinearAlgorithm::stream || shape.sums_rows_every_step;
     l.tuning = stream ? tune_stream(shape, tile_of(l.kernels->stream_tile[l.time_inner]))
                       : tune_chunked(shape, tile_of(l.kernels->chunked_tile[l.time_inner]), l.time_inner);
     // Encoding the maps costs the host about as much as a small problem costs the device.
     constexpr int64_t worth_maps = 1 << 20;
-    l.bulk = device.bulk_copies && l.batches * l.rows * l.time * size_of(problem.dtype) >= worth_maps;
+    l.bulk = bulk_copies && l.batches * l.rows * l.time * size_of(problem.dtype) >= worth_maps;
     book_partial_sums(l, problem);
     book_look_back(l);
     return l;

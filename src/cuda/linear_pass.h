@@ -43,19 +43,12 @@ struct LinearPass {
     int64_t launches() const { return time <= launch_steps ? 1 : (time + launch_steps - 1) / launch_steps; }
 };
 
-// What the choice depends on besides the problem.
-struct LinearDevice {
-    int multiprocessors = 0;
-    bool bulk_copies = false;
-};
-
 // `wanted` is the algorithm asked for; rows that must be summed at every step take the stream algorithm all the same.
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            const LinearDevice& device);
+                            bool bulk_copies);
 
 // The algorithm for a pass when none is forced.
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant,
-                                 const LinearDevice& device);
+LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
 // The tensor as the pass's kernel sees it: strides in bytes, and the widest pieces that its address and strides allow.
 // Fills `map` and sets View::bulk where the copy engine can take it.

@@ -109,9 +109,12 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
     __shared__ typename Chain::Shared chain_memory;
 
     const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;
-    const int64_t row_groups = p.batches * p.row_groups, chunk = blockIdx.x / row_groups;
-    const Chain chain{p, chain_memory, chunk, blockIdx.x % row_groups, row_groups, V << log2_rows};
-    const int64_t batch = chain.row_group / p.row_groups, row0 = chain.row_group % p.row_groups * chain.rows;
+    // A grid has fewer than 2^31 blocks, so its divisions fit 32 bits.
+    const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
+    const uint32_t row_groups = static_cast<uint32_t>(p.batches) * groups_of_batch, chunk = blockIdx.x / row_groups;
+    const Chain chain{p, chain_memory, chunk, blockIdx.x - chunk * row_groups, row_groups, log2_of<V> + log2_rows};
+    const uint32_t batch = chain.row_group / groups_of_batch, group = chain.row_group - batch * groups_of_batch;
+    const int64_t row0 = static_cast<int64_t>(group) << chain.log2_rows;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane_id = static_cast<int>(threadIdx.x) & 31;
     const int64_t end = end_of_steps(p.offsets, p.end);
     // Warps and segments are numbered in the order of the walk; Down mirrors their places in memory.
@@ -169,7 +172,7 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
             const Map earlier = Ty::shuffle_map(through[v], (lane_id - distance * neighbour) & 31);
             if (segment >= distance) through[v] = Ty::compose(earlier, through[v]);
         }
-        if (segment == segments - 1) chain_memory.totals[warp][pack * V + v] = through[v];
+        if (segment == segments - 1) chain_memory.totals[warp][pack * V + v] = to_record<Ty>(through[v]);
     }
     __syncthreads();
     chain.publish();
@@ -183,7 +186,7 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
     for (int v = 0; v < V; ++v) {
         const int row = pack * V + v;
         carry[v] = chain_memory.carry[row];
-        for (int w = 0; w < warp; ++w) carry[v] = Ty::apply(chain_memory.totals[w][row], carry[v]);
+        for (int w = 0; w < warp; ++w) carry[v] = Ty::apply(chain.total_of(w, row), carry[v]);
         const Map before = Ty::shuffle_map(through[v], (lane_id - neighbour) & 31);
         if (segment > 0) carry[v] = Ty::apply(before, carry[v]);
     }
@@ -200,8 +203,7 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
         else
             walk.template backward<false>(lane, tiles, edge, carry, sink);
         mine.store();
-        if (p.partial != nullptr && p.sum_time)
-            sums.template write_block<warps>(chain.row_group % p.row_groups, chunk, log2_rows);
+        if (p.partial != nullptr && p.sum_time) sums.template write_block<warps>(group, chunk, log2_rows);
     } else {
         if (events)
             walk.template forward<true>(lane, tiles, carry);
@@ -210,7 +212,7 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
         mine.store();
     }
 
-    const bool last = chunk == p.chunks - 1 && warp == warps - 1 && segment == segments - 1;
+    const bool last = chunk + 1 == p.chunks && warp == warps - 1 && segment == segments - 1;
     if (last && p.edge_out != nullptr)
         for (int v = 0; v < lane.rows; ++v) static_cast<Wide*>(p.edge_out)[batch * p.rows + lane.row + v] = carry[v];
 }

@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(32)
     constexpr int L = Shape::L, V = Shape::V, stages = Config::stages, log2_rows = Kernel::log2_rows;
 
     const int lane_id = static_cast<int>(threadIdx.x);
-    const int64_t batch = blockIdx.x / p.row_groups, group = blockIdx.x % p.row_groups, row0 = group * 32 * V;
+    const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);  // a grid's divisions fit 32 bits
+    const int64_t batch = blockIdx.x / groups_of_batch, group = blockIdx.x % groups_of_batch, row0 = group * 32 * V;
     const int64_t end = end_of_steps(p.offsets, p.end);
     const int64_t chunks = end > p.begin ? (end - p.begin + L - 1) / L : 0;
     const Kernel kernel{p, maps, lane_id, batch, row0, end, chunks};

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "cuda/kernels/linear_params.h"
-#include "cuda/kernels/types.cuh"
+#include "cuda/kernels/tile.cuh"
 #include "cuda/ptx/shared_words.cuh"
 
 namespace flashscan::cuda {
@@ -48,7 +48,7 @@ __device__ __forceinline__ T await_value(const void* memory, int64_t index) {
     return u.value;
 }
 
-// A summary as it is published. A reset inside it is told by a NaN that arithmetic does not make.
+// A summary in memory. A reset inside it is told by a NaN that arithmetic does not make.
 template <typename Ty>
 struct Record {
     typename Ty::Wide x;
@@ -68,82 +68,92 @@ __device__ __forceinline__ bool is_cut_mark(Complex<T> a) {
     return is_cut_mark(a.re);
 }
 
+template <typename Ty>
+__device__ __forceinline__ Record<Ty> to_record(const typename Ty::Map& m) {
+    return {m.x, m.cut ? cut_mark(m.a) : m.a};
+}
+template <typename Ty>
+__device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
+    return {r.a, r.x, is_cut_mark(r.a)};
+}
+
 // A block's place in the chain, and the shared memory of its part of it.
 template <typename Ty, int Warps, int MaxRows>
 struct LookBack {
     using Map = typename Ty::Map;
     using Wide = typename Ty::Wide;
+    static constexpr int threads = 32 * Warps;
     struct Shared {
-        Map totals[Warps][MaxRows];  // of each warp, in the order of the walk
-        Map folds[Warps][MaxRows];
+        Record<Ty> totals[Warps][MaxRows];  // of each warp, in the order of the walk
+        Record<Ty> folds[threads];          // [parts left after a warp's tree][rows]
         Wide carry[MaxRows];
     };
 
     const LinearParams& p;
     Shared& shared;
-    int64_t chunk, row_group, row_groups;  // row_groups: of all batches
-    int rows;                              // of a group, a power of two
+    uint32_t chunk, row_group, row_groups;  // row_groups: of all batches
+    int log2_rows;                          // of a group
 
-    __device__ __forceinline__ int64_t place(int64_t k, int row) const {
-        return (k * row_groups + row_group) * rows + row;
+    __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
+    __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
+        return (static_cast<int64_t>(k) * row_groups + row_group << log2_rows) + row;
     }
 
+    __device__ __forceinline__ Map total_of(int warp, int row) const { return to_map<Ty>(shared.totals[warp][row]); }
     __device__ __forceinline__ Map block_total(int row) const {
-        Map total = shared.totals[0][row];
-        for (int w = 1; w < Warps; ++w) total = Ty::compose(total, shared.totals[w][row]);
+        Map total = total_of(0, row);
+#pragma unroll
+        for (int w = 1; w < Warps; ++w) total = Ty::compose(total, total_of(w, row));
         return total;
     }
 
     // After shared.totals is complete: makes the block's summary known to the later chunks of its group.
     __device__ __forceinline__ void publish() const {
         const int row = static_cast<int>(threadIdx.x);
-        if (row >= rows || chunk + 1 >= p.chunks || chunk % p.group_chunks == p.group_chunks - 1) return;
-        const Map m = block_total(row);
-        publish_value(p.records, place(chunk, row), Record<Ty>{m.x, m.cut ? cut_mark(m.a) : m.a});
+        const uint32_t group_chunks = static_cast<uint32_t>(p.group_chunks);
+        if (row >= rows() || chunk + 1 >= p.chunks || chunk % group_chunks == group_chunks - 1) return;
+        publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
     }
 
     // Fills shared.carry with the carries into this chunk; `initial(row)` is that of the first chunk.
     template <typename Initial>
     __device__ __forceinline__ void find_carries(Initial&& initial) const {
         const int row = static_cast<int>(threadIdx.x);
-        const int earlier = static_cast<int>(chunk % p.group_chunks);
-        const int64_t group = chunk / p.group_chunks;
-        if (earlier > 0) fold(chunk - earlier, earlier);
+        const uint32_t group_chunks = static_cast<uint32_t>(p.group_chunks);
+        const uint32_t group = chunk / group_chunks, earlier = chunk - group * group_chunks;
+        if (earlier > 0) fold(chunk - earlier, static_cast<int>(earlier));
         __syncthreads();
-        if (row < rows) {
+        if (row < rows()) {
             Wide carry = group > 0 ? await_value<Wide>(p.carries, place(group - 1, row)) : initial(row);
-            const int folds = earlier == 0 ? 0 : rows <= 32 ? Warps : 32 * Warps / rows;
-            for (int f = 0; f < folds; ++f) carry = Ty::apply(shared.folds[f][row], carry);
+            const int folds = earlier == 0 ? 0 : rows() <= 32 ? Warps : threads >> log2_rows;
+            for (int f = 0; f < folds; ++f) carry = Ty::apply(to_map<Ty>(shared.folds[(f << log2_rows) + row]), carry);
             shared.carry[row] = carry;
-            if (earlier == p.group_chunks - 1 && chunk + 1 < p.chunks)
+            if (earlier == group_chunks - 1 && chunk + 1 < p.chunks)
                 publish_value(p.carries, place(group, row), Ty::apply(block_total(row), carry));
         }
         __syncthreads();
     }
 
   private:
-    __device__ __forceinline__ Map await_summary(int64_t k, int row) const {
-        const auto r = await_value<Record<Ty>>(p.records, place(k, row));
-        return {r.a, r.x, is_cut_mark(r.a)};
-    }
-
-    // Composes the summaries of `count` chunks from `start`: every row by 32 Warps / rows threads, each a run of
+    // Composes the summaries of `count` chunks from `start`: every row by threads / rows threads, each a run of
     // neighbouring chunks, then across the lanes of a warp.
-    __device__ __forceinline__ void fold(int64_t start, int count) const {
-        const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, parts = 32 * Warps / rows;
-        const int row = thread & (rows - 1), part = thread / rows;
-        const int first = count * part / parts, last = count * (part + 1) / parts;
+    __device__ __forceinline__ void fold(uint32_t start, int count) const {
+        const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, log2_parts = log2_of<threads> - log2_rows;
+        const int row = thread & (rows() - 1), part = thread >> log2_rows;
+        const int first = count * part >> log2_parts, last = count * (part + 1) >> log2_parts;
         Map m = Ty::identity();
 #pragma unroll 4
-        for (int i = first; i < last; ++i) m = Ty::compose(m, await_summary(start + i, row));
-        for (int distance = rows; distance < 32; distance *= 2) {
+        for (int i = first; i < last; ++i)
+            m = Ty::compose(
+                m, to_map<Ty>(await_value<Record<Ty>>(p.records, place(start + static_cast<uint32_t>(i), row))));
+        for (int distance = rows(); distance < 32; distance *= 2) {
             const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
-            if ((lane / rows & (2 * distance / rows - 1)) == 0) m = Ty::compose(m, later);
+            if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);
         }
-        if (rows > 32)
-            shared.folds[part][row] = m;
-        else if (lane < rows)
-            shared.folds[thread / 32][row] = m;
+        if (rows() >= 32)
+            shared.folds[thread] = to_record<Ty>(m);
+        else if (lane < rows())
+            shared.folds[(thread / 32 << log2_rows) + row] = to_record<Ty>(m);
     }
 };
 

@@ -10,21 +10,16 @@ namespace {
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Warps of the stream kernel that keep one multiprocessor's share of memory bandwidth busy.
-constexpr double stream_warps_per_multiprocessor = 1.9;
+// Time that a warp of the stream kernel walks before cutting it pays.
+constexpr int64_t short_time = 64;
 
-// The longest look-back group: a block polls this many flags at once.
+// The longest look-back group.
 constexpr int longest_group = 128;
 
 }  // namespace
 
-LinearAlgorithm choose_linear_algorithm(const LinearShape& shape, const LinearTile& stream) {
-    const int64_t warps = shape.batches * divide_up(shape.rows, 32 * stream.channels_per_lane);
-    const double enough = stream_warps_per_multiprocessor * shape.multiprocessors;
-    const bool short_time = shape.time <= 2 * stream.steps;
-    if (shape.sums_rows_every_step || short_time) return LinearAlgorithm::stream;
-    if (shape.batch_invariant) return LinearAlgorithm::chunked;
-    return static_cast<double>(warps) >= enough ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
+LinearAlgorithm choose_linear_algorithm(const LinearShape& shape) {
+    return shape.sums_rows_every_step || shape.time <= short_time ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
 }
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {

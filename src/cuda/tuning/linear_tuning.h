@@ -17,7 +17,6 @@ struct LinearShape {
     int64_t batches = 0, rows = 0, time = 0;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
-    int multiprocessors = 0;
 };
 
 // The tile of an algorithm: rows of a full-width warp, steps of a lane, warps of a block.
@@ -35,8 +34,8 @@ struct LinearTuning {
     std::string reason;
 };
 
-// The stream kernel where rows alone fill the GPU.
-LinearAlgorithm choose_linear_algorithm(const LinearShape& shape, const LinearTile& stream);
+// The stream kernel where time is too short to cut, or rows must be summed at every step.
+LinearAlgorithm choose_linear_algorithm(const LinearShape& shape);
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner);
 
