@@ -46,7 +46,9 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     return {l.batches, l.rows, p.time, sums_rows, batch_invariant};
 }
 
-LinearTile tile_of(const TileFacts& facts) { return {facts.channels_per_lane, facts.steps, facts.warps}; }
+LinearTile tile_of(const TileFacts& facts) {
+    return {facts.channels_per_lane, facts.steps, facts.warps, facts.log2_widest};
+}
 
 void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.kernels = &linear_kernels(p.dtype, p.gate_dtype);
@@ -103,12 +105,12 @@ bool encode_view(const LinearPass& pass, const View& v, int64_t size, CUtensorMa
     const int log2_rows = pass.tuning.log2_lane_rows;
     const uint32_t lane_rows = 1U << log2_rows, segments = 32U >> log2_rows;
     if (!pass.time_inner) {
-        if (log2_rows != 5) return false;          // narrower tiles are padded
+        if (log2_rows != 5 && !pass.tile().dense) return false;
         const int64_t words = size == 16 ? 2 : 1;  // the engine knows no elements of 16 bytes
-        const TensorBox axes[] = {
-            {pass.rows * words, size / words, static_cast<uint32_t>(32 * pass.tile().channels_per_lane * words)},
-            {pass.time, v.time, static_cast<uint32_t>(steps)},
-            {pass.batches, v.batch, 1}};
+        const TensorBox axes[] = {{pass.rows * words, size / words,
+                                   static_cast<uint32_t>((pass.tile().channels_per_lane << log2_rows) * words)},
+                                  {pass.time, v.time, static_cast<uint32_t>(segments * steps)},
+                                  {pass.batches, v.batch, 1}};
         return encode_tensor_map(map, v.data, static_cast<int>(size / words), axes, false);
     }
     constexpr int64_t column = 128;

@@ -11,6 +11,8 @@ struct TileFacts {
     int channels_per_lane;  // V
     int steps;              // L
     int warps;              // of a block
+    int log2_widest;        // most packs of channels side by side in a warp
+    bool dense;             // tiles with channels innermost are as the copy engine lays them, at any width
     int shared_bytes[2];    // [backward]
     int event_bytes;        // of a warp, further shared memory when there are events
 };

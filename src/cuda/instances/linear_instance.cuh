@@ -13,7 +13,9 @@ constexpr TileFacts stream_facts() {
     using Forward = StreamConfig<Ty, TimeInner, false>;
     using Backward = StreamConfig<Ty, TimeInner, true>;
     using Shape = typename Forward::Shape;
-    return {Shape::V, Shape::L, 1, {Forward::shared_bytes, Backward::shared_bytes}, 0};
+    return {
+        Shape::V, Shape::L, 1, Shape::log2_widest, Shape::padding == 0, {Forward::shared_bytes, Backward::shared_bytes},
+        0};
 }
 
 template <typename Ty, bool TimeInner>
@@ -21,7 +23,13 @@ constexpr TileFacts chunked_facts() {
     using Forward = ChunkedConfig<Ty, TimeInner, false>;
     using Backward = ChunkedConfig<Ty, TimeInner, true>;
     using Shape = typename Forward::Shape;
-    return {Shape::V, Shape::L, Forward::warps, {Forward::events, Backward::events}, Forward::event_bytes};
+    return {Shape::V,
+            Shape::L,
+            Forward::warps,
+            Shape::log2_widest,
+            Shape::padding == 0,
+            {Forward::events, Backward::events},
+            Forward::event_bytes};
 }
 
 template <typename X, typename G>

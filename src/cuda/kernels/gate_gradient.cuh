@@ -40,9 +40,9 @@ struct GateGradientSum {
             return;
         }
         GateWide mine = v < lane.rows ? value : GateWide{};
-        if constexpr (V == 2) {
-            mine = sum[0] + mine;
-            sum[0] = GateWide{};
+        for (int other = 0; other < V - 1; ++other) {
+            mine = sum[other] + mine;
+            sum[other] = GateWide{};
         }
         mine = butterfly(mine, 1, 32);
         if ((threadIdx.x & 31U) == 0) *slot(time_slot, group) = mine;
@@ -55,7 +55,7 @@ struct GateGradientSum {
             return;
         }
         GateWide total = sum[0];
-        if constexpr (V == 2) total = total + sum[1];
+        for (int v = 1; v < V; ++v) total = total + sum[v];
         total = butterfly(total, 1, 32);
         if ((threadIdx.x & 31U) == 0) *slot(0, group) = total;
     }
@@ -63,7 +63,7 @@ struct GateGradientSum {
     // Sums over time, complete: of a block of Warps warps whose lanes hold rows and segments as in linear_chunked.
     template <int Warps>
     __device__ __forceinline__ void write_block(int64_t group, int64_t time_slot, int log2_rows) const {
-        __shared__ GateWide warp_sums[Warps][32 * V];
+        __shared__ GateWide warp_sums[Warps][Shape::max_rows];
         const int lane_id = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) / 32;
         const int segments = 32 >> log2_rows;
         const int row_pack = Shape::TimeInner ? lane_id / segments : lane_id & ((1 << log2_rows) - 1);

@@ -29,7 +29,7 @@ namespace flashscan::cuda {
 
 template <typename Ty, bool TimeInner, bool Backward>
 struct ChunkedConfig {
-    using Shape = TileShape<typename Ty::X, TimeInner, 128>;
+    using Shape = TileShape<typename Ty::X, TimeInner, 128, sizeof(typename Ty::X) == 2 ? 8 : 16>;
     static constexpr int warps = 8;
     // Registers are held to what lets this many blocks share a multiprocessor, as many as shared memory does.
     static constexpr int resident = (sizeof(typename Ty::Wide) > 4 ? 2 : 3) - (Backward ? 1 : 0);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
     using Wide = typename Ty::Wide;
     using Map = typename Ty::Map;
     constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
-    using Chain = LookBack<Ty, warps, 32 * V>;
+    using Chain = LookBack<Ty, warps, Shape::max_rows>;
     __shared__ typename Chain::Shared chain_memory;
 
     const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;

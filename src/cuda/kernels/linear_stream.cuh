@@ -20,7 +20,7 @@ namespace flashscan::cuda {
 
 template <typename Ty, bool TimeInner, bool Backward>
 struct StreamConfig {
-    using Shape = TileShape<typename Ty::X, TimeInner, 128>;
+    using Shape = TileShape<typename Ty::X, TimeInner, 128, 4>;
     static constexpr int gate_bytes = Shape::template bytes<typename Ty::G>();
     static constexpr int data_bytes = Shape::template bytes<typename Ty::X>();
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);

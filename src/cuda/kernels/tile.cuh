@@ -8,8 +8,9 @@
 //   pieces
 //                      of a slot permuted by its number (the copy engine's 128-byte swizzle): lanes read their steps as
 //                      16-byte vectors without bank conflicts
-//   channel innermost  [segment][L + 1 steps][packs of V channels], a step of padding per segment; V channels make 4
-//                      bytes at least, so that a warp's step is free of bank conflicts
+//   channel innermost  [segment][L steps][packs of V channels]; packs of 16 bytes are read as vectors, eight lanes a
+//   row
+//                      of all banks
 //
 // Copies: one instruction of the bulk copy engine where the host gave the tensor a map (View::bulk) and the tile is
 // whole; else cp.async in pieces of View::granule bytes, or element by element.
@@ -41,22 +42,28 @@ __device__ __forceinline__ char* shared_memory() {
     return memory;
 }
 
-// The shape of the tiles of one kernel; LaneBytes is a lane's share of a tile of X.
-template <typename X, bool TimeInner_, int LaneBytes>
+// The shape of the tiles of one kernel; LaneBytes is a lane's share of a tile of X, PackBytes its channels of one step
+// where they are innermost.
+template <typename X, bool TimeInner_, int LaneBytes, int PackBytes>
 struct TileShape {
     static constexpr bool TimeInner = TimeInner_;
-    static constexpr int V = TimeInner || sizeof(X) >= 4 ? 1 : 4 / static_cast<int>(sizeof(X));
+    static constexpr int V = TimeInner || sizeof(X) >= PackBytes ? 1 : PackBytes / static_cast<int>(sizeof(X));
     static constexpr int L = LaneBytes / (V * static_cast<int>(sizeof(X)));
     // Steps that a lane takes to registers at once.
     static constexpr int U = TimeInner        ? 16 / static_cast<int>(sizeof(X))
                              : sizeof(X) <= 4 ? 8 / V
-                             : sizeof(X) == 8 ? 4
+                             : sizeof(X) == 8 ? 4 / V
                                               : 2;
+    // Packs side by side at most, and channels of a tile then. Packs of 8 or 16 bytes fill a row of all banks with part
+    // of a warp; smaller ones take a whole warp, and a step of padding where segments lie in one another's banks.
+    static constexpr int log2_widest = TimeInner || PackBytes < 8 ? 5 : log2_of<128 / PackBytes>;
+    static constexpr int max_rows = V << log2_widest;
+    static constexpr int padding = !TimeInner && PackBytes < 8 ? 1 : 0;
 
     template <typename T>
     static constexpr int bytes() {
         constexpr int size = static_cast<int>(sizeof(T));
-        return TimeInner ? 32 * (L * size < 128 ? 128 : L * size) : 32 * V * size * (L + 1);
+        return TimeInner ? 32 * (L * size < 128 ? 128 : L * size) : 32 * V * size * (L + padding);
     }
     template <typename T>
     static constexpr bool can_bulk = !TimeInner || L * sizeof(T) >= 128;
@@ -76,7 +83,7 @@ struct LaneTile {
             swizzle = (slot & 7) << 4;
         } else {
             pitch = (Shape::V * size) << log2_rows;
-            base = tile + segment * (Shape::L + 1) * pitch + pack * Shape::V * size;
+            base = tile + segment * (Shape::L + Shape::padding) * pitch + pack * Shape::V * size;
             swizzle = 0;
         }
     }
@@ -124,7 +131,7 @@ __device__ __forceinline__ void for_pieces(const View& view, const Window& w, ch
             const int log2_pieces = log2_rows + log2_of<Shape::V * size> - log2_of<Bytes>;
             const int inside = (piece & ((1 << log2_pieces) - 1)) * Bytes, step = piece >> log2_pieces;
             const int exist = step >= w.first && step < w.last ? min(max(w.rows * size - inside, 0), Bytes) : 0;
-            f((((step / L) * (L + 1) + step % L) << log2_rows) * Shape::V * size + inside,
+            f((((step / L) * (L + Shape::padding) + step % L) << log2_rows) * Shape::V * size + inside,
               origin + step * view.time + inside, exist);
         }
     }

@@ -71,22 +71,30 @@ struct Walk {
         Wide h[U][V];  // backward
     };
 
+    // Elements of T that one access takes: 16 bytes, or all that lie together.
     template <typename T>
-    static constexpr int vector_length = !Shape::TimeInner    ? V
-                                         : 16 / sizeof(T) < U ? 16 / sizeof(T)
-                                                              : U;
+    static constexpr int vector_length = 16 / static_cast<int>(sizeof(T)) < (Shape::TimeInner ? U : V)
+                                             ? 16 / static_cast<int>(sizeof(T))
+                                             : (Shape::TimeInner ? U : V);
+
+    // Offset of the k-th element of a group that starts at `first`, and at `start` in shared memory.
+    template <typename T>
+    static __device__ __forceinline__ int offset_of(const LaneTile<Shape, T>& tile, int first, int start, int k) {
+        if constexpr (Shape::TimeInner) return tile.at(first + k);
+        return start + k / V * tile.pitch + k % V * static_cast<int>(sizeof(T));
+    }
 
     template <typename T>
     static __device__ __forceinline__ void read(const LaneTile<Shape, T>& tile, int first,
                                                 typename Element<T>::Wide (&out)[U][V]) {
         constexpr int n = vector_length<T>;
-        int offset = tile.at(first);
+        const int start = tile.at(first);
 #pragma unroll
         for (int k = 0; k < U * V; k += n) {
+            const int offset = offset_of(tile, first, start, k);
             const auto vector = *reinterpret_cast<const Vector<T, n>*>(shared_memory() + offset);
 #pragma unroll
             for (int i = 0; i < n; ++i) out[(k + i) / V][(k + i) % V] = Element<T>::widen(vector.value[i]);
-            offset = Shape::TimeInner ? tile.at(first + k + n) : offset + tile.pitch;
         }
     }
 
@@ -94,14 +102,13 @@ struct Walk {
     static __device__ __forceinline__ void write(const LaneTile<Shape, T>& tile, int first,
                                                  const typename Element<T>::Wide (&in)[U][V]) {
         constexpr int n = vector_length<T>;
-        int offset = tile.at(first);
+        const int start = tile.at(first);
 #pragma unroll
         for (int k = 0; k < U * V; k += n) {
             Vector<T, n> vector;
 #pragma unroll
             for (int i = 0; i < n; ++i) vector.value[i] = Element<T>::narrow(in[(k + i) / V][(k + i) % V]);
-            *reinterpret_cast<Vector<T, n>*>(shared_memory() + offset) = vector;
-            offset = Shape::TimeInner ? tile.at(first + k + n) : offset + tile.pitch;
+            *reinterpret_cast<Vector<T, n>*>(shared_memory() + offset_of(tile, first, start, k)) = vector;
         }
     }
 

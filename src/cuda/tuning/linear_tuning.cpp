@@ -37,8 +37,8 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool
     t.algorithm = LinearAlgorithm::chunked;
     // As few rows as there are, up to a full warp; the lanes left over take segments of time. The same for any number
     // of rows where bits may not depend on it.
-    t.log2_lane_rows = shape.batch_invariant && !time_inner ? 5 : 0;
-    while (!shape.batch_invariant && t.log2_lane_rows < 5 &&
+    t.log2_lane_rows = shape.batch_invariant && !time_inner ? tile.log2_widest : 0;
+    while (!shape.batch_invariant && t.log2_lane_rows < tile.log2_widest &&
            int64_t{tile.channels_per_lane} << t.log2_lane_rows < shape.rows)
         ++t.log2_lane_rows;
     const int rows = tile.channels_per_lane << t.log2_lane_rows;

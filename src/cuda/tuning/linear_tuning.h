@@ -19,9 +19,9 @@ struct LinearShape {
     bool batch_invariant = false;
 };
 
-// The tile of an algorithm: rows of a full-width warp, steps of a lane, warps of a block.
+// The tile of an algorithm: channels and steps of a lane, warps of a block, most packs of channels side by side.
 struct LinearTile {
-    int channels_per_lane = 0, steps = 0, warps = 0;
+    int channels_per_lane = 0, steps = 0, warps = 0, log2_widest = 5;
 };
 
 struct LinearTuning {
