@@ -92,6 +92,7 @@ class CudaBackend final : public Backend {
         if (options.device < 0 || options.device >= count)
             fail(Code::no_device, "device is {}; this machine has CUDA devices 0 to {}", options.device, count - 1);
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
+        pools().of(options.device);  // made here, because the first call may be captured
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
@@ -108,7 +109,7 @@ class CudaBackend final : public Backend {
         try {
             const DeviceScope scope(options.device);
             cudaFreeAsync(memory, stream_of(stream));
-        } catch (const Error&) {
+        } catch (...) {
             // The device is lost; so is its memory.
         }
     }

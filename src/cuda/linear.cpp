@@ -33,9 +33,7 @@ class Linear final : public LinearKernel {
     }
 
     std::string describe() const override {
-        return fmt::format("forward {} ({} innermost), backward {} ({} innermost)", forward_.tuning.reason,
-                           forward_.time_inner ? "time" : "channel", backward_.tuning.reason,
-                           backward_.time_inner ? "time" : "channel");
+        return fmt::format("forward {}; backward {}", forward_.describe(), backward_.describe());
     }
 
     size_t scratch_bytes(Pass pass) const override {
@@ -102,7 +100,7 @@ class Linear final : public LinearKernel {
             return;
         }
         if (sums) params.partial = base + pass.partial;
-        const int64_t launches = params.partial != nullptr ? pass.launches() : 1;
+        const int64_t launches = pass.launches();
         const int64_t steps = launches > 1 ? pass.launch_steps : p_.time;
         for (int64_t n = 0; n < launches; ++n) {
             const int64_t place = pass.down ? launches - 1 - n : n;
@@ -167,28 +165,51 @@ class Linear final : public LinearKernel {
     LinearPass forward_, backward_;
 };
 
-bool bulk_copies_of(int device) {
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+struct DeviceFacts {
+    int compute_capability_major = 0;
+    int shared_bytes = 0;  // that a block can have
+};
+
+DeviceFacts facts_of(int device) {
+    DeviceFacts facts;
+    check(cudaDeviceGetAttribute(&facts.compute_capability_major, cudaDevAttrComputeCapabilityMajor, device),
           "asking for the compute capability");
-    return has_bulk_copies(major);
+    check(cudaDeviceGetAttribute(&facts.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+          "asking for the shared memory of a block");
+    return facts;
+}
+
+cudaFuncAttributes attributes_of(const LinearPass& pass) {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, pass.kernel()), "asking for a kernel's attributes");
+    return attributes;
+}
+
+// The pass as it fits the device: chunks need more shared memory than some have, and only code compiled for compute
+// capability 9.0 and up can drive the bulk copy engine.
+LinearPass settle(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, const Options& options,
+                  const DeviceFacts& device) {
+    LinearPass l = make_linear_pass(problem, pass, algorithm, options.batch_invariant);
+    cudaFuncAttributes attributes = attributes_of(l);
+    if (static_cast<int>(attributes.sharedSizeBytes) + l.shared_bytes(true) > device.shared_bytes) {
+        l = make_linear_pass(problem, pass, LinearAlgorithm::stream, options.batch_invariant);
+        attributes = attributes_of(l);
+    }
+    l.bulk = has_bulk_copies(device.compute_capability_major) && attributes.ptxVersion >= 90 && l.worth_bulk();
+    return l;
 }
 
 std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
                                    std::string& refusal) {
-    const bool bulk_copies = bulk_copies_of(options.device);
-    const LinearPass forward =
-        make_linear_pass(problem, Pass::forward, algorithm, options.batch_invariant, bulk_copies);
-    const LinearPass backward =
-        make_linear_pass(problem, Pass::backward, algorithm, options.batch_invariant, bulk_copies);
-    for (const LinearPass* pass : {&forward, &backward}) {
-        const double blocks = static_cast<double>(pass->tuning.chunks) * static_cast<double>(pass->batches) *
-                              static_cast<double>(pass->tuning.row_groups);
-        if (blocks > std::numeric_limits<int32_t>::max()) {
-            refusal = fmt::format("{:.3g} blocks are more than a grid's 2^31 - 1", blocks);
+    const DeviceScope scope(options.device);
+    const DeviceFacts device = facts_of(options.device);
+    const LinearPass forward = settle(problem, Pass::forward, algorithm, options, device);
+    const LinearPass backward = settle(problem, Pass::backward, algorithm, options, device);
+    for (const LinearPass* pass : {&forward, &backward})
+        if (pass->blocks() > std::numeric_limits<int32_t>::max()) {
+            refusal = fmt::format("{} blocks are more than a grid's 2^31 - 1", pass->blocks());
             return nullptr;
         }
-    }
     return std::make_unique<Linear>(problem, options, forward, backward);
 }
 
@@ -198,7 +219,7 @@ std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, c
                                                  std::string& refusal) {
     if (options.kernel.empty() &&
         choose_algorithm(problem, Pass::forward, options.batch_invariant) != LinearAlgorithm::stream) {
-        refusal = fmt::format("{} steps are worth cutting into chunks of time", problem.time);
+        refusal = fmt::format("{} steps are worth cutting into chunks", problem.time);
         return nullptr;
     }
     return make(problem, options, LinearAlgorithm::stream, refusal);
@@ -206,6 +227,10 @@ std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, c
 
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal) {
+    if (options.batch_invariant && problem.packed()) {
+        refusal = "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
+        return nullptr;
+    }
     return make(problem, options, LinearAlgorithm::chunked, refusal);
 }
 

@@ -7,7 +7,7 @@ namespace flashscan::cuda {
 
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
                                                  std::string& refusal);
-// Takes every problem, except where rows must be summed at every step.
+// Takes every problem; a pass that sums rows at every step, or whose tiles the device cannot hold, streams.
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/linear_pass.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -43,7 +45,7 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
 
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
-    return {l.batches, l.rows, p.time, sums_rows, batch_invariant};
+    return {l.batches, l.rows, p.time, sums_rows, batch_invariant, p.packed()};
 }
 
 LinearTile tile_of(const TileFacts& facts) {
@@ -62,18 +64,21 @@ void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
 }
 
 // Books the partial sums of GRAD|GATE, and cuts time where they would take more than 4 MB or 1 % of the input.
-void book_partial_sums(LinearPass& l, const LinearProblem& p) {
+void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.launch_steps = std::max<int64_t>(p.time, 1);
     if (!l.sums_gate) return;
     const bool over_time = p.broadcasts(broadcast_time);
     const int64_t wide = size_of(state_dtype(p.gate_dtype));
     l.partial_rows = p.broadcasts(broadcast_channels) ? l.tuning.row_groups : l.rows;
     if (!over_time) {
-        const int64_t limit = std::max<int64_t>(4 << 20, l.batches * l.rows * p.time * size_of(p.dtype) / 100);
-        const int64_t step_bytes = std::max<int64_t>(l.batches * l.partial_rows * wide, 1);
+        // Where time is cut may not depend on the other rows if their number may not change bits.
+        const int64_t batches = batch_invariant ? 1 : l.batches;
+        const int64_t limit = std::max<int64_t>(4 << 20, batches * l.rows * p.time * size_of(p.dtype) / 100);
+        const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
         const int64_t steps = std::max<int64_t>(limit / step_bytes / l.tuning.chunk_steps, 1) * l.tuning.chunk_steps;
         l.launch_steps = std::min(l.launch_steps, steps);
-        l.tuning.chunks = std::max<int64_t>((l.launch_steps + l.tuning.chunk_steps - 1) / l.tuning.chunk_steps, 1);
+        if (l.tuning.algorithm == LinearAlgorithm::chunked)
+            l.tuning.chunks = std::max<int64_t>((l.launch_steps + l.tuning.chunk_steps - 1) / l.tuning.chunk_steps, 1);
     }
     l.partial_time = over_time ? l.tuning.chunks : l.launch_steps;
     if (l.tuning.algorithm == LinearAlgorithm::stream && over_time) l.partial_time = 1;
@@ -126,6 +131,23 @@ bool encode_view(const LinearPass& pass, const View& v, int64_t size, CUtensorMa
 
 }  // namespace
 
+bool LinearPass::worth_bulk() const {
+    constexpr int64_t elements = 1 << 19;
+    return batches * rows * time >= elements;
+}
+
+std::string LinearPass::describe() const {
+    const char* inner = time_inner ? "time" : "channel";
+    const int64_t lane_rows = int64_t{tile().channels_per_lane} << tuning.log2_lane_rows;
+    const int64_t groups = batches * tuning.row_groups;
+    if (tuning.algorithm == LinearAlgorithm::stream)
+        return fmt::format("{} warps stream {} rows each, {} innermost", groups, lane_rows, inner);
+    std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, look-back over {}, {} innermost",
+                                   groups, lane_rows, tuning.chunks, tuning.chunk_steps, tuning.group_chunks, inner);
+    if (launches() > 1) text += fmt::format(", {} launches", launches());
+    return text;
+}
+
 LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     LinearPass l;
     l.pass = pass;
@@ -133,8 +155,7 @@ LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool b
     return choose_linear_algorithm(shape_of(l, problem, batch_invariant));
 }
 
-LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            bool bulk_copies) {
+LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant) {
     LinearPass l;
     l.pass = pass;
     settle_axes(l, problem, batch_invariant);
@@ -142,10 +163,7 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
     const bool stream = wanted == LinearAlgorithm::stream || shape.sums_rows_every_step;
     l.tuning = stream ? tune_stream(shape, tile_of(l.kernels->stream_tile[l.time_inner]))
                       : tune_chunked(shape, tile_of(l.kernels->chunked_tile[l.time_inner]), l.time_inner);
-    // Encoding the maps costs the host about as much as a small problem costs the device.
-    constexpr int64_t worth_maps = 1 << 20;
-    l.bulk = bulk_copies && l.batches * l.rows * l.time * size_of(problem.dtype) >= worth_maps;
-    book_partial_sums(l, problem);
+    book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
     return l;
 }

@@ -2,6 +2,8 @@
 // How one pass of a plan runs on a device: settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
+#include <string>
+
 #include "core/linear_problem.h"
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
@@ -18,13 +20,18 @@ struct LinearPass {
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
     int64_t batches = 0, rows = 0, time = 0;
-    bool bulk = false;  // the device has the bulk copy engine, and the problem is worth its set-up
+    bool bulk = false;  // through the bulk copy engine where tensors allow; settled with the device
     LinearTuning tuning;
 
     // GRAD|GATE of a broadcast gate.
     bool sums_gate = false;
     int64_t partial_time = 0, partial_rows = 0;  // slots of one launch
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
+
+    // Enough data that encoding the engine's maps, on the host, pays.
+    bool worth_bulk() const;
+    int64_t blocks() const { return tuning.chunks * batches * tuning.row_groups; }
+    std::string describe() const;
 
     Workspace workspace;
     size_t records = 0, record_bytes = 0, carries = 0, carry_bytes = 0, partial = 0, edges = 0;
@@ -44,8 +51,7 @@ struct LinearPass {
 };
 
 // `wanted` is the algorithm asked for; rows that must be summed at every step take the stream algorithm all the same.
-LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant,
-                            bool bulk_copies);
+LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant);
 
 // The algorithm for a pass when none is forced.
 LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant);

@@ -201,6 +201,13 @@ std::vector<Problem> extremes() {
         add(400, 3, 257, layout);
         add(8, 1024, 32, layout);
     }
+    // Partial sums of a broadcast gate's gradient large enough to be taken in several pieces of time, whether the
+    // gradient is wanted or not, and states that leave where they came in.
+    for (const char* text : {"linear f32 BTC b2 t8200 c80 broadcast-b state-in state-out grads-xs seed5100",
+                             "linear f32 BTC b2 t8200 c80 broadcast-b state-in state-out grads-xgs in-place seed5101",
+                             "linear bf16 BCT b2 t8200 c80 broadcast-c state-in state-out grads-xgs seed5102",
+                             "linear f32 BTC b1 t15360 c64 state-in state-out grads-xgs in-place seed5103"})
+        problems.push_back(support::problem_of(text));
     return problems;
 }
 

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
     const int64_t end = end_of_steps(p.offsets, p.time_offset + p.slots_time);
     for (int64_t out = thread / width; out < out_batches * out_times * out_rows; out += stride) {
         const int64_t row = out % out_rows, time = out / out_rows % out_times, batch = out / out_rows / out_times;
+        if (!p.sum_time && time + p.time_offset >= end) continue;
         GateWide sum{};
         for (int64_t term = part; term < terms; term += width) {
             const int64_t r = term % sum_rows + row, t = term / sum_rows % sum_times + time;
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
         }
         for (int distance = width / 2; distance > 0; distance /= 2)
             sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
-        if (part != 0 || (!p.sum_time && time + p.time_offset >= end)) continue;
+        if (part != 0) continue;
         char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row +
                    (time + p.time_offset) * p.grad_gate.time;
         *reinterpret_cast<G*>(to) = Element<G>::narrow(sum);

@@ -14,11 +14,11 @@ struct View {
     char* data = nullptr;
     int64_t batch = 0, row = 0, time = 0;
     // > 0: the tile's inner axis is contiguous and may be copied in pieces of this many bytes (16, 8, 4 or 2).
-    // 0: elements lie apart and are copied one by one, in pieces of `element_granule`.
+    // 0: elements lie apart and are copied one by one.
     int32_t granule = 0;
-    int32_t element_granule = 0;
     int32_t time_fast = 0;  // for elements one by one: neighbouring lanes take neighbouring steps, else rows
     int32_t bulk = 0;       // the bulk copy engine has a map of the tensor
+    int32_t unused = 0;
 };
 
 // SEQ_OFFSETS; data is null when not packed.

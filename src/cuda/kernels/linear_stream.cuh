@@ -9,7 +9,8 @@
 // Bytes      Forward reads two arrays and writes one, backward reads three and writes two, each element once.
 // Pipeline   Each warp works on one tile of L steps while the next stages - 2 arrive; results replace the inputs in the
 //            tile and leave while the next tile is worked on. Only the warp synchronises.
-// Limits     Fills a GPU only when there are rows for several warps on every multiprocessor; else linear_chunked.
+// Limits     Fills a GPU only with rows for several warps on every multiprocessor. It takes what
+//            linear_chunked does not: short time, and sums over rows at every step.
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"

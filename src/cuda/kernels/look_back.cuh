@@ -115,7 +115,8 @@ struct LookBack {
         publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
     }
 
-    // Fills shared.carry with the carries into this chunk; `initial(row)` is that of the first chunk.
+    // Fills shared.carry with the carries into this chunk. Only the first chunk takes `initial(row)` from memory, and
+    // the others from it, so that the last chunk may overwrite the memory that it came from.
     template <typename Initial>
     __device__ __forceinline__ void find_carries(Initial&& initial) const {
         const int row = static_cast<int>(threadIdx.x);
@@ -124,12 +125,13 @@ struct LookBack {
         if (earlier > 0) fold(chunk - earlier, static_cast<int>(earlier));
         __syncthreads();
         if (row < rows()) {
-            Wide carry = group > 0 ? await_value<Wide>(p.carries, place(group - 1, row)) : initial(row);
+            Wide carry = chunk == 0 ? initial(row) : await_value<Wide>(p.carries, place(group, row));
+            if (chunk == 0 && p.chunks > 1) publish_value(p.carries, place(0, row), carry);
             const int folds = earlier == 0 ? 0 : rows() <= 32 ? Warps : threads >> log2_rows;
             for (int f = 0; f < folds; ++f) carry = Ty::apply(to_map<Ty>(shared.folds[(f << log2_rows) + row]), carry);
             shared.carry[row] = carry;
             if (earlier == group_chunks - 1 && chunk + 1 < p.chunks)
-                publish_value(p.carries, place(group, row), Ty::apply(block_total(row), carry));
+                publish_value(p.carries, place(group + 1, row), Ty::apply(block_total(row), carry));
         }
         __syncthreads();
     }

@@ -5,12 +5,10 @@
 // side and the remaining factor of 32 is consecutive segments of L steps each, so the tile covers Segments * L steps.
 //
 //   time innermost     [128-byte columns of a lane's steps][slot = row * Segments + segment][128 bytes], the 16-byte
-//   pieces
-//                      of a slot permuted by its number (the copy engine's 128-byte swizzle): lanes read their steps as
-//                      16-byte vectors without bank conflicts
-//   channel innermost  [segment][L steps][packs of V channels]; packs of 16 bytes are read as vectors, eight lanes a
-//   row
-//                      of all banks
+//                      pieces of a slot permuted by its number (the copy engine's 128-byte swizzle): lanes read their
+//                      steps as 16-byte vectors without bank conflicts
+//   channel innermost  [segment][L steps][packs of V channels], a step of padding per segment where packs are less
+//                      than 8 bytes: a warp's step is free of bank conflicts
 //
 // Copies: one instruction of the bulk copy engine where the host gave the tensor a map (View::bulk) and the tile is
 // whole; else cp.async in pieces of View::granule bytes, or element by element.

@@ -8,6 +8,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <type_traits>
+
 #include "math/linear.h"
 
 namespace flashscan::cuda {
@@ -100,6 +102,7 @@ struct Types {
     using G = G_;
     using Wide = typename Element<X>::Wide;
     using GateWide = typename Element<G>::Wide;
+    static constexpr bool complex_gate = !std::is_floating_point_v<GateWide>;
 
     // h -> a h + x, or h -> x where a reset cut the run. Not a bare a = 0: NaN and infinity stop at a reset.
     struct Map {
@@ -110,7 +113,13 @@ struct Types {
     static __device__ __forceinline__ Map identity() { return {one(GateWide{}), Wide{}, false}; }
     // A zero carry gives x exactly, also where the product of the gates overflowed.
     static __device__ __forceinline__ Wide apply(const Map& m, Wide h) {
+        if constexpr (complex_gate)
+            if (is_identity(m)) return h;
         return m.cut || is_zero(h) ? m.x : multiply_add(m.a, h, m.x);
+    }
+    // As complex arithmetic would not: (1 + 0i) inf is NaN.
+    static __device__ __forceinline__ bool is_identity(const Map& m) {
+        return !m.cut && is_zero(m.x) && m.a.re == one(m.a).re && m.a.im == 0;
     }
     // First `early`, then `late`.
     static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {

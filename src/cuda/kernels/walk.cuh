@@ -174,6 +174,11 @@ struct Walk {
         }
     }
 
+    // Steps past the end are the identity already; but for complex gates (1 + 0i) inf is NaN.
+    static __device__ __forceinline__ bool skips(const Lane& lane, int step) {
+        return Ty::complex_gate && step >= lane.steps;
+    }
+
     static __device__ __forceinline__ int event_at(const Lane& lane, int step) {
         return step < lane.steps ? static_cast<uint8_t>(shared_memory()[lane.events + step]) : 0;
     }
@@ -211,6 +216,7 @@ struct Walk {
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
+                if (skips(lane, first + u)) continue;
                 const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], group.x[u][v], m[v]);
@@ -245,6 +251,7 @@ struct Walk {
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
+                if (skips(lane, first + u)) continue;
                 const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
@@ -269,6 +276,7 @@ struct Walk {
 #pragma unroll
             for (int k = 0; k < U; ++k) {
                 const int u = Down ? U - 1 - k : k;
+                if (skips(lane, first + u)) continue;
                 const int event = Events ? event_at(lane, first + u) : 0;
 #pragma unroll
                 for (int v = 0; v < V; ++v) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps for the bulk tensor copy engine. The driver's encoder is looked up at run time, so that nothing links the
-// driver.
+// Maps for the bulk tensor copy engine. The driver's encoder is looked up at run time: nothing links the driver.
 #pragma once
 
 #include <cuda.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/tuning/linear_tuning.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace flashscan::cuda {
@@ -19,7 +17,10 @@ constexpr int longest_group = 128;
 }  // namespace
 
 LinearAlgorithm choose_linear_algorithm(const LinearShape& shape) {
-    return shape.sums_rows_every_step || shape.time <= short_time ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
+    // Chunks of packed sequences do not begin where a sequence does, so its bits would depend on those before it.
+    const bool moves = shape.packed && shape.batch_invariant;
+    const bool stream = shape.sums_rows_every_step || moves || shape.time <= short_time;
+    return stream ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
 }
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
@@ -27,16 +28,14 @@ LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
     t.algorithm = LinearAlgorithm::stream;
     t.row_groups = divide_up(shape.rows, 32 * tile.channels_per_lane);
     t.chunk_steps = tile.steps;
-    t.reason = fmt::format("{} warps, each with {} rows from the first step to the last, {} steps a tile",
-                           shape.batches * t.row_groups, 32 * tile.channels_per_lane, tile.steps);
     return t;
 }
 
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::chunked;
-    // As few rows as there are, up to a full warp; the lanes left over take segments of time. The same for any number
-    // of rows where bits may not depend on it.
+    // As few rows as there are, up to the widest tile; the lanes left over take segments of time. The same for any
+    // number of rows where bits may not depend on it.
     t.log2_lane_rows = shape.batch_invariant && !time_inner ? tile.log2_widest : 0;
     while (!shape.batch_invariant && t.log2_lane_rows < tile.log2_widest &&
            int64_t{tile.channels_per_lane} << t.log2_lane_rows < shape.rows)
@@ -47,8 +46,6 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool
     t.chunks = std::max<int64_t>(divide_up(shape.time, t.chunk_steps), 1);
     // A thread folds up to eight summaries, so that looking back costs less than reading the tile.
     t.group_chunks = std::min(longest_group, 8 * std::max(1, 32 * tile.warps / rows));
-    t.reason = fmt::format("{} row groups of {} rows x {} chunks of {} steps, look-back in groups of {}",
-                           shape.batches * t.row_groups, rows, t.chunks, t.chunk_steps, t.group_chunks);
     return t;
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace flashscan::cuda {
 
@@ -17,6 +16,7 @@ struct LinearShape {
     int64_t batches = 0, rows = 0, time = 0;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
+    bool packed = false;
 };
 
 // The tile of an algorithm: channels and steps of a lane, warps of a block, most packs of channels side by side.
@@ -31,10 +31,9 @@ struct LinearTuning {
     int64_t chunks = 1;       // of time
     int64_t chunk_steps = 0;  // of a block
     int group_chunks = 1;     // chunks of a look-back group
-    std::string reason;
 };
 
-// The stream kernel where time is too short to cut, or rows must be summed at every step.
+// The stream kernel where time is too short to cut, may not be cut, or rows must be summed at every step.
 LinearAlgorithm choose_linear_algorithm(const LinearShape& shape);
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner);

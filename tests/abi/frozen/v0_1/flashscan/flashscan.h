@@ -221,6 +221,9 @@ typedef struct flashscan_options {
  * Cundy, "Parallelizing linear recurrent neural nets over sequence length", arXiv 1709.04057, section 2.2.) Nothing
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
+ * Long time may be cut into pieces that run at once, and the product of a piece's gates is then formed: where gates
+ * above 1 in magnitude make it overflow although every h is finite, the result is not.
+ *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
  *     dtype        f32   bf16       f16       f64   c64       c128
@@ -228,17 +231,19 @@ typedef struct flashscan_options {
  *
  * States (STATE_IN, STATE_OUT and their gradients) and all arithmetic are f32 for 16-bit and f32 data, else dtype.
  *
- * Arguments:                                      shape                     forward      backward
+ * Arguments:                                shape                     forward       backward
  *
- *     INPUT                                       [B,T,C] or [B,C,T]        in           -
- *     GATE                                        same, 1 where broadcast   in           in
- *     OUTPUT                                      as INPUT                  out          in, needed for GRAD|GATE
- *     STATE_IN, STATE_OUT                         [B,C], [N,C] if packed    optional     STATE_IN: as in forward, for
- * GRAD|GATE RESET           uint8                       [B,T]                     in if flag   in if flag SEQ_OFFSETS
- * i32 or i64                  [N+1]                     in if N > 0  in if N > 0 GRAD|OUTPUT as INPUT -            in
- *     GRAD|STATE_OUT                              as STATE_OUT              -            optional in
- *     GRAD|INPUT, GRAD|GATE, GRAD|STATE_IN        as INPUT, GATE, STATE_IN  -            out, any of them (at least
- * one) SCRATCH                                     plan_arg_bytes            optional     optional
+ *     INPUT                                 [B,T,C] or [B,C,T]        in            -
+ *     GATE                                  same, 1 where broadcast   in            in
+ *     OUTPUT                                as INPUT                  out           in, needed for GRAD|GATE
+ *     STATE_IN                              [B,C], [N,C] if packed    optional in   optional in: if it was in forward
+ *     STATE_OUT                             as STATE_IN               optional out  -
+ *     RESET            uint8                [B,T]                     in if flag    in if flag
+ *     SEQ_OFFSETS      i32 or i64           [N+1]                     in if N > 0   in if N > 0
+ *     GRAD|OUTPUT                           as INPUT                  -             in
+ *     GRAD|STATE_OUT                        as STATE_IN               -             optional in
+ *     GRAD|INPUT, GRAD|GATE, GRAD|STATE_IN  as INPUT, GATE, STATE_IN  -             out, at least one of them
+ *     SCRATCH                               plan_arg_bytes            optional      optional
  *
  * STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS and their gradients are dense. Arguments that may be the same memory, exactly
  * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN;
