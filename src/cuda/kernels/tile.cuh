@@ -115,7 +115,7 @@ __device__ __forceinline__ void for_pieces(const View& view, const Window& w, ch
                                            F&& f) {
     constexpr int size = static_cast<int>(sizeof(T)), L = Shape::L;
     constexpr int count = Shape::V * L * size / Bytes;
-#pragma unroll 4
+#pragma unroll(Bytes == 2 ? 16 : 8)
     for (int n = 0; n < count; ++n) {
         const int piece = n * 32 + lane;
         if constexpr (Shape::TimeInner) {
@@ -155,7 +155,7 @@ template <int Bytes>
 __device__ __forceinline__ void load_piece(int offset, const char* from, int exist) {
     char* const to = shared_memory() + offset;
     if constexpr (Bytes == 2)
-        *reinterpret_cast<uint16_t*>(to) = exist > 0 ? *reinterpret_cast<const uint16_t*>(from) : uint16_t{0};
+        *reinterpret_cast<uint16_t*>(to) = exist > 0 ? __ldg(reinterpret_cast<const uint16_t*>(from)) : uint16_t{0};
     else
         ptx::copy_async<Bytes>(ptx::shared_address(to), from, exist);
 }
@@ -186,6 +186,15 @@ __device__ __forceinline__ bool with_granule(int granule, F&& f) {
     return false;
 }
 
+// Calls f(log2_rows), as a constant where rows fill the warp, so that the arithmetic of addresses folds.
+template <typename F>
+__device__ __forceinline__ void with_width(int log2_rows, F&& f) {
+    if (log2_rows == 5)
+        f(5);
+    else
+        f(log2_rows);
+}
+
 // By the threads of a warp; out of line, so that the kernels' loops stay small, with a Window's fields one by one, so
 // that they travel in registers.
 template <typename Shape, typename T>
@@ -195,9 +204,12 @@ __device__ __noinline__ void load_tile_by_warp(int tile, const View& view, int64
     char* const origin = view.data + batch * view.batch + row * view.row + t0 * view.time;
     if (with_granule<T>(view.granule, [&](auto bytes) {
             constexpr int Bytes = decltype(bytes)::value;
-            for_pieces<Shape, T, Bytes>(view, w, origin, log2_rows, lane, [&](int offset, const char* from, int exist) {
-                load_piece<Bytes>(tile + offset, exist > 0 ? from : origin, exist);
-            });
+            const auto copy = [&](int log2) {
+                for_pieces<Shape, T, Bytes>(view, w, origin, log2, lane, [&](int offset, const char* from, int exist) {
+                    load_piece<Bytes>(tile + offset, exist > 0 ? from : origin, exist);
+                });
+            };
+            with_width(log2_rows, copy);
         }))
         return;
     constexpr int Bytes = Granules<T>::element;
@@ -213,9 +225,12 @@ __device__ __noinline__ void store_tile_by_warp(int tile, const View& view, int6
     char* const origin = view.data + batch * view.batch + row * view.row + t0 * view.time;
     if (with_granule<T>(view.granule, [&](auto bytes) {
             constexpr int Bytes = decltype(bytes)::value;
-            for_pieces<Shape, T, Bytes>(view, w, origin, log2_rows, lane, [&](int offset, char* to, int exist) {
-                if (exist > 0) store_piece<T, Bytes>(tile + offset, to, exist);
-            });
+            const auto copy = [&](int log2) {
+                for_pieces<Shape, T, Bytes>(view, w, origin, log2, lane, [&](int offset, char* to, int exist) {
+                    if (exist > 0) store_piece<T, Bytes>(tile + offset, to, exist);
+                });
+            };
+            with_width(log2_rows, copy);
         }))
         return;
     constexpr int Bytes = Granules<T>::element;
