@@ -183,6 +183,16 @@ struct Walk {
         return step < lane.steps ? static_cast<uint8_t>(shared_memory()[lane.events + step]) : 0;
     }
 
+    // Calls body(u, event) for the steps of a group in the order of the walk.
+    template <bool Events, typename Body>
+    static __device__ __forceinline__ void for_steps(const Lane& lane, int first, Body&& body) {
+#pragma unroll
+        for (int k = 0; k < U; ++k) {
+            const int u = Down ? U - 1 - k : k;
+            if (!skips(lane, first + u)) body(u, Events ? event_at(lane, first + u) : 0);
+        }
+    }
+
     __device__ __forceinline__ Wide load_edge_carry(int64_t batch, int v, const Lane& lane) const {
         if (p.edge_in == nullptr || v >= lane.rows) return Wide{};
         return static_cast<const Wide*>(p.edge_in)[batch * p.rows + lane.row + v];
@@ -213,14 +223,10 @@ struct Walk {
         for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
             GateWide a[U][V];
             gates_of(lane, first, group, a);
-#pragma unroll
-            for (int k = 0; k < U; ++k) {
-                const int u = Down ? U - 1 - k : k;
-                if (skips(lane, first + u)) continue;
-                const int event = Events ? event_at(lane, first + u) : 0;
+            for_steps<Events>(lane, first, [&](int u, int event) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], group.x[u][v], m[v]);
-            }
+            });
         });
     }
 
@@ -248,11 +254,7 @@ struct Walk {
         for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
             GateWide a[U][V];
             gates_of(lane, first, group, a);
-#pragma unroll
-            for (int k = 0; k < U; ++k) {
-                const int u = Down ? U - 1 - k : k;
-                if (skips(lane, first + u)) continue;
-                const int event = Events ? event_at(lane, first + u) : 0;
+            for_steps<Events>(lane, first, [&](int u, int event) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     if (event != 0 && begins(event)) h[v] = injected(lane, first + u, v);
@@ -260,7 +262,7 @@ struct Walk {
                     group.x[u][v] = h[v];
                     if ((event & end_edge) != 0) leave(lane, first + u, v, h[v]);
                 }
-            }
+            });
             write<X>(tiles.source, first, group.x);
         });
     }
@@ -273,11 +275,7 @@ struct Walk {
         for_groups<Events, true>(lane, tiles, edge, [&](int first, Group& group, Wide beyond) {
             GateWide a[U][V];
             gates_of(lane, first, group, a);
-#pragma unroll
-            for (int k = 0; k < U; ++k) {
-                const int u = Down ? U - 1 - k : k;
-                if (skips(lane, first + u)) continue;
-                const int event = Events ? event_at(lane, first + u) : 0;
+            for_steps<Events>(lane, first, [&](int u, int event) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     if (event != 0 && begins(event)) c[v] = injected(lane, first + u, v);
@@ -286,7 +284,7 @@ struct Walk {
                     c[v] = (event & event_reset) != 0 ? Wide{} : conj(a[u][v]) * g;
                     if ((event & end_edge) != 0) leave(lane, first + u, v, c[v]);
                 }
-            }
+            });
             write<X>(tiles.source, first, group.x);
             if (p.states.data == nullptr) return;
             if constexpr (Shape::TimeInner) shift_states(group, beyond);
