@@ -12,7 +12,7 @@
 //            the last chunk of the group before published. So the association, and with it every bit, is the same on
 //            every run, and the chain that is walked one after another is chunks / group_chunks links long.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
-//            every single-pass scan relies on. blockIdx.x runs through the row groups first and then through time.
+//            every single-pass scan relies on. blockIdx.x runs first through the axis that is innermost in memory.
 // Bytes      Reads and writes every element once, as linear_stream, and a summary of 8 to 32 bytes a row and chunk.
 // Sync       What passes between blocks validates itself (look_back.cuh): no flags, no fences.
 // Why        On an H200 this beat one warp walking a row from end to end at every shape of 64 MB: a lone warp issues
@@ -110,8 +110,12 @@ __global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::r
     const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;
     // A grid has fewer than 2^31 blocks, so its divisions fit 32 bits.
     const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
-    const uint32_t row_groups = static_cast<uint32_t>(p.batches) * groups_of_batch, chunk = blockIdx.x / row_groups;
-    const Chain chain{p, chain_memory, chunk, blockIdx.x - chunk * row_groups, row_groups, log2_of<V> + log2_rows};
+    const uint32_t row_groups = static_cast<uint32_t>(p.batches) * groups_of_batch;
+    const uint32_t chunks = static_cast<uint32_t>(p.chunks);
+    // Blocks that run at once read what lies together: a row's chunks, or the rows of a chunk.
+    const uint32_t chunk = TimeInner ? blockIdx.x % chunks : blockIdx.x / row_groups;
+    const uint32_t row_group = TimeInner ? blockIdx.x / chunks : blockIdx.x % row_groups;
+    const Chain chain{p, chain_memory, chunk, row_group, row_groups, log2_of<V> + log2_rows};
     const uint32_t batch = chain.row_group / groups_of_batch, group = chain.row_group - batch * groups_of_batch;
     const int64_t row0 = static_cast<int64_t>(group) << chain.log2_rows;
     const int warp = static_cast<int>(threadIdx.x) / 32, lane_id = static_cast<int>(threadIdx.x) & 31;
