@@ -151,13 +151,21 @@ __device__ __forceinline__ void for_elements(const View& view, const Window& w, 
     }
 }
 
-template <int Bytes>
+// A piece that exists in part is read element by element: nothing past the tensor's end is touched.
+template <typename T, int Bytes>
 __device__ __forceinline__ void load_piece(int offset, const char* from, int exist) {
     char* const to = shared_memory() + offset;
-    if constexpr (Bytes == 2)
-        *reinterpret_cast<uint16_t*>(to) = exist > 0 ? __ldg(reinterpret_cast<const uint16_t*>(from)) : uint16_t{0};
-    else
-        ptx::copy_async<Bytes>(ptx::shared_address(to), from, exist);
+    if (Bytes > 2 && exist == Bytes) {
+        ptx::copy_async<Bytes>(ptx::shared_address(to), from);
+        return;
+    }
+    constexpr int size = sizeof(T) < Bytes ? static_cast<int>(sizeof(T)) : Bytes;
+    using Word = std::conditional_t<size == 2, uint16_t, std::conditional_t<size == 4, uint32_t, uint2>>;
+#pragma unroll
+    for (int n = 0; n < Bytes / static_cast<int>(sizeof(Word)); ++n) {
+        const bool exists = (n + 1) * static_cast<int>(sizeof(Word)) <= exist;
+        reinterpret_cast<Word*>(to)[n] = exists ? __ldg(reinterpret_cast<const Word*>(from) + n) : Word{};
+    }
 }
 
 template <typename T, int Bytes>
@@ -206,7 +214,7 @@ __device__ __noinline__ void load_tile_by_warp(int tile, const View& view, int64
             constexpr int Bytes = decltype(bytes)::value;
             const auto copy = [&](int log2) {
                 for_pieces<Shape, T, Bytes>(view, w, origin, log2, lane, [&](int offset, const char* from, int exist) {
-                    load_piece<Bytes>(tile + offset, exist > 0 ? from : origin, exist);
+                    load_piece<T, Bytes>(tile + offset, from, exist);
                 });
             };
             with_width(log2_rows, copy);
@@ -214,7 +222,7 @@ __device__ __noinline__ void load_tile_by_warp(int tile, const View& view, int64
         return;
     constexpr int Bytes = Granules<T>::element;
     for_elements<Shape, T>(view, w, origin, log2_rows, lane, [&](int offset, const char* from, bool exists) {
-        load_piece<Bytes>(tile + offset, exists ? from : origin, exists ? Bytes : 0);
+        load_piece<T, Bytes>(tile + offset, from, exists ? Bytes : 0);
     });
 }
 

@@ -6,14 +6,12 @@
 
 namespace flashscan::cuda::ptx {
 
-// Copies `valid` bytes (0 to Bytes) and fills the rest of the Bytes with zeros.
 template <int Bytes>
-__device__ __forceinline__ void copy_async(uint32_t shared, const void* global, int valid) {
+__device__ __forceinline__ void copy_async(uint32_t shared, const void* global) {
     if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(valid) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
     else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global), "n"(Bytes), "r"(valid)
-                     : "memory");
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(Bytes) : "memory");
 }
 
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
