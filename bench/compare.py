@@ -5,15 +5,15 @@
 """
 
 import argparse
-import json
 import sys
+
+import reports
 
 
 def load(path):
-    with open(path, encoding="utf-8") as file:
-        report = json.load(file)
-    if not str(report.get("format", "")).startswith("flashscan_bench"):
-        sys.exit(f"compare.py: {path} is no result of flashscan_bench")
+    report = reports.load(path)
+    if not reports.made_by(report, "flashscan_bench"):
+        sys.exit(f"{path}: no result of flashscan_bench")
     return report, {case["problem"]: case for case in report["cases"]}
 
 

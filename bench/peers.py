@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import flashscan_ctypes as fs
-from peer_packages import Case, all_peers
+from peer_packages import Case, all_peers, target_ratio
 
 TORCH_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -164,13 +164,6 @@ def entry(name, times, error, required_bytes, note=""):
             "gbps": round(required_bytes / median * 1e-3, 1), "error": error, "note": note}
 
 
-def target_ratio(name, case):
-    """How many times faster flashscan is meant to be; None where nothing was promised."""
-    if name.startswith("accelerated-scan"):
-        return 2.0 if case.dtype != "f32" else 1.5 if case.time <= 2048 else 1.0
-    return 25.0 if name.startswith("sequential_scan") else 4.0 if name == "fla chunk_hgrn" else None
-
-
 def run_case(case, backward, data, library, peers, timer):
     required = data.num_bytes * (5 if backward else 3)
     results = [entry("flashscan", *time_flashscan(library, timer, data, backward), required)]
@@ -190,7 +183,7 @@ def run_case(case, backward, data, library, peers, timer):
     for result in results[1:]:
         if "median_us" in result:
             result["ratio"] = round(result["median_us"] / results[0]["median_us"], 2)
-            result["target_ratio"] = target_ratio(result["name"], case)
+            result["target_ratio"] = target_ratio(result["name"], case.dtype, case.time)
     direction = "bwd" if backward else "fwd"
     return {"problem": f"linear {direction} {case.dtype} {case.layout} b{case.batch} t{case.time} c{case.channels}",
             "pass": direction, "dtype": case.dtype, "layout": case.layout, "batch": case.batch, "time": case.time,

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what flashscan_bench and peers.py wrote, the problem sets, and the quoted times of other packages."""
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PASS_NAMES = {"fwd": "forward", "bwd": "backward"}
+DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8, "c64": 8, "c128": 16}
+TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us)")
+
+
+@dataclasses.dataclass
+class Results:
+    benches: list  # reports of flashscan_bench
+    peers: list  # reports of peers.py
+
+
+def load(path):
+    """A report as a dict with its file's name in "file"; ends the program where the file cannot be read."""
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        sys.exit(f"{path}: {error}")
+    if not isinstance(report, dict):
+        sys.exit(f"{path}: holds no JSON object")
+    report["file"] = Path(path).name
+    return report
+
+
+def made_by(report, program):
+    return str(report.get("format", "")).startswith(program + " ")
+
+
+def load_results(paths):
+    """Reports of files, and of all files of folders; what has another format is passed over in a folder."""
+    results = Results([], [])
+    for path in map(Path, paths):
+        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+            report = load(file)
+            if made_by(report, "flashscan_bench"):
+                results.benches.append(report)
+            elif made_by(report, "flashscan_peers"):
+                results.peers.append(report)
+            elif not path.is_dir():
+                sys.exit(f"{file}: neither a result of flashscan_bench nor of peers.py")
+    if not results.benches and not results.peers:
+        sys.exit(f"{', '.join(map(str, paths))}: no result of flashscan_bench or peers.py")
+    return results
+
+
+def parse_problem(line):
+    """The fields of a problem line that a case of the JSON has too; `line` as in problems/*.txt."""
+    words = line.split()
+    problem = " ".join(word for word in words if not word.startswith("@"))
+    _, direction, dtype, layout, batch, time, channels = words[:7]
+    batch, time, channels = int(batch[1:]), int(time[1:]), int(channels[1:])
+    return {"problem": problem, "pass": direction, "dtype": dtype, "layout": layout, "batch": batch, "time": time,
+            "channels": channels, "array_bytes": batch * time * channels * DTYPE_BYTES[dtype],
+            "targets": [{"target": word} for word in words if word.startswith("@")]}
+
+
+def load_problem_set(name):
+    lines = (HERE / "problems" / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    return [parse_problem(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def options_of(case):
+    """The words after the extents: states, reset, strided, ..."""
+    return case["problem"].split()[7:]
+
+
+def problem_key(case):
+    """The same for a line of a set and for its case, whatever the order of the options."""
+    return (*case["problem"].split()[:7], *sorted(options_of(case)))
+
+
+def short_name(case):
+    """The problem without the words that a table or chart says elsewhere: linear, and the pass."""
+    return " ".join(case["problem"].split()[2:])
+
+
+def is_plain(case):
+    return not options_of(case)
+
+
+def is_measured(case):
+    return case["outcome"] == "measured"
+
+
+def stream_us(case):
+    """Microseconds of the fastest plain stream with as many reads and writes of arrays of the same size."""
+    return case["required_bytes"] / case["ceiling_gbps"] * 1e-3 if case.get("ceiling_gbps") else None
+
+
+def caption(report):
+    parts = [report["device"], "flashscan " + report["library_version"], report["date"][:10]]
+    if report.get("driver"):
+        parts.insert(1, "driver " + report["driver"])
+    if report.get("commit"):
+        parts.append(report["commit"][:10])
+    return " · ".join(parts)
+
+
+def load_quoted(results):
+    """quoted_times.json where all results come from the card it speaks of, else None."""
+    quoted = load(HERE / "quoted_times.json")
+    reports = [*results.benches, *results.peers]
+    return quoted if all(report["device"].startswith(quoted["device"]) for report in reports) else None
+
+
+def quoted_results(quoted):
+    """(entry, pass or "fwd+bwd", microseconds) of every quoted time."""
+    for entry in quoted["times"] if quoted else []:
+        for direction in ("fwd", "bwd", "fwd+bwd"):
+            if f"{direction}_us" in entry:
+                yield entry, direction, entry[f"{direction}_us"]
