@@ -91,6 +91,12 @@ def is_measured(case):
     return case["outcome"] == "measured"
 
 
+def plain_cases(results):
+    """Cases without options measured on a GPU: what other packages compute too."""
+    return [case for report in results.benches if report["backend"] == "cuda" for case in report["cases"]
+            if is_measured(case) and is_plain(case)]
+
+
 def stream_us(case):
     """Microseconds of the fastest plain stream with as many reads and writes of arrays of the same size."""
     return case["required_bytes"] / case["ceiling_gbps"] * 1e-3 if case.get("ceiling_gbps") else None
@@ -106,10 +112,10 @@ def caption(report):
 
 
 def load_quoted(results):
-    """quoted_times.json where all results come from the card it speaks of, else None."""
+    """quoted_times.json where all results of GPUs come from the card it speaks of, else None."""
     quoted = load(HERE / "quoted_times.json")
-    reports = [*results.benches, *results.peers]
-    return quoted if all(report["device"].startswith(quoted["device"]) for report in reports) else None
+    devices = [report["device"] for report in [*results.benches, *results.peers] if report.get("backend") != "cpu"]
+    return quoted if devices and all(device.startswith(quoted["device"]) for device in devices) else None
 
 
 def quoted_results(quoted):

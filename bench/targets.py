@@ -8,173 +8,25 @@ peer_packages.py. Lines of the sets that were not measured are counted too.
 """
 
 import argparse
-import dataclasses
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Optional
 
 import reports
-from peer_packages import target_ratio
+from judgements import PEER_ROWS, ROWS, comparisons_of, judgements_of
 
-ROWS = {  # key: (title, target)
-    "large": ("Arrays of 64 MB and more, B·C ≥ 1024", "≥ 95 % of the stream"),
-    "medium": ("Arrays of 16 MB to 64 MB, B·C ≥ 1024", "≥ 90 % of the stream"),
-    "long": ("Few sequences, long time", "≥ 85 % of the stream"),
-    "ragged": ("Odd extents, misaligned pointers, strided tensors", "≥ 85 % of the stream"),
-    "packed": ("1000 packed sequences of uneven length", "≥ 90 % of the stream"),
-    "features": ("States, reset, reverse, log and logit gates", "≤ 3 % over the plain case"),
-    "tiny": ("Tiny problem, time on the GPU", "≤ 4 us"),
-    "host": ("Tiny problem, host time of a call", "≤ 3 us"),
-    "cpu": ("CPU, f32", "≥ 80 % of the stream"),
-}
-PEER_ROWS = {
-    "accelerated-short": ("accelerated-scan, f32, T ≤ 2048", "1.5 times faster"),
-    "accelerated-long": ("accelerated-scan, f32, T > 2048", "as fast"),
-    "accelerated-16": ("accelerated-scan, 16-bit", "2 times faster"),
-    "sequential": ("sequential_scan", "25 times faster"),
-    "chunk_hgrn": ("fla chunk_hgrn", "4 times faster"),
-    "other": ("Others", None),
-}
+INTRODUCTION = """# Results beside their targets
+
+Written by `bench/targets.py`. Times are medians of single calls with cold caches. The stream is the fastest of several
+plain kernels that move arrays of the same size in the same run, with 2 reads and 1 write (forward) or 3 reads and 2
+writes (backward); 100 % is its bandwidth. Out of reach: the stream itself, which computes nothing, would miss the
+target. Not measured: absent from the results, wrong or failed.
+
+"""
 SHORT_LIST = ["f32 BTC b8 t8192 c1024", "f32 BCT b8 t8192 c1024", "bf16 BTC b8 t16384 c1024",
               "bf16 BCT b8 t16384 c1024", "f32 BCT b1 t16777216 c1", "f32 BTC b7 t2339 c1031",
               "f32 BTC b1 t16384 c1024 sequences1000"]
 
-
-@dataclasses.dataclass
-class Judgement:
-    row: str
-    case: dict
-    set_name: str
-    target: str  # "95 %"
-    limit: float
-    measured: Optional[float]  # None: not measured, and `note` says why
-    met: Optional[bool]
-    note: str
-    out_of_reach: bool  # a plain stream of the same bytes would miss it too
-
-
-@dataclasses.dataclass
-class Comparison:
-    row: str
-    peer: str
-    case: dict
-    direction: str  # fwd, bwd, fwd+bwd
-    ours_us: float
-    peer_us: float
-    stream_us: Optional[float]
-    target: Optional[float]
-    same_run: bool
-    note: str
-
-    ratio = property(lambda self: self.peer_us / self.ours_us)
-    reachable = property(lambda self: self.peer_us / self.stream_us if self.stream_us else None)
-    met = property(lambda self: self.ratio >= self.target if self.target else None)
-    out_of_reach = property(lambda self: bool(self.target and self.reachable and self.reachable < self.target))
-
-
-# ---- targets of the problem sets ----
-
-def row_of(case, target, backend):
-    kind, _, unit = reports.TARGET.fullmatch(target).groups()
-    if kind == "plain+":
-        return "features"
-    if unit == "us":
-        return "host" if kind == "host" else "tiny"
-    if backend == "cpu":
-        return "cpu"
-    options = reports.options_of(case)
-    if any(option.startswith("sequences") for option in options):
-        return "packed"
-    if case["batch"] * case["channels"] < 1024:
-        return "long"
-    if "strided" in options or "misaligned" in options or case["time"] % 2 or case["channels"] % 2:
-        return "ragged"
-    return "large" if case["array_bytes"] >= 64e6 else "medium"
-
-
-def target_text(target):
-    _, number, unit = reports.TARGET.fullmatch(target).groups()
-    return f"{number} {'%' if unit == '%' else 'us'}"
-
-
-def judge(case, set_name, target, backend, note=""):
-    text = target["target"]
-    row, limit = row_of(case, text, backend), float(reports.TARGET.fullmatch(text).group(2))
-    stream = reports.stream_us(case)
-    measured = target.get("measured")
-    return Judgement(row, case, set_name, target_text(text), limit, measured, target.get("met"),
-                     note if measured is None else "", row == "tiny" and stream is not None and stream > limit)
-
-
-def judgements_of(results):
-    """Every target of the results, then those of the problem sets that the results lack."""
-    judgements, seen, notes = [], set(), {}
-    for report in results.benches:
-        for case in report["cases"]:
-            key = case["set"], reports.problem_key(case)
-            if not reports.is_measured(case):
-                notes[key] = f"{case['outcome']}: {case['note']}"
-                continue
-            seen.add(key)
-            judgements += [judge(case, case["set"], target, report["backend"], "the plain case is not in the results")
-                           for target in case["targets"]]
-    backends = {report["backend"] for report in results.benches}
-    sets = ["ceiling", "peers", "ragged", "long", "tiny", "features"] if backends != {"cpu"} else []
-    for name in sets + (["cpu"] if "cpu" in backends else []):
-        for case in reports.load_problem_set(name):
-            key = name, reports.problem_key(case)
-            if key not in seen:
-                judgements += [judge(case, name, target, "cpu" if name == "cpu" else "cuda",
-                                     notes.get(key, "not in the results")) for target in case["targets"]]
-    return judgements
-
-
-# ---- other packages ----
-
-def peer_row(name, dtype, time):
-    if name.startswith("accelerated-scan"):
-        return "accelerated-16" if dtype != "f32" else "accelerated-short" if time <= 2048 else "accelerated-long"
-    return "sequential" if name.startswith("sequential_scan") else "chunk_hgrn" if name == "fla chunk_hgrn" else "other"
-
-
-def case_fields(case):
-    return case["layout"], case["dtype"], case["batch"], case["time"], case["channels"]
-
-
-def comparisons_of(results):
-    """(comparisons, reasons): those of the same run, then quoted times of what was not timed in it;
-    reasons: (package, why) -> the problems that it was not timed on."""
-    plain = {(*case_fields(case), case["pass"]): case for report in results.benches if report["backend"] == "cuda"
-             for case in report["cases"] if reports.is_plain(case) and reports.is_measured(case)}
-    comparisons, reasons, timed = [], defaultdict(list), set()
-
-    def compare(name, fields, direction, ours_us, peer_us, same_run, note=""):
-        cases = [plain.get((*fields, part)) for part in direction.split("+")]
-        stream = sum(map(reports.stream_us, cases)) if all(cases) else None
-        case = {"problem": "linear {} {} {} b{} t{} c{}".format(direction, fields[1], fields[0], *fields[2:])}
-        comparisons.append(Comparison(peer_row(name, fields[1], fields[3]), name, case, direction, ours_us, peer_us,
-                                      stream, target_ratio(name, fields[1], fields[3]), same_run, note))
-
-    for report in results.peers:
-        for case in report["cases"]:
-            ours = next(result for result in case["results"] if result["name"] == "flashscan")
-            for result in case["results"]:
-                if "median_us" not in result:
-                    reasons[result["name"], result["note"]].append(case["problem"].removeprefix("linear "))
-                elif result is not ours:
-                    timed.add((result["name"], case_fields(case)))
-                    compare(result["name"], case_fields(case), case["pass"], ours["median_us"], result["median_us"], True,
-                            result["note"])
-    for entry, direction, peer_us in reports.quoted_results(reports.load_quoted(results)):
-        fields = case_fields(entry)
-        cases = [plain.get((*fields, part)) for part in direction.split("+")]
-        if (entry["name"], fields) not in timed and all(cases):
-            compare(entry["name"], fields, direction, sum(case["median_us"] for case in cases), peer_us, False)
-    return comparisons, reasons
-
-
-# ---- Markdown ----
 
 def table(header, rows, texts=1):
     """`texts`: how many columns hold text; the others are aligned to the right."""
@@ -258,7 +110,7 @@ def feature_cells(item):
 
 
 def write_pairs(judgements, cells, columns):
-    header = ["problem", "set", "target"] + [f"{name}{column}" for name in ("forward", "backward") for column in columns]
+    header = ["problem", "set", "target", *(name + column for name in ("forward", "backward") for column in columns)]
     return table(header, [[code(problem), set_name, target, *cells(passes.get("fwd")), *cells(passes.get("bwd"))]
                           for (set_name, problem, target), passes in by_problem(judgements).items()], 2)
 
@@ -324,11 +176,7 @@ def write(results):
     """The whole page."""
     judgements = judgements_of(results)
     comparisons, reasons = comparisons_of(results)
-    text = ("# Results beside their targets\n\n"
-            "Written by `bench/targets.py`. Times are medians of single calls with cold caches. The stream is the fastest "
-            "of several\nplain kernels that move arrays of the same size in the same run, with 2 reads and 1 write "
-            "(forward) or 3 reads and 2\nwrites (backward); 100 % is its bandwidth. Out of reach: the stream itself, "
-            "which computes nothing, would miss the target.\n\n")
+    text = INTRODUCTION
     text += write_runs(results) + "## Summary\n\n" + write_summary(judgements, comparisons)
     for key, (title, target) in ROWS.items():
         items = [item for item in judgements if item.row == key or key == "tiny" and item.row == "host"]

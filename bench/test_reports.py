@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of targets.py, plot.py, publish.py and compare.py: on every folder of bench/results, and on made-up results.
+
+    python3 bench/test_reports.py
+"""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import compare
+import plot
+import publish
+import reports
+import targets
+from judgements import ROWS, comparisons_of, judgements_of
+
+FOLDERS = sorted(path for path in (reports.HERE / "results").iterdir() if path.is_dir())
+
+
+def bench_case(line, set_name, us, ceiling_percent, targets_of_case=(), **fields):
+    """As flashscan_bench writes it; targets_of_case: (text, measured, met)."""
+    case = {**reports.parse_problem(line), "set": set_name, "outcome": "measured", "note": "", "median_us": us,
+            "ceiling_percent": ceiling_percent, "burst_us": 0, "host_us": 2.5, **fields}
+    case["required_bytes"] = case["array_bytes"] * (3 if case["pass"] == "fwd" else 5)
+    case["ceiling_gbps"] = case["required_bytes"] / us * 1e-3 / ceiling_percent * 100
+    case["targets"] = [{"target": text, "limit": 0, "measured": measured, "met": met}
+                       for text, measured, met in targets_of_case]
+    return case
+
+
+def bench_report(cases, **fields):
+    return {"format": "flashscan_bench 1", "library_version": "0.1.0", "commit": "c" * 40, "backend": "cuda",
+            "date": "2026-01-02T03:04:05Z", "device": "NVIDIA H200, 132 SMs", "driver": "1, CUDA 13", "cases": cases,
+            **fields}
+
+
+def peers_report(case, results):
+    return {"format": "flashscan_peers 1", "library_version": "0.1.0", "commit": "", "date": "2026-01-02T03:04:05Z",
+            "device": "NVIDIA H200", "torch": "2", "missing": {"fla chunk_hgrn": "not installed (fla)"},
+            "cases": [{**reports.parse_problem(case), "results": results}]}
+
+
+def made_up():
+    wrong = bench_case("linear fwd f32 BCT b1 t1048576 c16", "long", 1.0, 1.0)
+    wrong.update(outcome="wrong", note="WRONG: error 1")
+    return [
+        bench_case("linear fwd f32 BTC b4 t4096 c1024", "ceiling", 50.0, 96.5, [("@95%", 96.5, True)]),
+        bench_case("linear bwd f32 BTC b4 t4096 c1024", "ceiling", 90.0, 71.25, [("@95%", 71.25, False)]),
+        bench_case("linear fwd f32 BTC b8 t4096 c1024 states", "features", 100.0, 90.0, [("@plain+3%", None, None)]),
+        bench_case("linear fwd f32 BTC b1 t256 c64", "tiny", 6.0, 80.0,
+                   [("@4us", 6.0, False), ("@host3us", 2.5, True)]),
+        *(bench_case(f"linear {direction} f32 BCT b8 t{time} c1536", "peers", time / 20, 80.0)
+          for direction in ("fwd", "bwd") for time in (128, 256, 512, 1024)),
+        wrong,
+    ]
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.path = Path(scratch.name)
+
+    def write(self, name, report):
+        (self.path / name).write_text(report if isinstance(report, str) else json.dumps(report), encoding="utf-8")
+        return self.path / name
+
+    def results(self):
+        return reports.load_results([self.path])
+
+    def run_main(self, module, *arguments):
+        with mock.patch.object(sys, "argv", [module.__name__, *map(str, arguments)]), \
+                contextlib.redirect_stdout(io.StringIO()) as output:
+            module.main()
+        return output.getvalue()
+
+    def expect_pictures(self, paths):
+        for path in paths:
+            content = Path(path).read_bytes()
+            self.assertEqual(content[:8], b"\x89PNG\r\n\x1a\n", path)
+            self.assertLess(len(content), 150_000, path)
+
+
+class CommittedResults(Folder):
+    def test_there_are_some(self):
+        self.assertTrue(FOLDERS)
+
+    def test_every_target_is_judged_as_the_driver_did(self):
+        for folder in FOLDERS:
+            results = reports.load_results([folder])
+            written = [target["met"] for report in results.benches for case in report["cases"]
+                       for target in case["targets"] if target["met"] is not None]
+            judged = [item.met for item in judgements_of(results) if item.met is not None]
+            self.assertTrue(judged, folder)
+            self.assertEqual(sorted(written), sorted(judged), folder)
+
+    def test_page_and_pictures(self):
+        for folder in FOLDERS:
+            output = self.run_main(targets, folder)
+            for row in {item.row for item in judgements_of(reports.load_results([folder]))}:
+                self.assertIn(f"| {ROWS[row][0]} | {ROWS[row][1]} |", output)
+            paths = self.run_main(plot, folder, "--out", self.path).split()
+            self.assertGreater(len(paths), 3)
+            self.expect_pictures(paths)
+
+
+class MadeUpResults(Folder):
+    def test_cells(self):
+        self.write("some.json", bench_report(made_up()))
+        page = targets.write(self.results())
+        self.assertIn("| `f32 BTC b4 t4096 c1024` | ceiling | 95 % | 50.0 | 96.5 % met | 90.0 | 71.2 % **missed** |",
+                      page)
+        self.assertIn("| 100.0 | – | the plain case is not in the results |", page)
+        self.assertIn("wrong: WRONG: error 1", page)
+        self.assertIn("| 6.00 us **missed** | – | 4.80 |", page)
+        self.assertIn("| 2.50 us met |", page)
+
+    def test_lines_that_were_not_measured_are_counted(self):
+        self.write("some.json", bench_report(made_up()))
+        large = [item for item in judgements_of(self.results()) if item.row == "large"]
+        self.assertEqual([item.met for item in large if item.measured is not None], [True, False])
+        lines = sum(target["target"] == "@95%" for name in ("ceiling", "peers", "features")
+                    for case in reports.load_problem_set(name) for target in case["targets"])
+        self.assertEqual(len(large), lines)
+        self.assertIn(f"| {lines} | 1 | 1 | – | {lines - 2} | 71.2 %, `bwd f32 BTC b4 t4096 c1024` |",
+                      targets.write(self.results()))
+
+    def test_what_a_stream_would_miss_is_out_of_reach(self):
+        self.write("some.json", bench_report(made_up()))
+        tiny, = (item for item in judgements_of(self.results()) if item.row == "tiny" and item.measured is not None)
+        self.assertTrue(tiny.out_of_reach)  # 80 % of the ceiling in 6 us: the stream takes 4.8 us
+
+    def test_same_run_stands_before_quoted(self):
+        self.write("some.json", bench_report(made_up()))
+        quoted, _ = comparisons_of(self.results())
+        self.assertFalse(any(item.same_run for item in quoted))
+        chosen = lambda items: [(item.same_run, item.ratio) for item in items if item.direction == "fwd" and
+                                item.peer == "accelerated-scan warp" and item.case["problem"].split()[5] == "t512"]
+        self.assertEqual(chosen(quoted), [(False, 39.6 / 25.6)])
+        self.write("packages.json", peers_report("linear fwd f32 BCT b8 t512 c1536", [
+            {"name": "flashscan", "median_us": 20.0, "note": ""},
+            {"name": "accelerated-scan warp", "median_us": 50.0, "note": ""},
+            {"name": "accelerated-scan scalar", "note": "OutOfMemoryError: made up"}]))
+        measured, reasons = comparisons_of(self.results())
+        self.assertEqual(chosen(measured), [(True, 2.5)])
+        self.assertEqual(list(reasons), [("accelerated-scan scalar", "OutOfMemoryError: made up")])
+        page = targets.write(self.results())
+        self.assertIn("| accelerated-scan warp | 50.0 | 20.0 | 2.50 met | 1.5 | 2.44 |", page)
+        self.assertIn("- fla chunk_hgrn, `packages.json`: not installed (fla)", page)
+
+    def test_nothing_is_quoted_beside_another_card(self):
+        self.write("some.json", bench_report(made_up(), device="NVIDIA A100"))
+        self.assertEqual(comparisons_of(self.results())[0], [])
+        self.assertNotIn("quoted", targets.write(self.results()))
+
+    def test_cpu(self):
+        cases = [bench_case("linear fwd f32 BTC b4 t4096 c1024", "cpu", 5000.0, 85.0, [("@80%", 85.0, True)])]
+        self.write("cpu.json", bench_report(cases, backend="cpu", device="a CPU", driver=""))
+        self.assertEqual({item.row for item in judgements_of(self.results())}, {"cpu"})
+        self.assertIn("| 4 | 1 | 0 | – | 3 |", targets.write(self.results()))
+        self.expect_pictures(plot.plot(self.results(), self.path))
+
+    def test_publish(self):
+        self.write("some.json", bench_report(made_up()))
+        self.write("tests.json", {"suites": {}})
+        self.run_main(publish, self.path)
+        names = {path.name for path in self.path.iterdir()}
+        self.assertLessEqual({"targets.md", "time_BCT_b8_c1536.png", "share_BCT_b8_c1536.png", "ceiling.png",
+                              "ceiling_ceiling.png", "time_tiny.png"}, names)
+        self.expect_pictures(self.path.glob("*.png"))
+
+    def test_compare(self):
+        old = self.write("old.json", bench_report(made_up()))
+        slower = made_up()
+        slower[0]["median_us"] *= 1.5
+        new = self.write("new.json", bench_report(slower))
+        self.assertIn("1 slower or broken", self.run_main(compare, old, new))
+
+
+class BadInput(Folder):
+    def expect_exit(self, words, *paths):
+        with self.assertRaises(SystemExit) as caught:
+            reports.load_results(paths)
+        self.assertIn(words, str(caught.exception))
+
+    def test_what_cannot_be_read_is_named(self):
+        self.expect_exit("no result of flashscan_bench", self.path)
+        self.expect_exit("absent.json", self.path / "absent.json")
+        self.expect_exit("neither a result", self.write("other.json", {"suites": {}}))
+        self.expect_exit("holds no JSON object", self.write("list.json", []))
+        self.expect_exit("broken.json", self.write("broken.json", "{"))
+
+
+if __name__ == "__main__":
+    unittest.main()
