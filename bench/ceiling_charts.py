@@ -94,9 +94,11 @@ def plot_set(report, name, cases, out):
 
 
 def percent_axis(axes, cases):
-    axes.set_xlim(0, max(104.0, *(case["ceiling_percent"] + 3 for case in cases)))
+    percents = [case["ceiling_percent"] for case in cases]
+    first = min(50, max(0, int(min(percents) - 5) // 10 * 10))
     axes.axvline(100, color="0.4", linewidth=1, linestyle=":")
-    axes.set_xticks(range(0, 101, 10))
+    axes.set_xticks(range(first, 101, 10))
+    axes.set_xlim(first, max(104.0, max(percents) + 3))
     axes.set_xlabel("percent of the stream ceiling")
 
 
@@ -112,7 +114,7 @@ def plot_overview(results, out):
     for y, key in enumerate(keys):
         for item in rows[key]:
             axes.plot(item.case["ceiling_percent"], y + PASS_SHIFTS[item.case["pass"]],
-                      **{**dot_style(item.case["pass"], item.met), "alpha": 0.75})
+                      **{**dot_style(item.case["pass"], item.met), "alpha": 0.75, "markersize": 4.5})
             if key != "features":
                 axes.plot([item.limit, item.limit], [y - 0.4, y + 0.4], color="black", linewidth=2, zorder=3)
     met = {key: sum(bool(item.met) for item in rows[key]) for key in keys}

@@ -126,15 +126,11 @@ def peer_row(name, dtype, time):
     return "sequential" if name.startswith("sequential_scan") else "chunk_hgrn" if name == "fla chunk_hgrn" else "other"
 
 
-def case_fields(case):
-    return case["layout"], case["dtype"], case["batch"], case["time"], case["channels"]
-
-
 def comparisons_of(results):
     """(comparisons, reasons): those of the same run, then quoted times of what was not timed in it;
     reasons: (package, why) -> the problems that it was not timed on."""
-    plain = {(*case_fields(case), case["pass"]): case for case in reports.plain_cases(results)}
-    comparisons, reasons, timed = [], defaultdict(list), set()
+    plain = {(*reports.shape_of(case), case["pass"]): case for case in reports.plain_cases(results)}
+    comparisons, reasons = [], defaultdict(list)
 
     def compare(name, fields, direction, ours_us, peer_us, same_run, note=""):
         cases = [plain.get((*fields, part)) for part in direction.split("+")]
@@ -150,12 +146,11 @@ def comparisons_of(results):
                 if "median_us" not in result:
                     reasons[result["name"], result["note"]].append(case["problem"].removeprefix("linear "))
                 elif result is not ours:
-                    timed.add((result["name"], case_fields(case)))
-                    compare(result["name"], case_fields(case), case["pass"], ours["median_us"], result["median_us"],
+                    compare(result["name"], reports.shape_of(case), case["pass"], ours["median_us"], result["median_us"],
                             True, result["note"])
-    for entry, direction, peer_us in reports.quoted_results(reports.load_quoted(results)):
-        fields = case_fields(entry)
+    for entry, direction, peer_us in reports.quoted_results(results):
+        fields = reports.shape_of(entry)
         cases = [plain.get((*fields, part)) for part in direction.split("+")]
-        if (entry["name"], fields) not in timed and all(cases):
+        if all(cases):
             compare(entry["name"], fields, direction, sum(case["median_us"] for case in cases), peer_us, False)
     return comparisons, reasons

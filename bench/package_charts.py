@@ -41,10 +41,8 @@ def times_of(results):
             for result in case["results"]:
                 if "median_us" in result:
                     panel(case, case["pass"])[result["name"]].setdefault(case["time"], result["median_us"])
-    for entry, direction, us in reports.quoted_results(reports.load_quoted(results)):
-        lines = panel(entry, direction)
-        if entry["time"] not in lines.get(entry["name"], {}):
-            lines[entry["name"] + QUOTED][entry["time"]] = us
+    for entry, direction, us in reports.quoted_results(results):
+        panel(entry, direction)[entry["name"] + QUOTED][entry["time"]] = us
     return shapes
 
 
