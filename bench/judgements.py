@@ -146,8 +146,8 @@ def comparisons_of(results):
                 if "median_us" not in result:
                     reasons[result["name"], result["note"]].append(case["problem"].removeprefix("linear "))
                 elif result is not ours:
-                    compare(result["name"], reports.shape_of(case), case["pass"], ours["median_us"], result["median_us"],
-                            True, result["note"])
+                    compare(result["name"], reports.shape_of(case), case["pass"], ours["median_us"],
+                            result["median_us"], True, result["note"])
     for entry, direction, peer_us in reports.quoted_results(results):
         fields = reports.shape_of(entry)
         cases = [plain.get((*fields, part)) for part in direction.split("+")]

@@ -80,7 +80,7 @@ def draw_lines(axes, lines, share):
 
 
 def is_line_shape(panels):
-    return any(len(points) >= 4 for lines in panels.values() for points in lines.values())
+    return any(len(lines.get("flashscan", ())) >= 4 for lines in panels.values())
 
 
 def notes_on(names):
@@ -148,7 +148,8 @@ def plot_packages(layout, shapes, report, out):
               for (_, batch, channels), panels in shapes
               for dtype, time in sorted({(key[0], time) for key, lines in panels.items() if key[1] == "fwd"
                                          for times in lines.values() for time in times})]
-    groups = [(title, passes) for title, passes in groups if set(passes["forward"]) - {"flashscan", STREAM}]
+    groups = [(title, passes) for title, passes in groups if "flashscan" in passes["forward"] and
+              set(passes["forward"]) - {"flashscan", STREAM}]
     if not groups:
         return None
     every = [us for _, passes in groups for times in passes.values() for us in times.values()]
@@ -176,7 +177,8 @@ def plot(results, out, dtypes):
     paths, rest = [], defaultdict(list)
     for shape, panels in sorted(times_of(results).items()):
         if is_line_shape(panels):
-            paths += [plot_lines(shape, panels, dtypes, report, out, share) for share in (False, True)]
+            paths += [plot_lines(shape, panels, dtypes, report, out, share) for share in (False, True)
+                      if not share or any(STREAM in lines for lines in panels.values())]
         else:
             rest[shape[0]].append((shape, panels))
     paths += [plot_packages(layout, shapes, report, out) for layout, shapes in rest.items()]

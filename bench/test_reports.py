@@ -168,6 +168,15 @@ class MadeUpResults(Folder):
         self.assertIn("| 4 | 1 | 0 | – | 3 |", targets.write(self.results()))
         self.expect_pictures(plot.plot(self.results(), self.path))
 
+    def test_packages_alone(self):
+        results = [{"name": "flashscan", "median_us": 20.0, "note": ""},
+                   {"name": "other", "median_us": 50.0, "note": ""}]
+        self.write("packages.json", peers_report("linear fwd f32 BTC b8 t512 c1536", results))
+        self.assertIn("| other | 50.0 | 20.0 | 2.50 | – | – |", targets.write(self.results()))
+        paths = plot.plot(self.results(), self.path)
+        self.assertEqual([path.name for path in paths], ["packages_BTC.png"])
+        self.expect_pictures(paths)
+
     def test_publish(self):
         self.write("some.json", bench_report(made_up()))
         self.write("tests.json", {"suites": {}})
