@@ -7,7 +7,6 @@
 #include "core/linear_problem.h"
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
-#include "cuda/kernels/linear_maps.h"
 #include "cuda/kernels/linear_params.h"
 #include "cuda/tuning/linear_tuning.h"
 
@@ -16,48 +15,56 @@ namespace flashscan::cuda {
 struct LinearPass {
     Pass pass{};
     const LinearKernels* kernels = nullptr;
+    bool aligned = false;     // whole elements, pairs or vectors of 16 bytes may be read and written at once
     bool time_inner = false;  // which axis the tiles have innermost
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
     int64_t batches = 0, rows = 0, time = 0;
-    bool bulk = false;  // through the bulk copy engine where tensors allow; settled with the device
     LinearTuning tuning;
 
     // GRAD|GATE of a broadcast gate.
-    bool sums_gate = false;
+    bool sums_gate = false, sums_steps = false;  // the latter step by step, not over time
+    int batch_loop = 1;                          // batch entries that a block walks one after another
     int64_t partial_time = 0, partial_rows = 0;  // slots of one launch
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
 
-    // Enough data that encoding the engine's maps, on the host, pays.
-    bool worth_bulk() const;
-    int64_t blocks() const { return tuning.chunks * batches * tuning.row_groups; }
+    int64_t blocks() const { return tuning.chunks * (batches / batch_loop) * tuning.row_groups; }
     std::string describe() const;
 
     Workspace workspace;
-    size_t records = 0, record_bytes = 0, carries = 0, carry_bytes = 0, partial = 0, edges = 0;
+    size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
 
+    Access access() const {
+        return time_inner ? aligned ? Access::time_vectors : Access::time
+               : aligned  ? Access::channel_packs
+                          : Access::channels;
+    }
+    bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
     const TileFacts& tile() const {
-        return (tuning.algorithm == LinearAlgorithm::stream ? kernels->stream_tile : kernels->chunked_tile)[time_inner];
+        const bool backward = pass == Pass::backward;
+        return streams() ? kernels->stream_tile[time_inner][backward]
+                         : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
-        return (tuning.algorithm == LinearAlgorithm::stream ? kernels->stream
-                                                            : kernels->chunked)[time_inner][down][backward];
+        return streams() ? kernels->stream[time_inner][down][backward]
+                         : kernels->chunked[static_cast<int>(access())][down][backward];
     }
-    int shared_bytes(bool events) const {
-        return tile().shared_bytes[pass == Pass::backward] + (events ? tile().warps * tile().event_bytes : 0);
-    }
+    int shared_bytes() const { return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0); }
     int64_t launches() const { return time <= launch_steps ? 1 : (time + launch_steps - 1) / launch_steps; }
 };
 
-// `wanted` is the algorithm asked for; rows that must be summed at every step take the stream algorithm all the same.
-LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm wanted, bool batch_invariant);
+LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
+                            bool batch_invariant);
 
 // The algorithm for a pass when none is forced.
 LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
-// The tensor as the pass's kernel sees it: strides in bytes, and the widest pieces that its address and strides allow.
-// Fills `map` and sets View::bulk where the copy engine can take it.
-View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype, CUtensorMap& map);
+// Whether the extents and strides of a pass allow aligned access, and which alignment each of its tensors must have then.
+bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
+int64_t alignment_of_access(const LinearPass& pass, Dtype dtype);
+
+// The tensor as the pass's kernel sees it.
+View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype);
 
 }  // namespace flashscan::cuda

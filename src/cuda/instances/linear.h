@@ -3,29 +3,32 @@
 #pragma once
 
 #include "core/types.h"
+#include "cuda/kernels/linear_params.h"
 
 namespace flashscan::cuda {
 
-// Shape of the tiles of one algorithm in one layout.
+// Shape of the tiles of one kernel.
 struct TileFacts {
-    int channels_per_lane;  // V
-    int steps;              // L
-    int warps;              // of a block
-    int log2_widest;        // most packs of channels side by side in a warp
-    bool dense;             // tiles with channels innermost are as the copy engine lays them, at any width
-    int shared_bytes[2];    // [backward]
-    int event_bytes;        // of a warp, further shared memory when there are events
+    int lane_rows;     // V
+    int steps;         // L
+    int warps;         // of a block
+    int shared_bytes;  // dynamic shared memory of a block
+    int sum_bytes;     // more of it where the gate's gradient is summed step by step
 };
 
 struct LinearKernels {
     Dtype dtype, gate_dtype;
     int record_bytes, carry_bytes;  // of a row's published summary and carry
     const void* stream[2][2][2];    // [time innermost][down][backward]
-    const void* chunked[2][2][2];
-    TileFacts stream_tile[2], chunked_tile[2];  // [time innermost]
+    TileFacts stream_tile[2][2];    // [time innermost][backward]
+    const void* chunked[access_count][2][2];
+    TileFacts chunked_tile[access_count][2];
     const void* reduce_gate_gradient;
     const void* pass_empty_sequences;
 };
+
+// Sets 8-byte words to all ones: (uint64_t* words, int64_t count), blocks of 256 threads.
+const void* clear_look_back_kernel();
 
 // The entry of a pair; every pair that core accepts has one.
 const LinearKernels& linear_kernels(Dtype dtype, Dtype gate_dtype);

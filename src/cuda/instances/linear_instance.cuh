@@ -8,28 +8,40 @@
 
 namespace flashscan::cuda {
 
-template <typename Ty, bool TimeInner>
-constexpr TileFacts stream_facts() {
-    using Forward = StreamConfig<Ty, TimeInner, false>;
-    using Backward = StreamConfig<Ty, TimeInner, true>;
-    using Shape = typename Forward::Shape;
-    return {
-        Shape::V, Shape::L, 1, Shape::log2_widest, Shape::padding == 0, {Forward::shared_bytes, Backward::shared_bytes},
-        0};
+template <typename Config, int Warps>
+constexpr TileFacts facts_of() {
+    return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
 }
 
-template <typename Ty, bool TimeInner>
-constexpr TileFacts chunked_facts() {
-    using Forward = ChunkedConfig<Ty, TimeInner, false>;
-    using Backward = ChunkedConfig<Ty, TimeInner, true>;
-    using Shape = typename Forward::Shape;
-    return {Shape::V,
-            Shape::L,
-            Forward::warps,
-            Shape::log2_widest,
-            Shape::padding == 0,
-            {Forward::events, Backward::events},
-            Forward::event_bytes};
+template <typename Ty, bool Backward>
+void fill_stream(LinearKernels& k) {
+    const auto fill = [&]<bool TimeInner>() {
+        k.stream[TimeInner][0][Backward] =
+            reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, false, Backward>);
+        k.stream[TimeInner][1][Backward] = reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, true, Backward>);
+        k.stream_tile[TimeInner][Backward] = facts_of<StreamConfig<Ty, TimeInner, Backward>, 1>();
+    };
+    fill.template operator()<false>();
+    fill.template operator()<true>();
+}
+
+template <typename Ty, bool Backward>
+void fill_chunked(LinearKernels& k) {
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    // Elements that are aligned as a whole already are packs of one.
+    constexpr bool whole = sizeof(X) >= 4 && alignof(X) == sizeof(X) && sizeof(G) >= 4 && alignof(G) == sizeof(G);
+    const auto fill = [&]<Access access, Access compiled>() {
+        using Config = ChunkedConfig<Ty, compiled, Backward>;
+        constexpr int n = static_cast<int>(access);
+        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
+        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
+        k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
+    };
+    fill.template operator()<Access::channels, whole ? Access::channel_packs : Access::channels>();
+    fill.template operator()<Access::channel_packs, Access::channel_packs>();
+    fill.template operator()<Access::time, Access::time>();
+    fill.template operator()<Access::time_vectors, Access::time_vectors>();
 }
 
 template <typename X, typename G>
@@ -40,24 +52,10 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     k.gate_dtype = gate_dtype;
     k.record_bytes = static_cast<int>(sizeof(Words<Record<Ty>>));
     k.carry_bytes = static_cast<int>(sizeof(Words<typename Ty::Wide>));
-    const auto fill = [&]<bool TimeInner, bool Down, bool Backward>() {
-        k.stream[TimeInner][Down][Backward] =
-            reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, Down, Backward>);
-        k.chunked[TimeInner][Down][Backward] =
-            reinterpret_cast<const void*>(&linear_chunked<Ty, TimeInner, Down, Backward>);
-    };
-    fill.template operator()<false, false, false>();
-    fill.template operator()<false, false, true>();
-    fill.template operator()<false, true, false>();
-    fill.template operator()<false, true, true>();
-    fill.template operator()<true, false, false>();
-    fill.template operator()<true, false, true>();
-    fill.template operator()<true, true, false>();
-    fill.template operator()<true, true, true>();
-    k.stream_tile[0] = stream_facts<Ty, false>();
-    k.stream_tile[1] = stream_facts<Ty, true>();
-    k.chunked_tile[0] = chunked_facts<Ty, false>();
-    k.chunked_tile[1] = chunked_facts<Ty, true>();
+    fill_stream<Ty, false>(k);
+    fill_stream<Ty, true>(k);
+    fill_chunked<Ty, false>(k);
+    fill_chunked<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);
     k.pass_empty_sequences = reinterpret_cast<const void*>(&pass_empty_sequences<typename Ty::Wide>);
     return k;

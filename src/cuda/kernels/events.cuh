@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps at which the recurrence does not simply go on: resets and the edges of packed sequences.
-//
-// A tile's events are one byte per step, [segment][L], equal for all of its rows (the host folds the batch axis into
-// the rows only where there is no RESET). Most tiles have none and take the plain loop.
+// Steps at which the recurrence does not simply go on: resets and the edges of packed sequences, a bit a step.
 #pragma once
 
-#include "cuda/kernels/linear_params.h"
-#include "cuda/kernels/tile.cuh"
+#include "cuda/kernels/steps.cuh"
 
 namespace flashscan::cuda {
-
-enum Event : uint8_t {
-    event_reset = 1,
-    event_low_edge = 2,
-    event_high_edge = 4
-};
 
 __device__ __forceinline__ int64_t load_offset(const SequenceOffsets& offsets, int64_t n) {
     return offsets.are_i64 ? static_cast<const int64_t*>(offsets.data)[n]
@@ -27,7 +17,7 @@ __device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, 
 }
 
 // The sequence that holds step t: the last n with offsets[n] <= t and a step of its own.
-__device__ __forceinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {
+inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {
     int64_t low = 0, high = offsets.sequences;  // offsets[low] <= t < offsets[high]
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
@@ -39,47 +29,67 @@ __device__ __forceinline__ int64_t find_sequence(const SequenceOffsets& offsets,
     return low;
 }
 
-// Tracks the sequence at the start of a warp's tile while tiles follow each other in either direction.
-struct SequenceCursor {
-    int64_t n = -1;
+// The events of a lane's L steps, bit i that of its step i in the order of memory.
+template <int L>
+struct Events {
+    using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
+    Mask reset = 0;
+    Mask begin = 0, end = 0;  // first and last step of a sequence in the order of the walk
+    int64_t sequence = 0;     // of the lane's first step
 
-    __device__ __forceinline__ void move_to(const SequenceOffsets& offsets, int64_t t) {
-        if (n < 0) {
-            n = find_sequence(offsets, t);
-            return;
-        }
-        while (load_offset(offsets, n + 1) <= t) ++n;
-        while (load_offset(offsets, n) > t) --n;
-    }
+    static __device__ __forceinline__ bool at(Mask mask, int step) { return (mask >> step & 1) != 0; }
+    // In any lane of the warp.
+    __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
 };
 
-// Fills the events of steps [t0, t0 + steps) of batch entry `batch` at offset `place` of shared memory; true when there
-// are any. `first_step` is marked as an edge where it is not negative.
-inline __device__ __noinline__ bool fill_events(int place, const LinearParams& p, SequenceCursor& cursor, int64_t batch,
-                                                int64_t t0, int steps, int64_t end, int64_t first_step, int lane) {
-    uint8_t* const events = reinterpret_cast<uint8_t*>(shared_memory()) + place;
-    bool any = false;
-    for (int i = lane; i < steps; i += 32) {
-        const int64_t t = t0 + i;
-        uint8_t event = p.reset != nullptr && t < end && p.reset[batch * p.time + t] != 0 ? event_reset : 0;
-        if (t == first_step) event |= event_low_edge | event_high_edge;
-        events[i] = event;
-        any = any || event != 0;
+// A lane takes its bits from the words of 32 steps that the warp votes on.
+template <int L>
+__device__ __forceinline__ typename Events<L>::Mask reset_bits(const uint8_t* reset, const Place& at) {
+    using Mask = typename Events<L>::Mask;
+    const int mine = at.segment * L, span = at.segments() * L;
+    Mask bits = 0;
+#pragma unroll 8
+    for (int base = 0; base < span; base += 32) {
+        const int step = base + at.lane;
+        const uint32_t word = __ballot_sync(0xffffffffU, step < at.warp_steps && reset[step] != 0);
+        if (base >= mine && base < mine + L)
+            bits |= static_cast<Mask>(word) << (base - mine);
+        else if (mine > base && mine < base + 32)
+            bits = word >> (mine - base);
     }
-    __syncwarp();
-    if (p.offsets.data != nullptr && t0 < end) {
-        cursor.move_to(p.offsets, t0);
-        for (int64_t n = cursor.n + lane; n < p.offsets.sequences; n += 32) {
-            const int64_t low = load_offset(p.offsets, n), high = load_offset(p.offsets, n + 1) - 1;
-            if (low >= t0 + steps) break;
-            if (high < low) continue;
-            if (low >= t0) events[low - t0] |= event_low_edge;
-            if (high < t0 + steps) events[high - t0] |= event_high_edge;
-            any = any || low >= t0 || high < t0 + steps;
+    return L >= 32 ? bits : bits & ((Mask(1) << (L % 32)) - 1);
+}
+
+template <bool Backward>
+__device__ __forceinline__ bool may_have_events(const LinearParams& p) {
+    return p.reset != nullptr || p.offsets.data != nullptr || (Backward && p.state_in != nullptr);
+}
+
+// Lanes that hold no step of a sequence have none. Backward, the first step of an unpacked row is an end of the walk
+// where STATE_IN is h before it.
+template <int L, bool Down, bool Backward>
+__device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Place& at) {
+    using Mask = typename Events<L>::Mask;
+    Events<L> events;
+    if (p.reset != nullptr) events.reset = reset_bits<L>(p.reset + at.batch * p.time + at.warp_t0, at);
+    if (p.offsets.data != nullptr && at.steps > 0) {
+        events.sequence = find_sequence(p.offsets, at.t0);
+        Mask low = 0, high = 0;
+        int64_t from = load_offset(p.offsets, events.sequence);
+        for (int64_t n = events.sequence; n < p.offsets.sequences && from < at.t0 + at.steps; ++n) {
+            const int64_t to = load_offset(p.offsets, n + 1);
+            if (from < to && from >= at.t0) low |= Mask(1) << (from - at.t0);
+            if (from < to && to <= at.t0 + at.steps) high |= Mask(1) << (to - 1 - at.t0);
+            from = to;
         }
-        __syncwarp();
+        events.begin = Down ? high : low;
+        events.end = Down ? low : high;
     }
-    return __any_sync(0xffffffffU, any);
+    if (Backward && p.offsets.data == nullptr && p.state_in != nullptr) {
+        const int64_t first = (Down ? 0 : p.time - 1) - at.t0;
+        if (first >= 0 && first < at.steps) events.end |= Mask(1) << first;
+    }
+    return events;
 }
 
 }  // namespace flashscan::cuda

@@ -1,25 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a gate that is broadcast over batch, time or channels: first partial sums in the arithmetic's dtype,
-// each by one lane or one fixed tree, then `reduce_gate_gradient`, which adds the partial sums in a fixed order.
+// The gradient of a gate that is broadcast over batch, time or channels. What a block can sum is summed in its registers
+// and shared memory, in a fixed order; what it cannot leaves it as partial sums in the arithmetic's dtype, which
+// `reduce_gate_gradient` adds in a fixed order.
 #pragma once
 
 #include "cuda/kernels/walk.cuh"
 
 namespace flashscan::cuda {
 
-// A lane's share of the partial sums [batches, partial_time, partial_rows]: over its steps if the gate is broadcast
-// over time, over the rows of its warp if over channels. Broadcast over batch alone leaves one partial sum an element.
-template <typename Ty, typename Shape>
+// A lane's share. Sums over time are kept in registers, one a row. Other gradients, one a step and row, go to the
+// block's shared memory [step][row of the lane][thread], where batch entries walked one after another add up.
+template <typename Ty, typename Shape, int Warps>
 struct GateGradientSum {
+    using G = typename Ty::G;
     using GateWide = typename Ty::GateWide;
-    static constexpr int V = Shape::V;
+    static constexpr int L = Shape::L, V = Shape::V, threads = 32 * Warps;
+    static constexpr int shared_bytes = L * V * threads * static_cast<int>(sizeof(GateWide));
+
     const LinearParams& p;
-    const Lane& lane;
+    GateWide* area;
     GateWide sum[V]{};
 
-    __device__ __forceinline__ GateWide* slot(int64_t time_slot, int64_t row_slot) const {
-        return static_cast<GateWide*>(p.partial) + (lane.batch * p.partial_time + time_slot) * p.partial_rows +
-               row_slot;
+    __device__ __forceinline__ bool wanted() const { return p.sum_batch || p.sum_time || p.sum_rows; }
+    __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
+        const int64_t batch = p.batch_loop > 1 ? 0 : at.batch;
+        return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
+    }
+    __device__ __forceinline__ GateWide& of_step(int i, int v, int thread) const {
+        return area[(i * V + v) * threads + thread];
+    }
+
+    // Before the first step: what no step will add to is zero.
+    __device__ __forceinline__ void begin(const Place& at) const {
+        if (!wanted() || p.sum_time) return;
+        for (int i = at.steps; i < L; ++i)
+            for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
+    }
+
+    // The gradient at a step, of the first batch entry or a later one.
+    __device__ __forceinline__ void add(const Place& at, int i, int v, GateWide value, bool first) {
+        if (i >= at.steps) return;
+        if (p.sum_time) {
+            sum[v] = sum[v] + value;
+            return;
+        }
+        GateWide& to = of_step(i, v, static_cast<int>(threadIdx.x));
+        to = first ? value : to + value;
+    }
+
+    // Each lane's own gradients, complete.
+    __device__ __forceinline__ void take(Steps<G, Shape>& gate) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v) gate.set(i, v, of_step(i, v, static_cast<int>(threadIdx.x)));
+    }
+
+    // A partial sum for every step and row.
+    __device__ __forceinline__ void write_steps(const Place& at) const {
+        for (int i = 0; i < at.steps; ++i)
+            for (int v = 0; v < at.rows; ++v)
+                *slot(at, at.t0 + i - p.begin, at.row + v) = of_step(i, v, static_cast<int>(threadIdx.x));
+    }
+
+    // A partial sum over the rows of a warp, all of whose lanes hold rows, for every step; lane i adds those of step i.
+    __device__ __forceinline__ void write_row_sums(const Place& at, int64_t row_slot) const {
+        __syncwarp();
+        for (int i = at.lane; i < min(L, at.warp_steps); i += 32) {
+            GateWide total{};
+            for (int other = 0; other < 32; ++other)
+                for (int v = 0; v < V; ++v)
+                    total = total + of_step(i, v, static_cast<int>(threadIdx.x & ~31U) + (at.lane + other) % 32);
+            *slot(at, at.warp_t0 + i - p.begin, row_slot) = total;
+        }
+        __syncwarp();
     }
 
     static __device__ __forceinline__ GateWide butterfly(GateWide value, int from, int to) {
@@ -28,64 +82,28 @@ struct GateGradientSum {
         return value;
     }
 
-    // Takes the gradient at one step. Sums over rows and not over time need all 32 lanes here at once.
-    __device__ __forceinline__ void add(int64_t group, int step, int v, GateWide value) {
-        if (p.sum_time || (p.sum_rows && v < V - 1)) {
-            if (v < lane.rows) sum[v] = sum[v] + value;
-            return;
-        }
-        const int64_t time_slot = lane.t0 + step - p.begin;
-        if (!p.sum_rows) {
-            if (v < lane.rows) *slot(time_slot, lane.row + v) = value;
-            return;
-        }
-        GateWide mine = v < lane.rows ? value : GateWide{};
-        for (int other = 0; other < V - 1; ++other) {
-            mine = sum[other] + mine;
-            sum[other] = GateWide{};
-        }
-        mine = butterfly(mine, 1, 32);
-        if ((threadIdx.x & 31U) == 0) *slot(time_slot, group) = mine;
-    }
-
-    // Sums over time, complete: of a warp whose lanes hold rows only.
-    __device__ __forceinline__ void write_warp(int64_t group) const {
-        if (!p.sum_rows) {
-            for (int v = 0; v < lane.rows; ++v) *slot(0, lane.row + v) = sum[v];
-            return;
-        }
-        GateWide total = sum[0];
-        for (int v = 1; v < V; ++v) total = total + sum[v];
-        total = butterfly(total, 1, 32);
-        if ((threadIdx.x & 31U) == 0) *slot(0, group) = total;
-    }
-
-    // Sums over time, complete: of a block of Warps warps whose lanes hold rows and segments as in linear_chunked.
-    template <int Warps>
-    __device__ __forceinline__ void write_block(int64_t group, int64_t time_slot, int log2_rows) const {
-        __shared__ GateWide warp_sums[Warps][Shape::max_rows];
-        const int lane_id = static_cast<int>(threadIdx.x) & 31, warp = static_cast<int>(threadIdx.x) / 32;
-        const int segments = 32 >> log2_rows;
-        const int row_pack = Shape::TimeInner ? lane_id / segments : lane_id & ((1 << log2_rows) - 1);
-        const bool first_segment = Shape::TimeInner ? lane_id % segments == 0 : lane_id < 1 << log2_rows;
+    // Sums over time, complete, of the rows of a block; `warp_row` and `warp_time` are the warp's place in it.
+    __device__ __forceinline__ void write_time_sums(const Place& at, int64_t group, int64_t time_slot, int warp_row,
+                                                    int warp_time, int log2_warp_rows) const {
+        __shared__ GateWide warp_sums[Shape::max_rows * Warps];
+        const int warp_rows = V << at.log2_rows, rows = warp_rows << log2_warp_rows;
+        const int warps_in_time = Warps >> log2_warp_rows, thread = static_cast<int>(threadIdx.x);
         for (int v = 0; v < V; ++v) {
             const GateWide over_segments =
-                Shape::TimeInner ? butterfly(sum[v], 1, segments) : butterfly(sum[v], 1 << log2_rows, 32);
-            if (first_segment) warp_sums[warp][row_pack * V + v] = over_segments;
+                Shape::time_inner ? butterfly(sum[v], 1, at.segments()) : butterfly(sum[v], 1 << at.log2_rows, 32);
+            if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
         }
         __syncthreads();
-        const int rows = V << log2_rows;
-        const int64_t row0 = lane.row - row_pack * V;
-        for (int row = static_cast<int>(threadIdx.x); row < rows; row += 32 * Warps)
-            for (int w = 1; w < Warps; ++w) warp_sums[0][row] = warp_sums[0][row] + warp_sums[w][row];
+        for (int row = thread; row < rows; row += threads)
+            for (int w = 1; w < warps_in_time; ++w) warp_sums[row] = warp_sums[row] + warp_sums[w * rows + row];
         __syncthreads();
         if (!p.sum_rows) {
-            for (int row = static_cast<int>(threadIdx.x); row < rows; row += 32 * Warps)
-                if (row0 + row < p.rows) *slot(time_slot, row0 + row) = warp_sums[0][row];
-        } else if (threadIdx.x == 0) {
-            GateWide total = warp_sums[0][0];
-            for (int row = 1; row < rows; ++row) total = total + warp_sums[0][row];
-            *slot(time_slot, group) = total;
+            for (int row = thread; row < rows; row += threads)
+                if (group * rows + row < p.rows) *slot(at, time_slot, group * rows + row) = warp_sums[row];
+        } else if (thread == 0) {
+            GateWide total = warp_sums[0];
+            for (int row = 1; row < rows; ++row) total = total + warp_sums[row];
+            *slot(at, time_slot, group) = total;
         }
     }
 };

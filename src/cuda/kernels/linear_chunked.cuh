@@ -1,224 +1,233 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence in chunks of time: a block owns a chunk, chunks meet through a carry chain.
+// Linear recurrence in chunks of time: a block owns a chunk, chunks meet through look-back.
 //
 //     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
 //
-// Ownership  A block of 8 warps owns 2^log2_lane_rows packs of V rows and 8 * Segments * L consecutive steps of them, a
-//            lane L steps of one pack. The tile of gate and source is read once and stays in shared memory.
-// Passes     1. every lane summarises its steps; lanes, then warps, are composed in order into the block's (A, X)
-//            2. the block publishes (A, X), looks back for its carry, and walks the tile again with the carry in hand
-// Look-back  Chunks are gathered in groups of `group_chunks`. A chunk composes the summaries of the earlier chunks of
-//            its group, in a tree fixed by its place, and applies them to the carry that its group starts from, which
-//            the last chunk of the group before published. So the association, and with it every bit, is the same on
-//            every run, and the chain that is walked one after another is chunks / group_chunks links long.
+// Ownership  A block of 8 warps owns a chunk of consecutive steps of some rows; 2^log2_warp_rows warps stand side by side
+//            in rows, the others follow each other in time. A lane holds L steps of V rows in registers.
+// Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order into the
+//               block's (A, X)
+//            2. the block publishes (A, X), looks back for its carry, and every lane walks its steps with it and stores
+// Bytes      Reads and writes every element once, and a summary of 8 to 32 bytes a row and chunk.
+// Order      The association is fixed by the problem, and with it every bit. blockIdx.x runs through the rows first, so
+//            that the chunks before one began long before it.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
-//            every single-pass scan relies on. blockIdx.x runs first through the axis that is innermost in memory.
-// Bytes      Reads and writes every element once, as linear_stream, and a summary of 8 to 32 bytes a row and chunk.
+//            every single-pass scan relies on.
 // Sync       What passes between blocks validates itself (look_back.cuh): no flags, no fences.
-// Why        On an H200 this beat one warp walking a row from end to end at every shape of 64 MB: a lone warp issues
-//            too little. Wider packs (V = 4) read shared memory in fewer instructions, but left 10 % more time.
+// Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
+//            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
+//            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
+//            prefetch the next chunk (87 %).
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"
-#include "cuda/kernels/linear_maps.h"
 #include "cuda/kernels/look_back.cuh"
-#include "cuda/kernels/window.cuh"
+#include "cuda/ptx/launch.cuh"
 
 namespace flashscan::cuda {
 
-template <typename Ty, bool TimeInner, bool Backward>
+template <typename Ty, Access access, bool Backward>
 struct ChunkedConfig {
-    using Shape = TileShape<typename Ty::X, TimeInner, 128, 4>;
+    using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 256>;
     static constexpr int warps = 8;
-    // Registers are held to what lets this many blocks share a multiprocessor, as many as shared memory does.
-    static constexpr int resident = (sizeof(typename Ty::Wide) > 4 ? 2 : 3) - (Backward ? 1 : 0);
-    static constexpr int gate_bytes = Shape::template bytes<typename Ty::G>();
-    static constexpr int data_bytes = Shape::template bytes<typename Ty::X>();
-    static constexpr int warp_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
-    // Behind the tiles: two barriers a warp, for what the summary needs and for h, then the events where there are any.
-    static constexpr int barriers = warps * warp_bytes;
-    static constexpr int events = barriers + warps * 16;
-    static constexpr int event_bytes = 32 * Shape::L;
+    static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
+    static constexpr int buffers = warps * buffer_bytes<typename Ty::X, typename Ty::G, Shape>();
+    using Sum = GateGradientSum<Ty, Shape, warps>;
+    using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
 
-// One warp's part of the kernel: its place, and the copies of its tiles.
-template <typename Ty, bool TimeInner, bool Down, bool Backward>
-struct ChunkedWarp {
-    using Config = ChunkedConfig<Ty, TimeInner, Backward>;
+template <typename Ty, Access access, bool Down, bool Backward>
+struct ChunkedBlock {
+    using Config = ChunkedConfig<Ty, access, Backward>;
     using Shape = typename Config::Shape;
     using X = typename Ty::X;
     using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using Sum = typename Config::Sum;
+    static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
 
     const LinearParams& p;
-    const LinearMaps& maps;
-    int lane, tile, log2_rows, span;
-    uint64_t* barriers;
-    int64_t batch, row0, t0, end;
+    const typename Config::Chain& chain;
+    const Place& at;
+    int warp_row, warp_time;  // the warp's place in the block, in the order of the walk
+    int64_t group;            // of rows, in the batch
+    char* buffer;
 
-    __device__ __forceinline__ Window window(int shift = 0) const {
-        return window_of<Shape>(p, batch, row0, t0, end, span, shift);
+    // Lanes between consecutive segments of a row, and the lane's segment in the order of the walk.
+    __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
+    __device__ __forceinline__ int segment() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
+    __device__ __forceinline__ int lane_before(int distance) const {
+        return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
     }
-    __device__ __forceinline__ bool with_states() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
 
-    __device__ __forceinline__ void load() const {
-        const Window here = window(), states = window(before_shift<Shape, Backward, Down>);
-        if (lane == 0) {
-            ptx::barrier_init(barriers);
-            ptx::barrier_init(barriers + 1);
-            ptx::fence_barrier_init();
-            const int gate_bytes = loads_in_bulk<Shape, G>(p.gate, here) ? bulk_bytes<Shape, G> : 0;
-            const int source_bytes = loads_in_bulk<Shape, X>(p.source, here) ? bulk_bytes<Shape, X> : 0;
-            const int states_bytes =
-                with_states() && loads_in_bulk<Shape, X>(p.states, states) ? bulk_bytes<Shape, X> : 0;
-            ptx::barrier_expect(barriers, static_cast<uint32_t>(gate_bytes + source_bytes));
-            ptx::barrier_expect(barriers + 1, static_cast<uint32_t>(states_bytes));
+    // Makes m[v] the summary of the row's steps in the warp up to and with this lane's.
+    __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            for (int distance = 1; distance < at.segments(); distance *= 2) {
+                const Map earlier = Ty::shuffle_map(m[v], lane_before(distance));
+                if (segment() >= distance) m[v] = Ty::compose(earlier, m[v]);
+            }
+            if (segment() == at.segments() - 1)
+                chain.shared.totals[(warp_time << chain.log2_rows) + row_of(v)] = to_record<Ty>(m[v]);
         }
-        __syncwarp();
-        load_tile<Shape, G>(tile, p.gate, here, &maps.gate, barriers, log2_rows, lane);
-        load_tile<Shape, X>(tile + Config::gate_bytes, p.source, here, &maps.source, barriers, log2_rows, lane);
-        ptx::commit_copies();
-        if (with_states())
-            load_tile<Shape, X>(tile + Config::gate_bytes + Config::data_bytes, p.states, states, &maps.states,
-                                barriers + 1, log2_rows, lane);
-        ptx::commit_copies();
     }
 
-    __device__ __forceinline__ void store() const {
-        ptx::fence_copy_engine();
-        __syncwarp();
-        if (p.result.data != nullptr)
-            store_tile<Shape, X>(tile + Config::gate_bytes, p.result, window(), &maps.result, log2_rows, lane);
-        if (with_states() && p.partial == nullptr)
-            store_tile<Shape, G>(tile, p.grad_gate, window(), &maps.grad_gate, log2_rows, lane);
-        ptx::commit_bulk_stores();
-        ptx::wait_bulk_reads<0>();
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], Wide (&carry)[V]) const {
+        const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            carry[v] =
+                edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        __syncthreads();
+        if (p.chunks > 1) {
+            ptx::wait_for_launch_before();  // which clears the chain's memory
+            chain.publish();
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segment() == 0, carry[v]);
+            chain.fold_earlier();
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            carry[v] = chain.advance(row_of(v), warp_time, segment() == 0, carry[v]);
+            const Map before = Ty::shuffle_map(through[v], lane_before(1));
+            if (segment() > 0) carry[v] = Ty::apply(before, carry[v]);
+        }
+    }
+
+    // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
+    __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
+        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
+        const Wide mine = states.get(Down ? L - 1 : 0, 0);
+        const Wide other = shuffle(mine, Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
+        const bool inside = Down ? at.segment > 0 : at.segment < at.segments() - 1 && at.steps == L;
+        if (inside) return other;
+        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
+        const char* const from = p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time;
+        Steps<X, Shape> one{};
+        load_element<X>(from, one.word);
+        return one.get(0, 0);
+    }
+
+    // One batch entry, the `entry`-th that this block walks.
+    __device__ __forceinline__ void run(Sum& sums, int entry) const {
+        using GateCopies = Copies<G, Shape>;
+        using Data = Copies<X, Shape>;
+        const bool gate_wanted = Backward && p.states.data != nullptr;
+        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
+        typename GateCopies::Fetched gate_in;
+        typename Data::Fetched source_in, states_in;
+        GateCopies::fetch(p.gate, at, 0, p.time, gate_in);
+        Data::fetch(p.source, at, 0, p.time, source_in);
+        if (gate_wanted) Data::fetch(p.states, at, before, p.time, states_in);
+
+        const Events<L> events = events_of<L, Down, Backward>(p, at);
+        const bool eventful = may_have_events<Backward>(p) && events.any();
+        const Walk<Ty, Shape, Down, Backward> walk{p, at, events};
+        Steps<G, Shape> gate;
+        Steps<X, Shape> source;
+        GateCopies::arrange(gate_in, at, buffer, gate);
+        Data::arrange(source_in, at, buffer, source);
+        walk.complete(gate);
+
+        Map through[V];
+        Wide carry[V];
+        with_kind(p, eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(gate, source, through);
+            scan_lanes(through);  // here, where it is known whether steps can be cut
+        });
+        find_carry(through, carry);
+
+        if constexpr (Backward) {
+            Steps<X, Shape> states{};
+            Wide edge{};
+            if (gate_wanted) {
+                Data::arrange(states_in, at, buffer, states);
+                if constexpr (Shape::time_inner) edge = edge_of(states);
+            }
+            const auto before_step = [&](int i, int v) -> Wide {
+                if constexpr (!Shape::time_inner) return states.get(i, v);
+                const int neighbour = Down ? i - 1 : i + 1;
+                if (neighbour < 0 || neighbour >= L) return edge;
+                const Wide h = states.get(neighbour, 0);
+                return !Down && neighbour == at.steps ? edge : h;
+            };
+            const bool summed = gate_wanted && sums.wanted();
+            if (summed) {
+                sums.begin(at);
+                walk.template backward<Kind::general>(
+                    gate, source, carry, before_step,
+                    [&](int i, int v, GateWide value) { sums.add(at, i, v, value, entry == 0); });
+            } else {
+                with_kind(p, eventful, [&](auto kind) {
+                    walk.template backward<decltype(kind)::value>(
+                        gate, source, carry, before_step, [&](int i, int v, GateWide value) { gate.set(i, v, value); });
+                });
+            }
+            if (gate_wanted && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
+        } else {
+            with_kind(p, eventful,
+                      [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+        }
+        if (p.result.data != nullptr) Data::store(source, p.result, at, buffer);
+        const int last_time = chain.warps_in_time - 1;
+        if (p.edge_out != nullptr && chain.last() && warp_time == last_time && segment() == at.segments() - 1)
+            for (int v = 0; v < at.rows; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
+    // What the sums over batch entries, time or rows leave.
+    __device__ __forceinline__ void write_sums(const Sum& sums) const {
+        if (p.sum_time) return sums.write_time_sums(at, group, chain.chunk, warp_row, warp_time, p.log2_warp_rows);
+        if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
+        Steps<G, Shape> gate;
+        sums.take(gate);
+        Copies<G, Shape>::store(gate, p.grad_gate, at, buffer);
     }
 };
 
-template <typename Ty, bool TimeInner, bool Down, bool Backward>
-__global__ void __launch_bounds__(256, ChunkedConfig<Ty, TimeInner, Backward>::resident)
-    linear_chunked(const __grid_constant__ LinearParams p, const __grid_constant__ LinearMaps maps) {
-    using Warp = ChunkedWarp<Ty, TimeInner, Down, Backward>;
-    using Config = typename Warp::Config;
+template <typename Ty, Access access, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warps,
+                                  ChunkedConfig<Ty, access, Backward>::resident)
+    linear_chunked(const __grid_constant__ LinearParams p) {
+    using Block = ChunkedBlock<Ty, access, Down, Backward>;
+    using Config = typename Block::Config;
     using Shape = typename Config::Shape;
-    using Wide = typename Ty::Wide;
-    using Map = typename Ty::Map;
-    constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
-    using Chain = LookBack<Ty, warps, Shape::max_rows>;
-    __shared__ typename Chain::Shared chain_memory;
+    __shared__ typename Config::Chain::Shared chain_memory;
 
-    const int log2_rows = p.log2_lane_rows, segments = 32 >> log2_rows, span = segments * L;
-    // A grid has fewer than 2^31 blocks, so its divisions fit 32 bits.
+    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) & 31;
+    const int warps_in_time = Config::warps >> p.log2_warp_rows;
+    const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
+    const int log2_rows = log2_of<Shape::V> + p.log2_lane_rows + p.log2_warp_rows;
     const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
-    const uint32_t row_groups = static_cast<uint32_t>(p.batches) * groups_of_batch;
-    const uint32_t chunks = static_cast<uint32_t>(p.chunks);
-    // Blocks that run at once read what lies together: a row's chunks, or the rows of a chunk.
-    const uint32_t chunk = TimeInner ? blockIdx.x % chunks : blockIdx.x / row_groups;
-    const uint32_t row_group = TimeInner ? blockIdx.x / chunks : blockIdx.x % row_groups;
-    const Chain chain{p, chain_memory, chunk, row_group, row_groups, log2_of<V> + log2_rows};
-    const uint32_t batch = chain.row_group / groups_of_batch, group = chain.row_group - batch * groups_of_batch;
-    const int64_t row0 = static_cast<int64_t>(group) << chain.log2_rows;
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane_id = static_cast<int>(threadIdx.x) & 31;
+    const uint32_t chunk = blockIdx.z * gridDim.y + blockIdx.y;
+    if (chunk >= p.chunks) return;
     const int64_t end = end_of_steps(p.offsets, p.end);
-    // Warps and segments are numbered in the order of the walk; Down mirrors their places in memory.
-    const int64_t t_warp = p.begin + (Down ? (p.chunks - 1 - chunk) * warps + (warps - 1 - warp)
-                                           : static_cast<int64_t>(chunk) * warps + warp) *
-                                         span;
-    const int pack = TimeInner ? lane_id >> (5 - log2_rows) : lane_id & ((1 << log2_rows) - 1);
-    const int segment = TimeInner ? lane_id & (segments - 1) : lane_id >> log2_rows;
-    const int place = Down ? segments - 1 - segment : segment;
-    const int neighbour = TimeInner ? 1 : 1 << log2_rows;  // lanes between consecutive segments of a row
+    // Down mirrors the places in memory.
+    const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
+    const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+    const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * Shape::L;
 
-    const int tile = warp * Config::warp_bytes;
-    const Warp mine{p,
-                    maps,
-                    lane_id,
-                    tile,
-                    log2_rows,
-                    span,
-                    reinterpret_cast<uint64_t*>(shared_memory() + Config::barriers) + 2 * warp,
-                    batch,
-                    row0,
-                    t_warp,
-                    end};
-    mine.load();
-
-    Lane lane{};
-    lane.batch = batch;
-    lane.row = row0 + pack * V;
-    lane.rows = static_cast<int>(max(min(p.rows - lane.row, static_cast<int64_t>(V)), int64_t{0}));
-    lane.t0 = t_warp + place * L;
-    lane.steps = static_cast<int>(max(min(end - lane.t0, static_cast<int64_t>(L)), int64_t{0}));
-    lane.events = Config::events + warp * Config::event_bytes + place * L;
-    const typename Walk<Ty, Shape, Down, Backward>::Tiles tiles{
-        {tile, log2_rows, pack, place},
-        {tile + Config::gate_bytes, log2_rows, pack, place},
-        {tile + Config::gate_bytes + Config::data_bytes, log2_rows, pack, place}};
-
-    SequenceCursor cursor;
-    const Walk<Ty, Shape, Down, Backward> walk{p, cursor};
-    const bool events =
-        has_events<Backward>(p) && fill_events(Config::events + warp * Config::event_bytes, p, cursor, batch, t_warp,
-                                               span, end, first_step<Backward, Down>(p), lane_id);
-    ptx::wait_copies<1>();
-    ptx::barrier_wait(mine.barriers, 0);
-    __syncwarp();
-
-    // A row's summary up to and with this lane, in the warp.
-    Map through[V];
-    if (events)
-        walk.template summarize<true>(lane, tiles, through);
-    else
-        walk.template summarize<false>(lane, tiles, through);
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-        for (int distance = 1; distance < segments; distance *= 2) {
-            const Map earlier = Ty::shuffle_map(through[v], (lane_id - distance * neighbour) & 31);
-            if (segment >= distance) through[v] = Ty::compose(earlier, through[v]);
-        }
-        if (segment == segments - 1) chain_memory.totals[warp][pack * V + v] = to_record<Ty>(through[v]);
+    typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
+    const int entries = Backward ? p.batch_loop : 1;
+    for (int entry = 0; entry < entries; ++entry) {
+        if (entry > 0) __syncthreads();
+        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
+        const uint32_t batch = p.batches > 1 ? row_group / groups_of_batch : 0;
+        const int64_t group = row_group - batch * groups_of_batch;
+        const typename Config::Chain chain{
+            p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries), log2_rows, warps_in_time};
+        const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * Shape::V;
+        const Place at = place_of<Shape>(batch, row0, t0, p.rows, end, lane, p.log2_lane_rows);
+        const Block block{
+            p, chain, at, warp_row, warp_time, group, shared_memory() + warp * (Config::buffers / Config::warps)};
+        block.run(sums, entry);
+        if constexpr (Backward)
+            if (entry == entries - 1 && p.states.data != nullptr && sums.wanted()) block.write_sums(sums);
     }
-    __syncthreads();
-    chain.publish();
-    chain.find_carries([&](int row) -> Wide {
-        if (p.edge_in == nullptr || row0 + row >= p.rows) return {};
-        return static_cast<const Wide*>(p.edge_in)[batch * p.rows + row0 + row];
-    });
-
-    Wide carry[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-        const int row = pack * V + v;
-        carry[v] = chain_memory.carry[row];
-        for (int w = 0; w < warp; ++w) carry[v] = Ty::apply(chain.total_of(w, row), carry[v]);
-        const Map before = Ty::shuffle_map(through[v], (lane_id - neighbour) & 31);
-        if (segment > 0) carry[v] = Ty::apply(before, carry[v]);
-    }
-    ptx::wait_copies<0>();
-    ptx::barrier_wait(mine.barriers + 1, 0);
-    __syncwarp();
-
-    if constexpr (Backward) {
-        GateGradientSum<Ty, Shape> sums{p, lane};
-        const Wide edge = TimeInner ? load_edge<typename Ty::X, Down>(p, lane) : Wide{};
-        const auto sink = [&](int step, int v, typename Ty::GateWide value) { sums.add(0, step, v, value); };
-        if (events)
-            walk.template backward<true>(lane, tiles, edge, carry, sink);
-        else
-            walk.template backward<false>(lane, tiles, edge, carry, sink);
-        mine.store();
-        if (p.partial != nullptr && p.sum_time) sums.template write_block<warps>(group, chunk, log2_rows);
-    } else {
-        if (events)
-            walk.template forward<true>(lane, tiles, carry);
-        else
-            walk.template forward<false>(lane, tiles, carry);
-        mine.store();
-    }
-
-    const bool last = chunk + 1 == p.chunks && warp == warps - 1 && segment == segments - 1;
-    if (last && p.edge_out != nullptr)
-        for (int v = 0; v < lane.rows; ++v) static_cast<Wide*>(p.edge_out)[batch * p.rows + lane.row + v] = carry[v];
 }
 
 }  // namespace flashscan::cuda

@@ -9,16 +9,24 @@
 
 namespace flashscan::cuda {
 
+// How a warp lies over a tensor and reaches memory.
+//   channels       neighbouring lanes are neighbouring rows; each element for itself, any strides
+//   channel_packs  the same, rows contiguous and aligned: whole elements, 16-bit ones in pairs
+//   time           neighbouring lanes are neighbouring segments of time; each element for itself, any strides
+//   time_vectors   the same, time contiguous and aligned to 16 bytes
+enum class Access {
+    channels,
+    channel_packs,
+    time,
+    time_vectors
+};
+inline constexpr int access_count = 4;
+constexpr bool is_time_inner(Access access) { return access >= Access::time; }
+
 // A tensor as a kernel sees it. Strides are in bytes.
 struct View {
     char* data = nullptr;
     int64_t batch = 0, row = 0, time = 0;
-    // > 0: the tile's inner axis is contiguous and may be copied in pieces of this many bytes (16, 8, 4 or 2).
-    // 0: elements lie apart and are copied one by one.
-    int32_t granule = 0;
-    int32_t time_fast = 0;  // for elements one by one: neighbouring lanes take neighbouring steps, else rows
-    int32_t bulk = 0;       // the bulk copy engine has a map of the tensor
-    int32_t unused = 0;
 };
 
 // SEQ_OFFSETS; data is null when not packed.
@@ -33,7 +41,7 @@ struct LinearParams {
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
-    View grad_gate;  // backward, gate not broadcast; may be null
+    View grad_gate;  // backward; may be null
 
     // The carry at the edges of this launch, [batches, rows]. Forward: STATE_IN and STATE_OUT, backward: GRAD|STATE_OUT
     // and GRAD|STATE_IN; between launches when time is cut.
@@ -50,22 +58,26 @@ struct LinearParams {
 
     int64_t batches = 0, rows = 0;
     int64_t row_groups = 0;      // groups of rows per batch
-    int64_t channels = 0;        // rows of one batch entry of RESET
     int64_t time = 0;            // T
     int64_t begin = 0, end = 0;  // the steps of this launch; the carry enters and leaves at their edges
 
-    // GRAD|GATE of a broadcast gate: sums in the arithmetic's dtype, [batches, slots of time, slots of rows].
+    // GRAD|GATE of a broadcast gate. `partial` holds sums in the arithmetic's dtype, [batches, slots of time, slots of
+    // rows]; null where the gradient is complete in one block.
     void* partial = nullptr;
-    int32_t sum_time = 0, sum_rows = 0;
+    int32_t sum_batch = 0, sum_time = 0, sum_rows = 0;
+    int32_t batch_loop = 1;  // batch entries that a block walks one after another, to sum over them
     int64_t partial_time = 0, partial_rows = 0;
 
     // Chunked kernel only.
-    int32_t log2_lane_rows = 0;  // rows (packs of rows) side by side in a warp; its other lanes are segments of time
-    int32_t group_chunks = 0;    // chunks of one look-back group
+    int32_t log2_lane_rows = 0;     // rows (packs of rows) side by side in a warp; its other lanes are segments of time
+    int32_t log2_warp_rows = 0;     // warps side by side; the others of a block follow each other in time
+    int32_t log2_group_chunks = 0;  // chunks of a look-back group
+    int32_t log2_link_groups = 0;   // groups of a link of the carry chain
     int64_t chunks = 0;
-    // All bits one before the launch.
-    void* records = nullptr;  // [chunks, batches * row_groups, rows of a group] summaries
-    void* carries = nullptr;  // [groups, batches * row_groups, rows of a group] carries out of a look-back group
+    // All bits one before the launch; each is [count, batches * row_groups, rows of a group].
+    void* records = nullptr;  // summaries of chunks
+    void* totals = nullptr;   // summaries of look-back groups
+    void* carries = nullptr;  // carries into links
 };
 
 // Sums `partial` over its broadcast axes into GRAD|GATE.

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of linear_chunked find their carries; its opening comment says why.
+// How the chunks of linear_chunked find their carries.
+//
+// Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. A chunk composes the totals of the
+// earlier groups of its link, then the summaries of the earlier chunks of its group, in a tree fixed by its place, and
+// applies them to the carry that its link starts from, which the last chunk of the link before published. The last
+// chunk of a group publishes the group's total without waiting for any carry, so what is known one after another is
+// the carries of links alone.
 //
 // Blocks hand each other summaries and carries through memory that the host fills with ones before the launch. They are
 // written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word that is
@@ -7,7 +13,8 @@
 #pragma once
 
 #include "cuda/kernels/linear_params.h"
-#include "cuda/kernels/tile.cuh"
+#include "cuda/kernels/steps.cuh"
+#include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/shared_words.cuh"
 
 namespace flashscan::cuda {
@@ -77,85 +84,129 @@ __device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
     return {r.a, r.x, is_cut_mark(r.a)};
 }
 
-// A block's place in the chain, and the shared memory of its part of it.
+// A block's place in the chain, and the shared memory of its part of it. The second half of the block's threads folds
+// the summaries of chunks while the first folds the totals of groups.
 template <typename Ty, int Warps, int MaxRows>
 struct LookBack {
     using Map = typename Ty::Map;
     using Wide = typename Ty::Wide;
-    static constexpr int threads = 32 * Warps;
+    static constexpr int threads = 32 * Warps, half = threads / 2;
     struct Shared {
-        Record<Ty> totals[Warps][MaxRows];  // of each warp, in the order of the walk
-        Record<Ty> folds[threads];          // [parts left after a warp's tree][rows]
-        Wide carry[MaxRows];
+        Record<Ty> totals[MaxRows * Warps];  // [warps in the order of the walk][rows]
+        Record<Ty> folds[threads];           // [parts left after a warp's tree][rows]: of totals, then of summaries
     };
 
     const LinearParams& p;
     Shared& shared;
     uint32_t chunk, row_group, row_groups;  // row_groups: of all batches
-    int log2_rows;                          // of a group
+    int log2_rows, warps_in_time;           // of a group, of the block
 
     __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
+    __device__ __forceinline__ uint32_t group() const { return chunk >> p.log2_group_chunks; }
+    __device__ __forceinline__ uint32_t link() const { return group() >> p.log2_link_groups; }
+    __device__ __forceinline__ int earlier_chunks() const {
+        return static_cast<int>(chunk - (group() << p.log2_group_chunks));
+    }
+    __device__ __forceinline__ int earlier_groups() const {
+        return static_cast<int>(group() - (link() << p.log2_link_groups));
+    }
+    __device__ __forceinline__ bool last_of_group() const { return earlier_chunks() == (1 << p.log2_group_chunks) - 1; }
+    __device__ __forceinline__ bool last_of_link() const {
+        return last_of_group() && earlier_groups() == (1 << p.log2_link_groups) - 1;
+    }
+    __device__ __forceinline__ bool last() const { return chunk + 1 >= p.chunks; }
     __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
         return (static_cast<int64_t>(k) * row_groups + row_group << log2_rows) + row;
     }
 
-    __device__ __forceinline__ Map total_of(int warp, int row) const { return to_map<Ty>(shared.totals[warp][row]); }
+    __device__ __forceinline__ Map total_of(int warp, int row) const {
+        return to_map<Ty>(shared.totals[(warp << log2_rows) + row]);
+    }
     __device__ __forceinline__ Map block_total(int row) const {
         Map total = total_of(0, row);
-#pragma unroll
-        for (int w = 1; w < Warps; ++w) total = Ty::compose(total, total_of(w, row));
+        for (int w = 1; w < warps_in_time; ++w) total = Ty::compose(total, total_of(w, row));
         return total;
     }
 
     // After shared.totals is complete: makes the block's summary known to the later chunks of its group.
     __device__ __forceinline__ void publish() const {
         const int row = static_cast<int>(threadIdx.x);
-        const uint32_t group_chunks = static_cast<uint32_t>(p.group_chunks);
-        if (row >= rows() || chunk + 1 >= p.chunks || chunk % group_chunks == group_chunks - 1) return;
+        if (row >= rows() || last() || last_of_group()) return;
         publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
     }
 
-    // Fills shared.carry with the carries into this chunk. Only the first chunk takes `initial(row)` from memory, and
-    // the others from it, so that the last chunk may overwrite the memory that it came from.
-    template <typename Initial>
-    __device__ __forceinline__ void find_carries(Initial&& initial) const {
-        const int row = static_cast<int>(threadIdx.x);
-        const uint32_t group_chunks = static_cast<uint32_t>(p.group_chunks);
-        const uint32_t group = chunk / group_chunks, earlier = chunk - group * group_chunks;
-        if (earlier > 0) fold(chunk - earlier, static_cast<int>(earlier));
-        __syncthreads();
-        if (row < rows()) {
-            Wide carry = chunk == 0 ? initial(row) : await_value<Wide>(p.carries, place(group, row));
-            if (chunk == 0 && p.chunks > 1) publish_value(p.carries, place(0, row), carry);
-            const int folds = earlier == 0 ? 0 : rows() <= 32 ? Warps : threads >> log2_rows;
-            for (int f = 0; f < folds; ++f) carry = Ty::apply(to_map<Ty>(shared.folds[(f << log2_rows) + row]), carry);
-            shared.carry[row] = carry;
-            if (earlier == group_chunks - 1 && chunk + 1 < p.chunks)
-                publish_value(p.carries, place(group + 1, row), Ty::apply(block_total(row), carry));
+    // The carry of a row into this chunk's link. Only the first chunk takes `initial` from memory, and the others from
+    // it, so that the last chunk may overwrite the memory that it came from.
+    __device__ __forceinline__ Wide enter_link(int row, bool speaks, Wide initial) const {
+        if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row));
+        if (speaks) publish_value(p.carries, place(0, row), initial);
+        return initial;
+    }
+
+    // Composes what is known of the earlier chunks of the link; for all threads of the block.
+    __device__ __forceinline__ void fold_earlier() const {
+        const int thread = static_cast<int>(threadIdx.x);
+        const int chunks = earlier_chunks(), groups = earlier_groups();
+        if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return;
+        if (thread >= half) {
+            if (chunks > 0) fold(p.records, chunk - static_cast<uint32_t>(chunks), chunks, thread - half, half);
+            ptx::named_barrier<1, half>();
+            const int row = thread - half;
+            if (row < rows() && last_of_group() && !last_of_link() && !last())
+                publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
+        } else if (groups > 0) {
+            fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
         }
         __syncthreads();
     }
 
+    // The carry of a row into a warp of this chunk, from that into the link. Where the link ends here, the thread that
+    // `speaks` for the row in the last warp publishes the carry into the next.
+    __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
+        if (p.chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
+        if (p.chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
+        for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
+        if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
+            publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));
+        return carry;
+    }
+
   private:
-    // Composes the summaries of `count` chunks from `start`: every row by threads / rows threads, each a run of
-    // neighbouring chunks, then across the lanes of a warp.
-    __device__ __forceinline__ void fold(uint32_t start, int count) const {
-        const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, log2_parts = log2_of<threads> - log2_rows;
+    // Folds of a row that half of the threads leave.
+    __device__ __forceinline__ int folds() const { return rows() <= 32 ? Warps / 2 : half >> log2_rows; }
+    __device__ __forceinline__ Map fold_of(int base, int n, int row) const {
+        return to_map<Ty>(shared.folds[(rows() <= 32 ? base / 32 << log2_rows : base) + (n << log2_rows) + row]);
+    }
+    __device__ __forceinline__ Wide apply_folds(int base, int row, Wide carry) const {
+        for (int n = 0; n < folds(); ++n) carry = Ty::apply(fold_of(base, n, row), carry);
+        return carry;
+    }
+    __device__ __forceinline__ Map group_total(int row, int chunks) const {
+        Map total = block_total(row);
+        if (chunks > 0)
+            for (int n = folds() - 1; n >= 0; --n) total = Ty::compose(fold_of(half, n, row), total);
+        return total;
+    }
+
+    // Composes `count` summaries from `start` by half of the threads, `thread` the first of them being 0: every row by
+    // half / rows threads, each a run of neighbours, then across the lanes of a warp.
+    __device__ __forceinline__ void fold(const void* records, uint32_t start, int count, int thread, int base) const {
+        const int lane = thread & 31, log2_parts = log2_of<half> - log2_rows;
         const int row = thread & (rows() - 1), part = thread >> log2_rows;
         const int first = count * part >> log2_parts, last = count * (part + 1) >> log2_parts;
         Map m = Ty::identity();
 #pragma unroll 4
         for (int i = first; i < last; ++i)
-            m = Ty::compose(
-                m, to_map<Ty>(await_value<Record<Ty>>(p.records, place(start + static_cast<uint32_t>(i), row))));
+            m = Ty::compose(m,
+                            to_map<Ty>(await_value<Record<Ty>>(records, place(start + static_cast<uint32_t>(i), row))));
         for (int distance = rows(); distance < 32; distance *= 2) {
             const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
             if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);
         }
         if (rows() >= 32)
-            shared.folds[thread] = to_record<Ty>(m);
+            shared.folds[base + thread] = to_record<Ty>(m);
         else if (lane < rows())
-            shared.folds[(thread / 32 << log2_rows) + row] = to_record<Ty>(m);
+            shared.folds[((base + thread) / 32 << log2_rows) + row] = to_record<Ty>(m);
     }
 };
 

@@ -8,29 +8,44 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
 #include <type_traits>
 
 #include "math/linear.h"
 
 namespace flashscan::cuda {
 
+// `half` 0 or 1 is the lower or upper half of a word that holds 16-bit elements.
+__device__ __forceinline__ uint32_t with_half(uint32_t word, uint16_t bits, int half) {
+    return half == 0 ? __byte_perm(word, bits, 0x3254) : __byte_perm(word, bits, 0x5410);
+}
+
 template <typename T>
 struct Element {
     using Wide = T;
-    static __device__ __forceinline__ T widen(T x) { return x; }
     static __device__ __forceinline__ T narrow(T x) { return x; }
 };
 template <>
 struct Element<__nv_bfloat16> {
     using Wide = float;
-    static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
     static __device__ __forceinline__ __nv_bfloat16 narrow(float x) { return __float2bfloat16_rn(x); }
+    static __device__ __forceinline__ float widen_half(uint32_t word, int half) {
+        return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000U);
+    }
+    static __device__ __forceinline__ uint32_t narrow_half(uint32_t word, float x, int half) {
+        return with_half(word, __bfloat16_as_ushort(narrow(x)), half);
+    }
 };
 template <>
 struct Element<__half> {
     using Wide = float;
-    static __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
     static __device__ __forceinline__ __half narrow(float x) { return __float2half_rn(x); }
+    static __device__ __forceinline__ float widen_half(uint32_t word, int half) {
+        return __half2float(__ushort_as_half(static_cast<uint16_t>(half == 0 ? word : word >> 16)));
+    }
+    static __device__ __forceinline__ uint32_t narrow_half(uint32_t word, float x, int half) {
+        return with_half(word, __half_as_ushort(narrow(x)), half);
+    }
 };
 
 __device__ __forceinline__ float multiply_add(float a, float h, float x) { return fmaf(a, h, x); }
@@ -73,20 +88,22 @@ enum GateFormId {
 
 // Gates of other types than float are long functions and stay out of line.
 template <typename W>
-__device__ __noinline__ W long_exp(W g) {
-    return exp_of(g);
+__device__ __noinline__ W long_gate(int form, W g) {
+    return form == gate_log ? exp_of(g) : sigmoid(g);
 }
 template <typename W>
 __device__ __noinline__ W long_sigmoid(W g) {
     return sigmoid(g);
 }
-__device__ __forceinline__ float long_exp(float g) { return exp_of(g); }
-__device__ __forceinline__ float long_sigmoid(float g) { return sigmoid(g); }
 
 // a of a log or logit gate.
 template <typename W>
-__device__ __forceinline__ W gate_value_of(int form, W g) {
-    return form == gate_log ? long_exp(g) : long_sigmoid(g);
+__device__ __forceinline__ W gate_of(int form, W g) {
+    return long_gate(form, g);
+}
+__device__ __forceinline__ float gate_of(int form, float g) {
+    const float e = exp_of(form == gate_log ? g : -fabsf(g)), s = reciprocal(1.0F + e);
+    return form == gate_log ? e : g < 0.0F ? e * s : s;
 }
 
 // da/dg of such a gate whose value is `a`.
@@ -94,6 +111,21 @@ template <typename W>
 __device__ __forceinline__ W gate_derivative(int form, W g, W a) {
     if (form == gate_log) return a;
     return a * long_sigmoid(negative(g));
+}
+__device__ __forceinline__ float gate_derivative(int form, float g, float a) {
+    return form == gate_log ? a : a * sigmoid(-g);
+}
+
+// The gate as given whose value is 1.
+template <typename W>
+__device__ __forceinline__ W open_gate(int form) {
+    W g{};
+    if (form == gate_log) return g;
+    if constexpr (std::is_floating_point_v<W>)
+        g = form == gate_value ? W(1) : W(INFINITY);
+    else
+        g.re = form == gate_value ? 1 : INFINITY;
+    return g;
 }
 
 template <typename X_, typename G_>

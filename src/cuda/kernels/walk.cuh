@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane's walk over its steps of a tile, which is the recurrence itself.
+// One lane's walk over the steps it holds, which is the recurrence itself.
 //
-//   forward    h' = a h + x                              writes h over x
+//   forward    h' = a h + x                              h takes the place of x
 //   backward   g = d + c, c' = conj(a) g, from the last step to the first in the order of computation
-//              writes g over d, and g conj(h_before da/dg) over the gate
+//              g takes the place of d, and g conj(h_before da/dg) that of the gate
 //
 // Both carry one number from step to step (h or c) through an affine map, so a run of steps is summarised as
 // (product of the gates, result for a zero carry): `summarize`. Down walks against the order of memory.
-// Steps that do not exist are made the identity, a = 1 and x = 0. Tiles without events take loops without their code.
+// Steps that do not exist have an open gate and zeros, which is the identity. Warps whose steps have no events, and
+// gates given by value, take loops without the code for them.
 #pragma once
 
+#include "cuda/kernels/copies.cuh"
 #include "cuda/kernels/events.cuh"
-#include "cuda/kernels/tile.cuh"
 
 namespace flashscan::cuda {
-
-// A lane's place in the problem.
-struct Lane {
-    int events;          // offset in shared memory of its segment's events
-    int steps;           // of the lane that exist
-    int64_t t0;          // its first step in memory
-    int64_t batch, row;  // first of its V rows
-    int rows;            // of its V rows that exist
-};
-
-// A lane's steps in the tiles of gate, source and, backward, h (time innermost: as it lies, channel innermost: shifted
-// to h before each step).
-template <typename Shape, typename X, typename G>
-struct LaneTiles {
-    LaneTile<Shape, G> gate;
-    LaneTile<Shape, X> source, states;
-};
 
 // States at the edges of packed sequences: [sequence, row], the sequence being that of step t, searched from `from`.
 // Out of line: they are rare.
@@ -47,296 +31,168 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
     static_cast<Wide*>(states)[from * rows + row] = value;
 }
 
-template <typename Ty_, typename Shape_, bool Down, bool Backward>
+// What the loops over steps are compiled for.
+enum class Kind {
+    plain,  // gates by value, no events
+    forms,  // log or logit gates, no events
+    cuts,   // gates by value; resets and sequences without states at their edges
+    general
+};
+
+// Calls f with the kind of a warp's steps as a constant.
+template <typename F>
+__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+    const bool states = p.carry_in != nullptr || p.carry_out != nullptr || p.state_in != nullptr;
+    if (events && (states || p.gate_form != gate_value))
+        f(std::integral_constant<Kind, Kind::general>{});
+    else if (events)
+        f(std::integral_constant<Kind, Kind::cuts>{});
+    else if (p.gate_form != gate_value)
+        f(std::integral_constant<Kind, Kind::forms>{});
+    else
+        f(std::integral_constant<Kind, Kind::plain>{});
+}
+
+template <typename Ty_, typename Shape_, bool Down_, bool Backward_>
 struct Walk {
     using Ty = Ty_;
     using Shape = Shape_;
+    static constexpr bool Down = Down_, Backward = Backward_;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
-    using Tiles = LaneTiles<Shape, X, G>;
-    static constexpr int U = Shape::U, V = Shape::V;
-    static constexpr Event begin_edge = Down ? event_high_edge : event_low_edge;
-    static constexpr Event end_edge = Down ? event_low_edge : event_high_edge;
+    static constexpr int L = Shape::L, V = Shape::V;
 
     const LinearParams& p;
-    const SequenceCursor& cursor;
+    const Place& at;
+    const Events<L>& events;
 
-    // U steps of V channels.
-    struct Group {
-        GateWide raw[U][V];  // gates as given
-        Wide x[U][V];
-        Wide h[U][V];  // backward
-    };
-
-    // Elements of T that one access takes: 16 bytes, or all that lie together.
-    template <typename T>
-    static constexpr int vector_length = 16 / static_cast<int>(sizeof(T)) < (Shape::TimeInner ? U : V)
-                                             ? 16 / static_cast<int>(sizeof(T))
-                                             : (Shape::TimeInner ? U : V);
-
-    // Offset of the k-th element of a group that starts at `first`, and at `start` in shared memory.
-    template <typename T>
-    static __device__ __forceinline__ int offset_of(const LaneTile<Shape, T>& tile, int first, int start, int k) {
-        if constexpr (Shape::TimeInner) return tile.at(first + k);
-        return start + k / V * tile.pitch + k % V * static_cast<int>(sizeof(T));
-    }
-
-    template <typename T>
-    static __device__ __forceinline__ void read(const LaneTile<Shape, T>& tile, int first,
-                                                typename Element<T>::Wide (&out)[U][V]) {
-        constexpr int n = vector_length<T>;
-        const int start = tile.at(first);
+    // Opens the gates of steps that do not exist.
+    __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
+        if (at.steps >= L) return;
+        const GateWide open = open_gate<GateWide>(p.gate_form);
 #pragma unroll
-        for (int k = 0; k < U * V; k += n) {
-            const int offset = offset_of(tile, first, start, k);
-            const auto vector = *reinterpret_cast<const Vector<T, n>*>(shared_memory() + offset);
+        for (int i = 0; i < L; ++i) {
+            if (i < at.steps) continue;
 #pragma unroll
-            for (int i = 0; i < n; ++i) out[(k + i) / V][(k + i) % V] = Element<T>::widen(vector.value[i]);
+            for (int v = 0; v < V; ++v) gate.set(i, v, open);
         }
     }
 
-    template <typename T>
-    static __device__ __forceinline__ void write(const LaneTile<Shape, T>& tile, int first,
-                                                 const typename Element<T>::Wide (&in)[U][V]) {
-        constexpr int n = vector_length<T>;
-        const int start = tile.at(first);
+    template <Kind kind>
+    __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
+        if constexpr (kind == Kind::plain || kind == Kind::cuts)
+            return g;
+        else if constexpr (kind == Kind::forms)
+            return gate_of(p.gate_form, g);
+        else
+            return p.gate_form == gate_value ? g : gate_of(p.gate_form, g);
+    }
+
+    // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
+    // do not exist are left out.
+    template <typename Body>
+    __device__ __forceinline__ void for_steps(Body&& body) const {
 #pragma unroll
-        for (int k = 0; k < U * V; k += n) {
-            Vector<T, n> vector;
-#pragma unroll
-            for (int i = 0; i < n; ++i) vector.value[i] = Element<T>::narrow(in[(k + i) / V][(k + i) % V]);
-            *reinterpret_cast<Vector<T, n>*>(shared_memory() + offset_of(tile, first, start, k)) = vector;
+        for (int k = 0; k < L; ++k) {
+            const int i = Down ? L - 1 - k : k;
+            if (!Ty::complex_gate || i < at.steps) body(i);
         }
     }
 
-    template <bool WithStates>
-    __device__ __forceinline__ void read_group(const Tiles& tiles, int first, Group& group) const {
-        read<G>(tiles.gate, first, group.raw);
-        read<X>(tiles.source, first, group.x);
-        if (WithStates && p.states.data != nullptr) read<X>(tiles.states, first, group.h);
-    }
+    template <Kind kind>
+    static constexpr bool has_events = kind >= Kind::cuts;
 
-    // The values of a group's gates. Steps that do not exist become the identity.
-    __device__ __forceinline__ void gates_of(const Lane& lane, int first, Group& group, GateWide (&a)[U][V]) const {
-#pragma unroll
-        for (int u = 0; u < U; ++u)
-#pragma unroll
-            for (int v = 0; v < V; ++v) a[u][v] = group.raw[u][v];
-        if (p.gate_form != gate_value) {
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-#pragma unroll
-                for (int v = 0; v < V; ++v) a[u][v] = gate_value_of(p.gate_form, group.raw[u][v]);
-        }
-        if (first + U > lane.steps) {
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-#pragma unroll
-                for (int v = 0; v < V; ++v)
-                    if (first + u >= lane.steps) a[u][v] = one(GateWide{}), group.x[u][v] = Wide{};
-        }
+    // The carry that enters at a begin edge of a packed sequence, and the one that leaves at an end edge.
+    template <Kind kind>
+    __device__ __forceinline__ Wide injected(int step, int v) const {
+        if (kind != Kind::general || p.carry_in == nullptr || v >= at.rows) return Wide{};
+        return load_sequence_state<Wide>(p.carry_in, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v);
     }
-
-    // Calls process(first step, group, h beyond the group) for the groups of U steps in the order of the walk; `edge`
-    // is h beyond the lane's last. Without events the next group is read before one is processed, to hide the latency
-    // of shared memory.
-    template <bool Events, bool WithStates, typename Process>
-    __device__ __forceinline__ void for_groups(const Lane& lane, const Tiles& tiles, Wide edge,
-                                               Process&& process) const {
-        const int groups = (lane.steps + U - 1) / U;
-        const auto first = [&](int n) { return (Down ? groups - 1 - n : n) * U; };
-        Group one_group, other;
-        const auto beyond = [&](const Group& next, bool more) {
-            return WithStates && Shape::TimeInner && more ? next.h[Down ? U - 1 : 0][0] : edge;
-        };
-        if (groups > 0) read_group<WithStates>(tiles, first(0), one_group);
-        if constexpr (Events) {
-#pragma unroll 1
-            for (int n = 0; n < groups; ++n) {
-                const bool more = n + 1 < groups;
-                if (more) read_group<WithStates>(tiles, first(n + 1), other);
-                process(first(n), one_group, beyond(other, more));
-                one_group = other;
-            }
-        } else {
-#pragma unroll 1
-            for (int n = 0; n < groups; n += 2) {
-                const bool more = n + 1 < groups, still_more = n + 2 < groups;
-                if (more) read_group<WithStates>(tiles, first(n + 1), other);
-                process(first(n), one_group, beyond(other, more));
-                if (!more) break;
-                if (still_more) read_group<WithStates>(tiles, first(n + 2), one_group);
-                process(first(n + 1), other, beyond(one_group, still_more));
-            }
-        }
-    }
-
-    // Steps past the end are the identity already; but for complex gates (1 + 0i) inf is NaN.
-    static __device__ __forceinline__ bool skips(const Lane& lane, int step) {
-        return Ty::complex_gate && step >= lane.steps;
-    }
-
-    static __device__ __forceinline__ int event_at(const Lane& lane, int step) {
-        return step < lane.steps ? static_cast<uint8_t>(shared_memory()[lane.events + step]) : 0;
-    }
-
-    // Calls body(u, event) for the steps of a group in the order of the walk.
-    template <bool Events, typename Body>
-    static __device__ __forceinline__ void for_steps(const Lane& lane, int first, Body&& body) {
-#pragma unroll
-        for (int k = 0; k < U; ++k) {
-            const int u = Down ? U - 1 - k : k;
-            if (!skips(lane, first + u)) body(u, Events ? event_at(lane, first + u) : 0);
-        }
-    }
-
-    __device__ __forceinline__ Wide load_edge_carry(int64_t batch, int v, const Lane& lane) const {
-        if (p.edge_in == nullptr || v >= lane.rows) return Wide{};
-        return static_cast<const Wide*>(p.edge_in)[batch * p.rows + lane.row + v];
-    }
-    // The carry that enters at a begin edge of a packed sequence.
-    __device__ __forceinline__ Wide injected(const Lane& lane, int step, int v) const {
-        if (p.carry_in == nullptr || v >= lane.rows) return Wide{};
-        return load_sequence_state<Wide>(p.carry_in, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v);
-    }
-    __device__ __forceinline__ void leave(const Lane& lane, int step, int v, Wide carry) const {
-        if (p.carry_out == nullptr || v >= lane.rows) return;
-        store_sequence_state<Wide>(p.carry_out, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v, carry);
+    __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
+        if (p.carry_out == nullptr || v >= at.rows) return;
+        store_sequence_state<Wide>(p.carry_out, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v, carry);
     }
     // h before the first step of a sequence.
-    __device__ __forceinline__ Wide before_first(const Lane& lane, int step, int v) const {
-        if (p.state_in == nullptr || v >= lane.rows) return Wide{};
-        if (p.offsets.data == nullptr) return static_cast<const Wide*>(p.state_in)[lane.batch * p.rows + lane.row + v];
-        return load_sequence_state<Wide>(p.state_in, p.offsets, cursor.n, lane.t0 + step, p.rows, lane.row + v);
-    }
-    __device__ __forceinline__ bool begins(int event) const {
-        return p.offsets.data != nullptr && (event & begin_edge) != 0;
+    template <Kind kind>
+    __device__ __forceinline__ Wide before_first(int step, int v) const {
+        if (kind != Kind::general || p.state_in == nullptr || v >= at.rows) return Wide{};
+        if (p.offsets.data == nullptr) return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
+        return load_sequence_state<Wide>(p.state_in, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v);
     }
 
-    template <bool Events>
-    __device__ __forceinline__ void summarize(const Lane& lane, const Tiles& tiles, Map (&m)[V]) const {
+    template <Kind kind>
+    __device__ __forceinline__ void summarize(const Steps<G, Shape>& gate, const Steps<X, Shape>& source,
+                                              Map (&m)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) m[v] = Ty::identity();
-        for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
-            GateWide a[U][V];
-            gates_of(lane, first, group, a);
-            for_steps<Events>(lane, first, [&](int u, int event) {
+        for_steps([&](int i) {
 #pragma unroll
-                for (int v = 0; v < V; ++v) summarize_step(lane, first + u, v, event, a[u][v], group.x[u][v], m[v]);
-            });
-        });
-    }
-
-    __device__ __forceinline__ void summarize_step(const Lane& lane, int step, int v, int event, GateWide a, Wide x,
-                                                   Map& m) const {
-        if (event != 0) {
-            if (begins(event)) m = {a, injected(lane, step, v), true};
-            if ((event & event_reset) != 0) {
-                m = {a, Backward ? Wide{} : x, true};
-                return;
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = gate_value_of<kind>(gate.get(i, v));
+                const Wide x = source.get(i, v);
+                if constexpr (has_events<kind>) {
+                    if (events.at(events.begin, i)) m[v] = {a, injected<kind>(i, v), true};
+                    if (events.at(events.reset, i)) {
+                        m[v] = {a, Backward ? Wide{} : x, true};
+                        continue;
+                    }
+                }
+                m[v].x = Backward ? conj(a) * (x + m[v].x) : multiply_add(a, m[v].x, x);
+                m[v].a = Backward ? conj(a) * m[v].a : a * m[v].a;
             }
-        }
-        if constexpr (Backward) {
-            m.x = conj(a) * (x + m.x);
-            m.a = conj(a) * m.a;
-        } else {
-            m.x = multiply_add(a, m.x, x);
-            m.a = a * m.a;
-        }
-    }
-
-    // Walks with carry h in and out; results stay in the tile.
-    template <bool Events>
-    __device__ __forceinline__ void forward(const Lane& lane, const Tiles& tiles, Wide (&h)[V]) const {
-        for_groups<Events, false>(lane, tiles, Wide{}, [&](int first, Group& group, Wide) {
-            GateWide a[U][V];
-            gates_of(lane, first, group, a);
-            for_steps<Events>(lane, first, [&](int u, int event) {
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    if (event != 0 && begins(event)) h[v] = injected(lane, first + u, v);
-                    h[v] = (event & event_reset) != 0 ? group.x[u][v] : multiply_add(a[u][v], h[v], group.x[u][v]);
-                    group.x[u][v] = h[v];
-                    if ((event & end_edge) != 0) leave(lane, first + u, v, h[v]);
-                }
-            });
-            write<X>(tiles.source, first, group.x);
         });
     }
 
-    // Walks with carry c in and out. `edge` is h beyond the lane's last walked step (time innermost only). The gate's
-    // gradient, where h is there, goes to the tile, or to `sink(step, v, value)` for broadcast gates.
-    template <bool Events, typename Sink>
-    __device__ __forceinline__ void backward(const Lane& lane, const Tiles& tiles, Wide edge, Wide (&c)[V],
-                                             Sink&& sink) const {
-        for_groups<Events, true>(lane, tiles, edge, [&](int first, Group& group, Wide beyond) {
-            GateWide a[U][V];
-            gates_of(lane, first, group, a);
-            for_steps<Events>(lane, first, [&](int u, int event) {
+    // Walks with carry h in and out.
+    template <Kind kind>
+    __device__ __forceinline__ void forward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
+        for_steps([&](int i) {
 #pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    if (event != 0 && begins(event)) c[v] = injected(lane, first + u, v);
-                    const Wide g = group.x[u][v] + c[v];
-                    group.x[u][v] = g;
-                    c[v] = (event & event_reset) != 0 ? Wide{} : conj(a[u][v]) * g;
-                    if ((event & end_edge) != 0) leave(lane, first + u, v, c[v]);
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = gate_value_of<kind>(gate.get(i, v));
+                const Wide x = source.get(i, v);
+                if constexpr (has_events<kind>) {
+                    if (events.at(events.begin, i)) h[v] = injected<kind>(i, v);
+                    h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
+                } else {
+                    h[v] = multiply_add(a, h[v], x);
                 }
-            });
-            write<X>(tiles.source, first, group.x);
-            if (p.states.data == nullptr) return;
-            if constexpr (Shape::TimeInner) shift_states(group, beyond);
-            gate_gradient<Events>(lane, first, a, group);
-            if (p.partial == nullptr) return write<G>(tiles.gate, first, group.raw);
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-#pragma unroll
-                for (int v = 0; v < V; ++v)
-                    if (first + u < lane.steps) sink(first + u, v, group.raw[u][v]);
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.end, i)) leave(i, v, h[v]);
+                source.set(i, v, h[v]);
+            }
         });
     }
 
-    // Time innermost: moves h, as it lies in the tensor, to the steps that follow it.
-    static __device__ __forceinline__ void shift_states(Group& group, Wide beyond) {
-        if constexpr (Down) {
+    // Walks with carry c in and out. before(i, v) is h before step i; the gradient of the gate as given goes to
+    // sink(i, v, value).
+    template <Kind kind, typename Before, typename Sink>
+    __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
+                                             Before&& before, Sink&& sink) const {
+        for_steps([&](int i) {
 #pragma unroll
-            for (int u = U - 1; u > 0; --u) group.h[u][0] = group.h[u - 1][0];
-            group.h[0][0] = beyond;
-        } else {
-#pragma unroll
-            for (int u = 0; u < U - 1; ++u) group.h[u][0] = group.h[u + 1][0];
-            group.h[U - 1][0] = beyond;
-        }
-    }
-
-    // With g in x and h before each step in h: the gradients of the gates as given, in raw.
-    template <bool Events>
-    __device__ __forceinline__ void gate_gradient(const Lane& lane, int first, const GateWide (&a)[U][V],
-                                                  Group& group) const {
-        if constexpr (Events) {
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-                if ((event_at(lane, first + u) & end_edge) != 0) {
-#pragma unroll
-                    for (int v = 0; v < V; ++v) group.h[u][v] = before_first(lane, first + u, v);
+            for (int v = 0; v < V; ++v) {
+                const GateWide raw = gate.get(i, v), a = gate_value_of<kind>(raw);
+                Wide h = before(i, v);
+                bool reset = false;
+                if constexpr (has_events<kind>) {
+                    if (events.at(events.begin, i)) c[v] = injected<kind>(i, v);
+                    if (events.at(events.end, i)) h = before_first<kind>(i, v);
+                    reset = events.at(events.reset, i);
                 }
-        }
-        if (p.gate_form != gate_value) {
-#pragma unroll
-            for (int u = 0; u < U; ++u)
-#pragma unroll
-                for (int v = 0; v < V; ++v)
-                    group.h[u][v] = gate_derivative(p.gate_form, group.raw[u][v], a[u][v]) * group.h[u][v];
-        }
-#pragma unroll
-        for (int u = 0; u < U; ++u) {
-            const bool reset = Events && (event_at(lane, first + u) & event_reset) != 0;
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-                group.raw[u][v] = reset ? GateWide{} : gate_part<GateWide>(group.x[u][v] * conj(group.h[u][v]));
-        }
+                const Wide g = source.get(i, v) + c[v];
+                c[v] = reset ? Wide{} : conj(a) * g;
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.end, i)) leave(i, v, c[v]);
+                source.set(i, v, g);
+                if (kind == Kind::forms || (kind == Kind::general && p.gate_form != gate_value))
+                    h = gate_derivative(p.gate_form, raw, a) * h;
+                sink(i, v, reset ? GateWide{} : gate_part<GateWide>(g * conj(h)));
+            }
+        });
     }
 };
 

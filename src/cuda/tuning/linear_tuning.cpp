@@ -8,44 +8,80 @@ namespace {
 
 constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Time that a warp of the stream kernel walks before cutting it pays.
-constexpr int64_t short_time = 64;
+// The least n with 2^n >= count, at most `limit`.
+int log2_up(int64_t count, int limit) {
+    int n = 0;
+    while (n < limit && int64_t{1} << n < count) ++n;
+    return n;
+}
 
-// The longest look-back group.
-constexpr int longest_group = 128;
+// Blocks of rows from which on a chunk's carry is there by the time that its tile is loaded; an H200 holds 264 at once.
+constexpr int64_t resident_blocks = 96;
+
+// Summaries that a thread folds at most, and of a group.
+constexpr int folded = 4, log2_longest_group = 7;
+
+// As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
+// as there are.
+int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
+    if (shape.sums_rows_every_step) return 5;
+    if (shape.time_inner) return 5 - log2_up(divide_up(shape.time, tile.steps), 5);
+    return shape.batch_invariant ? 5 : log2_up(divide_up(shape.rows, tile.lane_rows), 5);
+}
+
+// As many warps after one another as time has steps for, but no more than a seventh of them in vain.
+int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
+    const int64_t warps = divide_up(time, warp_steps);
+    const auto wasted = [&](int log2) {
+        const int64_t block = int64_t{1} << log2;
+        return divide_up(warps, block) * block - warps;
+    };
+    int log2 = log2_up(warps, log2_warps);
+    while (log2 > 0 && 7 * wasted(log2) > warps) --log2;
+    return log2;
+}
 
 }  // namespace
 
 LinearAlgorithm choose_linear_algorithm(const LinearShape& shape) {
     // Chunks of packed sequences do not begin where a sequence does, so its bits would depend on those before it.
-    const bool moves = shape.packed && shape.batch_invariant;
-    const bool stream = shape.sums_rows_every_step || moves || shape.time <= short_time;
-    return stream ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
+    return shape.packed && shape.batch_invariant ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
 }
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::stream;
-    t.row_groups = divide_up(shape.rows, 32 * tile.channels_per_lane);
+    t.row_groups = divide_up(shape.rows, int64_t{32} * tile.lane_rows);
     t.chunk_steps = tile.steps;
     return t;
 }
 
-LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner) {
+LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::chunked;
-    // As few rows as there are, up to the widest tile; the lanes left over take segments of time. The same for any
-    // number of rows where bits may not depend on it.
-    t.log2_lane_rows = shape.batch_invariant && !time_inner ? tile.log2_widest : 0;
-    while (!shape.batch_invariant && t.log2_lane_rows < tile.log2_widest &&
-           int64_t{tile.channels_per_lane} << t.log2_lane_rows < shape.rows)
-        ++t.log2_lane_rows;
-    const int rows = tile.channels_per_lane << t.log2_lane_rows;
-    t.row_groups = divide_up(shape.rows, rows);
-    t.chunk_steps = int64_t{tile.warps} * (32 >> t.log2_lane_rows) * tile.steps;
-    t.chunks = std::max<int64_t>(divide_up(shape.time, t.chunk_steps), 1);
-    // A thread folds up to eight summaries, so that looking back costs less than reading the tile.
-    t.group_chunks = std::min(longest_group, 8 * std::max(1, 32 * tile.warps / rows));
+    t.log2_lane_rows = log2_lane_rows(shape, tile);
+    const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps;
+    const int log2_warps = log2_up(tile.warps, 5);
+    int64_t rows = 0;
+    const auto cut = [&](int log2_warp_rows) {
+        t.log2_warp_rows = log2_warp_rows;
+        rows = int64_t{tile.lane_rows} << (t.log2_lane_rows + log2_warp_rows);
+        t.row_groups = divide_up(shape.rows, rows);
+        t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
+        t.chunks = std::max<int64_t>(divide_up(shape.time, t.chunk_steps), 1);
+    };
+    // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
+    const auto waits = [&] {
+        return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < resident_blocks);
+    };
+    cut(log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps));
+    if (waits()) cut(0);
+    if (!waits()) return t;
+    // Half of the block's threads fold; the widest tile counts where bits may not depend on the number of rows.
+    const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
+    const int64_t threads_of_row = std::max<int64_t>(int64_t{16} * tile.warps / counted, 1);
+    t.log2_group_chunks = log2_up(folded * threads_of_row, log2_longest_group);
+    t.log2_link_groups = t.log2_group_chunks;
     return t;
 }
 

@@ -14,28 +14,31 @@ enum class LinearAlgorithm {
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
 struct LinearShape {
     int64_t batches = 0, rows = 0, time = 0;
+    bool time_inner = false;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
     bool packed = false;
 };
 
-// The tile of an algorithm: channels and steps of a lane, warps of a block, most packs of channels side by side.
+// The tile of an algorithm: rows and steps of a lane, warps of a block.
 struct LinearTile {
-    int channels_per_lane = 0, steps = 0, warps = 0, log2_widest = 5;
+    int lane_rows = 0, steps = 0, warps = 0;
 };
 
 struct LinearTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::stream;
-    int log2_lane_rows = 5;   // chunked: packs of rows side by side in a warp
-    int64_t row_groups = 0;   // of a batch
-    int64_t chunks = 1;       // of time
-    int64_t chunk_steps = 0;  // of a block
-    int group_chunks = 1;     // chunks of a look-back group
+    int log2_lane_rows = 5;     // packs of rows side by side in a warp; its other lanes are segments of time
+    int log2_warp_rows = 0;     // warps side by side in rows; the others of a block follow each other in time
+    int64_t row_groups = 0;     // of a batch
+    int64_t chunks = 1;         // of time
+    int64_t chunk_steps = 0;    // of a block
+    int log2_group_chunks = 0;  // chunks of a look-back group
+    int log2_link_groups = 0;   // groups of a link of the carry chain
 };
 
-// The stream kernel where time is too short to cut, may not be cut, or rows must be summed at every step.
+// The stream kernel where time may not be cut.
 LinearAlgorithm choose_linear_algorithm(const LinearShape& shape);
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
-LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile, bool time_inner);
+LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 
 }  // namespace flashscan::cuda
