@@ -124,6 +124,7 @@ class Linear final : public LinearKernel {
         params.batches = pass.batches;
         params.rows = pass.rows;
         params.row_groups = pass.tuning.row_groups;
+        params.by_row_groups = divisor_of(static_cast<uint32_t>(pass.tuning.row_groups));
         params.time = p_.time;
         params.log2_lane_rows = pass.tuning.log2_lane_rows;
         params.log2_warp_rows = pass.tuning.log2_warp_rows;

@@ -35,7 +35,6 @@ struct Events {
     using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
     Mask reset = 0;
     Mask begin = 0, end = 0;  // first and last step of a sequence in the order of the walk
-    int64_t sequence = 0;     // of the lane's first step
 
     static __device__ __forceinline__ bool at(Mask mask, int step) { return (mask >> step & 1) != 0; }
     // In any lane of the warp.
@@ -73,10 +72,10 @@ __device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Plac
     Events<L> events;
     if (p.reset != nullptr) events.reset = reset_bits<L>(p.reset + at.batch * p.time + at.warp_t0, at);
     if (p.offsets.data != nullptr && at.steps > 0) {
-        events.sequence = find_sequence(p.offsets, at.t0);
+        const int64_t first = find_sequence(p.offsets, at.t0);
         Mask low = 0, high = 0;
-        int64_t from = load_offset(p.offsets, events.sequence);
-        for (int64_t n = events.sequence; n < p.offsets.sequences && from < at.t0 + at.steps; ++n) {
+        int64_t from = load_offset(p.offsets, first);
+        for (int64_t n = first; n < p.offsets.sequences && from < at.t0 + at.steps; ++n) {
             const int64_t to = load_offset(p.offsets, n + 1);
             if (from < to && from >= at.t0) low |= Mask(1) << (from - at.t0);
             if (from < to && to <= at.t0 + at.steps) high |= Mask(1) << (to - 1 - at.t0);

@@ -37,15 +37,14 @@ struct GateGradientSum {
             for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
     }
 
-    // The gradient at a step, of the first batch entry or a later one.
-    __device__ __forceinline__ void add(const Place& at, int i, int v, GateWide value, bool first) {
+    // The gradients at a step, of the first batch entry or a later one.
+    __device__ __forceinline__ void add(const Place& at, int i, const GateWide (&values)[V], bool first) {
         if (i >= at.steps) return;
-        if (p.sum_time) {
-            sum[v] = sum[v] + value;
-            return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            GateWide& to = p.sum_time ? sum[v] : of_step(i, v, static_cast<int>(threadIdx.x));
+            to = first && !p.sum_time ? values[v] : to + values[v];
         }
-        GateWide& to = of_step(i, v, static_cast<int>(threadIdx.x));
-        to = first ? value : to + value;
     }
 
     // Each lane's own gradients, complete.

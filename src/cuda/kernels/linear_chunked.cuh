@@ -23,6 +23,7 @@
 #include "cuda/kernels/gate_gradient.cuh"
 #include "cuda/kernels/look_back.cuh"
 #include "cuda/ptx/launch.cuh"
+#include "cuda/ptx/thread_index.cuh"
 
 namespace flashscan::cuda {
 
@@ -36,25 +37,70 @@ struct ChunkedConfig {
     using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
 
+// What a lane holds of a chunk.
+template <typename Ty, typename Shape, bool Backward>
+struct ChunkedTile {
+    using GateCopies = Copies<typename Ty::G, Shape>;
+    using Data = Copies<typename Ty::X, Shape>;
+    typename Data::Fetched states_in;  // backward
+    Steps<typename Ty::G, Shape> gate;
+    Steps<typename Ty::X, Shape> source;
+    Events<Shape::L> events;
+    bool eventful;                       // any lane of the warp has events
+    typename Ty::Map through[Shape::V];  // the row's summary in the warp up to and with this lane's steps
+};
+
+// A thread's place, and what it does from there.
 template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;
     using Shape = typename Config::Shape;
+    using Tile = ChunkedTile<Ty, Shape, Backward>;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
     using Sum = typename Config::Sum;
+    using Chain = typename Config::Chain;
+    using Walker = Walk<Ty, Shape, Down, Backward>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
 
     const LinearParams& p;
-    const typename Config::Chain& chain;
-    const Place& at;
+    Chain chain;
+    Place at;
     int warp_row, warp_time;  // the warp's place in the block, in the order of the walk
     int64_t group;            // of rows, in the batch
     char* buffer;
 
+    // Made anew for each phase of the kernel: what it takes to know where one is need not be kept in registers.
+    static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
+                                                        int entry, int entries) {
+        const int thread = ptx::thread_index(), warp = thread / 32;
+        const int warps_in_time = warps >> p.log2_warp_rows;
+        const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
+        const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
+        const uint32_t chunk = blockIdx.z * gridDim.y + blockIdx.y;
+        const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
+        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
+        const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
+        const int64_t group = row_group - batch * groups_of_batch;
+        // Down mirrors the places in memory.
+        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
+        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
+        const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * L;
+        return {
+            p,
+            {p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries), log2_rows, warps_in_time},
+            place_of<Shape>(batch, row0, t0, p.rows, end_of_steps(p.offsets, p.end), thread & 31, p.log2_lane_rows),
+            warp_row,
+            warp_time,
+            group,
+            shared_memory() + warp * (Config::buffers / warps)};
+    }
+
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     // Lanes between consecutive segments of a row, and the lane's segment in the order of the walk.
     __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
     __device__ __forceinline__ int segment() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
@@ -63,7 +109,28 @@ struct ChunkedBlock {
     }
     __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
 
-    // Makes m[v] the summary of the row's steps in the warp up to and with this lane's.
+    __device__ __forceinline__ void load(Tile& tile) const {
+        typename Tile::GateCopies::Fetched gate_in;
+        typename Tile::Data::Fetched source_in;
+        Tile::GateCopies::fetch(p.gate, at, 0, p.time, gate_in);
+        Tile::Data::fetch(p.source, at, 0, p.time, source_in);
+        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
+        if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, tile.states_in);
+        tile.events = events_of<L, Down, Backward>(p, at);
+        tile.eventful = may_have_events<Backward>(p) && tile.events.any();
+        Tile::GateCopies::arrange(gate_in, at, buffer, tile.gate);
+        Tile::Data::arrange(source_in, at, buffer, tile.source);
+    }
+
+    // Each warp's summary goes to the block's shared memory.
+    __device__ __forceinline__ void summarize(Tile& tile) const {
+        const Walker walk{p, at, tile.events};
+        walk.complete(tile.gate);
+        with_kind(p, tile.eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
+            scan_lanes(tile.through);  // here, where it is known whether steps can be cut
+        });
+    }
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -99,6 +166,20 @@ struct ChunkedBlock {
         }
     }
 
+    __device__ __forceinline__ void walk(Tile& tile, Wide (&carry)[V], Sum& sums, bool first_entry) const {
+        const Walker walk{p, at, tile.events};
+        if constexpr (Backward) {
+            walk_back(walk, tile, carry, sums, first_entry);
+        } else {
+            with_kind(p, tile.eventful,
+                      [&](auto kind) { walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry); });
+        }
+        if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer);
+        const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
+        if (p.edge_out != nullptr && last_warp && segment() == at.segments() - 1)
+            for (int v = 0; v < at.rows; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
     // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
     __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
         const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
@@ -113,70 +194,34 @@ struct ChunkedBlock {
         return one.get(0, 0);
     }
 
-    // One batch entry, the `entry`-th that this block walks.
-    __device__ __forceinline__ void run(Sum& sums, int entry) const {
-        using GateCopies = Copies<G, Shape>;
-        using Data = Copies<X, Shape>;
-        const bool gate_wanted = Backward && p.states.data != nullptr;
-        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
-        typename GateCopies::Fetched gate_in;
-        typename Data::Fetched source_in, states_in;
-        GateCopies::fetch(p.gate, at, 0, p.time, gate_in);
-        Data::fetch(p.source, at, 0, p.time, source_in);
-        if (gate_wanted) Data::fetch(p.states, at, before, p.time, states_in);
-
-        const Events<L> events = events_of<L, Down, Backward>(p, at);
-        const bool eventful = may_have_events<Backward>(p) && events.any();
-        const Walk<Ty, Shape, Down, Backward> walk{p, at, events};
-        Steps<G, Shape> gate;
-        Steps<X, Shape> source;
-        GateCopies::arrange(gate_in, at, buffer, gate);
-        Data::arrange(source_in, at, buffer, source);
-        walk.complete(gate);
-
-        Map through[V];
-        Wide carry[V];
-        with_kind(p, eventful, [&](auto kind) {
-            walk.template summarize<decltype(kind)::value>(gate, source, through);
-            scan_lanes(through);  // here, where it is known whether steps can be cut
-        });
-        find_carry(through, carry);
-
-        if constexpr (Backward) {
-            Steps<X, Shape> states{};
-            Wide edge{};
-            if (gate_wanted) {
-                Data::arrange(states_in, at, buffer, states);
-                if constexpr (Shape::time_inner) edge = edge_of(states);
-            }
-            const auto before_step = [&](int i, int v) -> Wide {
-                if constexpr (!Shape::time_inner) return states.get(i, v);
-                const int neighbour = Down ? i - 1 : i + 1;
-                if (neighbour < 0 || neighbour >= L) return edge;
-                const Wide h = states.get(neighbour, 0);
-                return !Down && neighbour == at.steps ? edge : h;
-            };
-            const bool summed = gate_wanted && sums.wanted();
-            if (summed) {
-                sums.begin(at);
-                walk.template backward<Kind::general>(
-                    gate, source, carry, before_step,
-                    [&](int i, int v, GateWide value) { sums.add(at, i, v, value, entry == 0); });
-            } else {
-                with_kind(p, eventful, [&](auto kind) {
-                    walk.template backward<decltype(kind)::value>(
-                        gate, source, carry, before_step, [&](int i, int v, GateWide value) { gate.set(i, v, value); });
-                });
-            }
-            if (gate_wanted && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
-        } else {
-            with_kind(p, eventful,
-                      [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+    __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,
+                                              bool first_entry) const {
+        Steps<X, Shape> states{};
+        Wide edge{};
+        if (gate_wanted()) {
+            Tile::Data::arrange(tile.states_in, at, buffer, states);
+            if constexpr (Shape::time_inner) edge = edge_of(states);
         }
-        if (p.result.data != nullptr) Data::store(source, p.result, at, buffer);
-        const int last_time = chain.warps_in_time - 1;
-        if (p.edge_out != nullptr && chain.last() && warp_time == last_time && segment() == at.segments() - 1)
-            for (int v = 0; v < at.rows; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+        const auto before = [&](int i, int v) -> Wide {
+            if constexpr (!Shape::time_inner) return states.get(i, v);
+            const int neighbour = Down ? i - 1 : i + 1;
+            if (neighbour < 0 || neighbour >= L) return edge;
+            const Wide h = states.get(neighbour, 0);
+            return !Down && neighbour == at.steps ? edge : h;
+        };
+        if (gate_wanted() && sums.wanted()) {
+            sums.begin(at);
+            walk.template backward<Kind::general>(
+                tile.gate, tile.source, carry, before,
+                [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
+            return;
+        }
+        with_kind(p, tile.eventful, [&](auto kind) {
+            walk.template backward<decltype(kind)::value>(
+                tile.gate, tile.source, carry, before,
+                [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
+        });
+        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer);
     }
 
     // What the sums over batch entries, time or rows leave.
@@ -185,7 +230,7 @@ struct ChunkedBlock {
         if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
         Steps<G, Shape> gate;
         sums.take(gate);
-        Copies<G, Shape>::store(gate, p.grad_gate, at, buffer);
+        Tile::GateCopies::store(gate, p.grad_gate, at, buffer);
     }
 };
 
@@ -195,38 +240,25 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     linear_chunked(const __grid_constant__ LinearParams p) {
     using Block = ChunkedBlock<Ty, access, Down, Backward>;
     using Config = typename Block::Config;
-    using Shape = typename Config::Shape;
     __shared__ typename Config::Chain::Shared chain_memory;
-
-    const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) & 31;
-    const int warps_in_time = Config::warps >> p.log2_warp_rows;
-    const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
-    const int log2_rows = log2_of<Shape::V> + p.log2_lane_rows + p.log2_warp_rows;
-    const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
-    const uint32_t chunk = blockIdx.z * gridDim.y + blockIdx.y;
-    if (chunk >= p.chunks) return;
-    const int64_t end = end_of_steps(p.offsets, p.end);
-    // Down mirrors the places in memory.
-    const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
-    const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
-    const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * Shape::L;
+    if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;
 
     typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
     const int entries = Backward ? p.batch_loop : 1;
     for (int entry = 0; entry < entries; ++entry) {
-        if (entry > 0) __syncthreads();
-        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
-        const uint32_t batch = p.batches > 1 ? row_group / groups_of_batch : 0;
-        const int64_t group = row_group - batch * groups_of_batch;
-        const typename Config::Chain chain{
-            p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries), log2_rows, warps_in_time};
-        const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * Shape::V;
-        const Place at = place_of<Shape>(batch, row0, t0, p.rows, end, lane, p.log2_lane_rows);
-        const Block block{
-            p, chain, at, warp_row, warp_time, group, shared_memory() + warp * (Config::buffers / Config::warps)};
-        block.run(sums, entry);
+        typename Block::Tile tile;
+        {
+            const Block block = Block::here(p, chain_memory, entry, entries);
+            block.load(tile);
+            if (entry > 0) __syncthreads();  // the chain's shared memory was read until here
+            block.summarize(tile);
+        }
+        typename Ty::Wide carry[Block::V];
+        const Block block = Block::here(p, chain_memory, entry, entries);
+        block.find_carry(tile.through, carry);
+        block.walk(tile, carry, sums, entry == 0);
         if constexpr (Backward)
-            if (entry == entries - 1 && p.states.data != nullptr && sums.wanted()) block.write_sums(sums);
+            if (entry == entries - 1 && block.gate_wanted() && sums.wanted()) block.write_sums(sums);
     }
 }
 

@@ -36,6 +36,17 @@ struct SequenceOffsets {
     int32_t are_i64 = 0, unused = 0;
 };
 
+// Divides numbers below 2^31 by a constant: n / d = n * magic / 2^(32 + shift).
+struct Divisor {
+    uint32_t magic = 0, shift = 0;
+};
+constexpr Divisor divisor_of(uint32_t d) {
+    uint32_t log2 = 0;
+    while (uint64_t{1} << log2 < d) ++log2;
+    if (log2 == 0) return {0, 0};
+    return {static_cast<uint32_t>(((uint64_t{1} << (31 + log2)) + d - 1) / d), log2 - 1};
+}
+
 struct LinearParams {
     View gate;
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
@@ -58,6 +69,7 @@ struct LinearParams {
 
     int64_t batches = 0, rows = 0;
     int64_t row_groups = 0;      // groups of rows per batch
+    Divisor by_row_groups;
     int64_t time = 0;            // T
     int64_t begin = 0, end = 0;  // the steps of this launch; the carry enters and leaves at their edges
 

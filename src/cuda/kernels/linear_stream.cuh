@@ -89,11 +89,11 @@ struct StreamWarp {
             };
             const bool summed = gate_wanted() && sums.wanted();
             if (summed) sums.begin(at);
-            walk.template backward<Kind::general>(gate, source, carry, before, [&](int i, int v, GateWide value) {
+            walk.template backward<Kind::general>(gate, source, carry, before, [&](int i, const GateWide(&values)[1]) {
                 if (summed)
-                    sums.add(at, i, v, value, true);
+                    sums.add(at, i, values, true);
                 else
-                    gate.set(i, v, value);
+                    gate.set(i, values);
             });
             if (gate_wanted() && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
             if (summed && !p.sum_time) {

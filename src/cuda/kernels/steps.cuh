@@ -10,6 +10,10 @@
 
 namespace flashscan::cuda {
 
+__device__ __forceinline__ uint32_t quotient(uint32_t n, const Divisor& by) {
+    return by.magic == 0 ? n : __umulhi(n, by.magic) >> by.shift;
+}
+
 template <int N>
 constexpr int log2_of = N <= 1 ? 0 : 1 + log2_of<N / 2>;
 template <>
@@ -29,7 +33,9 @@ struct TileShape {
     static constexpr int pair = !time_inner && sizeof(X) == 2 ? 2 : 1;
     static constexpr int step_bytes = pair * static_cast<int>(sizeof(X) * (Backward ? 2 : 1) + sizeof(G));
     // Each element for itself, 16-bit data pass through twice the registers.
-    static constexpr int longest = access == Access::time_vectors ? 64 : 32;
+    static constexpr int longest = access == Access::time_vectors                         ? 64
+                                   : access == Access::time && sizeof(X) == 2 && Backward ? 16
+                                                                                          : 32;
     static constexpr int fitting = 1 << log2_of<LaneBytes / step_bytes>;
     static constexpr int L = fitting < longest ? fitting : longest;
     static constexpr int max_rows = 32 * V;  // of a warp
@@ -63,6 +69,15 @@ struct Steps {
             return __builtin_bit_cast(T, bits);
         }
     }
+    // All rows of a step.
+    __device__ __forceinline__ void set(int step, const Wide (&values)[V]) {
+        if constexpr (paired && V == 2) {
+            word[step] = Element<T>::narrow_pair(values[0], values[1]);
+        } else {
+#pragma unroll
+            for (int v = 0; v < V; ++v) set(step, v, values[v]);
+        }
+    }
     __device__ __forceinline__ void set(int step, int v, Wide value) {
         const int e = step * V + v;
         if constexpr (sizeof(T) == 2) {
@@ -82,7 +97,7 @@ struct Steps {
 
 // Where a lane and its warp lie in the problem.
 struct Place {
-    int64_t batch;
+    uint32_t batch;
     int64_t row, t0;            // the lane's first row and first step in memory
     int rows, steps;            // of the lane that exist; no steps where there is no row
     int64_t warp_row, warp_t0;  // the same of its warp
@@ -95,7 +110,7 @@ struct Place {
 
 // The place of lane `lane` of a warp whose tile begins at (row, t0); steps exist up to `end`.
 template <typename Shape>
-__device__ __forceinline__ Place place_of(int64_t batch, int64_t row, int64_t t0, int64_t rows, int64_t end, int lane,
+__device__ __forceinline__ Place place_of(uint32_t batch, int64_t row, int64_t t0, int64_t rows, int64_t end, int lane,
                                           int log2_rows) {
     constexpr int L = Shape::L, V = Shape::V;
     Place at;

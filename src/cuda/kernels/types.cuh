@@ -35,6 +35,10 @@ struct Element<__nv_bfloat16> {
     static __device__ __forceinline__ uint32_t narrow_half(uint32_t word, float x, int half) {
         return with_half(word, __bfloat16_as_ushort(narrow(x)), half);
     }
+    static __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+        return *reinterpret_cast<const uint32_t*>(&pair);
+    }
 };
 template <>
 struct Element<__half> {
@@ -45,6 +49,10 @@ struct Element<__half> {
     }
     static __device__ __forceinline__ uint32_t narrow_half(uint32_t word, float x, int half) {
         return with_half(word, __half_as_ushort(narrow(x)), half);
+    }
+    static __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
+        const __half2 pair = __floats2half2_rn(low, high);
+        return *reinterpret_cast<const uint32_t*>(&pair);
     }
 };
 

@@ -16,19 +16,17 @@
 
 namespace flashscan::cuda {
 
-// States at the edges of packed sequences: [sequence, row], the sequence being that of step t, searched from `from`.
-// Out of line: they are rare.
+// States at the edges of packed sequences: [sequence, row], the sequence being that of step t. Out of line: they are
+// rare.
 template <typename Wide>
-__device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t from,
-                                                 int64_t t, int64_t rows, int64_t row) {
-    while (load_offset(offsets, from + 1) <= t) ++from;
-    return static_cast<const Wide*>(states)[from * rows + row];
+__device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t t,
+                                                 int64_t rows, int64_t row) {
+    return static_cast<const Wide*>(states)[find_sequence(offsets, t) * rows + row];
 }
 template <typename Wide>
-__device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t from, int64_t t,
-                                                  int64_t rows, int64_t row, Wide value) {
-    while (load_offset(offsets, from + 1) <= t) ++from;
-    static_cast<Wide*>(states)[from * rows + row] = value;
+__device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t t, int64_t rows,
+                                                  int64_t row, Wide value) {
+    static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
 }
 
 // What the loops over steps are compiled for.
@@ -109,18 +107,18 @@ struct Walk {
     template <Kind kind>
     __device__ __forceinline__ Wide injected(int step, int v) const {
         if (kind != Kind::general || p.carry_in == nullptr || v >= at.rows) return Wide{};
-        return load_sequence_state<Wide>(p.carry_in, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v);
+        return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
     __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
         if (p.carry_out == nullptr || v >= at.rows) return;
-        store_sequence_state<Wide>(p.carry_out, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v, carry);
+        store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
     }
     // h before the first step of a sequence.
     template <Kind kind>
     __device__ __forceinline__ Wide before_first(int step, int v) const {
         if (kind != Kind::general || p.state_in == nullptr || v >= at.rows) return Wide{};
         if (p.offsets.data == nullptr) return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
-        return load_sequence_state<Wide>(p.state_in, p.offsets, events.sequence, at.t0 + step, p.rows, at.row + v);
+        return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
 
     template <Kind kind>
@@ -162,17 +160,19 @@ struct Walk {
                 }
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) leave(i, v, h[v]);
-                source.set(i, v, h[v]);
             }
+            source.set(i, h);
         });
     }
 
-    // Walks with carry c in and out. before(i, v) is h before step i; the gradient of the gate as given goes to
-    // sink(i, v, value).
+    // Walks with carry c in and out. before(i, v) is h before step i; the gradients of a step's gates as given go to
+    // sink(i, values).
     template <Kind kind, typename Before, typename Sink>
     __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              Before&& before, Sink&& sink) const {
         for_steps([&](int i) {
+            Wide results[V];
+            GateWide gate_gradients[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const GateWide raw = gate.get(i, v), a = gate_value_of<kind>(raw);
@@ -187,11 +187,13 @@ struct Walk {
                 c[v] = reset ? Wide{} : conj(a) * g;
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) leave(i, v, c[v]);
-                source.set(i, v, g);
+                results[v] = g;
                 if (kind == Kind::forms || (kind == Kind::general && p.gate_form != gate_value))
                     h = gate_derivative(p.gate_form, raw, a) * h;
-                sink(i, v, reset ? GateWide{} : gate_part<GateWide>(g * conj(h)));
+                gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(g * conj(h));
             }
+            source.set(i, results);
+            sink(i, gate_gradients);
         });
     }
 };
