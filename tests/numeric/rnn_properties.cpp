@@ -271,11 +271,9 @@ TEST(RnnStep, EqualsTheHeadersEquations) {
                          {s(0.6 + 0.9 * h + 0.04) * cs / ns, cs, ns, m}});
     // Without a past c and m are not looked at; where the sum stays below 1, n is 1.
     const double zs = std::tanh(-0.4 + 0.7 * h + 0.03), os = s(0.6 + 0.9 * h + 0.04);
-    check_step("slstm", {{0.1, 0.2, -0.4, 0.6},
-                         {0.3, -0.1, 0.7, 0.9},
-                         {0.01, 0.02, 0.03, 0.04},
-                         {h, c, 0, 1.5},
-                         {os * zs, zs, 1, i}});
+    check_step(
+        "slstm",
+        {{0.1, 0.2, -0.4, 0.6}, {0.3, -0.1, 0.7, 0.9}, {0.01, 0.02, 0.03, 0.04}, {h, c, 0, 1.5}, {os * zs, zs, 1, i}});
     const double low = std::exp(l - m) * 0.25 + std::exp(i - m);
     ASSERT_LT(low, 1);
     check_step("slstm", {{0.1, 0.2, -0.4, 0.6},

@@ -44,7 +44,10 @@ double modulus(const Values& values, size_t i) { return std::abs(values[i].real(
 class RnnBounds {
   public:
     RnnBounds(const RnnProblem& problem, const RnnData& data)
-        : p_(problem), wide_(problem.widened()), data_(data), arithmetic_(unit_roundoff(state_dtype(p_.dtype)) + 0x1p-53),
+        : p_(problem),
+          wide_(problem.widened()),
+          data_(data),
+          arithmetic_(unit_roundoff(state_dtype(p_.dtype)) + 0x1p-53),
           factors_(size_of(p_.dtype) == 2 ? unit_roundoff(p_.dtype) : 0) {
         wide_.state_out = true;
         exact_ = data;
@@ -68,8 +71,7 @@ class RnnBounds {
             add_local(id, expected.tolerance);
             const int32_t dtype = dtype_of(id);
             for (size_t i = 0; i < expected.value.size(); ++i)
-                expected.tolerance[i] +=
-                    0.5001 * ulp(dtype, std::abs(expected.value[i]) + expected.tolerance[i]);
+                expected.tolerance[i] += 0.5001 * ulp(dtype, std::abs(expected.value[i]) + expected.tolerance[i]);
         }
         return all;
     }
@@ -143,9 +145,9 @@ class RnnBounds {
             const bool reset = p_.reset && data_.reset[static_cast<size_t>(q.batch * p_.time + t)] != 0;
             if (reset) error = 0;
             for (int64_t s = 0; s < p_.states(); ++s) {
-                const double before = reset    ? 0
-                                      : i > 0  ? largest_state(s, q.batch, q.step(p_.reverse, i - 1), head)
-                                               : largest_given(s, q, head, data_.state_in);
+                const double before = reset   ? 0
+                                      : i > 0 ? largest_state(s, q.batch, q.step(p_.reverse, i - 1), head)
+                                              : largest_given(s, q, head, data_.state_in);
                 const double after = largest_state(s, q.batch, t, head);
                 if (s == 0) step.h = before;
                 if (s == 3) step.m = std::max(before, after);
@@ -172,7 +174,8 @@ class RnnBounds {
             for (int64_t d = 0; d < p_.dim; ++d) {
                 const int64_t w = head * p_.dim + d;
                 for (int64_t g = 0; g < p_.gates(); ++g)
-                    step.dg = std::max(step.dg, modulus(base_[grad | FLASHSCAN_ARG_INPUT], p_.input_index(q.batch, t, g, w)));
+                    step.dg =
+                        std::max(step.dg, modulus(base_[grad | FLASHSCAN_ARG_INPUT], p_.input_index(q.batch, t, g, w)));
                 for (int64_t s = 0; s < p_.states(); ++s)
                     step.dh = std::max(step.dh, modulus(exact_.grad_output, wide_.output_index(s, q.batch, t, w)));
             }
@@ -198,8 +201,9 @@ class RnnBounds {
                     for (int64_t g = 0; g < p_.gates(); ++g) {
                         const size_t at = p_.input_index(q.batch, t, g, w);
                         const double row = rows_[static_cast<size_t>(g * p_.width() + w)];
-                        const double size = arithmetic_ * (8 * (1 + modulus(data.input, at) + step.m) + root * row * step.h) +
-                                            2 * factors_ * row * step.h + row * e;
+                        const double size =
+                            arithmetic_ * (8 * (1 + modulus(data.input, at) + step.m) + root * row * step.h) +
+                            2 * factors_ * row * step.h + row * e;
                         data.input[at] += noise(0, at) * size;
                     }
                     const double later =
@@ -275,8 +279,8 @@ class RnnBounds {
                         floors += square(step.floor);
                         h = std::max(h, step.h);
                     }
-                const double error = 12 * factors_ * std::sqrt(squares) +
-                                     arithmetic_ * (32 + 8 * std::sqrt(n)) * ones + 4 * std::sqrt(floors);
+                const double error = 12 * factors_ * std::sqrt(squares) + arithmetic_ * (32 + 8 * std::sqrt(n)) * ones +
+                                     4 * std::sqrt(floors);
                 const auto row = static_cast<size_t>(j * p_.width() + w);
                 if (id == (grad | FLASHSCAN_ARG_BIAS))
                     tolerance[row] += error;
@@ -298,6 +302,8 @@ class RnnBounds {
 
 }  // namespace
 
-RnnReference reference_of(const RnnProblem& problem, const RnnData& data) { return RnnBounds(problem, data).reference(); }
+RnnReference reference_of(const RnnProblem& problem, const RnnData& data) {
+    return RnnBounds(problem, data).reference();
+}
 
 }  // namespace support

@@ -22,8 +22,8 @@ int64_t written_time(const RnnProblem& p, const RnnData& data, int32_t id) {
 
 Comparison compare(const RnnProblem& p, const RnnData& data, int32_t id, const Values& got,
                    const RnnReference& reference) {
-    const std::string name = fmt::format("output {}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "",
-                                         id & ~FLASHSCAN_GRAD);
+    const std::string name =
+        fmt::format("output {}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "", id & ~FLASHSCAN_GRAD);
     return compare(name, extents_of(p, id), written_time(p, data, id), got, reference.at(id));
 }
 

@@ -36,21 +36,36 @@ bool named(const Names& names, const std::string& name, int& found) {
 // Words without a number.
 bool parse_flag(RnnProblem& p, const std::string& word) {
     int number = 0;
-    if (named(cell_names, word, number)) p.cell = number;
-    else if (dtype_named(word) != 0) p.dtype = p.weight_dtype = dtype_named(word);
-    else if (word == "fwd" || word == "bwd") p.backward = word == "bwd";
-    else if (word == "BTGHD" || word == "TBGHD") p.layout = word == "TBGHD" ? 1 : 0;
-    else if (word == "weight-f32") p.weight_dtype = FLASHSCAN_F32;
-    else if (word == "offsets-i32") p.offsets_dtype = FLASHSCAN_I32;
-    else if (word == "reverse") p.reverse = true;
-    else if (word == "reset") p.reset = true;
-    else if (word == "state-in") p.state_in = true;
-    else if (word == "state-out") p.state_out = true;
-    else if (word == "all-states") p.all_states = true;
-    else if (word == "no-bias") p.bias = false;
-    else if (word == "invariant") p.batch_invariant = true;
-    else if (word == "caller-scratch") p.caller_scratch = true;
-    else return word == "rnn";
+    if (named(cell_names, word, number))
+        p.cell = number;
+    else if (dtype_named(word) != 0)
+        p.dtype = p.weight_dtype = dtype_named(word);
+    else if (word == "fwd" || word == "bwd")
+        p.backward = word == "bwd";
+    else if (word == "BTGHD" || word == "TBGHD")
+        p.layout = word == "TBGHD" ? 1 : 0;
+    else if (word == "weight-f32")
+        p.weight_dtype = FLASHSCAN_F32;
+    else if (word == "offsets-i32")
+        p.offsets_dtype = FLASHSCAN_I32;
+    else if (word == "reverse")
+        p.reverse = true;
+    else if (word == "reset")
+        p.reset = true;
+    else if (word == "state-in")
+        p.state_in = true;
+    else if (word == "state-out")
+        p.state_out = true;
+    else if (word == "all-states")
+        p.all_states = true;
+    else if (word == "no-bias")
+        p.bias = false;
+    else if (word == "invariant")
+        p.batch_invariant = true;
+    else if (word == "caller-scratch")
+        p.caller_scratch = true;
+    else
+        return word == "rnn";
     return true;
 }
 
@@ -61,36 +76,38 @@ void parse_word(RnnProblem& p, const std::string& word) {
         set(word.substr(std::string(prefix).size()));
         return true;
     };
-    const bool known =
-        after("values-", [&](const std::string& rest) {
-            int number = 0;
-            if (!named(values_names, rest, number)) throw std::invalid_argument("unknown word: " + word);
-            p.values = static_cast<RnnValues>(number);
-        }) ||
-        after("grads-", [&](const std::string& rest) {
-            p.gradients = 0;
-            for (const char letter : rest) {
-                const size_t place = std::string(gradient_letters).find(letter);
-                if (place == std::string::npos) throw std::invalid_argument("unknown letters: " + rest);
-                p.gradients |= 1U << place;
-            }
-        }) ||
-        after("clip", [&](const std::string& rest) { p.clip = std::stod(rest); }) ||
-        after("threads", [&](const std::string& rest) { p.threads = std::stoi(rest); }) ||
-        after("sequences", [&](const std::string& rest) { p.sequences = std::stoll(rest); }) ||
-        after("seed", [&](const std::string& rest) { p.seed = std::stoull(rest); }) ||
-        after("b", [&](const std::string& rest) { p.batch = std::stoll(rest); }) ||
-        after("t", [&](const std::string& rest) { p.time = std::stoll(rest); }) ||
-        after("h", [&](const std::string& rest) { p.heads = std::stoll(rest); }) ||
-        after("d", [&](const std::string& rest) { p.dim = std::stoll(rest); });
+    const bool known = after("values-",
+                             [&](const std::string& rest) {
+                                 int number = 0;
+                                 if (!named(values_names, rest, number))
+                                     throw std::invalid_argument("unknown word: " + word);
+                                 p.values = static_cast<RnnValues>(number);
+                             }) ||
+                       after("grads-",
+                             [&](const std::string& rest) {
+                                 p.gradients = 0;
+                                 for (const char letter : rest) {
+                                     const size_t place = std::string(gradient_letters).find(letter);
+                                     if (place == std::string::npos)
+                                         throw std::invalid_argument("unknown letters: " + rest);
+                                     p.gradients |= 1U << place;
+                                 }
+                             }) ||
+                       after("clip", [&](const std::string& rest) { p.clip = std::stod(rest); }) ||
+                       after("threads", [&](const std::string& rest) { p.threads = std::stoi(rest); }) ||
+                       after("sequences", [&](const std::string& rest) { p.sequences = std::stoll(rest); }) ||
+                       after("seed", [&](const std::string& rest) { p.seed = std::stoull(rest); }) ||
+                       after("b", [&](const std::string& rest) { p.batch = std::stoll(rest); }) ||
+                       after("t", [&](const std::string& rest) { p.time = std::stoll(rest); }) ||
+                       after("h", [&](const std::string& rest) { p.heads = std::stoll(rest); }) ||
+                       after("d", [&](const std::string& rest) { p.dim = std::stoll(rest); });
     if (!known) throw std::invalid_argument("unknown word: " + word);
 }
 
 Values uniform_values(const RnnProblem& p, int32_t dtype, Stream stream, const std::array<int64_t, 3>& extents,
                       double range) {
     Values values(static_cast<size_t>(extents[0] * extents[1] * extents[2]));
-    for (size_t i = 0; i < values.size(); ++i)
-        values[i] = rounded(dtype, range * (2 * uniform(p.seed, stream, i) - 1));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = rounded(dtype, range * (2 * uniform(p.seed, stream, i) - 1));
     return values;
 }
 
@@ -157,9 +174,8 @@ RnnProblem RnnProblem::widened() const {
 }
 
 std::string text_of(const RnnProblem& p) {
-    std::string text =
-        fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell], p.backward ? "bwd" : "fwd", name_of(p.dtype),
-                    p.batch, p.time, p.heads, p.dim);
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell], p.backward ? "bwd" : "fwd",
+                                   name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
     if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
     if (p.weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.weight_dtype));
     if (p.reverse) text += " reverse";
