@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cells of recurrent networks, element by element: one step forward and one step backward. Compiles as C++ and CUDA C++.
+// Cells of recurrent networks, element by element: one step forward and one backward. Compiles as C++ and CUDA C++.
 //
 // A cell is a struct of constants and functions over small arrays that live in registers:
 //
 //     gates    gates of INPUT and WEIGHT
-//     biases   pre-activations, one for each bias; pre[p] = INPUT[p] + (R h)[p] + BIAS[p] unless the cell says otherwise
+//     biases   pre-activations, one for each bias; pre[p] = INPUT[p] + (R h)[p] + BIAS[p] unless the cell says else
 //     states   h first
 //     kept     numbers that backward needs of a step; no kernel has to store them as they are
 //
@@ -165,8 +165,8 @@ struct ElmanCell : cell::PlainCarry<1> {
     }
 };
 
-// The last entry of the carry is dm - c dc - n dn: with C = c exp(m) and N = n exp(m) what a loss on C and N alone gives
-// to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was chosen
+// The last entry of the carry is dm - c dc - n dn: with C = c exp(m) and N = n exp(m) what a loss on C and N alone
+// gives to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was chosen
 // from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
 struct SlstmCell {
     static constexpr int gates = 4, biases = 4, states = 4, kept = 7;

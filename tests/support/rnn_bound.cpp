@@ -26,8 +26,6 @@
 // and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <stdexcept>
 
 #include "support/rnn_check.h"
 
@@ -37,7 +35,6 @@ namespace {
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int runs = 4;
 constexpr double widening = 12;
-
 double square(double x) { return x * x; }
 double modulus(const Values& values, size_t i) { return std::abs(values[i].real()); }
 
@@ -51,9 +48,9 @@ class RnnBounds {
           factors_(size_of(p_.dtype) == 2 ? unit_roundoff(p_.dtype) : 0) {
         wide_.state_out = true;
         exact_ = data;
-        const size_t outputs = static_cast<size_t>(wide_.output_states() * p_.batch * p_.time * p_.width());
-        exact_.grad_output.resize(outputs);
-        if (!p_.state_out) exact_.grad_state_out.resize(state_count());
+        exact_.grad_output.resize(static_cast<size_t>(wide_.output_states() * p_.batch * p_.time * p_.width()));
+        if (!p_.state_out)
+            exact_.grad_state_out.resize(static_cast<size_t>(p_.states() * p_.state_rows() * p_.width()));
         base_ = run(exact_);
         norms();
         walk();
@@ -69,15 +66,14 @@ class RnnBounds {
                 expected.value.resize(static_cast<size_t>(p_.output_states() * p_.batch * p_.time * p_.width()));
             expected.tolerance = spread(id, expected.value.size());
             add_local(id, expected.tolerance);
-            const int32_t dtype = dtype_of(id);
             for (size_t i = 0; i < expected.value.size(); ++i)
-                expected.tolerance[i] += 0.5001 * ulp(dtype, std::abs(expected.value[i]) + expected.tolerance[i]);
+                expected.tolerance[i] +=
+                    0.5001 * ulp(dtype_of(id), std::abs(expected.value[i]) + expected.tolerance[i]);
         }
         return all;
     }
 
   private:
-    size_t state_count() const { return static_cast<size_t>(p_.states() * p_.state_rows() * p_.width()); }
     int32_t dtype_of(int32_t id) const {
         const int32_t argument = id & ~grad;
         if (argument == FLASHSCAN_ARG_WEIGHT || argument == FLASHSCAN_ARG_BIAS) return p_.weight_dtype;
@@ -219,8 +215,7 @@ class RnnBounds {
         return data;
     }
 
-    // 12 times the largest root mean square of the changes, over the D elements around each. A head's elements lie
-    // together in every array.
+    // 12 times the largest root mean square of the changes over a head's elements, which lie together everywhere.
     std::vector<double> spread(int32_t id, size_t count) const {
         std::vector<double> tolerance(count);
         const size_t D = static_cast<size_t>(p_.dim);
