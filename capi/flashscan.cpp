@@ -175,7 +175,7 @@ Options convert(const flashscan_options& o) {
 
 template <typename Desc>
 flashscan_status create(flashscan_plan** plan, const Desc* desc, size_t first_size, const char* name,
-                        const flashscan_options* options) noexcept {
+                        const flashscan_options* options) {
     return guarded([&] {
         check_pointer(plan, "plan");
         *plan = nullptr;

@@ -225,6 +225,13 @@ class Rnn final : public RnnKernel {
         store_states(b.grad_state_in, s.state, head, carry);
     }
 
+    // What R_g was multiplied by in forward.
+    static Vector factor_of(int gate, Vector h, const std::vector<Kept>& kept) {
+        if (reset_before && gate == 2)
+            for (size_t d = 0; d < h.size(); ++d) h[d] *= kept[d].v[0];
+        return h;
+    }
+
     void backward_step(const RnnBuffers& b, const Weights& weights, const Sequence& s, int64_t i, int64_t head,
                        std::vector<States>& carry, Sums& sums) const {
         const int64_t D = p_.head_dim, t = s.step(p_.direction, i);
@@ -241,10 +248,7 @@ class Rnn final : public RnnKernel {
             Cell::backward(kept[at(d)].v, previous[at(d)].v, carry[at(d)].v, d_pre[at(d)].v);
         }
         for (int g = G - 1; g >= 0; --g) {
-            Vector factor = h;
-            if constexpr (reset_before)
-                for (int64_t d = 0; g == 2 && d < D; ++d) factor[at(d)] *= kept[at(d)].v[0];
-            Vector part = through_product(weights, g, head, d_pre, factor, sums);
+            Vector part = through_product(weights, g, head, d_pre, factor_of(g, h, kept), sums);
             if constexpr (reset_before)
                 for (int64_t d = 0; g == 2 && d < D; ++d)
                     part[at(d)] = Cell::backward_reset(kept[at(d)].v, previous[at(d)].v, part[at(d)], d_pre[at(d)].v);

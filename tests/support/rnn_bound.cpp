@@ -96,8 +96,8 @@ class RnnBounds {
                 rows_[row] += r;
                 columns_[row % W / D * D + k] += r;
             }
-        for (double& x : rows_) x = std::sqrt(x);
-        for (double& x : columns_) x = std::sqrt(x);
+        for (std::vector<double>* list : {&rows_, &columns_})
+            for (double& x : *list) x = std::sqrt(x);
     }
 
     // What one head of one sequence is like before and at each step, in the order of computation.
@@ -107,8 +107,8 @@ class RnnBounds {
         double dg = 0, dh = 0;           // largest of GRAD|INPUT and of GRAD|OUTPUT
         double floor = 0;                // f
     };
-    size_t step_index(int64_t b, int64_t t, int64_t head) const {
-        return static_cast<size_t>((b * p_.time + t) * p_.heads + head);
+    size_t step_index(int64_t b, int64_t t, int64_t h) const {
+        return static_cast<size_t>((b * p_.time + t) * p_.heads + h);
     }
     double largest_state(int64_t s, int64_t b, int64_t t, int64_t head) const {
         double most = 0;
@@ -122,7 +122,6 @@ class RnnBounds {
             most = std::max(most, modulus(states, p_.state_index(s, q.state, head * p_.dim + d)));
         return most;
     }
-
     void walk() {
         steps_.resize(static_cast<size_t>(p_.batch * p_.time * p_.heads));
         ends_.resize(static_cast<size_t>(p_.state_rows() * p_.heads));
@@ -132,7 +131,6 @@ class RnnBounds {
                 walk_backward(q, head);
             }
     }
-
     void walk_forward(const Sequence& q, int64_t head) {
         double error = 0;
         for (int64_t i = 0; i < q.length(); ++i) {
@@ -154,7 +152,6 @@ class RnnBounds {
         }
         ends_[static_cast<size_t>(q.state * p_.heads + head)].error = error;
     }
-
     void walk_backward(const Sequence& q, int64_t head) {
         double squares = 0, largest_dg = 0, largest = 1;
         for (int64_t s = 0; s < p_.states(); ++s) {
@@ -233,7 +230,6 @@ class RnnBounds {
         }
         return tolerance;
     }
-
     void add_local(int32_t id, std::vector<double>& tolerance) const {
         if (id == (grad | FLASHSCAN_ARG_WEIGHT) || id == (grad | FLASHSCAN_ARG_BIAS)) return add_sums(id, tolerance);
         for (int64_t w = 0; w < p_.width(); ++w) {

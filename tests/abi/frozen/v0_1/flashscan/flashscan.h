@@ -348,8 +348,8 @@ FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, cons
  *
  * Reverse in time, RESET (RNN_RESET: reset[b, t] != 0 makes all states 0 before step t; INPUT[t] still enters),
  * SEQ_OFFSETS (num_sequences > 0) and the sentences about "first", "before" and "after" are those of the linear
- * recurrence. NaN and infinity flow as the arithmetic says, and stop at a reset. Large inputs saturate the gates and
- * give what the formulas give in exact arithmetic.
+ * recurrence. NaN and infinity flow as the arithmetic says, and stop at a reset. Large inputs saturate the gates; no
+ * exponential overflows on the way.
  *
  * Backward: with the gradients of OUTPUT and STATE_OUT given, it writes those of INPUT, WEIGHT, BIAS and STATE_IN that
  * are asked for: exact derivatives of the equations above, those of all states included. It needs a plan with
