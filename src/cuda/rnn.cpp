@@ -19,6 +19,21 @@ void launch(const void* kernel, int64_t threads, int block, void* stream, Params
           "launching a kernel");
 }
 
+// A kernel of a step, which comes after a product; `early`: it may start while that ends.
+void launch_step(const void* kernel, int64_t threads, bool early, void* stream, RnnParams& params, int64_t step) {
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>((threads + rnn_step_block - 1) / rnn_step_block));
+    config.blockDim = dim3(rnn_step_block);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &attribute;
+    config.numAttrs = early ? 1 : 0;
+    void* arguments[] = {&params, &step};
+    check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a step's kernel");
+}
+
 void clear(void* memory, size_t bytes, void* stream) {
     if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing memory");
 }
@@ -38,6 +53,9 @@ class Alternating final : public RnnKernel {
           s_(problem, options.batch_invariant),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
+        int major = 0;
+        check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_), "asking what the device is");
+        early_ = major >= 9;
         // Kernels are loaded here, because the first call may be captured.
         for (const void* kernel : {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward,
                                    cell_.backward_reset, data_.pass_states, data_.find_sequences, weights_.pack_weights,
@@ -91,12 +109,12 @@ class Alternating final : public RnnKernel {
             multiply(forward_.products.together, weights, params.factors, s_.factor(), base + forward_.result,
                      s_.product(), false, blas, stream);
             if (s_.split) {
-                launch(cell_.forward_reset, elements(), rnn_step_block, stream, params, step);
+                launch_step(cell_.forward_reset, elements(), early_, stream, params, step);
                 multiply(forward_.products.last, last_block(weights), params.reset_factors, s_.factor(),
                          at(base + forward_.result, s_.together * s_.padded, s_.wide), s_.product(), false, blas,
                          stream);
             }
-            launch(cell_.forward, elements(), rnn_step_block, stream, params, step);
+            launch_step(cell_.forward, elements(), early_, stream, params, step);
         }
     }
 
@@ -122,7 +140,7 @@ class Alternating final : public RnnKernel {
         if (has_padding()) clear_chunk(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : 1, stream);
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
-        if (b.grad_state_in != nullptr) launch(cell_.backward, elements(), rnn_step_block, stream, params, int64_t{-1});
+        if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
         if (b.grad_bias != nullptr) {
             const RnnBiasParams sums{params.bias_sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()};
             const int64_t blocks = (p_.bias_count() + rnn_sum_block_columns - 1) / rnn_sum_block_columns;
@@ -217,12 +235,13 @@ class Alternating final : public RnnKernel {
         params.reset_factors =
             sums_weights ? base + backward_.reset_factors + static_cast<size_t>(place) * factor_bytes() : nullptr;
         void* const blas = base + backward_.blas;
-        launch(cell_.backward, elements(), rnn_step_block, stream, params, step);
+        // Not early at first: what comes before it may be what wrote this call's arguments.
+        launch_step(cell_.backward, elements(), early_ && done > 0, stream, params, step);
         if (s_.split) {
             multiply(backward_.through.last, last_block(weights),
                      at(params.gradients, s_.together * s_.padded, s_.dtype), s_.product(), params.through, s_.factor(),
                      false, blas, stream);
-            launch(cell_.backward_reset, elements(), rnn_step_block, stream, params, step);
+            launch_step(cell_.backward_reset, elements(), early_, stream, params, step);
         }
         if (step > 0 || params.grad_state_in != nullptr)
             multiply(backward_.through.together, weights, params.gradients, s_.product(), params.through, s_.factor(),
@@ -254,6 +273,7 @@ class Alternating final : public RnnKernel {
     RnnShape s_;
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
+    bool early_ = false;  // the device can start kernels early
 };
 
 }  // namespace

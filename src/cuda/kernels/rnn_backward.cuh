@@ -98,16 +98,19 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t
     if (!e.inside(p)) return;
     const int64_t n = owner_of(p, e, step);
     Wide carry[S], d_pre[P] = {}, sums[P], h = 0, reset_h = 0;
-    leave_step<X, Cell>(p, e, step + 1, n, carry);
-    if (step < 0) return;
-    load_sums(p, e, step, sums);
+    Wide keep[K], given[S] = {}, previous[S];
     if (n >= 0) {
         const int64_t t = time_of(p, step);
-        Wide keep[K], given[S] = {}, previous[S];
         load_kept(p, e, t, keep);
         for (int s = 0; s < S; ++s)
             if (s < p.output_states) given[s] = load_wide<X>(p.grad_output, e.tensor(p.output_strides, s, t));
         load_previous<X, Cell>(p, e, step, n, previous, h);
+    }
+    wait_for_product();
+    leave_step<X, Cell>(p, e, step + 1, n, carry);
+    if (step < 0) return;
+    load_sums(p, e, step, sums);
+    if (n >= 0) {
         if (owner_of(p, e, step + 1) != n) {
             Wide last[S];
             load_states(p, e, p.grad_state_out, n, last);
@@ -133,11 +136,14 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward_reset(RnnParams p, i
     if (!e.inside(p)) return;
     const int64_t n = owner_of(p, e, step);
     Wide d_pre[Cell::biases] = {}, sums[Cell::biases], through = 0;
-    load_sums(p, e, step, sums);
+    Wide keep[Cell::kept], previous[Cell::states], h;
     if (n >= 0) {
-        Wide keep[Cell::kept], previous[Cell::states], h;
         load_kept(p, e, time_of(p, step), keep);
         load_previous<X, Cell>(p, e, step, n, previous, h);
+    }
+    wait_for_product();
+    load_sums(p, e, step, sums);
+    if (n >= 0) {
         const Wide product = static_cast<const Wide*>(p.through)[e.factor(p)];
         through = Cell::backward_reset(keep, previous, product, d_pre);
     }

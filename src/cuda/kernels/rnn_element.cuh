@@ -14,6 +14,14 @@ constexpr int rnn_threads = 128;
 template <typename Cell>
 constexpr bool resets_before = std::is_same_v<Cell, GruResetBeforeCell>;
 
+// A step's kernel may start while the product before it ends: what the call was given is loaded before this line, what
+// the call computes itself is touched after it.
+__device__ __forceinline__ void wait_for_product() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 struct RnnElement {
     int64_t index, row, w, head, d;
 

@@ -48,10 +48,14 @@ __global__ void __launch_bounds__(rnn_threads) rnn_forward_reset(RnnParams p, in
     using Wide = typename Element<X>::Wide;
     const RnnElement e(p);
     if (!e.inside(p)) return;
-    Wide factor = 0;
-    if (owner_of(p, e, step) >= 0) {
-        Wide pre = load_wide<X>(p.input, e.tensor(p.input_strides, 0, time_of(p, step)));
+    const int64_t n = owner_of(p, e, step);
+    Wide pre = 0, factor = 0;
+    if (n >= 0) {
+        pre = load_wide<X>(p.input, e.tensor(p.input_strides, 0, time_of(p, step)));
         if (p.bias != nullptr) pre += static_cast<const Wide*>(p.bias)[e.w];
+    }
+    wait_for_product();
+    if (n >= 0) {
         pre += static_cast<const Wide*>(p.products)[e.product(p, Cell::gates, 0)];
         factor = Cell::reset(pre, static_cast<const Wide*>(p.states)[e.carried(p, 0)]);
     }
@@ -65,16 +69,17 @@ __global__ void __launch_bounds__(rnn_threads) rnn_forward(RnnParams p, int64_t 
     const RnnElement e(p);
     if (!e.inside(p)) return;
     const int64_t t = time_of(p, step), n = owner_of(p, e, step);
-    Wide state[S];
-    for (int s = 0; s < S; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
+    Wide state[S], pre[P] = {};
     if (n >= 0) {
-        Wide pre[P] = {}, product[G], keep[K];
-        for (int g = 0; g < G; ++g) {
-            pre[g] = load_wide<X>(p.input, e.tensor(p.input_strides, g, t));
-            product[g] = static_cast<const Wide*>(p.products)[e.product(p, G, g)];
-        }
+        for (int g = 0; g < G; ++g) pre[g] = load_wide<X>(p.input, e.tensor(p.input_strides, g, t));
         if (p.bias != nullptr)
             for (int j = 0; j < P; ++j) pre[j] += static_cast<const Wide*>(p.bias)[j * p.width + e.w];
+    }
+    wait_for_product();
+    for (int s = 0; s < S; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
+    if (n >= 0) {
+        Wide product[G], keep[K];
+        for (int g = 0; g < G; ++g) product[g] = static_cast<const Wide*>(p.products)[e.product(p, G, g)];
         for (int g = 0; g < G; ++g) pre[Cell::recurrent(g)] += product[g];
         Cell::forward(pre, state, keep);
         for (int s = 0; s < S; ++s)
