@@ -20,7 +20,7 @@ __device__ __forceinline__ int64_t rnn_offset(const RnnSequenceParams& p, int64_
 }
 
 // sequence[t] of every t: the last n with offsets[n] <= t, which has a step of its own, or -1 past the last.
-inline __global__ void __launch_bounds__(rnn_edge_threads) rnn_find_sequences(RnnSequenceParams p) {
+static __global__ void __launch_bounds__(rnn_edge_threads) rnn_find_sequences(RnnSequenceParams p) {
     const int64_t t = rnn_thread();
     if (t >= p.time) return;
     int64_t low = 0, high = p.sequences;
