@@ -163,7 +163,6 @@ class Alternating final : public RnnKernel {
         RnnParams params;
         params.rows = s_.rows;
         params.time = p_.time;
-        params.heads = p_.heads;
         params.dim = p_.head_dim;
         params.padded = s_.padded;
         params.width = p_.width();

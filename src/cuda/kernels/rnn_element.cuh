@@ -23,14 +23,15 @@ __device__ __forceinline__ void wait_for_product() {
 }
 
 struct RnnElement {
-    int64_t index, row, w, head, d;
+    int64_t index, row, w;
+    int64_t block, d;  // block: of D elements in [rows, H]
 
     __device__ __forceinline__ explicit RnnElement(const RnnParams& p)
         : index(static_cast<int64_t>(blockIdx.x) * rnn_threads + threadIdx.x),
           row(index / p.width),
           w(index - row * p.width),
-          head(w / p.dim),
-          d(w - head * p.dim) {}
+          block(index / p.dim),
+          d(index - block * p.dim) {}
     __device__ __forceinline__ bool inside(const RnnParams& p) const { return row < p.rows; }
     // In [S, rows, H, D] of the carried states.
     __device__ __forceinline__ int64_t carried(const RnnParams& p, int s) const { return s * p.rows * p.width + index; }
@@ -45,11 +46,9 @@ struct RnnElement {
         return ((t * p.rows + row) * count + k) * p.width + w;
     }
     // In [rows, H, padded] and in [rows, H, G, padded].
-    __device__ __forceinline__ int64_t factor(const RnnParams& p) const {
-        return (row * p.heads + head) * p.padded + d;
-    }
+    __device__ __forceinline__ int64_t factor(const RnnParams& p) const { return block * p.padded + d; }
     __device__ __forceinline__ int64_t product(const RnnParams& p, int gates, int gate) const {
-        return ((row * p.heads + head) * gates + gate) * p.padded + d;
+        return (block * gates + gate) * p.padded + d;
     }
 };
 

@@ -79,8 +79,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_forward(RnnParams p, int64_t 
     for (int s = 0; s < S; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
     if (n >= 0) {
         Wide keep[K];
-        for (int g = 0; g < G; ++g)
-            pre[Cell::recurrent(g)] += static_cast<const Wide*>(p.products)[e.product(p, G, g)];
+        for (int g = 0; g < G; ++g) pre[Cell::recurrent(g)] += static_cast<const Wide*>(p.products)[e.product(p, G, g)];
         Cell::forward(pre, state, keep);
         for (int s = 0; s < S; ++s)
             if (s < p.output_states) store_narrow<X>(p.output, e.tensor(p.output_strides, s, t), state[s]);

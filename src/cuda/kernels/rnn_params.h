@@ -23,7 +23,7 @@ struct RnnTensorStrides {
 };
 
 struct RnnParams {
-    int64_t rows = 0, time = 0, heads = 0, dim = 0, padded = 0;
+    int64_t rows = 0, time = 0, dim = 0, padded = 0;
     int64_t width = 0;       // H D
     int64_t state_rows = 0;  // of STATE_IN and STATE_OUT
     RnnTensorStrides input_strides, output_strides;
