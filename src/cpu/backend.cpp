@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "cpu/linear.h"
+#include "cpu/rnn.h"
 #include "reference/linear.h"
 #include "reference/rnn.h"
 
@@ -20,6 +21,7 @@ constexpr LinearCandidate linear[] = {
 };
 
 constexpr RnnCandidate rnn[] = {
+    {"blocked", make_rnn_blocked},
     {"reference", reference::make_rnn},
 };
 

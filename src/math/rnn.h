@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells of recurrent networks, element by element: one step forward and one backward. Compiles as C++ and CUDA C++.
+// Elements are of any type that has arithmetic, comparisons, select and the functions of math/activation.h: a number, or
+// a vector of them.
 //
 // A cell is a struct of constants and functions over small arrays that live in registers:
 //
@@ -7,6 +9,7 @@
 //     biases   pre-activations, one for each bias; pre[p] = INPUT[p] + (R h)[p] + BIAS[p] unless the cell says else
 //     states   h first
 //     kept     numbers that backward needs of a step; no kernel has to store them as they are
+//     keeps_h  whether the last of these is h itself, which OUTPUT holds too
 //
 //     forward(pre, state, keep)               state: before the step -> after it
 //     states_of(keep, state)                  those states after the step that backward of the next one looks at
@@ -23,6 +26,12 @@
 #include "math/activation.h"
 
 namespace flashscan {
+
+// condition ? a : b, both of them evaluated.
+template <typename T>
+FLASHSCAN_HD T select(bool condition, T a, T b) {
+    return condition ? a : b;
+}
 
 namespace cell {
 
@@ -51,6 +60,7 @@ struct PlainCarry {
 
 struct LstmCell : cell::PlainCarry<2> {
     static constexpr int gates = 4, biases = 4, states = 2, kept = 5;
+    static constexpr bool keeps_h = false;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
     template <typename T>
@@ -79,6 +89,7 @@ struct LstmCell : cell::PlainCarry<2> {
 // Pre-activations r, z, INPUT_n + BIAS_n, and R_n h + BIAS_rn.
 struct GruCell : cell::PlainCarry<1> {
     static constexpr int gates = 3, biases = 4, states = 1, kept = 5;
+    static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate == 2 ? 3 : gate; }
 
     template <typename T>
@@ -106,6 +117,7 @@ struct GruCell : cell::PlainCarry<1> {
 // backward(), which leaves d_pre[0] open, then d_product = R_n^T d_pre[2], then backward_reset().
 struct GruResetBeforeCell : cell::PlainCarry<1> {
     static constexpr int gates = 3, biases = 3, states = 1, kept = 4;
+    static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
     template <typename T>
@@ -141,12 +153,13 @@ struct GruResetBeforeCell : cell::PlainCarry<1> {
 template <bool Relu>
 struct ElmanCell : cell::PlainCarry<1> {
     static constexpr int gates = 1, biases = 1, states = 1, kept = 1;
+    static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
     template <typename T>
     FLASHSCAN_HD static void forward(const T (&pre)[1], T (&state)[1], T (&keep)[1]) {
         if constexpr (Relu)
-            state[0] = pre[0] < T(0) ? T(0) : pre[0];  // keeps NaN
+            state[0] = select(pre[0] < T(0), T(0), pre[0]);  // keeps NaN
         else
             state[0] = tanh_of(pre[0]);
         keep[0] = state[0];
@@ -158,7 +171,7 @@ struct ElmanCell : cell::PlainCarry<1> {
     template <typename T>
     FLASHSCAN_HD static void backward(const T (&keep)[1], const T (&)[1], T (&carry)[1], T (&d_pre)[1]) {
         if constexpr (Relu)
-            d_pre[0] = keep[0] > T(0) ? carry[0] : T(0);
+            d_pre[0] = select(keep[0] > T(0), carry[0], T(0));
         else
             d_pre[0] = carry[0] * cell::tanh_slope(keep[0]);
         carry[0] = T(0);
@@ -170,17 +183,19 @@ struct ElmanCell : cell::PlainCarry<1> {
 // from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
 struct SlstmCell {
     static constexpr int gates = 4, biases = 4, states = 4, kept = 7;
+    static constexpr bool keeps_h = false;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
     template <typename T>
     FLASHSCAN_HD static void forward(const T (&pre)[4], T (&state)[4], T (&keep)[7]) {
-        const bool first = state[2] == T(0);
+        const auto first = state[2] == T(0);
         const T l = log_sigmoid(pre[1]) + state[3];
-        const T m = first || !(l > pre[0]) ? pre[0] : l;
-        const T i = exp_of(pre[0] - m), f = first ? T(0) : exp_of(l - m), z = tanh_of(pre[2]), o = sigmoid(pre[3]);
-        const T c = first ? i * z : f * state[1] + i * z;
-        const T sum = first ? i : f * state[2] + i;
-        const T n = sum < T(1) ? T(1) : sum;
+        const T m = select(first, pre[0], select(l > pre[0], l, pre[0]));
+        const T i = exp_of(pre[0] - m), f = select(first, T(0), exp_of(l - m)), z = tanh_of(pre[2]);
+        const T o = sigmoid(pre[3]);
+        const T c = select(first, i * z, f * state[1] + i * z);
+        const T sum = select(first, i, f * state[2] + i);
+        const T n = select(sum < T(1), T(1), sum);
         keep[0] = i, keep[1] = f, keep[2] = sigmoid(-pre[1]), keep[3] = z, keep[4] = o, keep[5] = c, keep[6] = n;
         state[0] = o * (c / n), state[1] = c, state[2] = n, state[3] = m;
     }
@@ -200,20 +215,16 @@ struct SlstmCell {
     template <typename T>
     FLASHSCAN_HD static void backward(const T (&keep)[7], const T (&previous)[4], T (&carry)[4], T (&d_pre)[4]) {
         const T i = keep[0], f = keep[1], z = keep[3], o = keep[4], ratio = keep[5] / keep[6], dh = carry[0];
-        const bool first = previous[2] == T(0);
-        const T c = first ? T(0) : previous[1], n = previous[2];
-        const T dc = carry[1] + dh * o / keep[6];
-        T dn = carry[2] - dh * o * ratio / keep[6], excess = carry[3];
-        if (f * n + i < T(1)) {
-            excess += dn;
-            dn = T(0);
-        }
-        const bool from_i = i == T(1);
-        d_pre[0] = (dc * z + dn) * i + (from_i ? excess : T(0));
-        d_pre[1] = ((dc * c + dn * n) * f + (from_i ? T(0) : excess)) * keep[2];
+        const T c = select(previous[2] == T(0), T(0), previous[1]), n = previous[2];
+        const T dc = carry[1] + dh * o / keep[6], to_n = carry[2] - dh * o * ratio / keep[6];
+        const auto limited = f * n + i < T(1);
+        const T dn = select(limited, T(0), to_n), excess = carry[3] + select(limited, to_n, T(0));
+        const auto from_i = i == T(1);
+        d_pre[0] = (dc * z + dn) * i + select(from_i, excess, T(0));
+        d_pre[1] = ((dc * c + dn * n) * f + select(from_i, T(0), excess)) * keep[2];
         d_pre[2] = dc * i * cell::tanh_slope(z);
         d_pre[3] = dh * ratio * cell::sigmoid_slope(o);
-        carry[0] = T(0), carry[1] = f * dc, carry[2] = f * dn, carry[3] = from_i ? T(0) : excess;
+        carry[0] = T(0), carry[1] = f * dc, carry[2] = f * dn, carry[3] = select(from_i, T(0), excess);
     }
 };
 
