@@ -62,7 +62,7 @@ class Rnn final : public RnnKernel {
     struct Pre {
         double v[size_t{P}] = {};
     };
-    // Sums over batch and time.
+    // Sums over batch and time; of weights only where they are wanted.
     struct Sums {
         Vector weight, bias;
     };
@@ -89,7 +89,7 @@ class Rnn final : public RnnKernel {
     void backward(const RnnBuffers& b, void*) const override {
         const Weights weights(p_, b.weight);
         Sums sums;
-        sums.weight.resize(static_cast<size_t>(p_.weight_count()));
+        if (b.grad_weight != nullptr) sums.weight.resize(static_cast<size_t>(p_.weight_count()));
         sums.bias.resize(static_cast<size_t>(p_.bias_count()));
         for (const Sequence& s : sequences_of(p_, b.seq_offsets))
             for (int64_t head = 0; head < p_.heads; ++head) backward_row(b, weights, s, head, sums);
@@ -207,7 +207,8 @@ class Rnn final : public RnnKernel {
         Vector gradient(at(D)), through(at(D));
         for (int64_t d = 0; d < D; ++d) {
             gradient[at(d)] = d_pre[at(d)].v[Cell::recurrent(gate)];
-            add_scaled(sums.weight.data() + (block * D + d) * D, gradient[at(d)], factor.data(), D);
+            if (!sums.weight.empty())
+                add_scaled(sums.weight.data() + (block * D + d) * D, gradient[at(d)], factor.data(), D);
         }
         weights.multiply_transposed(block, gradient.data(), through.data());
         return through;

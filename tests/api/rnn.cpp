@@ -207,6 +207,21 @@ TEST(RnnPlan, KnowsItsSizesAndDescribesItself) {
         EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
 }
 
+// RESERVE on the CPU: G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
+// gates stay in f32 and only one value an element is as small as that.
+TEST(RnnPlan, ReserveHasAtMostAValueForEachGateAndState) {
+    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+        for (const char* dtype : {"f32", "f64", "bf16"}) {
+            const RnnProblem p = rnn_problem_of(std::string("rnn bwd b2 t5 h3 d7 ") + cell + " " + dtype);
+            if (p.dtype == FLASHSCAN_BF16 && p.gates() > 1) continue;
+            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+            ASSERT_TRUE(plan) << plan.message();
+            const auto most =
+                (p.gates() + p.states()) * p.batch * p.time * p.width() * static_cast<int64_t>(size_of(p.dtype));
+            EXPECT_LE(static_cast<int64_t>(plan.bytes(fwd, FLASHSCAN_ARG_RESERVE)), most) << text_of(p);
+        }
+}
+
 TEST(RnnPlan, BackendsWithoutKernelsSaySo) {
     if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
     const Plan plan(desc_of(small_rnn()), options_of(small_rnn(), FLASHSCAN_CUDA, ""));

@@ -14,13 +14,14 @@ using namespace support;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-class RnnProperty : public testing::TestWithParam<std::string> {
+// A cell, and a kernel of the CPU: the oracle, or the planner's choice where it is empty.
+class RnnProperty : public testing::TestWithParam<std::tuple<std::string, std::string>> {
   protected:
     static RnnProblem problem(const std::string& rest) {
-        return rnn_problem_of("rnn bwd f64 " + GetParam() + " " + rest);
+        return rnn_problem_of("rnn bwd f64 " + std::get<0>(GetParam()) + " " + rest);
     }
     static RnnOutcome run(const RnnProblem& p, const RnnData& data) {
-        RnnOutcome outcome = run_rnn(p, {}, data, Guard::end);
+        RnnOutcome outcome = run_rnn(p, {FLASHSCAN_CPU, std::get<1>(GetParam())}, data, Guard::end);
         require(outcome);
         return outcome;
     }
@@ -215,9 +216,11 @@ TEST_P(RnnProperty, ClipLimitsWhatComesThroughR) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rnn, RnnProperty,
-                         testing::Values("lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"),
+                         testing::Combine(testing::Values("lstm", "gru", "elman", "slstm", "gru-reset-before",
+                                                          "elman-relu"),
+                                          testing::Values("", "reference")),
                          [](const auto& i) {
-                             std::string name = i.param;
+                             std::string name = std::get<0>(i.param) + "_" + std::get<1>(i.param);
                              std::replace(name.begin(), name.end(), '-', '_');
                              return name;
                          });
@@ -236,11 +239,12 @@ void check_step(const std::string& cell, const Step& step) {
     data.weight.assign(step.weight.begin(), step.weight.end());
     data.bias.assign(step.bias.begin(), step.bias.end());
     data.state_in.assign(step.state.begin(), step.state.end());
-    const RnnOutcome outcome = run_rnn(p, {}, data, Guard::end);
-    require(outcome);
-    for (size_t i = 0; i < step.expected.size(); ++i) {
-        EXPECT_NEAR(outcome[FLASHSCAN_ARG_OUTPUT][i].real(), step.expected[i], 1e-14) << cell << " state " << i;
-        EXPECT_NEAR(outcome[FLASHSCAN_ARG_STATE_OUT][i].real(), step.expected[i], 1e-14) << cell << " state " << i;
+    for (const char* kernel : {"", "reference"}) {
+        const RnnOutcome outcome = run_rnn(p, {FLASHSCAN_CPU, kernel}, data, Guard::end);
+        require(outcome);
+        for (size_t i = 0; i < step.expected.size(); ++i)
+            for (const int32_t id : {FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_OUT})
+                EXPECT_NEAR(outcome[id][i].real(), step.expected[i], 1e-14) << cell << " state " << i << " " << kernel;
     }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every kernel for recurrent networks against the oracle.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iterator>
 
 #include "support/pairwise.h"
 #include "support/rnn_check.h"
@@ -74,10 +76,67 @@ std::vector<RnnProblem> singles() {
     return problems;
 }
 
+// Where kernels change what they do: head dims about a vector, a panel and a piece, batches about a tile of rows and a
+// block, packed sequences that end one after another, more steps than the sums take at once.
+std::vector<RnnProblem> shapes() {
+    std::vector<RnnProblem> problems;
+    constexpr int64_t dims[] = {15, 17, 31, 32, 63, 65, 100, 128, 200};
+    constexpr int64_t batches[] = {5, 6, 7, 12, 13, 24, 25, 49, 64};
+    constexpr const char* types[] = {"f32", "bf16", "f64"};
+    constexpr const char* cells[] = {"lstm", "gru", "slstm", "gru-reset-before", "elman"};
+    for (size_t i = 0; i < std::size(dims); ++i)
+        problems.push_back(rnn_problem_of(fmt::format("rnn bwd {} {} b{} t3 h1 d{} state-in state-out seed{}",
+                                                      cells[i % 5], types[i % 3], batches[i], dims[i], i + 1)));
+    for (const char* line :
+         {"lstm f32 b2 t5 h1 d512 state-in state-out", "gru bf16 b1 t3 h1 d768", "slstm f16 b1 t3 h1 d1024 weight-f32",
+          "lstm f32 b1 t520 h1 d12 sequences17 state-in state-out", "gru f64 b3 t257 h2 d5 reset threads3",
+          "gru-reset-before bf16 b2 t300 h1 d20 reverse grads-r", "lstm bf16 b16 t30 h12 d16 TBGHD",
+          "elman f32 b1 t90 h3 d40 sequences60 offsets-i32 reverse"})
+        problems.push_back(rnn_problem_of(std::string("rnn bwd ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(RnnShapes, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), shapes())),
+                         name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnPairs, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), pairs())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), singles())),
                          name_of_rnn_case);
+
+// The bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums not on the threads.
+TEST(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
+    for (const char* cell : {"lstm", "gru", "slstm", "gru-reset-before", "elman-relu"}) {
+        RnnProblem p = rnn_problem_of(std::string("rnn bwd f32 b13 t9 h2 d37 state-in threads1 ") + cell);
+        const RnnData data = make_data(p);
+        const RnnOutcome one = run_rnn(p, {}, data, Guard::end);
+        require(one);
+        for (const int threads : {2, 3, 7}) {
+            p.threads = threads;
+            EXPECT_TRUE(run_rnn(p, {}, data, Guard::end).bits == one.bits) << cell << " " << threads;
+        }
+        RnnProblem alone = p;
+        alone.batch = 1;
+        for (int64_t b = 0; b < p.batch; ++b) {
+            RnnData row = data;
+            const auto cut = [&](Values& values) {
+                const auto size = static_cast<std::ptrdiff_t>(values.size()) / p.batch;
+                values = Values(values.begin() + b * size, values.begin() + (b + 1) * size);
+            };
+            cut(row.input), cut(row.grad_output);
+            for (int64_t s = 0; s < p.states(); ++s)
+                for (int64_t w = 0; w < p.width(); ++w)
+                    row.state_in[alone.state_index(s, 0, w)] = data.state_in[p.state_index(s, b, w)];
+            row.state_in.resize(static_cast<size_t>(p.states() * p.width()));
+            const RnnOutcome single = run_rnn(alone, {}, row, Guard::end);
+            require(single);
+            for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT}) {
+                Values whole = one[id];
+                cut(whole);
+                EXPECT_TRUE(single[id] == whole) << cell << " row " << b << " argument " << id;
+            }
+        }
+    }
+}
 
 // FLASHSCAN_TEST_RNN_CASE runs one problem line, as a failure prints it.
 TEST(RnnRepro, CaseOfTheEnvironment) {
