@@ -5,6 +5,8 @@
 // nothing waits. Sequences are sorted by length: those that still run at step i are the first of the block. Each step
 // multiplies their h (backward: the gradients of the pre-activations), a few rows, by the head's R (R^T) and then goes
 // through the elements. R is read from the caches once a step, and once for every tile of rows within a panel.
+// Memory sees INPUT and OUTPUT once (in training what the cell keeps as well), and R wherever a core's caches do not hold
+// its G D D numbers. A head with fewer sequences than there are threads leaves the others idle.
 //
 // Buffers of a block hold "rows as vectors": vector v of row r at (v pitch + r) W, which is how the product wants its
 // left factor. Lanes past D of left factors stay 0; those of other rows hold anything and are never stored.
