@@ -222,6 +222,18 @@ TEST(RnnPlan, ReserveHasAtMostAValueForEachGateAndState) {
         }
 }
 
+TEST(RnnPlan, AnEmptyReserveMayBeAnywhere) {
+    const RnnProblem p = rnn_problem_of("rnn elman bwd f32 b2 t5 h1 d3");
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    ASSERT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_RESERVE), 0U);
+    Call call = forward_call(p, plan, FLASHSCAN_CPU, make_data(p), Guard::end);
+    for (void* place : {static_cast<void*>(nullptr), reinterpret_cast<void*>(0x11)}) {
+        call.argument(FLASHSCAN_ARG_RESERVE).data = place;
+        EXPECT_EQ(call.run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    }
+}
+
 TEST(RnnPlan, BackendsWithoutKernelsSaySo) {
     if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
     const Plan plan(desc_of(small_rnn()), options_of(small_rnn(), FLASHSCAN_CUDA, ""));
