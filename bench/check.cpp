@@ -81,13 +81,6 @@ std::vector<std::byte> fetch(Machine& machine, const Tensor& tensor, const Rows&
     return machine.gather(box);
 }
 
-std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype) {
-    const auto components = static_cast<size_t>(is_complex(dtype) ? 2 : 1);
-    std::vector<double> wide(data.size() / static_cast<size_t>(size_of(dtype)) * components);
-    for (size_t i = 0; i < wide.size(); ++i) wide[i] = to_double(data.data(), dtype, i);
-    return wide;
-}
-
 using Values = std::map<int32_t, std::vector<double>>;
 
 // Runs the reference on `values`; the outputs in it are replaced.
@@ -118,17 +111,6 @@ void run_reference(const Problem& p, const Rows& rows, Values& values, std::vect
     if (status != FLASHSCAN_OK) throw Failure(fmt::format("reference: {}", flashscan_last_error()));
 }
 
-// Unit roundoff.
-double roundoff(int32_t dtype) {
-    switch (dtype) {
-    case FLASHSCAN_BF16: return 0x1p-8;
-    case FLASHSCAN_F16: return 0x1p-11;
-    case FLASHSCAN_F32:
-    case FLASHSCAN_C64: return 0x1p-24;
-    default: return 0x1p-53;
-    }
-}
-
 // One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic;
 // sums over a broadcast gate add the square root of their length.
 double error_bound(const Problem& p, const Tensor& tensor) {
@@ -137,6 +119,25 @@ double error_bound(const Problem& p, const Tensor& tensor) {
         steps *=
             1 + std::sqrt(static_cast<double>(p.extents.count()) / static_cast<double>(p.gate_extents().count())) / 16;
     return 2 * roundoff(tensor.box.dtype) + steps * roundoff(state_dtype(p.dtype));
+}
+
+}  // namespace
+
+std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype) {
+    const auto components = static_cast<size_t>(is_complex(dtype) ? 2 : 1);
+    std::vector<double> wide(data.size() / static_cast<size_t>(size_of(dtype)) * components);
+    for (size_t i = 0; i < wide.size(); ++i) wide[i] = to_double(data.data(), dtype, i);
+    return wide;
+}
+
+double roundoff(int32_t dtype) {
+    switch (dtype) {
+    case FLASHSCAN_BF16: return 0x1p-8;
+    case FLASHSCAN_F16: return 0x1p-11;
+    case FLASHSCAN_F32:
+    case FLASHSCAN_C64: return 0x1p-24;
+    default: return 0x1p-53;
+    }
 }
 
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected) {
@@ -149,9 +150,16 @@ double relative_error(const std::vector<double>& got, const std::vector<double>&
     return scale > 0 ? difference / scale : difference;
 }
 
-}  // namespace
+void Verdict::add(double new_error, double new_bound) {
+    passed = (passed || bound == 0) && new_error <= new_bound;
+    if (bound == 0 || new_error / new_bound > error / bound) {
+        error = new_error;
+        bound = new_bound;
+    }
+}
 
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors) {
+    if (problem.rnn) return check_rnn_outputs(machine, problem, tensors);
     const Rows rows = choose_rows(problem);
     Values values, got;
     std::vector<std::byte> reset;
@@ -166,16 +174,10 @@ Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& t
     }
     run_reference(problem, rows, values, reset, tensors.offsets());
     Verdict verdict;
-    verdict.passed = true;
     for (const Tensor& tensor : tensors.tensors()) {
         if (!tensor.written || (tensor.id == (FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE) && !rows.sums)) continue;
         const double error = relative_error(got[tensor.id], values[tensor.id]);
-        const double bound = error_bound(problem, tensor);
-        verdict.passed = verdict.passed && error <= bound;
-        if (verdict.bound == 0 || error / bound > verdict.error / verdict.bound) {
-            verdict.error = error;
-            verdict.bound = bound;
-        }
+        verdict.add(error, error_bound(problem, tensor));
     }
     verdict.what = fmt::format("{} of {} rows{}", rows.batch.count * rows.channels.count,
                                problem.extents.batch * problem.extents.channels,

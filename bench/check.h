@@ -13,9 +13,18 @@ struct Verdict {
     double bound = 0;
     bool passed = false;
     std::string what;  // what was compared
+    // Counts an output in.
+    void add(double new_error, double new_bound);
 };
+
+std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype);
+// Unit roundoff.
+double roundoff(int32_t dtype);
+// The largest difference over the largest value expected; infinite where one of `got` is not finite.
+double relative_error(const std::vector<double>& got, const std::vector<double>& expected);
 
 // Call after the outputs were computed.
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
+Verdict check_rnn_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 
 }  // namespace bench

@@ -37,7 +37,7 @@ int run(const CommandLine& command) {
         // After each case: a run that is stopped leaves what it had.
         if (!command.json.empty()) write_json(command.json, info, *machine, results);
     }
-    fmt::print("\nstream ceilings\n");
+    if (!machine->ceilings().empty()) fmt::print("\nstream ceilings\n");
     for (const auto& [key, ceiling] : machine->ceilings())
         fmt::print("  {} of {:.3f} MB arrays: {:.1f} GB/s, {:.2f} us ({})\n",
                    key.first ? "3 reads, 2 writes" : "2 reads, 1 write ", static_cast<double>(key.second) * 1e-6,

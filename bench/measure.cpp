@@ -23,14 +23,19 @@ void expect_ok(flashscan_status status) {
 class Plan {
   public:
     Plan(const Problem& problem, const Settings& settings) {
-        const flashscan_linear_desc desc = problem.describe();
         flashscan_options options{};
         options.struct_size = sizeof options;
         options.backend = settings.backend;
         options.device = settings.device;
         options.threads = settings.backend == FLASHSCAN_CPU ? settings.threads : 0;
         options.kernel = settings.kernel.empty() ? nullptr : settings.kernel.c_str();
-        expect_ok(flashscan_plan_linear(&plan_, &desc, &options));
+        if (problem.rnn) {
+            const flashscan_rnn_desc desc = problem.describe_rnn();
+            expect_ok(flashscan_plan_rnn(&plan_, &desc, &options));
+        } else {
+            const flashscan_linear_desc desc = problem.describe();
+            expect_ok(flashscan_plan_linear(&plan_, &desc, &options));
+        }
     }
     ~Plan() { flashscan_plan_destroy(plan_); }
     Plan(const Plan&) = delete;
@@ -85,11 +90,13 @@ double host_us(Machine& machine, const Call& call, double median_us) {
 
 Judgement judge(const Target& target, const Result& result, const std::vector<Result>& earlier, bool cuda) {
     Judgement judgement{target};
-    const bool of_gpu = target.measure == Measure::gpu_us || target.measure == Measure::host_us;
+    const bool of_gpu =
+        target.measure == Measure::gpu_us || target.measure == Measure::step_us || target.measure == Measure::host_us;
     if (of_gpu && !cuda) return judgement;
     switch (target.measure) {
     case Measure::ceiling_percent: judgement.measured = result.ceiling_percent; break;
     case Measure::gpu_us: judgement.measured = result.median_us; break;
+    case Measure::step_us: judgement.measured = result.step_us; break;
     case Measure::host_us: judgement.measured = result.host_us; break;
     case Measure::plain_percent: {
         const auto plain = std::find_if(earlier.rbegin(), earlier.rend(), [&](const Result& other) {
@@ -112,6 +119,8 @@ void measure_plan(const Problem& problem, const Settings& settings, const Plan& 
     result.kernel = kernel_name(result.description);
     const int32_t pass = problem.backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     expect_ok(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &result.scratch_bytes));
+    if (problem.rnn && problem.rnn->training)
+        expect_ok(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_RESERVE, &result.reserve_bytes));
 }
 
 // A kernel that cannot be captured still has its other times.
@@ -134,6 +143,7 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
     result.median_us = median(runs.us);
     result.spread_percent = (quantile(runs.us, 0.9) - quantile(runs.us, 0.1)) / result.median_us * 100;
     result.gbps = static_cast<double>(problem.required_bytes()) / result.median_us * 1e-3;
+    if (problem.rnn) result.step_us = result.median_us / static_cast<double>(problem.extents.time);
     if (result.median_us < 100) measure_burst(machine, call, result);
     result.host_us = settings.backend == FLASHSCAN_CUDA ? host_us(machine, call, result.median_us) : 0;
 }
@@ -160,6 +170,7 @@ void measure_or_throw(Machine& machine, const Settings& settings, Result& result
         }
         measure_time(machine, settings, call, result);
     }
+    if (problem.rnn) return;  // no stream bounds what waits from step to step
     const Ceiling& ceiling =
         machine.ceiling(problem.backward, static_cast<size_t>(problem.array_bytes()), settings.runs);
     result.ceiling_gbps = ceiling.gbps;

@@ -23,6 +23,7 @@ enum class Kind {
     gate_value,  // (0.9, 1); complex: of that modulus, any phase
     gate_log,    // the logarithm of such a gate
     gate_logit,  // its logit
+    weight,      // (-1/32, 1/32): recurrent matrices of up to 1024 rows do not amplify
     reset        // 1 at one step in 256
 };
 
@@ -49,6 +50,7 @@ BENCH_HD Pair random_value(Kind kind, bool complex, uint64_t index, uint64_t see
     case Kind::gate_value: return complex ? Pair{modulus * cosf(phase), modulus * sinf(phase)} : Pair{modulus, 0};
     case Kind::gate_log: return {logf(modulus), complex ? phase : 0};
     case Kind::gate_logit: return {logf(modulus / (1 - modulus)), complex ? 0.2F * (v - 0.5F) : 0};
+    case Kind::weight: return {(2 * u - 1) / 32, 0};
     case Kind::reset: return {(bits & 0xffU) == 0 ? 1.0F : 0.0F, 0};
     }
     return {0, 0};

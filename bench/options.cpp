@@ -111,7 +111,7 @@ CommandLine parse_command_line(int argc, char** argv) {
 }
 
 std::string usage() {
-    return R"(flashscan_bench: times linear recurrences against the memory stream of the same machine
+    return R"(flashscan_bench: times recurrences; linear ones against the memory stream of the same machine
 
   --backend cpu|cuda   default: cuda where there is a device
   --set NAME           problems/NAME.txt, may be repeated; default: quick
@@ -119,6 +119,8 @@ std::string usage() {
                          linear fwd|bwd DTYPE BTC|BCT bN tN cN [options] [targets]
                          options: gate-DTYPE log logit broadcast-AXES reverse reset sequencesN states strided misaligned
                          targets: @95% of the stream ceiling, @4us, @host3us, @plain+3% of the case without options
+                         rnn CELL fwd|bwd DTYPE bN tN hN dN [options] [targets]
+                         options: TBGHD weight-f32 training reverse states; targets: @1.2us/step, @4us, @host3us
   --problems-dir DIR   default: problems beside the executable
   --runs N             timed runs of each problem, default 30
   --budget-s S         seconds after which the runs of one problem stop early, default 10

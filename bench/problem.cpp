@@ -20,22 +20,6 @@ struct DtypeName {
 constexpr DtypeName dtypes[] = {{FLASHSCAN_F32, "f32", 4}, {FLASHSCAN_BF16, "bf16", 2}, {FLASHSCAN_F16, "f16", 2},
                                 {FLASHSCAN_F64, "f64", 8}, {FLASHSCAN_C64, "c64", 8},   {FLASHSCAN_C128, "c128", 16}};
 
-int32_t parse_dtype(std::string_view word) {
-    for (const DtypeName& entry : dtypes)
-        if (word == entry.name) return entry.dtype;
-    throw UsageError(fmt::format("'{}' is no dtype; accepted are f32, bf16, f16, f64, c64 and c128", word));
-}
-
-int64_t parse_count(std::string_view word, std::string_view prefix) {
-    int64_t value = 0;
-    const char* last = word.data() + word.size();
-    if (word.starts_with(prefix)) {
-        const auto [end, error] = std::from_chars(word.data() + prefix.size(), last, value);
-        if (error == std::errc{} && end == last && value >= 1) return value;
-    }
-    throw UsageError(fmt::format("'{}' must be '{}' and a number from 1 up", word, prefix));
-}
-
 uint32_t parse_broadcast(std::string_view axes) {
     uint32_t bits = 0;
     for (const char axis : axes) {
@@ -46,31 +30,6 @@ uint32_t parse_broadcast(std::string_view axes) {
     }
     if (bits == 0) throw UsageError("'broadcast-' names no axis; accepted are b, t and c");
     return bits;
-}
-
-Target parse_target(const std::string& word) {
-    struct Form {
-        const char *prefix, *suffix;
-        Measure measure;
-    };
-    constexpr Form forms[] = {{"@plain+", "%", Measure::plain_percent},
-                              {"@host", "us", Measure::host_us},
-                              {"@", "%", Measure::ceiling_percent},
-                              {"@", "us", Measure::gpu_us}};
-    for (const Form& form : forms) {
-        const std::string_view prefix = form.prefix, suffix = form.suffix;
-        if (!word.starts_with(prefix) || !word.ends_with(suffix)) continue;
-        const std::string number = word.substr(prefix.size(), word.size() - prefix.size() - suffix.size());
-        size_t used = 0;
-        double limit = 0;
-        try {
-            limit = std::stod(number, &used);
-        } catch (const std::exception&) {
-            continue;
-        }
-        if (used == number.size() && limit > 0) return {form.measure, limit, word};
-    }
-    throw UsageError(fmt::format("'{}' is no target; accepted are @95%, @4us, @host3us and @plain+3%", word));
 }
 
 void parse_option(Problem& p, const std::string& word) {
@@ -143,6 +102,49 @@ void check(const Problem& p) {
 
 }  // namespace
 
+int32_t parse_dtype(std::string_view word) {
+    for (const DtypeName& entry : dtypes)
+        if (word == entry.name) return entry.dtype;
+    throw UsageError(fmt::format("'{}' is no dtype; accepted are f32, bf16, f16, f64, c64 and c128", word));
+}
+
+int64_t parse_count(std::string_view word, std::string_view prefix) {
+    int64_t value = 0;
+    const char* last = word.data() + word.size();
+    if (word.starts_with(prefix)) {
+        const auto [end, error] = std::from_chars(word.data() + prefix.size(), last, value);
+        if (error == std::errc{} && end == last && value >= 1) return value;
+    }
+    throw UsageError(fmt::format("'{}' must be '{}' and a number from 1 up", word, prefix));
+}
+
+Target parse_target(const std::string& word) {
+    struct Form {
+        const char *prefix, *suffix;
+        Measure measure;
+    };
+    constexpr Form forms[] = {{"@plain+", "%", Measure::plain_percent},
+                              {"@host", "us", Measure::host_us},
+                              {"@", "us/step", Measure::step_us},
+                              {"@", "%", Measure::ceiling_percent},
+                              {"@", "us", Measure::gpu_us}};
+    for (const Form& form : forms) {
+        const std::string_view prefix = form.prefix, suffix = form.suffix;
+        if (!word.starts_with(prefix) || !word.ends_with(suffix)) continue;
+        const std::string number = word.substr(prefix.size(), word.size() - prefix.size() - suffix.size());
+        size_t used = 0;
+        double limit = 0;
+        try {
+            limit = std::stod(number, &used);
+        } catch (const std::exception&) {
+            continue;
+        }
+        if (used == number.size() && limit > 0) return {form.measure, limit, word};
+    }
+    throw UsageError(
+        fmt::format("'{}' is no target; accepted are @95%, @1.2us/step, @4us, @host3us and @plain+3%", word));
+}
+
 int64_t size_of(int32_t dtype) {
     for (const DtypeName& entry : dtypes)
         if (dtype == entry.dtype) return entry.size;
@@ -166,8 +168,10 @@ Problem parse_problem(const std::string& line) {
     std::vector<std::string> words;
     for (std::string word; stream >> word;) words.push_back(word);
     try {
+        if (!words.empty() && words[0] == "rnn") return parse_rnn_problem(words);
         if (words.size() < 7) throw UsageError("too few words");
-        if (words[0] != "linear") throw UsageError(fmt::format("'{}' is no family; accepted is linear", words[0]));
+        if (words[0] != "linear")
+            throw UsageError(fmt::format("'{}' is no family; accepted are linear and rnn", words[0]));
         Problem p;
         if (words[1] != "fwd" && words[1] != "bwd")
             throw UsageError(fmt::format("'{}' is no pass; accepted are fwd and bwd", words[1]));
@@ -182,8 +186,10 @@ Problem parse_problem(const std::string& line) {
         p.text = write_problem(p);
         return p;
     } catch (const UsageError& error) {
-        throw UsageError(fmt::format(
-            "problem '{}': {}\na problem reads: linear fwd|bwd DTYPE BTC|BCT bN tN cN [options]", line, error.what()));
+        throw UsageError(
+            fmt::format("problem '{}': {}\na problem reads: linear fwd|bwd DTYPE BTC|BCT bN tN cN [options]\n"
+                        "or: rnn CELL fwd|bwd DTYPE bN tN hN dN [options]",
+                        line, error.what()));
     }
 }
 
@@ -215,6 +221,7 @@ Extents Problem::gate_extents() const {
 int64_t Problem::array_bytes() const { return extents.count() * size_of(dtype); }
 
 int64_t Problem::required_bytes() const {
+    if (rnn) return rnn_required_bytes(*this);
     const int64_t gate = gate_extents().count() * size_of(gate_dtype);
     const int64_t state = state_rows() * extents.channels * size_of(state_dtype(dtype));
     int64_t bytes = backward ? 3 * array_bytes() + 2 * gate : 2 * array_bytes() + gate;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem line, `linear fwd bf16 BTC b8 t8192 c1024 reverse @95%`, and what follows from it: the description that a
-// plan is made of, the bytes that must be moved, and the targets that the result is judged by.
+// A problem line, `linear fwd bf16 BTC b8 t8192 c1024 reverse @95%` or `rnn lstm fwd bf16 b16 t1024 h1 d768`, and what
+// follows from it: the description that a plan is made of, the bytes that must be moved, and the targets that the result
+// is judged by.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ struct UsageError : std::runtime_error {
 
 enum class Measure {
     ceiling_percent,  // @95%      at least this share of the stream ceiling
+    step_us,          // @1.2us/step median time of a step of a recurrent network at most this
     gpu_us,           // @4us      median time at most this
     host_us,          // @host3us  host cost of one call at most this
     plain_percent     // @plain+3% median time at most this much above the plain case of the same shape
@@ -33,6 +36,19 @@ struct Target {
 struct Extents {
     int64_t batch, time, channels;
     int64_t count() const { return batch * time * channels; }
+};
+
+// What only recurrent networks have; extents.channels is H D for them.
+struct RnnPart {
+    int32_t cell = FLASHSCAN_CELL_LSTM;
+    int64_t heads = 1, dim = 1;
+    int32_t weight_dtype = FLASHSCAN_F32;
+    bool training = false;  // a forward pass that fills RESERVE; always so for backward
+
+    int64_t gates() const;
+    int64_t biases() const;
+    int64_t states() const;
+    const char* cell_name() const;
 };
 
 struct Problem {
@@ -51,6 +67,7 @@ struct Problem {
     bool strided = false;     // INPUT and GATE, and their gradients, are the halves of one buffer
     bool misaligned = false;  // every pointer is one element past what the allocator gave
     std::vector<Target> targets;
+    std::optional<RnnPart> rnn;  // empty: a linear recurrence
 
     Extents gate_extents() const;
     int64_t state_rows() const { return num_sequences > 0 ? num_sequences : extents.batch; }
@@ -60,6 +77,7 @@ struct Problem {
     // The text of the case without any option word, which `@plain` compares with.
     std::string plain_text() const;
     flashscan_linear_desc describe() const;
+    flashscan_rnn_desc describe_rnn() const;
     // The strides of a dense tensor with these extents, or of one half of a fused one.
     flashscan_strides strides(const Extents& tensor, bool half) const;
 };
@@ -69,6 +87,15 @@ bool is_complex(int32_t dtype);
 const char* name_of(int32_t dtype);
 // The dtype of states: f32 for 16-bit data.
 int32_t state_dtype(int32_t dtype);
+
+// Words of problem lines. Each throws UsageError naming the word and what is accepted.
+int32_t parse_dtype(std::string_view word);
+int64_t parse_count(std::string_view word, std::string_view prefix);
+Target parse_target(const std::string& word);
+
+// A line whose first word is rnn.
+Problem parse_rnn_problem(const std::vector<std::string>& words);
+int64_t rnn_required_bytes(const Problem& problem);
 
 // Throws UsageError naming the word that is wrong and what is accepted.
 Problem parse_problem(const std::string& line);

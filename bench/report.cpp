@@ -71,6 +71,21 @@ std::string joined(const Items& items, const char* separator, Write write) {
     return text;
 }
 
+const char* layout_name(const Problem& p) {
+    if (p.rnn) return p.layout == FLASHSCAN_LAYOUT_BTGHD ? "BTGHD" : "TBGHD";
+    return p.layout == FLASHSCAN_LAYOUT_BTC ? "BTC" : "BCT";
+}
+
+// What only recurrent networks have.
+std::string rnn_json(const Result& r) {
+    const RnnPart& rnn = *r.problem.rnn;
+    return fmt::format(R"(     "cell": "{}", "heads": {}, "head_dim": {}, "weight_dtype": "{}", "training": {},
+     "step_us": {}, "reserve_bytes": {},
+)",
+                       rnn.cell_name(), rnn.heads, rnn.dim, bench::name_of(rnn.weight_dtype), rnn.training,
+                       number(r.step_us), r.reserve_bytes);
+}
+
 std::string case_json(const Result& r) {
     const Problem& p = r.problem;
     std::string text = fmt::format(
@@ -79,8 +94,8 @@ std::string case_json(const Result& r) {
      "array_bytes": {}, "required_bytes": {}, "kernel": {}, "description": {},
 )",
         quoted(p.text), quoted(r.set), name_of(r.outcome), quoted(r.note), p.backward ? "bwd" : "fwd",
-        bench::name_of(p.dtype), p.layout == FLASHSCAN_LAYOUT_BTC ? "BTC" : "BCT", p.extents.batch, p.extents.time,
-        p.extents.channels, p.array_bytes(), p.required_bytes(), quoted(r.kernel), quoted(r.description));
+        bench::name_of(p.dtype), layout_name(p), p.extents.batch, p.extents.time, p.extents.channels, p.array_bytes(),
+        p.required_bytes(), quoted(r.kernel), quoted(r.description));
     text += fmt::format(
         R"(     "error": {}, "error_bound": {}, "compared": {},
      "runs": {}, "min_us": {}, "median_us": {}, "spread_percent": {}, "gbps": {},
@@ -91,6 +106,7 @@ std::string case_json(const Result& r) {
         number(r.median_us), number(r.spread_percent), number(r.gbps), number(r.ceiling_gbps),
         number(r.ceiling_percent), number(r.burst_us), number(r.host_us), number(r.plan_cold_us),
         number(r.plan_warm_us), r.scratch_bytes);
+    if (p.rnn) text += rnn_json(r);
     return text + fmt::format("     \"targets\": [{}],\n     \"us\": [{}]}}", joined(r.judgements, ", ", target_json),
                               joined(r.us, ", ", number));
 }
@@ -109,9 +125,9 @@ double first_plan_us(const std::vector<Result>& results) {
 }
 
 std::string table_header() {
-    return fmt::format("{:<58} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n", "problem",
-                       "kernel", "min us", "median us", "spread", "GB/s", "ceiling", "burst", "host us",
-                       "plan cold/warm", "scratch", "error", "target");
+    return fmt::format("{:<58} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n",
+                       "problem", "kernel", "min us", "median us", "spread", "GB/s", "ceiling", "us/step", "burst",
+                       "host us", "plan cold/warm", "scratch", "error", "target");
 }
 
 std::string table_row(const Result& r) {
@@ -119,10 +135,11 @@ std::string table_row(const Result& r) {
         return fmt::format("{:<58} {:<14} {}: {}\n", r.problem.text, r.kernel, name_of(r.outcome), r.note);
     const auto optional = [](double value) { return value > 0 ? fmt::format("{:.2f}", value) : std::string("-"); };
     return fmt::format(
-        "{:<58} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>6.1f}% {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
-        r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps), r.ceiling_percent,
-        optional(r.burst_us), optional(r.host_us), fmt::format("{:.0f}/{:.1f}", r.plan_cold_us, r.plan_warm_us),
-        bytes_text(r.scratch_bytes), r.verdict.error, targets_text(r), r.note.empty() ? "" : "  (" + r.note + ")");
+        "{:<58} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
+        r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps),
+        r.problem.rnn ? "-" : fmt::format("{:.1f}%", r.ceiling_percent), optional(r.step_us), optional(r.burst_us),
+        optional(r.host_us), fmt::format("{:.0f}/{:.1f}", r.plan_cold_us, r.plan_warm_us), bytes_text(r.scratch_bytes),
+        r.verdict.error, targets_text(r), r.note.empty() ? "" : "  (" + r.note + ")");
 }
 
 std::string summary(const std::vector<Result>& results) {

@@ -41,6 +41,8 @@ Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashsc
 }  // namespace
 
 int64_t Tensors::bytes(const Problem& p) {
+    // Both passes' tensors, and as much again for RESERVE and scratch.
+    if (p.rnn) return 2 * (p.required_bytes() + (p.backward ? p.rnn->gates() * p.array_bytes() : 0));
     const int64_t gate = p.gate_extents().count() * size_of(p.gate_dtype);
     const int64_t state = p.state_rows() * p.extents.channels * size_of(state_dtype(p.dtype));
     return (p.backward ? 3 * p.array_bytes() + 2 * gate : 2 * p.array_bytes() + gate) + (p.states ? 3 * state : 0) +
@@ -50,6 +52,10 @@ int64_t Tensors::bytes(const Problem& p) {
 Tensors::Tensors(Machine& machine, const Problem& problem, const flashscan_plan* plan)
     : machine_(machine), problem_(problem), plan_(plan) {
     const Problem& p = problem_;
+    if (p.rnn) {
+        add_rnn();
+        return;
+    }
     const flashscan_strides dense = p.strides(p.extents, false);
     const Extents state{p.state_rows(), 1, p.extents.channels};
     const flashscan_strides state_strides{p.extents.channels, 0, 1};

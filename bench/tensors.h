@@ -26,6 +26,9 @@ class Tensors {
     // Offsets of the packed sequences, empty if not packed.
     const std::vector<int64_t>& offsets() const { return offsets_; }
 
+    // The tensor with this id; throws Failure where there is none.
+    const Tensor& operator[](int32_t id) const;
+
     // Bytes of memory that the tensors of `problem` take.
     static int64_t bytes(const Problem& problem);
 
@@ -35,6 +38,10 @@ class Tensors {
     void add_fused(int32_t first_id, int32_t second_id, Kind second_kind, bool written);
     void add_gate(int32_t id, bool written);
     void add_offsets();
+    void add_rnn();
+    void add_rnn_forward();
+    void run_rnn_forward();
+    void add_dense(int32_t id, int32_t dtype, Kind kind, int64_t count, bool written);
     void place(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,
                bool written, char* data, size_t bytes);
     char* reserve(int64_t count, int32_t dtype);

@@ -12,7 +12,7 @@
 #include "core/plan.h"
 
 struct flashscan_plan {
-    flashscan::LinearPlan linear;
+    std::unique_ptr<flashscan::Plan> plan;
 };
 
 namespace {
@@ -38,9 +38,15 @@ static_assert(static_cast<int32_t>(Code::device_error) == FLASHSCAN_DEVICE_ERROR
 static_assert(static_cast<int32_t>(Code::internal_error) == FLASHSCAN_INTERNAL_ERROR);
 static_assert(static_cast<int32_t>(Dtype::i64) == FLASHSCAN_I64 && static_cast<int32_t>(Dtype::c128) == FLASHSCAN_C128);
 static_assert(static_cast<int32_t>(ArgId::scratch) == FLASHSCAN_ARG_SCRATCH && grad_bit == FLASHSCAN_GRAD);
+static_assert(static_cast<int32_t>(ArgId::bias) == FLASHSCAN_ARG_BIAS);
+static_assert(static_cast<int32_t>(ArgId::reserve) == FLASHSCAN_ARG_RESERVE);
+static_assert(static_cast<int32_t>(RnnLayout::tbghd) == FLASHSCAN_LAYOUT_TBGHD);
+static_assert(static_cast<int32_t>(Cell::slstm) == FLASHSCAN_CELL_SLSTM);
+static_assert(static_cast<int32_t>(Cell::elman_relu) == FLASHSCAN_CELL_ELMAN_RELU);
 
 // sizeof of each struct in the first version that had it.
 constexpr size_t linear_desc_first_size = 216;
+constexpr size_t rnn_desc_first_size = 80;
 constexpr size_t options_first_size = 32;
 
 // The message of the last failure. A failure to store it must not throw, hence the fallback without allocation.
@@ -127,6 +133,30 @@ LinearProblem convert(const flashscan_linear_desc& d) {
     return p;
 }
 
+RnnProblem convert(const flashscan_rnn_desc& d) {
+    constexpr uint32_t known = FLASHSCAN_RNN_RESET | FLASHSCAN_RNN_ALL_STATES | FLASHSCAN_RNN_TRAINING;
+    if ((d.flags & ~known) != 0)
+        fail(Code::invalid_argument,
+             "flags is {}; accepted are sums of RNN_RESET (1), RNN_ALL_STATES (2), RNN_TRAINING (4)", d.flags);
+    RnnProblem p;
+    p.dtype = static_cast<Dtype>(d.dtype);
+    p.weight_dtype = static_cast<Dtype>(d.weight_dtype);
+    p.layout = static_cast<RnnLayout>(d.layout);
+    p.cell = static_cast<Cell>(d.cell);
+    p.direction = static_cast<Direction>(d.direction);
+    p.has_reset = (d.flags & FLASHSCAN_RNN_RESET) != 0;
+    p.all_states = (d.flags & FLASHSCAN_RNN_ALL_STATES) != 0;
+    p.training = (d.flags & FLASHSCAN_RNN_TRAINING) != 0;
+    p.batch = d.batch;
+    p.time = d.time;
+    p.heads = d.heads;
+    p.head_dim = d.head_dim;
+    p.num_sequences = d.num_sequences;
+    p.offsets_dtype = static_cast<Dtype>(d.offsets_dtype);
+    p.recurrent_clip = d.recurrent_clip;
+    return p;
+}
+
 Options convert(const flashscan_options& o) {
     Options options;
     options.backend = static_cast<BackendId>(o.backend);
@@ -143,6 +173,20 @@ Options convert(const flashscan_options& o) {
     return options;
 }
 
+template <typename Desc>
+flashscan_status create(flashscan_plan** plan, const Desc* desc, size_t first_size, const char* name,
+                        const flashscan_options* options) {
+    return guarded([&] {
+        check_pointer(plan, "plan");
+        *plan = nullptr;
+        check_pointer(desc, "desc");
+        const auto problem = convert(read_struct(desc, first_size, name));
+        Options how;
+        if (options != nullptr) how = convert(read_struct(options, options_first_size, "flashscan_options"));
+        *plan = new flashscan_plan{make_plan(problem, how)};
+    });
+}
+
 flashscan_status execute(const flashscan_plan* plan, Pass pass, const flashscan_arg* args, int32_t num_args,
                          void* stream) noexcept {
     return guarded([&] {
@@ -157,7 +201,7 @@ flashscan_status execute(const flashscan_plan* plan, Pass pass, const flashscan_
                 fail(Code::invalid_argument, "args[{}].reserved is {}; accepted is 0", i, args[i].reserved);
             arguments[static_cast<size_t>(i)] = {args[i].id, args[i].data, args[i].bytes};
         }
-        plan->linear.execute(pass, std::span(arguments).first(static_cast<size_t>(num_args)), stream);
+        plan->plan->execute(pass, std::span(arguments).first(static_cast<size_t>(num_args)), stream);
     });
 }
 
@@ -215,22 +259,19 @@ flashscan_status flashscan_device_count(int32_t backend, int32_t* count) {
 
 flashscan_status flashscan_plan_linear(flashscan_plan** plan, const flashscan_linear_desc* desc,
                                        const flashscan_options* options) {
-    return guarded([&] {
-        check_pointer(plan, "plan");
-        *plan = nullptr;
-        check_pointer(desc, "desc");
-        const LinearProblem problem = convert(read_struct(desc, linear_desc_first_size, "flashscan_linear_desc"));
-        Options how;
-        if (options != nullptr) how = convert(read_struct(options, options_first_size, "flashscan_options"));
-        *plan = new flashscan_plan{LinearPlan(problem, how)};
-    });
+    return create(plan, desc, linear_desc_first_size, "flashscan_linear_desc", options);
+}
+
+flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
+                                    const flashscan_options* options) {
+    return create(plan, desc, rnn_desc_first_size, "flashscan_rnn_desc", options);
 }
 
 flashscan_status flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id, size_t* bytes) {
     return guarded([&] {
         check_pointer(plan, "plan");
         check_pointer(bytes, "bytes");
-        *bytes = plan->linear.argument_bytes(convert_pass(pass), arg_id);
+        *bytes = plan->plan->argument_bytes(convert_pass(pass), arg_id);
     });
 }
 
@@ -238,7 +279,7 @@ flashscan_status flashscan_plan_describe(const flashscan_plan* plan, char* text,
     return guarded([&] {
         check_pointer(plan, "plan");
         if (capacity > 0) check_pointer(text, "text");
-        const std::string& description = plan->linear.describe();
+        const std::string& description = plan->plan->describe();
         if (length != nullptr) *length = description.size();
         if (capacity == 0) return;
         const size_t copied = description.size() < capacity ? description.size() : capacity - 1;

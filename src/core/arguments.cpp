@@ -2,158 +2,104 @@
 #include "core/arguments.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <vector>
+#include <string>
 
 #include "core/error.h"
 
 namespace flashscan {
 namespace {
 
-constexpr int32_t id_of(ArgId id) { return static_cast<int32_t>(id); }
-constexpr int32_t grad_of(ArgId id) { return grad_bit | static_cast<int32_t>(id); }
-
-ArgumentSpec tensor(int32_t id, const char* name, Presence presence, bool written, int64_t bytes, Dtype dtype,
-                    const Strides& strides) {
-    return {id, name, presence, written, static_cast<size_t>(bytes), dtype, alignment_of(dtype), true, strides};
-}
-
-ArgumentSpec dense(int32_t id, const char* name, Presence presence, bool written, int64_t bytes, Dtype dtype) {
-    return {id, name, presence, written, static_cast<size_t>(bytes), dtype, alignment_of(dtype), false, {}};
-}
-
-// Pairs that may be the same memory: each element is read before the same thread writes it.
-constexpr std::array<std::array<int32_t, 2>, 4> same_memory_allowed{{
-    {id_of(ArgId::output), id_of(ArgId::input)},
-    {id_of(ArgId::state_out), id_of(ArgId::state_in)},
-    {grad_of(ArgId::input), grad_of(ArgId::output)},
-    {grad_of(ArgId::state_in), grad_of(ArgId::state_out)},
-}};
-
-// States of packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written.
-bool may_share(const LinearProblem& p, int32_t a, int32_t b) {
-    const auto is_state = [](int32_t id) {
-        return (id & ~grad_bit) == id_of(ArgId::state_in) || (id & ~grad_bit) == id_of(ArgId::state_out);
-    };
-    if (p.packed() && is_state(a)) return false;
-    return std::any_of(same_memory_allowed.begin(), same_memory_allowed.end(), [=](const auto& pair) {
-        return (pair[0] == a && pair[1] == b) || (pair[0] == b && pair[1] == a);
-    });
-}
+bool may_share(const ArgumentSpec& a, const ArgumentSpec& b) { return a.may_be == b.id || b.may_be == a.id; }
 
 // Whether two tensors of equal strides and dtype interleave: seen as one tensor with a further axis of extent 2, no two
 // elements coincide.
-bool interleaved(const LinearProblem& p, const ArgumentSpec& a, const void* a_data, const ArgumentSpec& b,
-                 const void* b_data) {
+bool interleaved(const ArgumentSpec& a, const void* a_data, const ArgumentSpec& b, const void* b_data) {
     if (!a.is_tensor || !b.is_tensor || a.strides != b.strides || a.dtype != b.dtype) return false;
     const auto start_a = reinterpret_cast<intptr_t>(a_data), start_b = reinterpret_cast<intptr_t>(b_data);
     const int64_t apart = std::abs(static_cast<int64_t>(start_a - start_b));
     if (apart == 0 || apart % size_of(a.dtype) != 0) return false;
-    const int64_t extents[] = {p.batch, p.time, p.channels, 2};
+    const int64_t extents[] = {std::max(a.extents[0], b.extents[0]), std::max(a.extents[1], b.extents[1]),
+                               std::max(a.extents[2], b.extents[2]), 2};
     const int64_t strides[] = {a.strides.batch, a.strides.time, a.strides.channels, apart / size_of(a.dtype)};
     return strides_nest(extents, strides, 4);
 }
 
-void check_overlap(const LinearProblem& p, const ArgumentSpec& a, const Argument& arg_a, const ArgumentSpec& b,
-                   const Argument& arg_b) {
+// What may overlap in this pass, for the sentence of an error.
+std::string shareable(std::span<const ArgumentSpec> specs) {
+    std::string text;
+    for (const ArgumentSpec& a : specs)
+        for (const ArgumentSpec& b : specs)
+            if (a.may_be == b.id) text += fmt::format("{}{} and {}", text.empty() ? "" : ", ", a.name, b.name);
+    if (text.empty()) return "no argument that is written may overlap another";
+    return fmt::format(
+        "of the arguments that are written only {} may be the same memory, with the same start and "
+        "strides",
+        text);
+}
+
+void check_overlap(std::span<const ArgumentSpec> specs, const ArgumentSpec& a, const Argument& arg_a,
+                   const ArgumentSpec& b, const Argument& arg_b) {
     if (!a.written && !b.written) return;
     if (a.bytes == 0 || b.bytes == 0) return;
     const auto start_a = reinterpret_cast<uintptr_t>(arg_a.data), start_b = reinterpret_cast<uintptr_t>(arg_b.data);
     if (start_a + a.bytes <= start_b || start_b + b.bytes <= start_a) return;
     const bool same = start_a == start_b && a.strides == b.strides && a.dtype == b.dtype;
-    if (same && may_share(p, a.id, b.id)) return;
-    if (interleaved(p, a, arg_a.data, b, arg_b.data)) return;
-    fail(Code::aliasing,
-         "{} and {} overlap{}; of the arguments that are written only OUTPUT and INPUT, STATE_OUT and STATE_IN, "
-         "GRAD|INPUT "
-         "and GRAD|OUTPUT, GRAD|STATE_IN and GRAD|STATE_OUT may be the same memory, with the same start and strides",
-         a.name, b.name, may_share(p, a.id, b.id) ? " without being the same" : "");
+    if (same && may_share(a, b)) return;
+    if (interleaved(a, arg_a.data, b, arg_b.data)) return;
+    fail(Code::aliasing, "{} and {} overlap{}; {}", a.name, b.name, may_share(a, b) ? " without being the same" : "",
+         shareable(specs));
 }
 
 void check_one(const ArgumentSpec& spec, const Argument& argument) {
     if (argument.bytes < spec.bytes)
         fail(Code::buffer_too_small, "{} has {} bytes; this plan needs {}", spec.name, argument.bytes, spec.bytes);
+    if (spec.bytes == 0) return;  // nothing is there that could lie askew
     if (reinterpret_cast<uintptr_t>(argument.data) % static_cast<uintptr_t>(spec.alignment) != 0)
         fail(Code::invalid_pointer, "{} is at {}, which is not a multiple of {} bytes", spec.name, argument.data,
              spec.alignment);
 }
 
-// The pointer of every spec in `found`, by id.
-class Found {
-  public:
-    void set(int32_t id, void* data) { at(id) = data; }
-    void* operator[](ArgId id) const { return data_[static_cast<size_t>(id)]; }
-    void* grad(ArgId id) const { return grads_[static_cast<size_t>(id)]; }
-
-  private:
-    void*& at(int32_t id) {
-        return (id & grad_bit) != 0 ? grads_[static_cast<size_t>(id & ~grad_bit)] : data_[static_cast<size_t>(id)];
-    }
-    std::array<void*, 16> data_{}, grads_{};
-};
-
-LinearBuffers buffers_of(const Found& found) {
-    LinearBuffers b;
-    b.input = found[ArgId::input];
-    b.gate = found[ArgId::gate];
-    b.output = found[ArgId::output];
-    b.state_in = found[ArgId::state_in];
-    b.state_out = found[ArgId::state_out];
-    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
-    b.seq_offsets = found[ArgId::seq_offsets];
-    b.grad_output = found.grad(ArgId::output);
-    b.grad_state_out = found.grad(ArgId::state_out);
-    b.grad_input = found.grad(ArgId::input);
-    b.grad_gate = found.grad(ArgId::gate);
-    b.grad_state_in = found.grad(ArgId::state_in);
-    b.scratch = found[ArgId::scratch];
-    return b;
+// The gradients that a pass can write, for the sentence of an error.
+std::string gradients_of(std::span<const ArgumentSpec> specs) {
+    std::string text;
+    for (const ArgumentSpec& spec : specs)
+        if ((spec.id & grad_bit) != 0 && spec.written) text += fmt::format("{}{}", text.empty() ? "" : ", ", spec.name);
+    return text;
 }
 
 }  // namespace
 
-std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, size_t scratch_bytes,
-                                           bool scratch_required) {
-    using enum Presence;
-    const Dtype state = state_dtype(p.dtype);
-    const int64_t data_bytes = p.state_bytes();
-    std::vector<ArgumentSpec> specs;
-    specs.push_back(tensor(id_of(ArgId::gate), "GATE", required, false, p.gate_bytes(p.gate), p.gate_dtype, p.gate));
-    specs.push_back(dense(id_of(ArgId::state_in), "STATE_IN", optional, false, data_bytes, state));
-    if (pass == Pass::forward) {
-        specs.push_back(
-            tensor(id_of(ArgId::input), "INPUT", required, false, p.tensor_bytes(p.input), p.dtype, p.input));
-        specs.push_back(
-            tensor(id_of(ArgId::output), "OUTPUT", required, true, p.tensor_bytes(p.output), p.dtype, p.output));
-        specs.push_back(dense(id_of(ArgId::state_out), "STATE_OUT", optional, true, data_bytes, state));
-    } else {
-        specs.push_back(
-            tensor(id_of(ArgId::output), "OUTPUT", optional, false, p.tensor_bytes(p.output), p.dtype, p.output));
-        specs.push_back(tensor(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.tensor_bytes(p.grad_output),
-                               p.dtype, p.grad_output));
-        specs.push_back(dense(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, data_bytes, state));
-        specs.push_back(tensor(grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.tensor_bytes(p.grad_input),
-                               p.dtype, p.grad_input));
-        specs.push_back(tensor(grad_of(ArgId::gate), "GRAD|GATE", optional, true, p.gate_bytes(p.grad_gate),
-                               p.gate_dtype, p.grad_gate));
-        specs.push_back(dense(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, data_bytes, state));
-    }
+ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, int64_t bytes, Dtype dtype) {
+    ArgumentSpec spec;
+    spec.id = id;
+    spec.name = name;
+    spec.presence = presence;
+    spec.written = written;
+    spec.bytes = static_cast<size_t>(bytes);
+    spec.dtype = dtype;
+    spec.alignment = alignment_of(dtype);
+    return spec;
+}
+
+void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& p) {
     if (p.has_reset) {
-        specs.push_back(dense(id_of(ArgId::reset), "RESET", required, false, p.batch * p.time, Dtype::f32));
+        specs.push_back(
+            dense_argument(id_of(ArgId::reset), "RESET", Presence::required, false, p.batch * p.time, Dtype::f32));
         specs.back().alignment = 1;
     }
     if (p.packed())
-        specs.push_back(dense(id_of(ArgId::seq_offsets), "SEQ_OFFSETS", required, false,
-                              (p.num_sequences + 1) * size_of(p.offsets_dtype), p.offsets_dtype));
-    specs.push_back(dense(id_of(ArgId::scratch), "SCRATCH", scratch_required ? required : optional, true,
-                          static_cast<int64_t>(scratch_bytes), Dtype::f32));
-    specs.back().alignment = 256;
-    return specs;
+        specs.push_back(dense_argument(id_of(ArgId::seq_offsets), "SEQ_OFFSETS", Presence::required, false,
+                                       (p.num_sequences + 1) * size_of(p.offsets_dtype), p.offsets_dtype));
 }
 
-LinearBuffers check_arguments(const LinearProblem& problem, Pass pass, std::span<const ArgumentSpec> specs,
-                              std::span<const Argument> arguments) {
+void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool required) {
+    specs.push_back(dense_argument(id_of(ArgId::scratch), "SCRATCH", required ? Presence::required : Presence::optional,
+                                   true, static_cast<int64_t>(bytes), Dtype::f32));
+    specs.back().alignment = 256;
+}
+
+Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments) {
     constexpr size_t max_specs = 16;
     std::array<const Argument*, max_specs> given{};
     for (const Argument& argument : arguments) {
@@ -165,7 +111,7 @@ LinearBuffers check_arguments(const LinearProblem& problem, Pass pass, std::span
         if (place != nullptr) fail(Code::doubled_argument, "{} is given more than once", spec->name);
         place = &argument;
     }
-    Found found;
+    Pointers found;
     bool any_gradient = false;
     for (size_t i = 0; i < specs.size(); ++i) {
         const ArgumentSpec& spec = specs[i];
@@ -186,16 +132,10 @@ LinearBuffers check_arguments(const LinearProblem& problem, Pass pass, std::span
     for (size_t i = 0; i < specs.size(); ++i)
         for (size_t j = i + 1; j < specs.size(); ++j)
             if (given[i] != nullptr && given[j] != nullptr)
-                check_overlap(problem, specs[i], *given[i], specs[j], *given[j]);
-
-    const LinearBuffers buffers = buffers_of(found);
-    if (pass == Pass::backward) {
-        if (!any_gradient)
-            fail(Code::missing_argument, "backward was given none of GRAD|INPUT, GRAD|GATE and GRAD|STATE_IN to write");
-        if (buffers.grad_gate != nullptr && buffers.output == nullptr && problem.tensor_bytes(problem.output) > 0)
-            fail(Code::missing_argument, "OUTPUT is not given; GRAD|GATE needs it");
-    }
-    return buffers;
+                check_overlap(specs, specs[i], *given[i], specs[j], *given[j]);
+    if (pass == Pass::backward && !any_gradient)
+        fail(Code::missing_argument, "backward was given none of {} to write", gradients_of(specs));
+    return found;
 }
 
 }  // namespace flashscan

@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "core/arguments.h"
-#include "core/linear_problem.h"
+#include "core/linear_arguments.h"
+#include "core/rnn_arguments.h"
 
 namespace flashscan {
 
@@ -21,22 +21,34 @@ struct Options {
 };
 
 // A kernel bound to one problem. Immutable; called from any number of threads.
-class LinearKernel {
+template <typename Buffers>
+class Kernel {
   public:
-    virtual ~LinearKernel() = default;
+    virtual ~Kernel() = default;
     // Why this kernel, and with which parameters: one line, no newline.
     virtual std::string describe() const = 0;
-    // Bytes of LinearBuffers::scratch, aligned to 256, that a call of `pass` may use.
+    // Bytes of Buffers::scratch, aligned to 256, that a call of `pass` may use.
     virtual size_t scratch_bytes(Pass pass) const = 0;
-    virtual void forward(const LinearBuffers& buffers, void* stream) const = 0;
-    virtual void backward(const LinearBuffers& buffers, void* stream) const = 0;
+    virtual void forward(const Buffers& buffers, void* stream) const = 0;
+    virtual void backward(const Buffers& buffers, void* stream) const = 0;
 };
 
 // An entry of a backend's list. `make` returns null and fills `refusal` when the kernel does not take the problem.
-struct LinearCandidate {
+template <typename Kernel, typename Problem>
+struct Candidate {
     const char* name;
-    std::unique_ptr<LinearKernel> (*make)(const LinearProblem& problem, const Options& options, std::string& refusal);
+    std::unique_ptr<Kernel> (*make)(const Problem& problem, const Options& options, std::string& refusal);
 };
+
+using LinearKernel = Kernel<LinearBuffers>;
+using LinearCandidate = Candidate<LinearKernel, LinearProblem>;
+
+class RnnKernel : public Kernel<RnnBuffers> {
+  public:
+    // Bytes of RESERVE, aligned to 256; asked of training plans only.
+    virtual size_t reserve_bytes() const = 0;
+};
+using RnnCandidate = Candidate<RnnKernel, RnnProblem>;
 
 class Backend {
   public:
@@ -45,8 +57,9 @@ class Backend {
     virtual int32_t device_count() const = 0;
     // Throws Error unless `options` name a device and settings that this backend has.
     virtual void check(const Options& options) const = 0;
-    // In order of preference; the last takes every problem.
+    // In order of preference; the last takes every problem, unless the backend has none for the family.
     virtual std::span<const LinearCandidate> linear_candidates() const = 0;
+    virtual std::span<const RnnCandidate> rnn_candidates() const = 0;
     // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;

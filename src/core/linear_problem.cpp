@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
-#include <vector>
 
-#include "core/error.h"
+#include "core/extents.h"
 
 namespace flashscan {
 namespace {
@@ -16,22 +14,6 @@ struct Extents {
     int64_t batch, time, channels;
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
 };
-
-constexpr int64_t max_bytes = std::numeric_limits<int64_t>::max();
-
-int64_t multiply(int64_t a, int64_t b, const char* what) {
-    int64_t product = 0;
-    if (__builtin_mul_overflow(a, b, &product))
-        fail(Code::size_overflow, "{}: {} * {} does not fit; at most 2^63 - 1 bytes are accepted", what, a, b);
-    return product;
-}
-
-int64_t add(int64_t a, int64_t b, const char* what) {
-    int64_t sum = 0;
-    if (__builtin_add_overflow(a, b, &sum))
-        fail(Code::size_overflow, "{}: {} + {} does not fit; at most 2^63 - 1 bytes are accepted", what, a, b);
-    return sum;
-}
 
 int64_t span_bytes(const Extents& e, const Strides& s, Dtype dtype, const char* what) {
     if (e.empty()) return 0;
@@ -80,54 +62,14 @@ void settle(Strides& s, const Extents& e, const LinearProblem& p, uint32_t broad
              tensor, s.batch, s.time, s.channels, e.batch, e.time, e.channels);
 }
 
-template <typename Enum>
-void check_enum(Enum value, std::initializer_list<Enum> accepted, const char* field, const char* names) {
-    if (std::find(accepted.begin(), accepted.end(), value) == accepted.end())
-        fail(Code::invalid_argument, "{} is {}; accepted are {}", field, static_cast<int32_t>(value), names);
-}
-
-void check_extent(int64_t value, const char* field) {
-    if (value < 0) fail(Code::invalid_argument, "{} is {}; accepted are extents >= 0", field, value);
-}
-
 void check_dtypes(LinearProblem& p) {
     check_enum(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64, Dtype::c64, Dtype::c128}, "dtype",
                "F32 (1), BF16 (2), F16 (3), F64 (4), C64 (5), C128 (6)");
-    if (p.gate_dtype == Dtype{}) p.gate_dtype = p.dtype;
-    const Dtype wide = p.dtype == Dtype::c128 ? Dtype::f64 : Dtype::f32;
-    const bool mixed = p.dtype != Dtype::f64 && p.gate_dtype == wide;
-    if (p.gate_dtype != p.dtype && !mixed)
-        fail(Code::invalid_argument, "gate_dtype is {} with dtype {}; accepted are 0, {}{}",
-             static_cast<int32_t>(p.gate_dtype), name_of(p.dtype), name_of(p.dtype),
-             p.dtype == Dtype::f32 || p.dtype == Dtype::f64 ? "" : fmt::format(" and {}", name_of(wide)));
-}
-
-void check_packing(LinearProblem& p) {
-    if (p.num_sequences < 0)
-        fail(Code::invalid_argument, "num_sequences is {}; accepted are 0 (not packed) and up", p.num_sequences);
-    if (p.packed() && p.batch != 1)
-        fail(Code::invalid_argument, "batch is {} with num_sequences {}; packed sequences need batch 1", p.batch,
-             p.num_sequences);
-    if (p.offsets_dtype == Dtype{}) p.offsets_dtype = Dtype::i64;
-    check_enum(p.offsets_dtype, {Dtype::i32, Dtype::i64}, "offsets_dtype", "0, I32 (7), I64 (8)");
-    if (p.packed() && p.offsets_dtype == Dtype::i32 && p.time > std::numeric_limits<int32_t>::max())
-        fail(Code::invalid_argument, "offsets_dtype is I32 with time {}; accepted is I64 (8) above 2^31 - 1", p.time);
+    const Dtype wide = p.dtype == Dtype::c128 || p.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+    check_second_dtype(p.gate_dtype, p.dtype, wide, "gate_dtype");
 }
 
 }  // namespace
-
-bool strides_nest(const int64_t* extents, const int64_t* strides, int axes) {
-    std::vector<std::pair<int64_t, int64_t>> order;
-    for (int i = 0; i < axes; ++i)
-        if (extents[i] > 1) order.emplace_back(strides[i], extents[i]);
-    std::sort(order.begin(), order.end());
-    int64_t covered = 1;
-    for (const auto& [stride, extent] : order) {
-        if (stride < covered) return false;
-        covered += (extent - 1) * stride;
-    }
-    return true;
-}
 
 int64_t LinearProblem::tensor_bytes(const Strides& strides) const {
     return span_bytes({batch, time, channels}, strides, dtype, "tensor");
@@ -142,16 +84,12 @@ void validate(LinearProblem& p) {
     check_enum(p.layout, {Layout::btc, Layout::bct}, "layout", "LAYOUT_BTC (0), LAYOUT_BCT (1)");
     check_enum(p.gate_form, {GateForm::value, GateForm::log, GateForm::logit}, "gate_form",
                "GATE_VALUE (0), GATE_LOG (1), GATE_LOGIT (2)");
-    check_enum(p.direction, {Direction::forward, Direction::reverse}, "direction",
-               "FORWARD_IN_TIME (0), REVERSE_IN_TIME (1)");
     constexpr uint32_t all_axes = broadcast_batch | broadcast_time | broadcast_channels;
     if ((p.gate_broadcast & ~all_axes) != 0)
         fail(Code::invalid_argument, "gate_broadcast is {}; accepted are sums of BATCH (1), TIME (2), CHANNELS (4)",
              p.gate_broadcast);
-    check_extent(p.batch, "batch");
-    check_extent(p.time, "time");
-    check_extent(p.channels, "channels");
-    check_packing(p);
+    check_extent(p.channels, 0, "channels");
+    validate_sequences(p);
     const Extents data{p.batch, p.time, p.channels};
     // An absent axis does not need to fit: the product of the other two must.
     const Extents nonzero{std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1),
@@ -179,10 +117,7 @@ std::string LinearProblem::describe() const {
     if (gate_broadcast != 0)
         text += fmt::format(" broadcast-{}{}{}", broadcasts(broadcast_batch) ? "b" : "",
                             broadcasts(broadcast_time) ? "t" : "", broadcasts(broadcast_channels) ? "c" : "");
-    if (direction == Direction::reverse) text += " reverse";
-    if (has_reset) text += " reset";
-    if (packed()) text += fmt::format(" sequences{}", num_sequences);
-    return text;
+    return text + describe_sequences(*this);
 }
 
 }  // namespace flashscan

@@ -2,6 +2,7 @@
 #include "core/plan.h"
 
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/planner.h"
@@ -46,44 +47,106 @@ class Scratch {
     void* owned_ = nullptr;
 };
 
+// What a family of problems adds to a plan.
+struct LinearFamily {
+    using Problem = LinearProblem;
+    using Kernel = LinearKernel;
+    static auto candidates(const Backend& backend) { return backend.linear_candidates(); }
+    static void check_pass(const Problem&, Pass) {}
+    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
+                                               bool caller_scratch) {
+        return linear_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
+    }
+    static LinearBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
+        return linear_buffers(problem, pass, found);
+    }
+    static std::string memory(const Problem&, const Kernel&) { return ""; }
+};
+
+struct RnnFamily {
+    using Problem = RnnProblem;
+    using Kernel = RnnKernel;
+    static auto candidates(const Backend& backend) { return backend.rnn_candidates(); }
+    static void check_pass(const Problem& problem, Pass pass) {
+        if (pass == Pass::backward && !problem.training)
+            fail(Code::invalid_argument, "this plan has no backward pass: its flags lack RNN_TRAINING (4)");
+    }
+    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
+                                               bool caller_scratch) {
+        if (pass == Pass::backward && !problem.training) return {};
+        return rnn_arguments(problem, pass, problem.training ? kernel.reserve_bytes() : 0, kernel.scratch_bytes(pass),
+                             caller_scratch);
+    }
+    static RnnBuffers buffers(const Problem&, Pass, const Pointers& found) { return rnn_buffers(found); }
+    static std::string memory(const Problem& problem, const Kernel& kernel) {
+        return problem.training ? fmt::format("reserve {} bytes\n", kernel.reserve_bytes()) : "";
+    }
+};
+
+template <typename Family>
+class FamilyPlan final : public Plan {
+  public:
+    FamilyPlan(const typename Family::Problem& problem, const Options& options)
+        : problem_(problem), options_(options), backend_(&find_backend(options.backend)) {
+        validate(problem_);
+        backend_->check(options_);
+        auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
+        kernel_ = std::move(choice.kernel);
+        forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
+        backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
+                                   problem_.describe(), backend_->name(), options_.device, choice.name,
+                                   kernel_->describe(), Family::memory(problem_, *kernel_),
+                                   scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
+        if (!choice.passed_over.empty()) description_ += "passed over\n" + choice.passed_over;
+    }
+
+    size_t argument_bytes(Pass pass, int32_t id) const override {
+        Family::check_pass(problem_, pass);
+        for (const ArgumentSpec& spec : specs(pass))
+            if (spec.id == id) return spec.bytes;
+        fail(Code::unknown_argument, "arg_id is {}, which the {} pass of this plan does not take", id,
+             pass == Pass::forward ? "forward" : "backward");
+    }
+
+    const std::string& describe() const override { return description_; }
+
+    void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
+        Family::check_pass(problem_, pass);
+        auto buffers = Family::buffers(problem_, pass, check_arguments(pass, specs(pass), arguments));
+        backend_->check_memory(specs(pass), arguments, options_);
+        if (problem_.packed())
+            check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype,
+                                                 problem_.num_sequences + 1, options_, stream),
+                          problem_.time);
+        const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
+        buffers.scratch = scratch.get();
+        if (pass == Pass::forward)
+            kernel_->forward(buffers, stream);
+        else
+            kernel_->backward(buffers, stream);
+    }
+
+  private:
+    std::span<const ArgumentSpec> specs(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    size_t scratch_bytes(Pass pass) const { return specs(pass).empty() ? 0 : specs(pass).back().bytes; }
+
+    typename Family::Problem problem_;
+    Options options_;
+    const Backend* backend_;
+    std::unique_ptr<typename Family::Kernel> kernel_;
+    std::vector<ArgumentSpec> forward_, backward_;
+    std::string description_;
+};
+
 }  // namespace
 
-LinearPlan::LinearPlan(LinearProblem problem, Options options)
-    : problem_(problem), options_(std::move(options)), backend_(&find_backend(options_.backend)) {
-    validate(problem_);
-    backend_->check(options_);
-    Choice choice = choose_linear(*backend_, problem_, options_);
-    kernel_ = std::move(choice.kernel);
-    forward_ =
-        linear_arguments(problem_, Pass::forward, kernel_->scratch_bytes(Pass::forward), options_.caller_scratch);
-    backward_ =
-        linear_arguments(problem_, Pass::backward, kernel_->scratch_bytes(Pass::backward), options_.caller_scratch);
-    description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\nscratch forward {} backward {} bytes\n",
-                               problem_.describe(), backend_->name(), options_.device, choice.name, kernel_->describe(),
-                               forward_.back().bytes, backward_.back().bytes);
-    if (!choice.passed_over.empty()) description_ += "passed over\n" + choice.passed_over;
+std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& options) {
+    return std::make_unique<FamilyPlan<LinearFamily>>(problem, options);
 }
 
-size_t LinearPlan::argument_bytes(Pass pass, int32_t id) const {
-    for (const ArgumentSpec& spec : specs(pass))
-        if (spec.id == id) return spec.bytes;
-    fail(Code::unknown_argument, "arg_id is {}, which the {} pass of this plan does not take", id,
-         pass == Pass::forward ? "forward" : "backward");
-}
-
-void LinearPlan::execute(Pass pass, std::span<const Argument> arguments, void* stream) const {
-    LinearBuffers buffers = check_arguments(problem_, pass, specs(pass), arguments);
-    backend_->check_memory(specs(pass), arguments, options_);
-    if (problem_.packed())
-        check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype, problem_.num_sequences + 1,
-                                             options_, stream),
-                      problem_.time);
-    const Scratch scratch(*backend_, options_, buffers.scratch, specs(pass).back().bytes, stream);
-    buffers.scratch = scratch.get();
-    if (pass == Pass::forward)
-        kernel_->forward(buffers, stream);
-    else
-        kernel_->backward(buffers, stream);
+std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options) {
+    return std::make_unique<FamilyPlan<RnnFamily>>(problem, options);
 }
 
 }  // namespace flashscan

@@ -5,31 +5,21 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
-#include "core/arguments.h"
 #include "core/backend.h"
 
 namespace flashscan {
 
-class LinearPlan {
+class Plan {
   public:
-    // Checks `problem` and `options` and walks the backend's candidates. Throws Error.
-    LinearPlan(LinearProblem problem, Options options);
-
-    size_t argument_bytes(Pass pass, int32_t id) const;
-    const std::string& describe() const { return description_; }
-    void execute(Pass pass, std::span<const Argument> arguments, void* stream) const;
-
-  private:
-    std::span<const ArgumentSpec> specs(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-
-    LinearProblem problem_;
-    Options options_;
-    const Backend* backend_;
-    std::unique_ptr<LinearKernel> kernel_;
-    std::vector<ArgumentSpec> forward_, backward_;
-    std::string description_;
+    virtual ~Plan() = default;
+    virtual size_t argument_bytes(Pass pass, int32_t id) const = 0;
+    virtual const std::string& describe() const = 0;
+    virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;
 };
+
+// Check the problem and the options and walk the backend's candidates. Throw Error.
+std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& options);
+std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options);
 
 }  // namespace flashscan

@@ -3,19 +3,45 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/backend.h"
+#include "core/error.h"
 
 namespace flashscan {
 
+template <typename Kernel>
 struct Choice {
-    std::unique_ptr<LinearKernel> kernel;
+    std::unique_ptr<Kernel> kernel;
     std::string name;
     std::string passed_over;  // "name: reason" lines of the candidates before it
 };
 
 // Throws Error{unsupported} with every candidate's reason when none takes the problem, or the forced one does not.
-Choice choose_linear(const Backend& backend, const LinearProblem& problem, const Options& options);
+// `backend` is the name for the sentence.
+template <typename Kernel, typename Problem>
+Choice<Kernel> choose(const char* backend, std::span<const Candidate<Kernel, Problem>> candidates,
+                      const Problem& problem, const Options& options) {
+    if (candidates.empty())
+        fail(Code::unsupported, "no {} kernel takes {}: the {} backend has no kernels of this family", backend,
+             problem.describe(), backend);
+    Choice<Kernel> choice;
+    bool known = options.kernel.empty();
+    std::string names;
+    for (const auto& candidate : candidates) {
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", candidate.name);
+        if (!options.kernel.empty() && options.kernel != candidate.name) continue;
+        known = true;
+        std::string refusal;
+        choice.kernel = candidate.make(problem, options, refusal);
+        choice.name = candidate.name;
+        if (choice.kernel) return choice;
+        choice.passed_over += fmt::format("{}: {}\n", candidate.name, refusal);
+    }
+    if (!known)
+        fail(Code::invalid_argument, "kernel is \"{}\"; the {} backend accepts {}", options.kernel, backend, names);
+    fail(Code::unsupported, "no {} kernel takes {}:\n{}", backend, problem.describe(), choice.passed_over);
+}
 
 }  // namespace flashscan

@@ -21,6 +21,18 @@ enum class Layout : int32_t {
     btc = 0,
     bct = 1
 };
+enum class RnnLayout : int32_t {
+    btghd = 0,
+    tbghd = 1
+};
+enum class Cell : int32_t {
+    lstm = 0,
+    gru = 1,
+    elman = 2,
+    slstm = 3,
+    gru_reset_before = 4,
+    elman_relu = 5
+};
 enum class GateForm : int32_t {
     value = 0,
     log = 1,
@@ -47,7 +59,10 @@ enum class ArgId : int32_t {
     state_out = 5,
     reset = 6,
     seq_offsets = 7,
+    weight = 8,
+    bias = 9,
     scratch = 10,
+    reserve = 11,
 };
 
 inline constexpr int32_t grad_bit = 0x100;

@@ -7,7 +7,9 @@
 
 #include "core/error.h"
 #include "cpu/linear.h"
+#include "cpu/rnn.h"
 #include "reference/linear.h"
+#include "reference/rnn.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -16,6 +18,11 @@ constexpr LinearCandidate linear[] = {
     {"chunked", make_linear_chunked},
     {"stream", make_linear_stream},
     {"reference", reference::make_linear},
+};
+
+constexpr RnnCandidate rnn[] = {
+    {"blocked", make_rnn_blocked},
+    {"reference", reference::make_rnn},
 };
 
 class CpuBackend final : public Backend {
@@ -29,6 +36,7 @@ class CpuBackend final : public Backend {
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
+    std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
 
     void* allocate(size_t bytes, const Options&, void*) const override {
         void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

@@ -8,6 +8,7 @@
 #include "cpu/isa.h"
 #include "cpu/linear_partition.h"
 #include "cpu/linear_windows.h"
+#include "cpu/number.h"
 #include "cpu/threads.h"
 #include "math/number.h"
 
@@ -21,16 +22,6 @@ LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
     case Isa::avx2: return avx2::linear_kernels(variant);
 #endif
     default: return baseline::linear_kernels(variant);
-    }
-}
-
-Number number_of(Dtype dtype) {
-    switch (dtype) {
-    case Dtype::bf16: return Number::bf16;
-    case Dtype::f16: return Number::f16;
-    case Dtype::f64:
-    case Dtype::c128: return Number::f64;
-    default: return Number::f32;
     }
 }
 

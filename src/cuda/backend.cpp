@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/linear.h"
+#include "cuda/rnn.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -16,6 +17,10 @@ namespace {
 constexpr LinearCandidate linear[] = {
     {"stream", make_linear_stream},
     {"chunked", make_linear_chunked},
+};
+
+constexpr RnnCandidate rnn[] = {
+    {"alternating", make_rnn_alternating},
 };
 
 bool checks_wanted() {
@@ -96,6 +101,7 @@ class CudaBackend final : public Backend {
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
+    std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);

@@ -1,46 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/linear.h"
 
-#include <complex>
 #include <vector>
 
-#include "core/error.h"
-#include "math/number.h"
+#include "reference/values.h"
 
 namespace flashscan::reference {
 namespace {
-
-using Wide = std::complex<double>;
-
-// Element `index` of a buffer of `dtype`, and its store with one rounding from float or double.
-Wide load(const void* data, Dtype dtype, int64_t index) {
-    switch (dtype) {
-    case Dtype::f32: return static_cast<const float*>(data)[index];
-    case Dtype::bf16: return to_float(static_cast<const Bf16*>(data)[index]);
-    case Dtype::f16: return to_float(static_cast<const F16*>(data)[index]);
-    case Dtype::f64: return static_cast<const double*>(data)[index];
-    case Dtype::c64: return static_cast<const std::complex<float>*>(data)[index];
-    case Dtype::c128: return static_cast<const std::complex<double>*>(data)[index];
-    default: fail(Code::internal_error, "no value of dtype {}", name_of(dtype));
-    }
-}
-
-void store(void* data, Dtype dtype, int64_t index, Wide value) {
-    const auto real = static_cast<float>(value.real());
-    switch (dtype) {
-    case Dtype::f32: static_cast<float*>(data)[index] = real; return;
-    case Dtype::bf16: static_cast<Bf16*>(data)[index] = to_bf16(real); return;
-    case Dtype::f16: static_cast<F16*>(data)[index] = to_f16(real); return;
-    case Dtype::f64: static_cast<double*>(data)[index] = value.real(); return;
-    case Dtype::c64: static_cast<std::complex<float>*>(data)[index] = std::complex<float>(value); return;
-    case Dtype::c128: static_cast<std::complex<double>*>(data)[index] = value; return;
-    default: fail(Code::internal_error, "no value of dtype {}", name_of(dtype));
-    }
-}
-
-int64_t load_offset(const void* data, Dtype dtype, int64_t index) {
-    return dtype == Dtype::i32 ? static_cast<const int32_t*>(data)[index] : static_cast<const int64_t*>(data)[index];
-}
 
 // (x + iy)(u + iv) without std::complex's repair of infinities: NaN and infinity flow as the arithmetic says, and a
 // real factor does not mix the parts.
@@ -68,11 +34,6 @@ Gate gate_of(GateForm form, Wide g) {
 
 int64_t at(const Strides& s, int64_t b, int64_t t, int64_t c) { return b * s.batch + t * s.time + c * s.channels; }
 
-// One sequence: row `b` of the batch, steps [begin, end) of it, row `state` of the states.
-struct Sequence {
-    int64_t b, begin, end, state;
-};
-
 class Linear final : public LinearKernel {
   public:
     explicit Linear(const LinearProblem& problem) : p_(problem), state_(state_dtype(problem.dtype)) {}
@@ -81,7 +42,7 @@ class Linear final : public LinearKernel {
     size_t scratch_bytes(Pass) const override { return 0; }
 
     void forward(const LinearBuffers& buffers, void*) const override {
-        for (const Sequence& sequence : sequences(buffers))
+        for (const Sequence& sequence : sequences_of(p_, buffers.seq_offsets))
             for (int64_t c = 0; c < p_.channels; ++c) forward_row(buffers, sequence, c);
     }
 
@@ -89,7 +50,7 @@ class Linear final : public LinearKernel {
         const bool reduces = p_.gate_broadcast != 0 && buffers.grad_gate != nullptr;
         std::vector<Wide> sums(reduces ? static_cast<size_t>(p_.gate_batch() * p_.gate_time() * p_.gate_channels())
                                        : 0);
-        for (const Sequence& sequence : sequences(buffers))
+        for (const Sequence& sequence : sequences_of(p_, buffers.seq_offsets))
             for (int64_t c = 0; c < p_.channels; ++c) backward_row(buffers, sequence, c, sums);
         // Steps that belong to no sequence are not written.
         const int64_t end =
@@ -98,22 +59,6 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    std::vector<Sequence> sequences(const LinearBuffers& buffers) const {
-        std::vector<Sequence> list;
-        for (int64_t n = 0; n < p_.state_rows(); ++n)
-            if (p_.packed())
-                list.push_back({0, load_offset(buffers.seq_offsets, p_.offsets_dtype, n),
-                                load_offset(buffers.seq_offsets, p_.offsets_dtype, n + 1), n});
-            else
-                list.push_back({n, 0, p_.time, n});
-        return list;
-    }
-
-    // The step that is i-th in the order of computation.
-    int64_t step(const Sequence& s, int64_t i) const {
-        return p_.direction == Direction::forward ? s.begin + i : s.end - 1 - i;
-    }
-
     bool resets(const LinearBuffers& buffers, int64_t b, int64_t t) const {
         return p_.has_reset && buffers.reset[b * p_.time + t] != 0;
     }
@@ -121,8 +66,8 @@ class Linear final : public LinearKernel {
     void forward_row(const LinearBuffers& buffers, const Sequence& s, int64_t c) const {
         const int64_t state = s.state * p_.channels + c;
         Wide h = buffers.state_in != nullptr ? load(buffers.state_in, state_, state) : 0.0;
-        for (int64_t i = 0; i < s.end - s.begin; ++i) {
-            const int64_t t = step(s, i);
+        for (int64_t i = 0; i < s.length(); ++i) {
+            const int64_t t = s.step(p_.direction, i);
             const Wide x = load(buffers.input, p_.dtype, at(p_.input, s.b, t, c));
             const Gate a = gate_of(p_.gate_form, load(buffers.gate, p_.gate_dtype, at(p_.gate, s.b, t, c)));
             h = resets(buffers, s.b, t) ? x : multiply(a.value, h) + x;
@@ -134,8 +79,8 @@ class Linear final : public LinearKernel {
     void backward_row(const LinearBuffers& buffers, const Sequence& s, int64_t c, std::vector<Wide>& sums) const {
         const int64_t state = s.state * p_.channels + c;
         Wide carry = buffers.grad_state_out != nullptr ? load(buffers.grad_state_out, state_, state) : 0.0;
-        for (int64_t i = s.end - s.begin - 1; i >= 0; --i) {
-            const int64_t t = step(s, i);
+        for (int64_t i = s.length() - 1; i >= 0; --i) {
+            const int64_t t = s.step(p_.direction, i);
             const Wide g = load(buffers.grad_output, p_.dtype, at(p_.grad_output, s.b, t, c)) + carry;
             const Gate a = gate_of(p_.gate_form, load(buffers.gate, p_.gate_dtype, at(p_.gate, s.b, t, c)));
             const bool reset = resets(buffers, s.b, t);
@@ -143,7 +88,7 @@ class Linear final : public LinearKernel {
             if (buffers.grad_gate != nullptr) {
                 Wide previous = 0.0;
                 if (i > 0)
-                    previous = load(buffers.output, p_.dtype, at(p_.output, s.b, step(s, i - 1), c));
+                    previous = load(buffers.output, p_.dtype, at(p_.output, s.b, s.step(p_.direction, i - 1), c));
                 else if (buffers.state_in != nullptr)
                     previous = load(buffers.state_in, state_, state);
                 const Wide d = reset ? 0.0 : multiply(g, std::conj(multiply(previous, a.derivative)));

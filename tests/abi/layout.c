@@ -47,6 +47,22 @@ PIN_FIELD(flashscan_linear_desc, grad_input, 144);
 PIN_FIELD(flashscan_linear_desc, grad_gate, 168);
 PIN_FIELD(flashscan_linear_desc, grad_output, 192);
 
+PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 80);
+PIN_FIELD(flashscan_rnn_desc, struct_size, 0);
+PIN_FIELD(flashscan_rnn_desc, dtype, 4);
+PIN_FIELD(flashscan_rnn_desc, weight_dtype, 8);
+PIN_FIELD(flashscan_rnn_desc, layout, 12);
+PIN_FIELD(flashscan_rnn_desc, cell, 16);
+PIN_FIELD(flashscan_rnn_desc, direction, 20);
+PIN_FIELD(flashscan_rnn_desc, flags, 24);
+PIN_FIELD(flashscan_rnn_desc, offsets_dtype, 28);
+PIN_FIELD(flashscan_rnn_desc, batch, 32);
+PIN_FIELD(flashscan_rnn_desc, time, 40);
+PIN_FIELD(flashscan_rnn_desc, heads, 48);
+PIN_FIELD(flashscan_rnn_desc, head_dim, 56);
+PIN_FIELD(flashscan_rnn_desc, num_sequences, 64);
+PIN_FIELD(flashscan_rnn_desc, recurrent_clip, 72);
+
 PIN(status_caller, FLASHSCAN_OK == 0 && FLASHSCAN_INVALID_ARGUMENT == 10 && FLASHSCAN_INVALID_STRUCT == 11 &&
                        FLASHSCAN_STRUCT_TOO_NEW == 12 && FLASHSCAN_SIZE_OVERFLOW == 13 &&
                        FLASHSCAN_MISSING_ARGUMENT == 14 && FLASHSCAN_DOUBLED_ARGUMENT == 15 &&
@@ -59,7 +75,8 @@ PIN(dtypes, FLASHSCAN_F32 == 1 && FLASHSCAN_BF16 == 2 && FLASHSCAN_F16 == 3 && F
                 FLASHSCAN_C64 == 5 && FLASHSCAN_C128 == 6 && FLASHSCAN_I32 == 7 && FLASHSCAN_I64 == 8);
 PIN(arguments, FLASHSCAN_ARG_INPUT == 1 && FLASHSCAN_ARG_GATE == 2 && FLASHSCAN_ARG_OUTPUT == 3 &&
                    FLASHSCAN_ARG_STATE_IN == 4 && FLASHSCAN_ARG_STATE_OUT == 5 && FLASHSCAN_ARG_RESET == 6 &&
-                   FLASHSCAN_ARG_SEQ_OFFSETS == 7 && FLASHSCAN_ARG_SCRATCH == 10 && FLASHSCAN_GRAD == 256);
+                   FLASHSCAN_ARG_SEQ_OFFSETS == 7 && FLASHSCAN_ARG_WEIGHT == 8 && FLASHSCAN_ARG_BIAS == 9 &&
+                   FLASHSCAN_ARG_SCRATCH == 10 && FLASHSCAN_ARG_RESERVE == 11 && FLASHSCAN_GRAD == 256);
 PIN(words, FLASHSCAN_CPU == 0 && FLASHSCAN_CUDA == 1 && FLASHSCAN_LAYOUT_BTC == 0 && FLASHSCAN_LAYOUT_BCT == 1 &&
                FLASHSCAN_FORWARD_IN_TIME == 0 && FLASHSCAN_REVERSE_IN_TIME == 1 && FLASHSCAN_PASS_FORWARD == 0 &&
                FLASHSCAN_PASS_BACKWARD == 1 && FLASHSCAN_GATE_VALUE == 0 && FLASHSCAN_GATE_LOG == 1 &&
@@ -67,3 +84,7 @@ PIN(words, FLASHSCAN_CPU == 0 && FLASHSCAN_CUDA == 1 && FLASHSCAN_LAYOUT_BTC == 
                FLASHSCAN_BROADCAST_CHANNELS == 4 && FLASHSCAN_LINEAR_RESET == 1 &&
                FLASHSCAN_DETERMINISM_RUN_TO_RUN == 0 && FLASHSCAN_DETERMINISM_BATCH_INVARIANT == 1 &&
                FLASHSCAN_WORKSPACE_LIBRARY == 0 && FLASHSCAN_WORKSPACE_CALLER == 1);
+PIN(rnn_words, FLASHSCAN_LAYOUT_BTGHD == 0 && FLASHSCAN_LAYOUT_TBGHD == 1 && FLASHSCAN_CELL_LSTM == 0 &&
+                   FLASHSCAN_CELL_GRU == 1 && FLASHSCAN_CELL_ELMAN == 2 && FLASHSCAN_CELL_SLSTM == 3 &&
+                   FLASHSCAN_CELL_GRU_RESET_BEFORE == 4 && FLASHSCAN_CELL_ELMAN_RELU == 5 && FLASHSCAN_RNN_RESET == 1 &&
+                   FLASHSCAN_RNN_ALL_STATES == 2 && FLASHSCAN_RNN_TRAINING == 4);

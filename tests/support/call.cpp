@@ -22,8 +22,8 @@ void for_each_element(const Tensor& tensor, int64_t time_end, Visit visit) {
 }
 
 std::string argument_name(int32_t id) {
-    constexpr const char* names[] = {"?",     "INPUT",       "GATE", "OUTPUT", "STATE_IN", "STATE_OUT",
-                                     "RESET", "SEQ_OFFSETS", "?",    "?",      "SCRATCH"};
+    constexpr const char* names[] = {"?",     "INPUT",       "GATE",   "OUTPUT", "STATE_IN", "STATE_OUT",
+                                     "RESET", "SEQ_OFFSETS", "WEIGHT", "BIAS",   "SCRATCH",  "RESERVE"};
     return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "", names[id & ~FLASHSCAN_GRAD]);
 }
 
@@ -32,6 +32,16 @@ std::string argument_name(int32_t id) {
 Plan::Plan(const flashscan_linear_desc& desc, const flashscan_options& options) {
     flashscan_plan* plan = nullptr;
     status_ = flashscan_plan_linear(&plan, &desc, &options);
+    take(plan);
+}
+
+Plan::Plan(const flashscan_rnn_desc& desc, const flashscan_options& options) {
+    flashscan_plan* plan = nullptr;
+    status_ = flashscan_plan_rnn(&plan, &desc, &options);
+    take(plan);
+}
+
+void Plan::take(flashscan_plan* plan) {
     if (status_ != FLASHSCAN_OK) message_ = flashscan_last_error();
     plan_.reset(plan);
 }
@@ -119,10 +129,10 @@ void Call::output_in(int32_t input_id, int32_t id, int32_t dtype, const Tensor& 
     slots_.push_back(std::move(added));
 }
 
-void Call::scratch(size_t bytes) {
+void Call::opaque(int32_t id, size_t bytes) {
     const Guard guard = guard_;
-    guard_ = Guard::start;  // SCRATCH is aligned to 256 bytes, its size need not be
-    Slot& added = add(FLASHSCAN_ARG_SCRATCH, FLASHSCAN_I32, {}, Bytes(bytes, poison), 256);
+    guard_ = Guard::start;  // it is aligned to 256 bytes, its size need not be
+    Slot& added = add(id, FLASHSCAN_I32, {}, Bytes(bytes, poison), 256);
     added.raw = added.written = true;
     guard_ = guard;
 }
@@ -198,20 +208,20 @@ std::string Call::damage() const {
     return text;
 }
 
-static void add_masks(Call& call, const Problem& p, const Data& data) {
-    if (p.reset) call.input_bytes(FLASHSCAN_ARG_RESET, data.reset, 1);
-    if (p.sequences == 0) return;
+void add_masks(Call& call, const Bytes& reset, const std::vector<int64_t>& offsets, int32_t offsets_dtype) {
+    if (!reset.empty()) call.input_bytes(FLASHSCAN_ARG_RESET, reset, 1);
+    if (offsets.empty()) return;
     Bytes bytes;
-    for (const int64_t offset : data.offsets) {
+    for (const int64_t offset : offsets) {
         const auto* raw = reinterpret_cast<const unsigned char*>(&offset);  // little endian: i32 is the first half
-        bytes.insert(bytes.end(), raw, raw + size_of(p.offsets_dtype));
+        bytes.insert(bytes.end(), raw, raw + size_of(offsets_dtype));
     }
-    call.input_bytes(FLASHSCAN_ARG_SEQ_OFFSETS, bytes, size_of(p.offsets_dtype));
+    call.input_bytes(FLASHSCAN_ARG_SEQ_OFFSETS, bytes, size_of(offsets_dtype));
 }
 
-static void add_scratch(Call& call, const Problem& p, const Plan& plan, int32_t pass) {
+void add_scratch(Call& call, const Plan& plan, int32_t pass) {
     const size_t bytes = plan.bytes(pass, FLASHSCAN_ARG_SCRATCH);
-    if (p.caller_scratch && bytes > 0) call.scratch(bytes);
+    if (bytes > 0) call.opaque(FLASHSCAN_ARG_SCRATCH, bytes);
 }
 
 // States of packed sequences may not share memory.
@@ -233,8 +243,8 @@ Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Dat
         call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, 1);
     else if (p.state_out)
         call.output(FLASHSCAN_ARG_STATE_OUT, state, states, 1);
-    add_masks(call, p, data);
-    add_scratch(call, p, plan, FLASHSCAN_PASS_FORWARD);
+    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
     return call;
 }
 
@@ -263,27 +273,27 @@ Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Da
         call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
     else if (state_wanted)
         call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
-    add_masks(call, p, data);
-    add_scratch(call, p, plan, FLASHSCAN_PASS_BACKWARD);
+    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;
 }
 
-// Runs `call` twice in the same memory; the second run must give the same bits.
-static bool run_twice(Call& call, const Plan& plan, Outcome& outcome) {
-    for (int run = 0; run < 2; ++run) {
+bool run_repeatedly(Call& call, const Plan& plan, int times, Run& outcome) {
+    for (int run = 0; run < times; ++run) {
         outcome.status = call.run(plan.get());
         if (outcome.status != FLASHSCAN_OK) {
             outcome.message = flashscan_last_error();
             return false;
         }
         outcome.damage += call.damage();
-        if (run == 1 && outcome.bits != call.output_bytes()) outcome.damage += "two runs gave different bits; ";
-        outcome.bits = call.output_bytes();
+        auto bits = call.output_bytes();
+        if (run > 0 && outcome.bits != bits) outcome.damage += "two runs gave different bits; ";
+        outcome.bits = std::move(bits);
     }
     return true;
 }
 
-static bool failed(const Plan& plan, Outcome& outcome) {
+bool failed(const Plan& plan, Run& outcome) {
     outcome.status = plan.status();
     outcome.message = plan.message();
     return !plan;
@@ -294,7 +304,7 @@ Outcome run_forward(const Problem& p, const Target& target, const Data& data, Gu
     const Plan plan(p, target);
     if (failed(plan, outcome)) return outcome;
     Call call = forward_call(p, plan, target.backend, data, guard);
-    if (!run_twice(call, plan, outcome)) return outcome;
+    if (!run_repeatedly(call, plan, 2, outcome)) return outcome;
     outcome.output = call.values(FLASHSCAN_ARG_OUTPUT);
     if (p.state_out) outcome.state_out = call.values(FLASHSCAN_ARG_STATE_OUT);
     return outcome;
@@ -305,7 +315,7 @@ Outcome run_backward(const Problem& p, const Target& target, const Data& data, G
     const Plan plan(p, target);
     if (failed(plan, outcome)) return outcome;
     Call call = backward_call(p, plan, target.backend, data, guard);
-    if (!run_twice(call, plan, outcome)) return outcome;
+    if (!run_repeatedly(call, plan, 2, outcome)) return outcome;
     constexpr int32_t grad = FLASHSCAN_GRAD;
     if ((p.gradients & gradient_input) != 0) outcome.grad_input = call.values(grad | FLASHSCAN_ARG_INPUT);
     if ((p.gradients & gradient_gate) != 0) outcome.grad_gate = call.values(grad | FLASHSCAN_ARG_GATE);
@@ -314,7 +324,7 @@ Outcome run_backward(const Problem& p, const Target& target, const Data& data, G
     return outcome;
 }
 
-void require(const Outcome& outcome) {
+void require(const Run& outcome) {
     if (outcome.status != FLASHSCAN_OK)
         throw std::runtime_error(fmt::format("{}: {}", flashscan_status_name(outcome.status), outcome.message));
     if (!outcome.damage.empty()) throw std::runtime_error(outcome.damage);

@@ -15,6 +15,7 @@ namespace support {
 class Plan {
   public:
     Plan(const flashscan_linear_desc& desc, const flashscan_options& options);
+    Plan(const flashscan_rnn_desc& desc, const flashscan_options& options);
     Plan(const Problem& problem, const Target& target)
         : Plan(desc_of(problem), options_of(problem, target.backend, target.kernel)) {}
 
@@ -26,6 +27,7 @@ class Plan {
     std::string describe() const;
 
   private:
+    void take(flashscan_plan* plan);
     struct Destroy {
         void operator()(flashscan_plan* plan) const { flashscan_plan_destroy(plan); }
     };
@@ -45,7 +47,8 @@ class Call {
     void output(int32_t id, int32_t dtype, const Tensor& tensor, int64_t written_time);
     // An output in the memory of `input_id`, which was added before.
     void output_in(int32_t input_id, int32_t id, int32_t dtype, const Tensor& tensor, int64_t written_time);
-    void scratch(size_t bytes);
+    // SCRATCH or RESERVE, whose contents are the kernel's.
+    void opaque(int32_t id, size_t bytes);
 
     // (Re)writes all buffers, executes, waits and reads back.
     flashscan_status run(const flashscan_plan* plan);
@@ -93,17 +96,28 @@ Call forward_call(const Problem& problem, const Plan& plan, int32_t backend, con
 Call backward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 
 // What came of planning and running a pass twice in the same memory.
-struct Outcome {
+struct Run {
     flashscan_status status = FLASHSCAN_OK;
-    std::string message;  // of the library, when status is not OK
-    std::string damage;   // stray writes, differing bits of the second run; empty if none
-    Values output, state_out, grad_input, grad_gate, grad_state_in;
+    std::string message;            // of the library, when status is not OK
+    std::string damage;             // stray writes, differing bits of the second run; empty if none
     std::map<int32_t, Bytes> bits;  // of each output
+};
+struct Outcome : Run {
+    Values output, state_out, grad_input, grad_gate, grad_state_in;
 };
 Outcome run_forward(const Problem& problem, const Target& target, const Data& data, Guard guard);
 Outcome run_backward(const Problem& problem, const Target& target, const Data& data, Guard guard);
 
+// Runs `call` so often in the same memory; every run must give the same bits. False if a call failed.
+bool run_repeatedly(Call& call, const Plan& plan, int times, Run& outcome);
+// Whether there is no plan; takes over its status.
+bool failed(const Plan& plan, Run& outcome);
+// Adds SCRATCH where the plan uses some.
+void add_scratch(Call& call, const Plan& plan, int32_t pass);
+// Adds RESET and SEQ_OFFSETS unless empty.
+void add_masks(Call& call, const Bytes& reset, const std::vector<int64_t>& offsets, int32_t offsets_dtype);
+
 // Throws std::runtime_error unless the run succeeded without damage.
-void require(const Outcome& outcome);
+void require(const Run& outcome);
 
 }  // namespace support

@@ -71,6 +71,28 @@ double uniform(uint64_t seed, uint64_t stream, uint64_t index) {
     return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
+std::vector<unsigned char> make_reset(uint64_t seed, int64_t count) {
+    std::vector<unsigned char> reset(static_cast<size_t>(count));
+    for (size_t i = 0; i < reset.size(); ++i) {
+        const double draw = uniform(seed, stream_reset, i);
+        reset[i] = draw < 0.05 ? 1 : draw < 0.07 ? 255 : 0;
+    }
+    return reset;
+}
+
+std::vector<int64_t> make_offsets(uint64_t seed, int64_t time, int64_t sequences) {
+    std::vector<int64_t> offsets;
+    const int64_t end = seed % 2 == 0 ? time : time - time / 7;
+    for (int64_t n = 0; n + 1 < sequences; ++n) {
+        const double draw = uniform(seed, stream_offsets, static_cast<uint64_t>(n - n % 3 / 2));
+        offsets.push_back(static_cast<int64_t>(draw * static_cast<double>(end + 1)));
+    }
+    std::sort(offsets.begin(), offsets.end());
+    offsets.insert(offsets.begin(), 0);
+    offsets.push_back(end);
+    return offsets;
+}
+
 Data make_data(const Problem& p) {
     Data data;
     const int64_t states = p.state_rows() * p.channels;
@@ -88,37 +110,21 @@ Data make_data(const Problem& p) {
                                                          : logit_gate;
         data.gate[i] = rounded(p.gate_dtype, make(p, choice, position, angle));
     }
-    if (p.reset) {
-        data.reset.resize(static_cast<size_t>(p.batch * p.time));
-        for (size_t i = 0; i < data.reset.size(); ++i) {
-            const double draw = uniform(p.seed, stream_reset, i);
-            data.reset[i] = draw < 0.05 ? 1 : draw < 0.07 ? 255 : 0;
-        }
-    }
-    if (p.sequences > 0) {
-        // Uneven, some of them empty; half of the problems leave a rest that belongs to no sequence.
-        const int64_t end = p.seed % 2 == 0 ? p.time : p.time - p.time / 7;
-        for (int64_t n = 0; n + 1 < p.sequences; ++n) {
-            const double draw = uniform(p.seed, stream_offsets, static_cast<uint64_t>(n - n % 3 / 2));
-            data.offsets.push_back(static_cast<int64_t>(draw * static_cast<double>(end + 1)));
-        }
-        std::sort(data.offsets.begin(), data.offsets.end());
-        data.offsets.insert(data.offsets.begin(), 0);
-        data.offsets.push_back(end);
-    }
+    if (p.reset) data.reset = make_reset(p.seed, p.batch * p.time);
+    if (p.sequences > 0) data.offsets = make_offsets(p.seed, p.time, p.sequences);
     return data;
 }
 
-std::vector<Sequence> sequences_of(const Problem& p, const Data& data) {
+std::vector<Sequence> sequences_of(int64_t batch, int64_t time, const std::vector<int64_t>& offsets) {
     std::vector<Sequence> list;
-    for (int64_t n = 0; n < p.state_rows(); ++n) {
-        const auto i = static_cast<size_t>(n);
-        if (p.sequences > 0)
-            list.push_back({0, data.offsets[i], data.offsets[i + 1], n});
-        else
-            list.push_back({n, 0, p.time, n});
-    }
+    for (int64_t n = 0; offsets.empty() && n < batch; ++n) list.push_back({n, 0, time, n});
+    for (size_t n = 0; n + 1 < offsets.size(); ++n)
+        list.push_back({0, offsets[n], offsets[n + 1], static_cast<int64_t>(n)});
     return list;
+}
+
+std::vector<Sequence> sequences_of(const Problem& p, const Data& data) {
+    return sequences_of(p.batch, p.time, data.offsets);
 }
 
 int64_t written_time(const Problem& p, const Data& data) { return p.sequences > 0 ? data.offsets.back() : p.time; }

@@ -240,16 +240,21 @@ flashscan_linear_desc desc_of(const Problem& p) {
 }
 
 flashscan_options options_of(const Problem& p, int32_t backend, const std::string& kernel) {
+    return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
+}
+
+flashscan_options make_options(int32_t backend, const std::string& kernel, int32_t threads, bool batch_invariant,
+                               bool caller_scratch) {
     flashscan_options options{};
     options.struct_size = sizeof options;
     options.backend = backend;
-    options.threads = backend == FLASHSCAN_CPU ? p.threads : 0;
+    options.threads = backend == FLASHSCAN_CPU ? threads : 0;
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not see the synchronisation inside GCC's OpenMP runtime.
     if (backend == FLASHSCAN_CPU) options.threads = 1;
 #endif
-    options.determinism = p.batch_invariant ? FLASHSCAN_DETERMINISM_BATCH_INVARIANT : FLASHSCAN_DETERMINISM_RUN_TO_RUN;
-    options.workspace = p.caller_scratch ? FLASHSCAN_WORKSPACE_CALLER : FLASHSCAN_WORKSPACE_LIBRARY;
+    options.determinism = batch_invariant ? FLASHSCAN_DETERMINISM_BATCH_INVARIANT : FLASHSCAN_DETERMINISM_RUN_TO_RUN;
+    options.workspace = caller_scratch ? FLASHSCAN_WORKSPACE_CALLER : FLASHSCAN_WORKSPACE_LIBRARY;
     options.kernel = kernel.empty() ? nullptr : kernel.c_str();
     return options;
 }
@@ -261,17 +266,8 @@ std::string text_of(const Target& target) {
 
 std::vector<Target> planner_targets() { return {{FLASHSCAN_CPU, ""}, {FLASHSCAN_CUDA, ""}}; }
 
-// The library names the kernels of a backend when it is asked for one that does not exist.
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_linear_desc desc = desc_of(Problem{});
-    const std::string unknown = "?";  // the options point into it
-    const flashscan_options options = options_of(Problem{}, backend, unknown);
-    if (flashscan_plan_linear(&plan, &desc, &options) != FLASHSCAN_INVALID_ARGUMENT) {
-        flashscan_plan_destroy(plan);
-        return {};
-    }
-    const std::string sentence = flashscan_last_error(), mark = " accepts ";
+std::vector<std::string> names_in(const std::string& sentence) {
+    const std::string mark = " accepts ";
     const size_t start = sentence.find(mark);
     if (start == std::string::npos) return {};
     std::istringstream list(sentence.substr(start + mark.size()));
@@ -281,6 +277,17 @@ static std::vector<std::string> kernels_of(int32_t backend) {
         names.push_back(name);
     }
     return names;
+}
+
+static std::vector<std::string> kernels_of(int32_t backend) {
+    flashscan_plan* plan = nullptr;
+    const flashscan_linear_desc desc = desc_of(Problem{});
+    const std::string unknown = "?";  // the options point into it
+    const flashscan_options options = options_of(Problem{}, backend, unknown);
+    if (flashscan_plan_linear(&plan, &desc, &options) == FLASHSCAN_INVALID_ARGUMENT)
+        return names_in(flashscan_last_error());
+    flashscan_plan_destroy(plan);
+    return {};
 }
 
 std::vector<Target> kernel_targets() {

@@ -99,7 +99,12 @@ Tensor tensor_of(const Problem& problem, Role role);
 Tensor dense_tensor(int64_t rows, int64_t channels);
 
 flashscan_linear_desc desc_of(const Problem& problem);
+// The options point into `kernel`.
 flashscan_options options_of(const Problem& problem, int32_t backend, const std::string& kernel);
+flashscan_options make_options(int32_t backend, const std::string& kernel, int32_t threads, bool batch_invariant,
+                               bool caller_scratch);
+// The kernels in the sentence of a library that was asked for one that it does not have.
+std::vector<std::string> names_in(const std::string& sentence);
 
 // A backend and a kernel of it, empty for the planner's choice.
 struct Target {

@@ -2,11 +2,12 @@
 // Parts of the core by themselves: strides, problems, argument tables, overlaps, the planner.
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 #include "core/arguments.h"
 #include "core/error.h"
-#include "core/linear_problem.h"
+#include "core/linear_arguments.h"
 #include "core/planner.h"
 
 namespace unit {
@@ -93,7 +94,7 @@ Code overlap(Strides strides, int64_t apart) {
         {static_cast<int32_t>(ArgId::output), reinterpret_cast<char*>(block.data()) + apart, 2000},
         {static_cast<int32_t>(ArgId::gate), gate.data(), 96}};
     try {
-        check_arguments(p, Pass::forward, specs, arguments);
+        check_arguments(Pass::forward, specs, arguments);
         return Code::ok;
     } catch (const Error& error) {
         return error.code();
@@ -126,29 +127,19 @@ std::unique_ptr<LinearKernel> accept(const LinearProblem&, const Options&, std::
     return std::make_unique<NoKernel>();
 }
 
-class FakeBackend final : public Backend {
-  public:
-    explicit FakeBackend(std::vector<LinearCandidate> candidates) : candidates_(std::move(candidates)) {}
-    const char* name() const override { return "fake"; }
-    int32_t device_count() const override { return 1; }
-    void check(const Options&) const override {}
-    std::span<const LinearCandidate> linear_candidates() const override { return candidates_; }
-    void* allocate(size_t, const Options&, void*) const override { return nullptr; }
-    void release(void*, const Options&, void*) const noexcept override {}
-    void check_memory(std::span<const ArgumentSpec>, std::span<const Argument>, const Options&) const override {}
-    std::vector<int64_t> read_offsets(const void*, Dtype, int64_t, const Options&, void*) const override { return {}; }
+using Candidates = std::vector<LinearCandidate>;
 
-  private:
-    std::vector<LinearCandidate> candidates_;
-};
-
-std::string sentence_of(const Backend& backend, const std::string& kernel, Code code) {
+Choice<LinearKernel> choose_from(const Candidates& candidates, const Options& options) {
     LinearProblem p = problem(2, 3, 4);
     validate(p);
+    return choose("fake", std::span<const LinearCandidate>(candidates), p, options);
+}
+
+std::string sentence_of(const Candidates& candidates, const std::string& kernel, Code code) {
     Options options;
     options.kernel = kernel;
     try {
-        choose_linear(backend, p, options);
+        choose_from(candidates, options);
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), code);
         return error.what();
@@ -158,22 +149,82 @@ std::string sentence_of(const Backend& backend, const std::string& kernel, Code 
 }
 
 TEST(Planner, TakesTheFirstThatAcceptsAndKeepsTheReasons) {
-    const FakeBackend backend({{"a", refuse}, {"b", accept}, {"c", accept}});
-    LinearProblem p = problem(2, 3, 4);
-    validate(p);
-    const Choice choice = choose_linear(backend, p, {});
+    const Candidates candidates{{"a", refuse}, {"b", accept}, {"c", accept}};
+    const auto choice = choose_from(candidates, {});
     EXPECT_EQ(choice.name, "b");
     EXPECT_EQ(choice.passed_over, "a: too small\n");
     Options forced;
     forced.kernel = "c";
-    EXPECT_EQ(choose_linear(backend, p, forced).name, "c");
+    EXPECT_EQ(choose_from(candidates, forced).name, "c");
 }
 
 TEST(Planner, SaysWhyNothingFits) {
-    const FakeBackend backend({{"a", refuse}, {"b", refuse}});
-    EXPECT_NE(sentence_of(backend, "", Code::unsupported).find("a: too small\nb: too small"), std::string::npos);
-    EXPECT_NE(sentence_of(backend, "b", Code::unsupported).find("b: too small"), std::string::npos);
-    EXPECT_NE(sentence_of(backend, "z", Code::invalid_argument).find("accepts a, b"), std::string::npos);
+    const Candidates candidates{{"a", refuse}, {"b", refuse}};
+    EXPECT_NE(sentence_of(candidates, "", Code::unsupported).find("a: too small\nb: too small"), std::string::npos);
+    EXPECT_NE(sentence_of(candidates, "b", Code::unsupported).find("b: too small"), std::string::npos);
+    EXPECT_NE(sentence_of(candidates, "z", Code::invalid_argument).find("accepts a, b"), std::string::npos);
+    EXPECT_NE(sentence_of({}, "", Code::unsupported).find("fake backend has no kernels of this family"),
+              std::string::npos);
+}
+
+RnnProblem rnn_problem(Cell cell) {
+    RnnProblem p;
+    p.dtype = Dtype::bf16;
+    p.cell = cell;
+    p.batch = 2;
+    p.time = 3;
+    p.heads = 4;
+    p.head_dim = 5;
+    return p;
+}
+
+TEST(RnnProblem, LaysOutItsTensors) {
+    RnnProblem p = rnn_problem(Cell::gru);
+    validate(p);
+    EXPECT_EQ(p.input_strides().batch, 3 * 3 * 20);
+    EXPECT_EQ(p.input_strides().time, 3 * 20);
+    EXPECT_EQ(p.output_strides().time, 20);
+    EXPECT_EQ(p.weight_count(), 3 * 4 * 25);
+    EXPECT_EQ(p.bias_count(), 4 * 20);
+    p = rnn_problem(Cell::slstm);
+    p.layout = RnnLayout::tbghd;
+    p.all_states = true;
+    validate(p);
+    EXPECT_EQ(p.input_strides().time, 2 * 4 * 20);
+    EXPECT_EQ(p.input_strides().batch, 4 * 20);
+    EXPECT_EQ(p.output_strides().state, 2 * 3 * 20);
+    EXPECT_EQ(p.output_count(), 4 * 2 * 3 * 20);
+    EXPECT_EQ(p.state_count(), 4 * 2 * 20);
+}
+
+TEST(RnnProblem, DescribesItsFeatures) {
+    RnnProblem p = rnn_problem(Cell::gru_reset_before);
+    p.batch = 1;
+    p.weight_dtype = Dtype::f32;
+    p.all_states = p.training = p.has_reset = true;
+    p.direction = Direction::reverse;
+    p.recurrent_clip = 0.5;
+    p.num_sequences = 7;
+    validate(p);
+    EXPECT_EQ(p.describe(),
+              "rnn gru-reset-before bf16 BTGHD b1 t3 h4 d5 weight-f32 training all-states clip0.5 reverse reset "
+              "sequences7");
+}
+
+TEST(RnnArguments, ReserveIsThereForTraining) {
+    RnnProblem p = rnn_problem(Cell::lstm);
+    validate(p);
+    const auto has_reserve = [&](Pass pass) {
+        const auto specs = rnn_arguments(p, pass, 640, 512, true);
+        EXPECT_EQ(specs.back().id, id_of(ArgId::scratch));
+        for (const ArgumentSpec& spec : specs)
+            if (spec.id == id_of(ArgId::reserve)) return spec.bytes == 640 && spec.written == (pass == Pass::forward);
+        return false;
+    };
+    EXPECT_FALSE(has_reserve(Pass::forward));
+    p.training = true;
+    EXPECT_TRUE(has_reserve(Pass::forward));
+    EXPECT_TRUE(has_reserve(Pass::backward));
 }
 
 }  // namespace

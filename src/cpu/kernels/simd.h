@@ -84,7 +84,7 @@ FLASHSCAN_INLINE void store_part(T* p, Vec<T> v, int n) {
 
 template <typename T>
 FLASHSCAN_INLINE Vec<T> splat(T x) {
-    return Vec<T>{} + x;
+    return x - Vec<T>{};  // keeps -0, so that nothing is left of the subtraction
 }
 
 // Past the caches; p is a multiple of vector_bytes. Ordered by stream_fence().

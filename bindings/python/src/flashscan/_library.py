@@ -7,16 +7,17 @@ import ctypes
 import functools
 import os
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
 F32, BF16, F16, F64, C64, C128, I32, I64 = range(1, 9)
-INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS = range(1, 8)
+INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS = range(1, 10)
+RESERVE = 11
 GRAD = 0x100
-FLAG_RESET = 1
+FLAG_RESET, FLAG_ALL_STATES, FLAG_TRAINING = 1, 2, 4
 
 
 class Strides(Structure):
@@ -45,6 +46,25 @@ class LinearDesc(Structure):
         ("grad_input", Strides),
         ("grad_gate", Strides),
         ("grad_output", Strides),
+    ]
+
+
+class RnnDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("weight_dtype", c_int32),
+        ("layout", c_int32),
+        ("cell", c_int32),
+        ("direction", c_int32),
+        ("flags", c_uint32),
+        ("offsets_dtype", c_int32),
+        ("batch", c_int64),
+        ("time", c_int64),
+        ("heads", c_int64),
+        ("head_dim", c_int64),
+        ("num_sequences", c_int64),
+        ("recurrent_clip", c_double),
     ]
 
 
@@ -78,6 +98,8 @@ def _load() -> ctypes.CDLL:
     library.flashscan_last_error.restype = c_char_p
     library.flashscan_status_name.restype = c_char_p
     library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
+    library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
+    library.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
     library.flashscan_plan_destroy.restype = None
     for function in (library.flashscan_forward, library.flashscan_backward):
@@ -86,6 +108,10 @@ def _load() -> ctypes.CDLL:
 
 
 _library = _load()
+_FAMILIES = {
+    "linear": (LinearDesc, _library.flashscan_plan_linear),
+    "rnn": (RnnDesc, _library.flashscan_plan_rnn),
+}
 
 
 def version() -> str:
@@ -105,14 +131,21 @@ def _check(status: int) -> None:
 class Plan:
     """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
 
-    def __init__(self, fields: tuple, threads: int) -> None:
+    def __init__(self, family: str, fields: tuple, threads: int) -> None:
         self._plan = c_void_p()
-        desc = LinearDesc(ctypes.sizeof(LinearDesc), *fields)
+        desc_type, create = _FAMILIES[family]
+        desc = desc_type(ctypes.sizeof(desc_type), *fields)
         options = Options(struct_size=ctypes.sizeof(Options), threads=threads)
-        _check(_library.flashscan_plan_linear(byref(self._plan), byref(desc), byref(options)))
+        _check(create(byref(self._plan), byref(desc), byref(options)))
 
     def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
         destroy(self._plan)
+
+    def forward_bytes(self, number: int) -> int:
+        """The bytes that an argument of the forward pass needs."""
+        size = c_size_t()
+        _check(_library.flashscan_plan_arg_bytes(self._plan, 0, number, byref(size)))
+        return size.value
 
     def forward(self, args: Sequence[Any]) -> None:
         _check(_library.flashscan_forward(self._plan, (Arg * len(args))(*args), len(args), None))
@@ -122,6 +155,6 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=256)
-def plan(fields: tuple, threads: int) -> Plan:
-    """The plan for a descriptor, given as its fields after struct_size; cached."""
-    return Plan(fields, threads)
+def plan(family: str, fields: tuple, threads: int) -> Plan:
+    """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is "linear" or "rnn"."""
+    return Plan(family, fields, threads)

@@ -1,52 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from . import _library as lib
+from ._arrays import (
+    OFFSETS_DTYPES,
+    Array,
+    argument,
+    choose,
+    dtype_number,
+    reset_flags,
+    sequence_offsets,
+    state_array,
+    state_dtype,
+    thread_count,
+)
 from ._errors import FlashscanTypeError, FlashscanValueError
-
-Array = NDArray[Any]
 
 # Axis of batch, time and channels in an array of each layout, and the layout's number.
 _LAYOUTS = {"btc": (0, (0, 1, 2)), "bct": (1, (0, 2, 1))}
 _GATE_FORMS = {"value": 0, "log": 1, "logit": 2}
-_DTYPES = {
-    np.dtype(np.float32): lib.F32,
-    np.dtype(np.float16): lib.F16,
-    np.dtype(np.float64): lib.F64,
-    np.dtype(np.complex64): lib.C64,
-    np.dtype(np.complex128): lib.C128,
-}
-_OFFSETS_DTYPES = {np.dtype(np.int32): lib.I32, np.dtype(np.int64): lib.I64}
 _DENSE = (0, 0, 0)
-
-
-def _dtype_number(name: str, array: Array) -> int:
-    number = _DTYPES.get(array.dtype)
-    if number is not None:
-        return number
-    if array.dtype.name == "bfloat16" and array.dtype.type.__module__ == "ml_dtypes":
-        return lib.BF16
-    raise FlashscanTypeError(
-        f"{name} has dtype {array.dtype}; accepted are float32, float64, float16, complex64, complex128 and ml_dtypes' "
-        "bfloat16, in native byte order"
-    )
-
-
-def _state_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
-
-
-def _choose(name: str, value: Any, accepted: dict[str, Any]) -> Any:
-    if not isinstance(value, str) or value not in accepted:
-        raise FlashscanValueError(f"{name} is {value!r}; accepted are {', '.join(map(repr, accepted))}")
-    return accepted[value]
 
 
 def _sequence_array(name: str, value: ArrayLike) -> Array:
@@ -72,16 +51,6 @@ def _strided(array: Array, axes: tuple[int, int, int]) -> tuple[Array, tuple[int
     return array, (steps[0] // item, steps[1] // item, steps[2] // item)
 
 
-def _argument(number: int, array: Array) -> tuple[int, int, int, int]:
-    if array.flags.c_contiguous:
-        size = array.nbytes
-    elif array.size == 0:
-        size = 0
-    else:
-        size = array.itemsize + sum((n - 1) * stride for n, stride in zip(array.shape, array.strides))
-    return number, 0, array.__array_interface__["data"][0], size
-
-
 @dataclass
 class _Problem:
     """One call's arrays and options, checked and brought into the library's terms."""
@@ -104,20 +73,15 @@ class _Problem:
         return np.zeros(shape, dtype) if self.packed else np.empty(shape, dtype)
 
     def add(self, number: int, array: Array) -> None:
-        self.args.append(_argument(number, array))
+        self.args.append(argument(number, array))
         self.kept.append(array)
 
     def add_state(self, number: int, name: str, value: ArrayLike) -> None:
-        array, dtype = np.asarray(value), _state_dtype(self.dtype)
-        if array.shape != self.state_shape:
-            raise FlashscanValueError(f"{name} has shape {array.shape}; accepted is {self.state_shape}")
-        if not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise FlashscanTypeError(f"{name} has dtype {array.dtype}; accepted are those that convert to {dtype}")
-        self.add(number, np.ascontiguousarray(array, dtype))
+        self.add(number, state_array(name, value, self.state_shape, self.dtype))
 
     def plan(self, *strides: tuple[int, int, int]) -> lib.Plan:
         """`strides` of input, gate, output, grad_input, grad_gate and grad_output."""
-        return lib.plan((*self.fields, *strides), self.threads)
+        return lib.plan("linear", (*self.fields, *strides), self.threads)
 
 
 def _gate(gate: ArrayLike, like: Array, axes: tuple[int, int, int]) -> tuple[Array, tuple[int, ...], int]:
@@ -132,26 +96,6 @@ def _gate(gate: ArrayLike, like: Array, axes: tuple[int, int, int]) -> tuple[Arr
     return array.reshape(shape), array.shape, bits
 
 
-def _reset(reset: ArrayLike, shape: tuple[int, int]) -> Array:
-    array = np.asarray(reset)
-    if array.dtype not in (np.dtype(np.uint8), np.dtype(np.bool_)):
-        raise FlashscanTypeError(f"reset has dtype {array.dtype}; accepted are bool and uint8")
-    if array.shape != shape:
-        raise FlashscanValueError(f"reset has shape {array.shape}; accepted is (batch, time), here {shape}")
-    return np.ascontiguousarray(array).view(np.uint8)
-
-
-def _offsets(seq_offsets: ArrayLike) -> Array:
-    array = np.asarray(seq_offsets)
-    if array.dtype not in _OFFSETS_DTYPES:
-        raise FlashscanTypeError(f"seq_offsets has dtype {array.dtype}; accepted are int32 and int64")
-    if array.ndim != 1 or array.size < 2:
-        raise FlashscanValueError(
-            f"seq_offsets has shape {array.shape}; accepted is (number of sequences + 1,) with one sequence at least"
-        )
-    return np.ascontiguousarray(array)
-
-
 def _problem(
     gate: ArrayLike,
     like: Array,
@@ -163,17 +107,17 @@ def _problem(
     reset: ArrayLike | None,
     threads: int,
 ) -> _Problem:
-    layout_number, axes = _choose("layout", layout, _LAYOUTS)
-    form = _choose("gate_form", gate_form, _GATE_FORMS)
-    dtype = _dtype_number(name, like)
+    layout_number, axes = choose("layout", layout, _LAYOUTS)
+    form = choose("gate_form", gate_form, _GATE_FORMS)
+    dtype = dtype_number(name, like)
     gate_array, gate_shape, broadcast = _gate(gate, like, axes)
     gate_array, gate_strides = _strided(gate_array, axes)
     batch, time, channels = (like.shape[axis] for axis in axes)
-    offsets = None if seq_offsets is None else _offsets(seq_offsets)
+    offsets = None if seq_offsets is None else sequence_offsets(seq_offsets)
     sequences = 0 if offsets is None else offsets.size - 1
-    offsets_dtype = 0 if offsets is None else _OFFSETS_DTYPES[offsets.dtype]
+    offsets_dtype = 0 if offsets is None else OFFSETS_DTYPES[offsets.dtype]
     flags = 0 if reset is None else lib.FLAG_RESET
-    fields = [dtype, _dtype_number("gate", gate_array), layout_number, form, broadcast, int(bool(reverse)), flags]
+    fields = [dtype, dtype_number("gate", gate_array), layout_number, form, broadcast, int(bool(reverse)), flags]
     fields += [batch, time, channels, sequences, offsets_dtype, 0]
     problem = _Problem(
         gate=gate_array,
@@ -187,24 +131,14 @@ def _problem(
         args=[],
         kept=[],
         packed=offsets is not None,
-        threads=_threads(threads),
+        threads=thread_count(threads),
     )
     problem.add(lib.GATE, gate_array)
     if offsets is not None:
         problem.add(lib.SEQ_OFFSETS, offsets)
     if reset is not None:
-        problem.add(lib.RESET, _reset(reset, (batch, time)))
+        problem.add(lib.RESET, reset_flags(reset, (batch, time)))
     return problem
-
-
-def _threads(threads: int) -> int:
-    try:
-        number = operator.index(threads)
-    except TypeError:
-        raise FlashscanTypeError(f"threads is {threads!r}; accepted are integers") from None
-    if not 0 <= number < 2**31:
-        raise FlashscanValueError(f"threads is {number}; accepted are 0 (all) and up")
-    return number
 
 
 @overload
@@ -285,7 +219,7 @@ def linear_scan(
     problem.add(lib.OUTPUT, output)
     final_state = None
     if return_final_state:
-        final_state = np.empty(problem.state_shape, _state_dtype(problem.dtype))
+        final_state = np.empty(problem.state_shape, state_dtype(problem.dtype))
         problem.add(lib.STATE_OUT, final_state)
     problem.plan(strides, problem.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE).forward(problem.args)
     return output if final_state is None else (output, final_state)
@@ -337,7 +271,7 @@ def linear_scan_backward(
         problem.add_state(lib.GRAD | lib.STATE_OUT, "grad_final_state", grad_final_state)
     grad_gate = problem.new(problem.gate.shape, problem.gate.dtype)
     grad_input = problem.new(problem.shape, problem.dtype)
-    grad_state = np.empty(problem.state_shape, _state_dtype(problem.dtype))
+    grad_state = np.empty(problem.state_shape, state_dtype(problem.dtype))
     problem.add(lib.OUTPUT, array)
     problem.add(lib.GRAD | lib.OUTPUT, grad)
     problem.add(lib.GRAD | lib.GATE, grad_gate)

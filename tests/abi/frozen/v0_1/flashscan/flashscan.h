@@ -4,12 +4,13 @@
  *
  * This header is the whole interface and its manual. It is C99 and needs no CUDA header.
  *
- *     create a plan   flashscan_plan_linear      what to compute, how, where; everything is checked here
+ *     create a plan   flashscan_plan_linear,     what to compute, how, where; everything is checked here
+ *                     flashscan_plan_rnn
  *     execute it      flashscan_forward,         any number of times, from any thread, on any stream
  *                     flashscan_backward
  *     destroy it      flashscan_plan_destroy
  *
- * Names used below: B batch, T time, C channels, N sequences packed in one row.
+ * Names used below: B batch, T time, C channels, N sequences packed in one row, H heads, D head dim, G gates, S states.
  *
  * Contents
  *   1  Version
@@ -17,7 +18,8 @@
  *   3  Vocabulary: backends, data types, layouts, arguments
  *   4  Options: how a plan runs
  *   5  The linear recurrence
- *   6  Plans: sizes, description, execution, destruction
+ *   6  Recurrent networks: LSTM, GRU, Elman, sLSTM
+ *   7  Plans: sizes, description, execution, destruction
  */
 #ifndef FLASHSCAN_FLASHSCAN_H
 #define FLASHSCAN_FLASHSCAN_H
@@ -126,6 +128,12 @@ enum {
     FLASHSCAN_LAYOUT_BCT = 1  /* [B, C, T], time innermost */
 };
 
+/* Layouts of recurrent networks. */
+enum {
+    FLASHSCAN_LAYOUT_BTGHD = 0, /* INPUT [B, T, G, H, D], OUTPUT [B, T, H, D] or [S, B, T, H, D] */
+    FLASHSCAN_LAYOUT_TBGHD = 1  /* INPUT [T, B, G, H, D], OUTPUT [T, B, H, D] or [S, T, B, H, D] */
+};
+
 enum {
     FLASHSCAN_FORWARD_IN_TIME = 0,
     FLASHSCAN_REVERSE_IN_TIME = 1
@@ -156,7 +164,10 @@ enum {
     FLASHSCAN_ARG_STATE_OUT = 5,
     FLASHSCAN_ARG_RESET = 6,
     FLASHSCAN_ARG_SEQ_OFFSETS = 7,
+    FLASHSCAN_ARG_WEIGHT = 8,
+    FLASHSCAN_ARG_BIAS = 9,
     FLASHSCAN_ARG_SCRATCH = 10,
+    FLASHSCAN_ARG_RESERVE = 11,
     FLASHSCAN_GRAD = 0x100
 };
 
@@ -304,7 +315,128 @@ typedef struct flashscan_plan flashscan_plan;
 FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, const flashscan_linear_desc* desc,
                                                      const flashscan_options* options);
 
-/* ==== 6  Plans ================================================================================================ */
+/* ==== 6  Recurrent networks =================================================================================== */
+
+/*
+ * A layer whose input product is the caller's: INPUT is W x. Each of H heads has its own D x D matrix for each gate
+ * (a block-diagonal recurrent matrix); H = 1 is the usual layer. For every batch b and head, with vectors of D numbers,
+ * R_g = WEIGHT[g, head] (row: out, column: in), and products elementwise but for R_g h:
+ *
+ *     raw_g[t] = INPUT[t]_g + R_g h[t-1] + BIAS_g
+ *     states[-1] = STATE_IN (zeros if not given),  STATE_OUT = states[T-1] (STATE_IN when T = 0)
+ *     OUTPUT = h, or all S states with RNN_ALL_STATES
+ *
+ *     cell              gates     states     equations, with s(x) = 1 / (1 + exp(-x))
+ *
+ *     LSTM              i f z o   h c        c' = s(f) c + s(i) tanh(z);  h' = s(o) tanh(c')
+ *     GRU               r z n     h          n = tanh(INPUT_n + BIAS_n + s(r) (R_n h + BIAS_rn));
+ *                                            h' = (1 - s(z)) n + s(z) h              biases r z n rn
+ *     GRU_RESET_BEFORE  r z n     h          n = tanh(INPUT_n + BIAS_n + R_n (s(r) h)); h' as in GRU
+ *     ELMAN             one       h          h' = tanh(raw)
+ *     ELMAN_RELU        one       h          h' = max(raw, 0)
+ *     SLSTM             i f z o   h c n m    l = log s(f) + m;  m' = i if n = 0, else max(i, l);
+ *                                            c' = exp(l - m') c + exp(i - m') tanh(z);
+ *                                            n' = max(exp(l - m') n + exp(i - m'), 1);  h' = s(o) c' / n'
+ *
+ * (Hochreiter and Schmidhuber 1997; Cho et al., arXiv 1406.1078; Elman 1990; Beck et al., arXiv 2405.04517.) Gates are
+ * in PyTorch's order for LSTM (i f g o) and GRU (r z n); PyTorch's GRU is GRU with BIAS_r = b_ir + b_hr,
+ * BIAS_z = b_iz + b_hz, BIAS_n = b_in, BIAS_rn = b_hn.
+ *
+ * sLSTM: c and n stand for c exp(m) and n exp(m); m only keeps the exponentials in range. n = 0 says that an element
+ * has no past, its c and m are then not looked at: so it is at the start without STATE_IN and after a reset. From there
+ * on n >= 1, the max with 1 never acts, and h does not depend on how m is chosen.
+ *
+ * Reverse in time, RESET (RNN_RESET: reset[b, t] != 0 makes all states 0 before step t; INPUT[t] still enters),
+ * SEQ_OFFSETS (num_sequences > 0) and the sentences about "first", "before" and "after" are those of the linear
+ * recurrence. NaN and infinity flow as the arithmetic says, and stop at a reset. Large inputs saturate the gates; no
+ * exponential overflows on the way.
+ *
+ * Backward: with the gradients of OUTPUT and STATE_OUT given, it writes those of INPUT, WEIGHT, BIAS and STATE_IN that
+ * are asked for: exact derivatives of the equations above, those of all states included. It needs a plan with
+ * RNN_TRAINING, whose forward fills RESERVE: keep it, OUTPUT, WEIGHT and STATE_IN as they are until backward is done.
+ * Nothing given is overwritten and backward may be called repeatedly, with the same bits. GRAD|WEIGHT and GRAD|BIAS are
+ * summed over batch and time in a fixed order. No gradient passes a reset.
+ *
+ * sLSTM's c, n, m: gradients enter through h, through all states in OUTPUT and through the final states, and leave in
+ * GRAD|STATE_IN. Where the loss depends on c, n and m through c exp(m) and n exp(m) alone, as every loss on h of this
+ * or of a following piece does, m cancels and its gradient is c grad_c + n grad_n; what exceeds this (a loss on m
+ * itself) is passed on through the max to i or to f and the m before, to i where they are equal. Where the max with 1
+ * acts, nothing passes it. With n = 0 in STATE_IN, the gradients of that element's c, n and m are 0.
+ *
+ * recurrent_clip > 0: the gradient that reaches h[t-1] (or STATE_IN's h) through R is limited to
+ * [-recurrent_clip, recurrent_clip], each element at every step, before what reaches it on other ways is added; NaN
+ * stays NaN. Gradients are then no longer derivatives.
+ *
+ * Data types: dtype is that of INPUT, OUTPUT and their gradients; WEIGHT, BIAS and their gradients have weight_dtype:
+ *
+ *     dtype          f32   bf16       f16       f64
+ *     weight_dtype   f32   bf16 f32   f16 f32   f64
+ *
+ * States are carried from step to step, and STATE_IN, STATE_OUT and their gradients are stored, in f32 for 16-bit and
+ * f32 data, else f64; so are sums and all arithmetic. With 16-bit data the factors of a matrix product (h, R, and in
+ * backward the gradients of raw) may be rounded to dtype before they are multiplied, nothing else is.
+ *
+ * Arguments; BS is B, or N if packed:       shape                      forward        backward
+ *
+ *     INPUT                                 see the layout             in             -
+ *     WEIGHT                                [G,H,D,D] (out, in)        in             in
+ *     BIAS                                  [G,H,D]; GRU [4,H,D]       optional in    -
+ *     OUTPUT                                see the layout             out            in
+ *     STATE_IN                              [S,BS,H,D]                 optional in    optional in: if it was in forward
+ *     STATE_OUT                             as STATE_IN                optional out   -
+ *     RESERVE          bytes                plan_arg_bytes             out if train.  in
+ *     RESET            uint8                [B,T]                      in if flag     in if flag
+ *     SEQ_OFFSETS      i32 or i64           [N+1]                      in if N > 0    in if N > 0
+ *     GRAD|OUTPUT                           as OUTPUT                  -              in
+ *     GRAD|STATE_OUT                        as STATE_IN                -              optional in
+ *     GRAD|INPUT, |WEIGHT, |BIAS, |STATE_IN as INPUT, WEIGHT, ...      -              out, at least one of them
+ *     SCRATCH                               plan_arg_bytes             optional       optional
+ *
+ * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything is dense. Inputs may overlap each
+ * other; nothing that is written may overlap another argument. RESERVE holds what the plan's own kernel needs, aligned
+ * to 256 bytes, and is understood by plans of the same descriptor, options and library alone.
+ */
+enum {
+    FLASHSCAN_CELL_LSTM = 0,
+    FLASHSCAN_CELL_GRU = 1, /* reset after the product */
+    FLASHSCAN_CELL_ELMAN = 2,
+    FLASHSCAN_CELL_SLSTM = 3,
+    FLASHSCAN_CELL_GRU_RESET_BEFORE = 4,
+    FLASHSCAN_CELL_ELMAN_RELU = 5
+};
+
+/* Bits of flags. */
+enum {
+    FLASHSCAN_RNN_RESET = 1,      /* there is a RESET argument */
+    FLASHSCAN_RNN_ALL_STATES = 2, /* OUTPUT and GRAD|OUTPUT hold all S states, h first */
+    FLASHSCAN_RNN_TRAINING = 4    /* backward will be called: forward fills RESERVE */
+};
+
+/* struct_size = sizeof(flashscan_rnn_desc). Zero means the default in every field except the extents and dtype. */
+typedef struct flashscan_rnn_desc {
+    uint32_t struct_size;
+    int32_t dtype;
+    int32_t weight_dtype;    /* 0: dtype */
+    int32_t layout;          /* FLASHSCAN_LAYOUT_BTGHD, FLASHSCAN_LAYOUT_TBGHD */
+    int32_t cell;            /* FLASHSCAN_CELL_* */
+    int32_t direction;       /* FLASHSCAN_FORWARD_IN_TIME, FLASHSCAN_REVERSE_IN_TIME */
+    uint32_t flags;          /* FLASHSCAN_RNN_* */
+    int32_t offsets_dtype;   /* FLASHSCAN_I32, FLASHSCAN_I64; 0: FLASHSCAN_I64 */
+    int64_t batch, time;     /* B, T >= 0 */
+    int64_t heads, head_dim; /* H, D >= 1 */
+    int64_t num_sequences;   /* N > 0: packed, B = 1; 0: not packed */
+    double recurrent_clip;   /* >= 0 and finite; 0: no limit */
+} flashscan_rnn_desc;
+
+/*
+ * Creates a plan for a recurrent network. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
+ * number of threads may execute it at the same time. flashscan_backward and PASS_BACKWARD with a plan that lacks
+ * RNN_TRAINING are FLASHSCAN_INVALID_ARGUMENT.
+ */
+FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
+                                                  const flashscan_options* options);
+
+/* ==== 7  Plans ================================================================================================ */
 
 /*
  * The bytes that argument `arg_id` needs in `pass` (FLASHSCAN_PASS_*). 0 for SCRATCH means that none is used. An id

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks: rows of the batch against the reference, as many as it takes in a few seconds, and some elements
+// of the sums over batch and time against sums of the pass's own GRAD|INPUT and OUTPUT.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "check.h"
+
+namespace bench {
+namespace {
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+using Values = std::map<int32_t, std::vector<double>>;
+
+int64_t choose_rows(const Problem& p) {
+    const double products = static_cast<double>(p.rnn->gates() * p.extents.time * p.extents.channels * p.rnn->dim);
+    return std::clamp(static_cast<int64_t>((p.backward ? 1e9 : 4e9) / products), int64_t{1}, p.extents.batch);
+}
+
+bool is_input(int32_t id) { return (id & ~grad) == FLASHSCAN_ARG_INPUT; }
+bool is_state(int32_t id) { return (id & ~grad) == FLASHSCAN_ARG_STATE_IN || (id & ~grad) == FLASHSCAN_ARG_STATE_OUT; }
+bool is_sum(int32_t id) { return id == (grad | FLASHSCAN_ARG_WEIGHT) || id == (grad | FLASHSCAN_ARG_BIAS); }
+
+// The part of a tensor that belongs to the last `rows` of the batch, in the order [batch, time, ...].
+std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tensor, int64_t rows) {
+    Box box = tensor.box;
+    const int64_t batch = p.extents.batch, time = p.extents.time, skipped = batch - rows;
+    int64_t first = 0;
+    if (is_state(tensor.id)) {
+        const int64_t width = p.extents.channels;
+        box.extent[0] = p.rnn->states(), box.extent[1] = rows, box.extent[2] = width;
+        box.stride[0] = batch * width, box.stride[1] = width;
+        first = skipped * width;
+    } else if (is_input(tensor.id) || (tensor.id & ~grad) == FLASHSCAN_ARG_OUTPUT) {
+        const int64_t step = p.extents.channels * (is_input(tensor.id) ? p.rnn->gates() : 1);
+        const bool batch_first = p.layout == FLASHSCAN_LAYOUT_BTGHD;
+        box.extent[0] = rows, box.extent[1] = time, box.extent[2] = step;
+        box.stride[0] = batch_first ? time * step : step, box.stride[1] = batch_first ? step : batch * step;
+        first = skipped * box.stride[0];
+    }
+    box.data = static_cast<char*>(box.data) + first * size_of(box.dtype);
+    return widen(machine.gather(box), box.dtype);
+}
+
+void execute(const flashscan_plan* plan, bool backward, const std::vector<flashscan_arg>& args) {
+    const auto call = backward ? flashscan_backward : flashscan_forward;
+    if (call(plan, args.data(), static_cast<int32_t>(args.size()), nullptr) != FLASHSCAN_OK)
+        throw Failure(fmt::format("reference: {}", flashscan_last_error()));
+}
+
+// Runs both passes of the reference on `rows` of the batch; the outputs in `values` are replaced.
+void run_reference(const Problem& p, int64_t rows, Values& values) {
+    flashscan_rnn_desc desc = p.describe_rnn();
+    desc.dtype = desc.weight_dtype = FLASHSCAN_F64;
+    desc.layout = FLASHSCAN_LAYOUT_BTGHD;
+    desc.batch = rows;
+    flashscan_options options{};
+    options.struct_size = sizeof options;
+    options.kernel = "reference";
+    flashscan_plan* made = nullptr;
+    if (flashscan_plan_rnn(&made, &desc, &options) != FLASHSCAN_OK)
+        throw Failure(fmt::format("reference: {}", flashscan_last_error()));
+    const std::unique_ptr<flashscan_plan, void (*)(flashscan_plan*)> plan(made, flashscan_plan_destroy);
+    std::vector<flashscan_arg> forward, backward;
+    for (auto& [id, data] : values) {
+        const flashscan_arg arg{id, 0, data.data(), data.size() * sizeof(double)};
+        if ((id & grad) == 0) forward.push_back(arg);
+        if (id != FLASHSCAN_ARG_INPUT && id != FLASHSCAN_ARG_BIAS && id != FLASHSCAN_ARG_STATE_OUT)
+            backward.push_back(arg);
+    }
+    std::vector<char> memory;
+    if (p.rnn->training) {
+        size_t bytes = 0;
+        flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes);
+        memory.resize(bytes + 256);
+        void* aligned = memory.data();
+        size_t space = memory.size();
+        aligned = std::align(256, bytes, aligned, space);
+        forward.push_back({FLASHSCAN_ARG_RESERVE, 0, aligned, bytes});
+        backward.push_back(forward.back());
+    }
+    execute(plan.get(), false, forward);
+    if (p.backward) execute(plan.get(), true, backward);
+}
+
+// A rounding to the output's dtype and, with 16-bit data, those of the factors of the products, which R of small norm
+// does not amplify.
+double error_bound(const Problem& p, const Tensor& tensor) {
+    const double factors = size_of(p.dtype) == 2 ? (p.backward ? 6 : 2) * roundoff(p.dtype) : 0;
+    return 2 * roundoff(tensor.box.dtype) + factors + 256 * roundoff(state_dtype(p.dtype));
+}
+
+// A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. GRU's
+// gate n is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in OUTPUT.
+void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verdict& verdict) {
+    const int64_t B = p.extents.batch, T = p.extents.time, W = p.extents.channels, D = p.rnn->dim;
+    const bool gru = p.rnn->cell == FLASHSCAN_CELL_GRU || p.rnn->cell == FLASHSCAN_CELL_GRU_RESET_BEFORE;
+    const int64_t gates = gru ? 2 : p.rnn->gates();
+    const auto box = [&](int32_t id, int64_t first, int64_t e0, int64_t e1, int64_t e2, int64_t s0, int64_t s1) {
+        const Tensor& tensor = tensors[id];
+        const Box part{static_cast<char*>(tensor.box.data) + first * size_of(tensor.box.dtype),
+                       tensor.box.dtype,
+                       {e0, e1, e2},
+                       {s0, s1, 1}};
+        return widen(machine.gather(part), tensor.box.dtype);
+    };
+    const bool batch_first = p.layout == FLASHSCAN_LAYOUT_BTGHD;
+    std::vector<double> got_weight, want_weight, got_bias, want_bias;
+    for (int64_t pick = 0; pick < 4; ++pick) {
+        const int64_t gate = pick % gates, head = pick * (p.rnn->heads - 1) / 3, j = pick * (D - 1) / 3;
+        const int64_t step = p.rnn->gates() * W, row = (gate * p.rnn->heads + head) * D + j;
+        const std::vector<double> dx =
+            box(grad | FLASHSCAN_ARG_INPUT, row, B, T, 1, batch_first ? T * step : step, batch_first ? step : B * step);
+        const std::vector<double> h =
+            box(FLASHSCAN_ARG_OUTPUT, head * D, B, T, D, batch_first ? T * W : W, batch_first ? W : B * W);
+        std::vector<double> first(static_cast<size_t>(B * D));
+        if (p.states) first = box(FLASHSCAN_ARG_STATE_IN, head * D, 1, B, D, 0, W);
+        std::vector<double> sum(static_cast<size_t>(D));
+        double bias = 0;
+        for (int64_t b = 0; b < B; ++b)
+            for (int64_t t = 0; t < T; ++t) {
+                const double d = dx[static_cast<size_t>(b * T + t)];
+                const int64_t before = p.reverse ? t + 1 : t - 1;
+                const bool outside = before < 0 || before >= T;
+                const double* factor = outside ? first.data() + b * D : h.data() + (b * T + before) * D;
+                for (int64_t k = 0; k < D; ++k) sum[static_cast<size_t>(k)] += d * factor[k];
+                bias += d;
+            }
+        const std::vector<double> weight = box(grad | FLASHSCAN_ARG_WEIGHT, row * D, 1, 1, D, 0, 0);
+        got_weight.insert(got_weight.end(), weight.begin(), weight.end());
+        want_weight.insert(want_weight.end(), sum.begin(), sum.end());
+        got_bias.push_back(box(grad | FLASHSCAN_ARG_BIAS, row, 1, 1, 1, 0, 0)[0]);
+        want_bias.push_back(bias);
+    }
+    verdict.add(relative_error(got_weight, want_weight), error_bound(p, tensors[grad | FLASHSCAN_ARG_WEIGHT]));
+    verdict.add(relative_error(got_bias, want_bias), error_bound(p, tensors[grad | FLASHSCAN_ARG_BIAS]));
+}
+
+}  // namespace
+
+Verdict check_rnn_outputs(Machine& machine, const Problem& problem, const Tensors& tensors) {
+    const int64_t rows = choose_rows(problem);
+    Values values, got;
+    for (const Tensor& tensor : tensors.tensors()) {
+        if (is_sum(tensor.id) && rows < problem.extents.batch) continue;
+        values[tensor.id] = fetch(machine, problem, tensor, rows);
+        if (tensor.written) got[tensor.id] = values[tensor.id];
+    }
+    run_reference(problem, rows, values);
+    Verdict verdict;
+    for (const Tensor& tensor : tensors.tensors())
+        if (got.contains(tensor.id))
+            verdict.add(relative_error(got[tensor.id], values[tensor.id]), error_bound(problem, tensor));
+    if (problem.backward) check_sums(machine, problem, tensors, verdict);
+    verdict.what =
+        fmt::format("{} of {} rows{}", rows, problem.extents.batch, problem.backward ? ", 4 rows of GRAD|WEIGHT" : "");
+    return verdict;
+}
+
+}  // namespace bench

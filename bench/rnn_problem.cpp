@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Problem lines of recurrent networks.
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "problem.h"
+
+namespace bench {
+namespace {
+
+struct CellName {
+    const char* name;
+    int32_t cell;
+    int64_t gates, biases, states;
+};
+constexpr CellName cells[] = {{"lstm", FLASHSCAN_CELL_LSTM, 4, 4, 2},
+                              {"gru", FLASHSCAN_CELL_GRU, 3, 4, 1},
+                              {"elman", FLASHSCAN_CELL_ELMAN, 1, 1, 1},
+                              {"slstm", FLASHSCAN_CELL_SLSTM, 4, 4, 4},
+                              {"gru-reset-before", FLASHSCAN_CELL_GRU_RESET_BEFORE, 3, 3, 1},
+                              {"elman-relu", FLASHSCAN_CELL_ELMAN_RELU, 1, 1, 1}};
+
+int32_t parse_cell(const std::string& word) {
+    for (const CellName& entry : cells)
+        if (word == entry.name) return entry.cell;
+    throw UsageError(
+        fmt::format("'{}' is no cell; accepted are lstm, gru, elman, slstm, gru-reset-before and elman-relu", word));
+}
+
+const CellName& entry_of(int32_t cell) {
+    for (const CellName& entry : cells)
+        if (cell == entry.cell) return entry;
+    throw UsageError(fmt::format("no cell has number {}", cell));
+}
+
+void parse_option(Problem& p, const std::string& word) {
+    if (word == "TBGHD")
+        p.layout = FLASHSCAN_LAYOUT_TBGHD;
+    else if (word == "weight-f32")
+        p.rnn->weight_dtype = FLASHSCAN_F32;
+    else if (word == "training")
+        p.rnn->training = true;
+    else if (word == "reverse")
+        p.reverse = true;
+    else if (word == "states")
+        p.states = true;
+    else if (word.starts_with("@"))
+        p.targets.push_back(parse_target(word));
+    else
+        throw UsageError(fmt::format(
+            "'{}' is no option; accepted are TBGHD, weight-f32, training, reverse, states and targets", word));
+}
+
+std::string write_problem(const Problem& p) {
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", p.rnn->cell_name(), p.backward ? "bwd" : "fwd",
+                                   name_of(p.dtype), p.extents.batch, p.extents.time, p.rnn->heads, p.rnn->dim);
+    if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
+    if (p.rnn->weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.rnn->weight_dtype));
+    if (p.rnn->training && !p.backward) text += " training";
+    if (p.reverse) text += " reverse";
+    if (p.states) text += " states";
+    return text;
+}
+
+}  // namespace
+
+int64_t RnnPart::gates() const { return entry_of(cell).gates; }
+int64_t RnnPart::biases() const { return entry_of(cell).biases; }
+int64_t RnnPart::states() const { return entry_of(cell).states; }
+const char* RnnPart::cell_name() const { return entry_of(cell).name; }
+
+Problem parse_rnn_problem(const std::vector<std::string>& words) {
+    if (words.size() < 8) throw UsageError("too few words");
+    Problem p;
+    p.rnn.emplace();
+    p.rnn->cell = parse_cell(words[1]);
+    if (words[2] != "fwd" && words[2] != "bwd")
+        throw UsageError(fmt::format("'{}' is no pass; accepted are fwd and bwd", words[2]));
+    p.backward = words[2] == "bwd";
+    p.dtype = p.gate_dtype = p.rnn->weight_dtype = parse_dtype(words[3]);
+    if (is_complex(p.dtype)) throw UsageError(fmt::format("'{}': rnn takes f32, bf16, f16 and f64", words[3]));
+    p.layout = FLASHSCAN_LAYOUT_BTGHD;
+    p.rnn->heads = parse_count(words[6], "h");
+    p.rnn->dim = parse_count(words[7], "d");
+    constexpr int64_t most = int64_t{1} << 20;
+    p.extents = {parse_count(words[4], "b"), parse_count(words[5], "t"), 0};
+    if (p.rnn->heads > most || p.rnn->dim > most || p.extents.batch > most || p.extents.time > most)
+        throw UsageError("b, t, h and d must be at most 2^20");
+    p.extents.channels = p.rnn->heads * p.rnn->dim;
+    for (size_t i = 8; i < words.size(); ++i) parse_option(p, words[i]);
+    p.rnn->training = p.rnn->training || p.backward;
+    p.text = write_problem(p);
+    return p;
+}
+
+// INPUT, OUTPUT and WEIGHT once; backward OUTPUT, both gradients of them, WEIGHT and its gradient. RESERVE is a
+// kernel's own and not counted.
+int64_t rnn_required_bytes(const Problem& p) {
+    const int64_t step_arrays = p.backward ? p.rnn->gates() + 2 : p.rnn->gates() + 1;
+    const int64_t weight = p.rnn->gates() * p.extents.channels * p.rnn->dim * size_of(p.rnn->weight_dtype);
+    return step_arrays * p.array_bytes() + (p.backward ? 2 : 1) * weight;
+}
+
+flashscan_rnn_desc Problem::describe_rnn() const {
+    flashscan_rnn_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = dtype;
+    desc.weight_dtype = rnn->weight_dtype;
+    desc.layout = layout;
+    desc.cell = rnn->cell;
+    desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    desc.flags = rnn->training ? FLASHSCAN_RNN_TRAINING : 0;
+    desc.batch = extents.batch;
+    desc.time = extents.time;
+    desc.heads = rnn->heads;
+    desc.head_dim = rnn->dim;
+    return desc;
+}
+
+}  // namespace bench

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/linear_arguments.h"
+
+#include "core/error.h"
+
+namespace flashscan {
+namespace {
+
+ArgumentSpec tensor(const LinearProblem& p, int32_t id, const char* name, Presence presence, bool written,
+                    const Strides& strides) {
+    const bool gate = (id & ~grad_bit) == id_of(ArgId::gate);
+    ArgumentSpec spec =
+        dense_argument(id, name, presence, written, gate ? p.gate_bytes(strides) : p.tensor_bytes(strides),
+                       gate ? p.gate_dtype : p.dtype);
+    spec.is_tensor = true;
+    if (gate)
+        spec.extents = {p.gate_batch(), p.gate_time(), p.gate_channels()};
+    else
+        spec.extents = {p.batch, p.time, p.channels};
+    spec.strides = strides;
+    return spec;
+}
+
+// The argument that this one may be in the place of: each element is read before the same thread writes it. States of
+// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written.
+int32_t same_memory(const LinearProblem& p, int32_t id) {
+    if (id == id_of(ArgId::output)) return id_of(ArgId::input);
+    if (id == grad_of(ArgId::input)) return grad_of(ArgId::output);
+    if (id == id_of(ArgId::state_out) && !p.packed()) return id_of(ArgId::state_in);
+    if (id == grad_of(ArgId::state_in) && !p.packed()) return grad_of(ArgId::state_out);
+    return 0;
+}
+
+}  // namespace
+
+std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, size_t scratch_bytes,
+                                           bool scratch_required) {
+    using enum Presence;
+    const Dtype state = state_dtype(p.dtype);
+    const int64_t data_bytes = p.state_bytes();
+    std::vector<ArgumentSpec> specs;
+    specs.push_back(tensor(p, id_of(ArgId::gate), "GATE", required, false, p.gate));
+    specs.push_back(dense_argument(id_of(ArgId::state_in), "STATE_IN", optional, false, data_bytes, state));
+    if (pass == Pass::forward) {
+        specs.push_back(tensor(p, id_of(ArgId::input), "INPUT", required, false, p.input));
+        specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", required, true, p.output));
+        specs.push_back(dense_argument(id_of(ArgId::state_out), "STATE_OUT", optional, true, data_bytes, state));
+    } else {
+        specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", optional, false, p.output));
+        specs.push_back(tensor(p, grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.grad_output));
+        specs.push_back(
+            dense_argument(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, data_bytes, state));
+        specs.push_back(tensor(p, grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.grad_input));
+        specs.push_back(tensor(p, grad_of(ArgId::gate), "GRAD|GATE", optional, true, p.grad_gate));
+        specs.push_back(dense_argument(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, data_bytes, state));
+    }
+    add_sequence_arguments(specs, p);
+    add_scratch_argument(specs, scratch_bytes, scratch_required);
+    for (ArgumentSpec& spec : specs) spec.may_be = same_memory(p, spec.id);
+    return specs;
+}
+
+LinearBuffers linear_buffers(const LinearProblem& problem, Pass pass, const Pointers& found) {
+    LinearBuffers b;
+    b.input = found[ArgId::input];
+    b.gate = found[ArgId::gate];
+    b.output = found[ArgId::output];
+    b.state_in = found[ArgId::state_in];
+    b.state_out = found[ArgId::state_out];
+    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
+    b.seq_offsets = found[ArgId::seq_offsets];
+    b.grad_output = found.grad(ArgId::output);
+    b.grad_state_out = found.grad(ArgId::state_out);
+    b.grad_input = found.grad(ArgId::input);
+    b.grad_gate = found.grad(ArgId::gate);
+    b.grad_state_in = found.grad(ArgId::state_in);
+    b.scratch = found[ArgId::scratch];
+    if (pass == Pass::backward && b.grad_gate != nullptr && b.output == nullptr &&
+        problem.tensor_bytes(problem.output) > 0)
+        fail(Code::missing_argument, "OUTPUT is not given; GRAD|GATE needs it");
+    return b;
+}
+
+}  // namespace flashscan

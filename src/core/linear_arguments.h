@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arguments of linear recurrence plans.
+#pragma once
+
+#include "core/arguments.h"
+#include "core/linear_problem.h"
+
+namespace flashscan {
+
+// What a kernel works on. Optional arguments that were not given are null.
+struct LinearBuffers {
+    const void* input = nullptr;
+    const void* gate = nullptr;
+    void* output = nullptr;  // only read in backward
+    const void* state_in = nullptr;
+    void* state_out = nullptr;
+    const uint8_t* reset = nullptr;
+    const void* seq_offsets = nullptr;
+    const void* grad_output = nullptr;
+    const void* grad_state_out = nullptr;
+    void* grad_input = nullptr;
+    void* grad_gate = nullptr;
+    void* grad_state_in = nullptr;
+    void* scratch = nullptr;
+};
+
+// The arguments that `pass` of a plan for `problem` takes, SCRATCH last.
+std::vector<ArgumentSpec> linear_arguments(const LinearProblem& problem, Pass pass, size_t scratch_bytes,
+                                           bool scratch_required);
+
+// The checked arguments of a call as the kernels take them. Throws Error for those that only some gradients need.
+LinearBuffers linear_buffers(const LinearProblem& problem, Pass pass, const Pointers& found);
+
+}  // namespace flashscan

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/rnn_arguments.h"
+
+namespace flashscan {
+
+std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t reserve_bytes, size_t scratch_bytes,
+                                        bool scratch_required) {
+    using enum Presence;
+    std::vector<ArgumentSpec> specs;
+    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, int64_t count, Dtype dtype) {
+        specs.push_back(dense_argument(id, name, presence, written, count * size_of(dtype), dtype));
+    };
+    const Dtype state = state_dtype(p.dtype);
+    const bool forward = pass == Pass::forward;
+    add(id_of(ArgId::weight), "WEIGHT", required, false, p.weight_count(), p.weight_dtype);
+    add(id_of(ArgId::output), "OUTPUT", required, forward, p.output_count(), p.dtype);
+    add(id_of(ArgId::state_in), "STATE_IN", optional, false, p.state_count(), state);
+    if (p.training) {
+        add(id_of(ArgId::reserve), "RESERVE", required, forward, 0, state);
+        specs.back().bytes = reserve_bytes;
+        specs.back().alignment = 256;
+    }
+    if (forward) {
+        add(id_of(ArgId::input), "INPUT", required, false, p.input_count(), p.dtype);
+        add(id_of(ArgId::bias), "BIAS", optional, false, p.bias_count(), p.weight_dtype);
+        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, p.state_count(), state);
+    } else {
+        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.output_count(), p.dtype);
+        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, p.state_count(), state);
+        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.input_count(), p.dtype);
+        add(grad_of(ArgId::weight), "GRAD|WEIGHT", optional, true, p.weight_count(), p.weight_dtype);
+        add(grad_of(ArgId::bias), "GRAD|BIAS", optional, true, p.bias_count(), p.weight_dtype);
+        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, p.state_count(), state);
+    }
+    add_sequence_arguments(specs, p);
+    add_scratch_argument(specs, scratch_bytes, scratch_required);
+    return specs;
+}
+
+RnnBuffers rnn_buffers(const Pointers& found) {
+    RnnBuffers b;
+    b.input = found[ArgId::input];
+    b.weight = found[ArgId::weight];
+    b.bias = found[ArgId::bias];
+    b.output = found[ArgId::output];
+    b.state_in = found[ArgId::state_in];
+    b.state_out = found[ArgId::state_out];
+    b.reserve = found[ArgId::reserve];
+    b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
+    b.seq_offsets = found[ArgId::seq_offsets];
+    b.grad_output = found.grad(ArgId::output);
+    b.grad_state_out = found.grad(ArgId::state_out);
+    b.grad_input = found.grad(ArgId::input);
+    b.grad_weight = found.grad(ArgId::weight);
+    b.grad_bias = found.grad(ArgId::bias);
+    b.grad_state_in = found.grad(ArgId::state_in);
+    b.scratch = found[ArgId::scratch];
+    return b;
+}
+
+}  // namespace flashscan

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/rnn_problem.h"
+
+#include <cmath>
+
+#include "core/extents.h"
+
+namespace flashscan {
+
+CellCounts counts_of(Cell cell) {
+    switch (cell) {
+    case Cell::lstm: return {4, 4, 2};
+    case Cell::gru: return {3, 4, 1};
+    case Cell::gru_reset_before: return {3, 3, 1};
+    case Cell::elman:
+    case Cell::elman_relu: return {1, 1, 1};
+    case Cell::slstm: return {4, 4, 4};
+    }
+    fail(Code::internal_error, "no cell has number {}", static_cast<int32_t>(cell));
+}
+
+RnnStrides RnnProblem::input_strides() const {
+    const int64_t step = counts().gates * width();
+    if (layout == RnnLayout::btghd) return {width(), time * step, step};
+    return {width(), step, batch * step};
+}
+
+RnnStrides RnnProblem::output_strides() const {
+    const int64_t state = batch * time * width();
+    if (layout == RnnLayout::btghd) return {state, time * width(), width()};
+    return {state, width(), batch * width()};
+}
+
+void validate(RnnProblem& p) {
+    check_enum(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}, "dtype",
+               "F32 (1), BF16 (2), F16 (3), F64 (4)");
+    check_second_dtype(p.weight_dtype, p.dtype, state_dtype(p.dtype), "weight_dtype");
+    check_enum(p.layout, {RnnLayout::btghd, RnnLayout::tbghd}, "layout", "LAYOUT_BTGHD (0), LAYOUT_TBGHD (1)");
+    check_enum(p.cell, {Cell::lstm, Cell::gru, Cell::elman, Cell::slstm, Cell::gru_reset_before, Cell::elman_relu},
+               "cell",
+               "CELL_LSTM (0), CELL_GRU (1), CELL_ELMAN (2), CELL_SLSTM (3), CELL_GRU_RESET_BEFORE (4), "
+               "CELL_ELMAN_RELU (5)");
+    validate_sequences(p);
+    check_extent(p.heads, 1, "heads");
+    check_extent(p.head_dim, 1, "head_dim");
+    if (!(p.recurrent_clip >= 0) || std::isinf(p.recurrent_clip))
+        fail(Code::invalid_argument, "recurrent_clip is {}; accepted are 0 (no limit) and finite numbers above",
+             p.recurrent_clip);
+    // 16 values of 8 bytes for each element, all that a cell keeps, bound every size that is formed later.
+    constexpr int64_t most = 16 * 8;
+    const int64_t width = multiply(p.heads, p.head_dim, "heads * head_dim");
+    multiply(multiply(width, p.head_dim, "elements of WEIGHT"), most, "bytes of WEIGHT");
+    const int64_t steps = multiply(std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1), "batch * time");
+    multiply(multiply(steps, width, "batch * time * heads * head_dim"), most,
+             "batch * time * heads * head_dim * values per element");
+    multiply(multiply(std::max<int64_t>(p.state_rows(), 1), width, "states"), most, "states");
+}
+
+std::string RnnProblem::describe() const {
+    constexpr const char* cells[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cells[static_cast<int32_t>(cell)], name_of(dtype),
+                                   layout == RnnLayout::btghd ? "BTGHD" : "TBGHD", batch, time, heads, head_dim);
+    if (weight_dtype != dtype) text += fmt::format(" weight-{}", name_of(weight_dtype));
+    if (training) text += " training";
+    if (all_states) text += " all-states";
+    if (recurrent_clip > 0) text += fmt::format(" clip{}", recurrent_clip);
+    return text + describe_sequences(*this);
+}
+
+}  // namespace flashscan

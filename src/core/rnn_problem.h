@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan for a recurrent network computes, checked and with every default filled in.
+#pragma once
+
+#include <string>
+
+#include "core/sequences.h"
+
+namespace flashscan {
+
+// How many there are of what a cell has.
+struct CellCounts {
+    int64_t gates, biases, states;
+};
+CellCounts counts_of(Cell cell);
+
+// Element (s, b, t, h, d) of a tensor is at s * state + b * batch + t * time + h * D + d; for INPUT, whose gates lie in
+// front of the heads, `state` is that of a gate.
+struct RnnStrides {
+    int64_t state = 0, batch = 0, time = 0;
+};
+
+struct RnnProblem : Sequences {
+    Dtype dtype{};
+    Dtype weight_dtype{};
+    RnnLayout layout{};
+    Cell cell{};
+    bool all_states = false;
+    bool training = false;
+    int64_t heads = 0, head_dim = 0;
+    double recurrent_clip = 0;  // 0: no limit
+
+    CellCounts counts() const { return counts_of(cell); }
+    int64_t width() const { return heads * head_dim; }
+    int64_t output_states() const { return all_states ? counts().states : 1; }
+    RnnStrides input_strides() const;   // of GRAD|INPUT too
+    RnnStrides output_strides() const;  // of GRAD|OUTPUT too
+    // In elements.
+    int64_t input_count() const { return batch * time * counts().gates * width(); }
+    int64_t output_count() const { return output_states() * batch * time * width(); }
+    int64_t weight_count() const { return counts().gates * width() * head_dim; }
+    int64_t bias_count() const { return counts().biases * width(); }
+    int64_t state_count() const { return counts().states * state_rows() * width(); }
+
+    std::string describe() const;
+};
+
+// Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.
+void validate(RnnProblem& problem);
+
+}  // namespace flashscan

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/sequences.h"
+
+#include <limits>
+
+#include "core/extents.h"
+
+namespace flashscan {
+
+void validate_sequences(Sequences& p) {
+    check_enum(p.direction, {Direction::forward, Direction::reverse}, "direction",
+               "FORWARD_IN_TIME (0), REVERSE_IN_TIME (1)");
+    check_extent(p.batch, 0, "batch");
+    check_extent(p.time, 0, "time");
+    if (p.num_sequences < 0)
+        fail(Code::invalid_argument, "num_sequences is {}; accepted are 0 (not packed) and up", p.num_sequences);
+    if (p.packed() && p.batch != 1)
+        fail(Code::invalid_argument, "batch is {} with num_sequences {}; packed sequences need batch 1", p.batch,
+             p.num_sequences);
+    if (p.offsets_dtype == Dtype{}) p.offsets_dtype = Dtype::i64;
+    check_enum(p.offsets_dtype, {Dtype::i32, Dtype::i64}, "offsets_dtype", "0, I32 (7), I64 (8)");
+    if (p.packed() && p.offsets_dtype == Dtype::i32 && p.time > std::numeric_limits<int32_t>::max())
+        fail(Code::invalid_argument, "offsets_dtype is I32 with time {}; accepted is I64 (8) above 2^31 - 1", p.time);
+}
+
+std::string describe_sequences(const Sequences& p) {
+    std::string text;
+    if (p.direction == Direction::reverse) text += " reverse";
+    if (p.has_reset) text += " reset";
+    if (p.packed()) text += fmt::format(" sequences{}", p.num_sequences);
+    return text;
+}
+
+}  // namespace flashscan

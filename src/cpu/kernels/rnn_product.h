@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products with a few rows: y[r][j] = sum over k of x[r][k] m[k][j].
+//
+// m lies in panels of two vectors: panel q holds m[k][q width .. (q + 1) width) for k = 0, 1, ... one after another, so
+// that the inner loop reads it in order. A tile of sums stays in registers: R rows of x times P panels, R P about as
+// many as there are registers. Each k takes R numbers of x, broadcast, and 2 P vectors of m; a panel is read once for
+// every R rows. Every sum runs over k in order, whatever R, P and the number of rows are: the bits of a row do not
+// depend on the rows beside it.
+#pragma once
+
+#include "cpu/kernels/simd.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+template <typename T>
+inline constexpr int panel_width = 2 * Simd<T>::width;
+// Sums of two vectors that fit in registers beside the factors.
+inline constexpr int tile_sums = vector_bytes == 64 ? 12 : 6;
+
+template <typename T>
+FLASHSCAN_INLINE int64_t padded_width(int64_t n) {
+    return (n + panel_width<T> - 1) / panel_width<T> * panel_width<T>;
+}
+template <typename T>
+FLASHSCAN_INLINE int64_t padded_depth(int64_t n) {
+    return (n + Simd<T>::width - 1) / Simd<T>::width * Simd<T>::width;
+}
+
+// How x lies in memory.
+enum class Left {
+    blocks,  // x[r][k] at ((k / W) pitch + r) W + k % W with W the width of a vector: rows as vectors
+    columns  // x[r][k] at k pitch + r
+};
+
+template <typename T>
+struct Product {
+    const T* x;
+    int64_t pitch;
+    int64_t rows, depth;  // depth: a multiple of W for blocks
+    const T* panels;
+    int64_t num_panels;
+    T* y;
+    int64_t y_pitch;
+    bool add;  // to what y holds
+};
+
+template <Left Form, int R, int P, typename T>
+void tile(const Product<T>& m, int64_t row, int64_t panel) {
+    constexpr int W = Simd<T>::width;
+    constexpr int inner = Form == Left::blocks ? W : 1, row_step = Form == Left::blocks ? W : 1;
+    const int64_t x_step = m.pitch * inner, panel_size = m.depth * 2 * W;
+    const T* x = m.x + row * row_step;
+    const T* right = m.panels + panel * panel_size;
+    T* y = m.y + row * m.y_pitch + panel * 2 * W;
+    Vec<T> sum[size_t{R}][size_t{2 * P}];
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+        for (int p = 0; p < 2 * P; ++p) sum[r][p] = m.add ? load(y + r * m.y_pitch + p * W) : Vec<T>{};
+    for (int64_t k = 0; k < m.depth; k += inner, x += x_step)
+        for (int i = 0; i < inner; ++i, right += 2 * W) {
+            Vec<T> factor[size_t{2 * P}];
+#pragma GCC unroll 16
+            for (int p = 0; p < 2 * P; ++p) factor[p] = load(right + p / 2 * panel_size + p % 2 * W);
+#pragma GCC unroll 16
+            for (int r = 0; r < R; ++r) {
+                const Vec<T> left = splat<T>(x[r * row_step + i]);
+#pragma GCC unroll 16
+                for (int p = 0; p < 2 * P; ++p) sum[r][p] = fused(left, factor[p], sum[r][p]);
+            }
+        }
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+        for (int p = 0; p < 2 * P; ++p) store<T>(y + r * m.y_pitch + p * W, sum[r][p]);
+}
+
+// Few rows take several panels at once, so that enough sums are under way.
+constexpr int panels_at_once(int64_t rows) { return rows <= tile_sums / 4 ? 4 : rows <= tile_sums / 2 ? 2 : 1; }
+
+template <Left Form, int R, typename T>
+void tile_of_rows(const Product<T>& m, int64_t row, int64_t rows, int64_t begin, int64_t end) {
+    if constexpr (R > 1)
+        if (rows < R) return tile_of_rows<Form, R - 1>(m, row, rows, begin, end);
+    constexpr int P = panels_at_once(R);
+    int64_t panel = begin;
+    for (; panel + P <= end; panel += P) tile<Form, R, P>(m, row, panel);
+    for (; panel < end; ++panel) tile<Form, R, 1>(m, row, panel);
+}
+
+// Tiles of rows of about one size; all of them use some panels before the next are read.
+template <Left Form, typename T>
+void multiply(const Product<T>& m) {
+    if (m.rows == 0) return;
+    const int64_t tiles = (m.rows + tile_sums - 1) / tile_sums, step = panels_at_once(m.rows / tiles);
+    for (int64_t begin = 0; begin < m.num_panels; begin += step) {
+        const int64_t end = begin + step < m.num_panels ? begin + step : m.num_panels;
+        for (int64_t i = 0; i < tiles; ++i) {
+            const int64_t row = i * m.rows / tiles, rows = (i + 1) * m.rows / tiles - row;
+            tile_of_rows<Form, tile_sums>(m, row, rows, begin, end);
+        }
+    }
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks, step by step: the formulas of math/rnn.h on vectors of neighbouring elements of a head.
+//
+// A block is one head of some sequences, walked by one thread from the first step to the last; blocks share nothing, so
+// nothing waits. Sequences are sorted by length: those that still run at step i are the first of the block. Each step
+// multiplies their h (backward: the gradients of the pre-activations), a few rows, by the head's R (R^T) and then goes
+// through the elements. R is read from the caches once a step, and once for every tile of rows within a panel.
+// Memory sees INPUT and OUTPUT once (in training what the cell keeps as well), and R wherever a core's caches do not hold
+// its G D D numbers. A head with fewer sequences than there are threads leaves the others idle.
+//
+// Buffers of a block hold "rows as vectors": vector v of row r at (v pitch + r) W, which is how the product wants its
+// left factor. Lanes past D of left factors stay 0; those of other rows hold anything and are never stored.
+#pragma once
+
+#include "cpu/kernels/rnn_memory.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+// Memory of a block.
+template <typename Cell, typename T>
+struct Buffers {
+    static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states;
+
+    static int64_t factor_numbers(const RnnCall& c, bool backward) { return c.depth * (backward ? G : 1); }
+    static int64_t product_pitch(const RnnCall& c, bool backward, int group) {
+        return backward ? c.width : padded_width<T>(gates_of<Cell>(group) * c.dim);
+    }
+    static int64_t numbers(const RnnCall& c, int64_t rows, bool backward) {
+        int64_t row = S * c.depth + factor_numbers(c, backward) + c.depth;
+        for (int group = 0; group < num_groups<Cell>; ++group) row += product_pitch(c, backward, group);
+        return rows * row + W;
+    }
+
+    Buffers(const RnnCall& call, const RnnBlock& block, bool backward)
+        : c(call), b(block), pitch(block.end - block.begin), is_backward(backward) {
+        T* at = reinterpret_cast<T*>(block.buffer);
+        states = at;
+        factors[0] = backward ? at + S * c.depth * pitch : at;  // forward: h itself
+        factors[1] = backward ? factors[0] + 2 * c.depth * pitch : at + S * c.depth * pitch;
+        for (T* p = at; p < at + pitch * (S * c.depth + factor_numbers(c, backward)); ++p) *p = 0;
+        at += pitch * (S * c.depth + factor_numbers(c, backward) + c.depth);
+        for (int group = 0; group < num_groups<Cell>; ++group) {
+            products[group] = at;
+            at += pitch * product_pitch(c, backward, group);
+        }
+        const T* m = reinterpret_cast<const T*>(c.panels) + b.head * c.panel_numbers;
+        for (int group = 0; group < num_groups<Cell>; ++group) {
+            matrices[group] = m;
+            m += depth_of(group) * product_pitch(c, backward, group);
+        }
+    }
+
+    int64_t depth_of(int group) const { return c.depth * (is_backward ? gates_of<Cell>(group) : 1); }
+    const RnnSequence& sequence(int64_t r) const { return c.sequences[b.begin + r]; }
+    T* state(int s, int64_t r, int64_t d) const { return states + s * c.depth * pitch + (d / W * pitch + r) * W; }
+    T* factor(int group, int64_t r, int64_t k) const { return factors[group] + (k / W * pitch + r) * W; }
+    // Backward: where the gradient that gate g's rows of R take lies.
+    T* factor_of_gate(int g, int64_t r, int64_t d) const {
+        const int group = g >= first_gate<Cell>(num_groups<Cell> - 1) ? num_groups<Cell> - 1 : 0;
+        return factor(group, r, (g - first_gate<Cell>(group)) * c.depth + d);
+    }
+    const T* product(int group, int64_t r) const { return products[group] + r * product_pitch(c, is_backward, group); }
+
+    void multiply(int group, int64_t rows) const {
+        const int64_t y_pitch = product_pitch(c, is_backward, group);
+        FLASHSCAN_ISA::multiply<Left::blocks, T>({factors[group], pitch, rows, depth_of(group), matrices[group],
+                                                  y_pitch / panel_width<T>, products[group], y_pitch, false});
+    }
+    int64_t longest() const { return pitch > 0 ? sequence(0).length : 0; }
+    // How many of `rows` run at step i.
+    int64_t running(int64_t rows, int64_t i) const {
+        while (rows > 0 && sequence(rows - 1).length <= i) --rows;
+        return rows;
+    }
+
+    const RnnCall& c;
+    const RnnBlock& b;
+    int64_t pitch;
+    bool is_backward;
+    T *states, *factors[2], *products[num_groups<Cell>];
+    const T* matrices[num_groups<Cell>];
+};
+
+template <typename T>
+FLASHSCAN_INLINE void store_lanes(T* p, Vec<T> v, int64_t left) {
+    if (left >= Simd<T>::width)
+        store<T>(p, v);
+    else
+        store_part<T>(p, v, static_cast<int>(left));
+}
+
+// Elements d .. of states as the user gives them; 0 without data.
+template <std::size_t S, typename T>
+FLASHSCAN_INLINE void get_states(const RnnCall& c, const char* data, const RnnSequence& s, int64_t head, int64_t d,
+                                 int64_t left, Lanes<T> (&state)[S]) {
+    for (std::size_t j = 0; j < S; ++j)
+        state[j] =
+            data == nullptr
+                ? Lanes<T>(T(0))
+                : Lanes<T>(get<T>(number_of_type<T>, data, state_place(c, static_cast<int64_t>(j), s, head) + d, left));
+}
+template <std::size_t S, typename T>
+FLASHSCAN_INLINE void put_states(const RnnCall& c, char* data, const RnnSequence& s, int64_t head, int64_t d,
+                                 int64_t left, const Lanes<T> (&state)[S]) {
+    if (data == nullptr) return;
+    for (std::size_t j = 0; j < S; ++j)
+        put<T>(number_of_type<T>, data, state_place(c, static_cast<int64_t>(j), s, head) + d, left, state[j].v);
+}
+
+template <typename Cell, typename T>
+struct Forward {
+    static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states, P = Cell::biases;
+    const RnnCall& c;
+    const RnnBlock& b;
+    Buffers<Cell, T> m;
+
+    Forward(const RnnCall& call, const RnnBlock& block) : c(call), b(block), m(call, block, false) {}
+
+    void run() {
+        for (int64_t r = 0; r < m.pitch; ++r) start(r);
+        int64_t rows = m.pitch;
+        for (int64_t i = 0; i < m.longest(); ++i) {
+            rows = m.running(rows, i);
+            for (int64_t r = 0; r < rows; ++r)
+                if (resets(c, m.sequence(r), step_of(c, m.sequence(r), i))) clear(r);
+            m.multiply(0, rows);
+            if constexpr (reset_before<Cell>) {
+                for (int64_t r = 0; r < rows; ++r) reset_product(r, i);
+                m.multiply(1, rows);
+            }
+            for (int64_t r = 0; r < rows; ++r) step(r, i);
+        }
+        for (int64_t r = 0; r < m.pitch; ++r) finish(r);
+    }
+
+    void start(int64_t r) {
+        for (int64_t d = 0; d < c.dim; d += W) {
+            LaneArray<T, S> state;
+            get_states(c, c.state_in, m.sequence(r), b.head, d, c.dim - d, state);
+            for (int s = 0; s < S; ++s) store<T>(m.state(s, r, d), state[s].v);
+        }
+    }
+    void clear(int64_t r) {
+        for (int64_t d = 0; d < c.dim; d += W)
+            for (int s = 0; s < S; ++s) store<T>(m.state(s, r, d), Vec<T>{});
+    }
+    void finish(int64_t r) {
+        for (int64_t d = 0; d < c.dim; d += W) {
+            LaneArray<T, S> state;
+            for (int s = 0; s < S; ++s) state[s] = Lanes<T>(load(m.state(s, r, d)));
+            put_states(c, c.state_out, m.sequence(r), b.head, d, c.dim - d, state);
+        }
+    }
+
+    // BIAS, INPUT and the product of a gate, in the order of the definition.
+    FLASHSCAN_INLINE Vec<T> bias(int p, int64_t d) const {
+        return load(reinterpret_cast<const T*>(c.bias_numbers) + (p * c.heads + b.head) * c.depth + d);
+    }
+    FLASHSCAN_INLINE Vec<T> input(int g, int64_t start, int64_t d) const {
+        return get<T>(c.input.number, c.input.data, start + g * c.input.state + d, c.dim - d);
+    }
+    FLASHSCAN_INLINE Vec<T> product(int g, int64_t r, int64_t d) const {
+        const int group = reset_before<Cell> && g == 2 ? 1 : 0;
+        return load(m.product(group, r) + (g - first_gate<Cell>(group)) * c.dim + d);
+    }
+
+    // The left factor of gate n's product where the reset comes before it.
+    void reset_product(int64_t r, int64_t i) {
+        const RnnSequence& s = m.sequence(r);
+        const int64_t start = place(c, c.input, 0, s, step_of(c, s, i), b.head);
+        for (int64_t d = 0; d < c.dim; d += W) {
+            const Lanes<T> pre((input(0, start, d) + bias(0, d)) + product(0, r, d));
+            store_lanes<T>(m.factor(1, r, d), GruResetBeforeCell::reset(pre, Lanes<T>(load(m.state(0, r, d)))).v,
+                           c.dim - d);
+        }
+    }
+
+    void step(int64_t r, int64_t i) {
+        const RnnSequence& s = m.sequence(r);
+        const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
+        const int64_t out = place(c, c.output, 0, s, t, b.head), kept_at = reserve_place(c, s, t, b.head);
+        for (int64_t d = 0; d < c.dim; d += W) {
+            const int64_t left = c.dim - d;
+            LaneArray<T, P> pre;
+            LaneArray<T, S> state;
+            LaneArray<T, Cell::kept> kept;
+            for (int p = 0; p < P; ++p) pre[p] = Lanes<T>(bias(p, d));
+            for (int g = 0; g < G; ++g) pre[g] += Lanes<T>(input(g, in, d));
+            for (int g = 0; g < G; ++g) pre[Cell::recurrent(g)] += Lanes<T>(product(g, r, d));
+            for (int j = 0; j < S; ++j) state[j] = Lanes<T>(load(m.state(j, r, d)));
+            Cell::forward(pre, state, kept);
+            store_lanes<T>(m.state(0, r, d), state[0].v, left);
+            for (int j = 1; j < S; ++j) store<T>(m.state(j, r, d), state[j].v);
+            for (int j = 0; j < c.output_states; ++j)
+                put<T>(c.output.number, c.output.data, out + j * c.output.state + d, left, state[j].v);
+            if (c.reserve != nullptr)
+                for (int k = 0; k < c.planes; ++k)
+                    put<T>(number_of_type<T>, c.reserve, kept_at + k * c.dim + d, left, kept[k].v);
+        }
+    }
+};
+
+template <typename Cell, typename T>
+struct Backward {
+    static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states, P = Cell::biases, K = Cell::kept;
+    const RnnCall& c;
+    const RnnBlock& b;
+    Buffers<Cell, T> m;  // its states are the carry
+
+    Backward(const RnnCall& call, const RnnBlock& block) : c(call), b(block), m(call, block, true) {}
+
+    void run() {
+        for (int64_t r = 0; r < m.pitch; ++r) start(r);
+        for (int64_t i = m.longest() - 1; i >= 0; --i) {
+            const int64_t rows = m.running(m.pitch, i);
+            for (int64_t r = 0; r < rows; ++r) step(r, i);
+            if constexpr (reset_before<Cell>) {
+                m.multiply(1, rows);
+                for (int64_t r = 0; r < rows; ++r) reset_gradient(r, i);
+            }
+            m.multiply(0, rows);
+            for (int64_t r = 0; r < rows; ++r) through_product(r, i);
+        }
+        for (int64_t r = 0; r < m.pitch; ++r) finish(r);
+    }
+
+    // The states before step i, of which those that the cell's backward looks at.
+    FLASHSCAN_INLINE void previous_states(const RnnSequence& s, int64_t i, int64_t d, LaneArray<T, S>& state) const {
+        if (i == 0) return get_states(c, c.state_in, s, b.head, d, c.dim - d, state);
+        LaneArray<T, K> kept;
+        get_kept<Cell, T>(c, s, step_of(c, s, i - 1), b.head, d, c.dim - d, kept);
+        for (int j = 0; j < S; ++j) state[j] = Lanes<T>(T(0));
+        Cell::states_of(kept, state);
+    }
+    FLASHSCAN_INLINE void previous_or_reset(const RnnSequence& s, int64_t i, int64_t d, LaneArray<T, S>& state) const {
+        if (resets(c, s, step_of(c, s, i)))
+            for (int j = 0; j < S; ++j) state[j] = Lanes<T>(T(0));
+        else
+            previous_states(s, i, d, state);
+    }
+
+    void start(int64_t r) {
+        const RnnSequence& s = m.sequence(r);
+        for (int64_t p = 0; c.bias_sums != nullptr && p < P; ++p)
+            for (int64_t d = 0; d < c.depth; d += W) store<T>(bias_sum(r, static_cast<int>(p), d), Vec<T>{});
+        for (int64_t d = 0; d < c.dim; d += W) {
+            LaneArray<T, S> carry, given;
+            LaneArray<T, K> kept;
+            get_states(c, c.grad_state_out, s, b.head, d, c.dim - d, given);
+            for (int j = 0; j < S; ++j) carry[j] = s.length == 0 ? given[j] : Lanes<T>(T(0));
+            if (s.length > 0) {
+                get_kept<Cell, T>(c, s, step_of(c, s, s.length - 1), b.head, d, c.dim - d, kept);
+                Cell::enter(given, kept, carry);
+            }
+            for (int j = 0; j < S; ++j) store<T>(m.state(j, r, d), carry[j].v);
+        }
+    }
+    void finish(int64_t r) {
+        const RnnSequence& s = m.sequence(r);
+        for (int64_t d = 0; d < c.dim; d += W) {
+            LaneArray<T, S> carry, first;
+            get_states(c, c.state_in, s, b.head, d, c.dim - d, first);
+            for (int j = 0; j < S; ++j) carry[j] = Lanes<T>(load(m.state(j, r, d)));
+            if (s.length > 0) Cell::leave(first, carry);
+            put_states(c, c.grad_state_in, s, b.head, d, c.dim - d, carry);
+        }
+    }
+
+    T* bias_sum(int64_t r, int p, int64_t d) const {
+        return reinterpret_cast<T*>(c.bias_sums) + (((b.begin + r) * P + p) * c.heads + b.head) * c.depth + d;
+    }
+    FLASHSCAN_INLINE void add_bias(int64_t r, int p, int64_t d, Lanes<T> gradient) const {
+        if (c.bias_sums == nullptr) return;
+        T* sum = bias_sum(r, p, d);
+        store<T>(sum, load(sum) + gradient.v);
+    }
+    FLASHSCAN_INLINE void put_gate(int g, int64_t start, int64_t d, Lanes<T> gradient) const {
+        if (c.input.data != nullptr)
+            put<T>(c.input.number, c.input.data, start + g * c.input.state + d, c.dim - d, gradient.v);
+    }
+
+    void step(int64_t r, int64_t i) {
+        const RnnSequence& s = m.sequence(r);
+        const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
+        const int64_t out = place(c, c.grad_output, 0, s, t, b.head);
+        constexpr int first = reset_before<Cell> ? 1 : 0;  // the reset gate's gradient comes later
+        for (int64_t d = 0; d < c.dim; d += W) {
+            const int64_t left = c.dim - d;
+            LaneArray<T, S> given, previous, carry;
+            LaneArray<T, K> kept;
+            LaneArray<T, P> d_pre;
+            for (int j = 0; j < S; ++j) {
+                given[j] = Lanes<T>(T(0));
+                if (j < c.output_states)
+                    given[j] = Lanes<T>(
+                        get<T>(c.grad_output.number, c.grad_output.data, out + j * c.grad_output.state + d, left));
+                carry[j] = Lanes<T>(load(m.state(j, r, d)));
+            }
+            get_kept<Cell, T>(c, s, t, b.head, d, left, kept);
+            previous_or_reset(s, i, d, previous);
+            Cell::enter(given, kept, carry);
+            Cell::backward(kept, previous, carry, d_pre);
+            for (int j = 0; j < S; ++j) store<T>(m.state(j, r, d), carry[j].v);
+            for (int g = first; g < G; ++g) put_gate(g, in, d, d_pre[g]);
+            for (int g = first; g < G; ++g)
+                store_lanes<T>(m.factor_of_gate(g, r, d), d_pre[Cell::recurrent(g)].v, left);
+            for (int p = first; p < P; ++p) add_bias(r, p, d, d_pre[p]);
+        }
+    }
+
+    // The gradient of the reset gate, and what reaches h through the reset, which replaces the product.
+    void reset_gradient(int64_t r, int64_t i) {
+        const RnnSequence& s = m.sequence(r);
+        const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
+        for (int64_t d = 0; d < c.dim; d += W) {
+            LaneArray<T, K> kept;
+            LaneArray<T, S> previous;
+            LaneArray<T, P> d_pre = {};
+            get_kept<Cell, T>(c, s, t, b.head, d, c.dim - d, kept);
+            previous_or_reset(s, i, d, previous);
+            T* part = m.products[num_groups<Cell> - 1] + r * c.width + d;
+            const Lanes<T> through = GruResetBeforeCell::backward_reset(kept, previous, Lanes<T>(load(part)), d_pre);
+            store<T>(part, through.v);
+            put_gate(0, in, d, d_pre[0]);
+            store_lanes<T>(m.factor_of_gate(0, r, d), d_pre[0].v, c.dim - d);
+            add_bias(r, 0, d, d_pre[0]);
+        }
+    }
+
+    void through_product(int64_t r, int64_t i) {
+        const RnnSequence& s = m.sequence(r);
+        const bool reset = resets(c, s, step_of(c, s, i));
+        const T limit = c.clip > 0 ? static_cast<T>(c.clip) : T(0);
+        for (int64_t d = 0; d < c.dim; d += W) {
+            Vec<T> through = load(m.product(0, r) + d);
+            if constexpr (reset_before<Cell>) through += load(m.product(1, r) + d);
+            if (c.clip > 0) through = through > limit ? splat<T>(limit) : through < -limit ? splat<T>(-limit) : through;
+            store<T>(m.state(0, r, d), reset ? Vec<T>{} : load(m.state(0, r, d)) + through);
+            for (int j = 1; reset && j < S; ++j) store<T>(m.state(j, r, d), Vec<T>{});
+        }
+    }
+};
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

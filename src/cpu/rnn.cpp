@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/rnn.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "core/error.h"
+#include "core/workspace.h"
+#include "cpu/isa.h"
+#include "cpu/kernels/rnn.h"
+#include "cpu/number.h"
+#include "cpu/threads.h"
+
+namespace flashscan::cpu {
+namespace {
+
+RnnKernels kernels_for(Isa isa, int32_t cell, bool wide) {
+    switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512: return avx512::rnn_kernels(cell, wide);
+    case Isa::avx2: return avx2::rnn_kernels(cell, wide);
+#endif
+    default: return baseline::rnn_kernels(cell, wide);
+    }
+}
+
+// Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
+int64_t planes_of(const RnnProblem& p) {
+    const bool exact_output = state_dtype(p.dtype) == p.dtype;
+    switch (p.cell) {
+    case Cell::lstm: return 5;
+    case Cell::gru: return exact_output ? 4 : 5;
+    case Cell::gru_reset_before: return exact_output ? 3 : 4;
+    case Cell::elman:
+    case Cell::elman_relu: return exact_output ? 0 : 1;
+    case Cell::slstm: return 7;
+    }
+    fail(Code::internal_error, "no cell has number {}", static_cast<int32_t>(p.cell));
+}
+
+// Sequences of a block: few enough that all threads have work to the end, else many, because the matrix is read once
+// a step for each block.
+int64_t block_rows(int64_t rows, int64_t heads, int threads) {
+    constexpr int64_t most = 48, reading = 6;  // what reading the matrix costs, in rows
+    int64_t best = 1, best_cost = std::numeric_limits<int64_t>::max();
+    for (int64_t size = std::min(most, rows); size >= 1; --size) {
+        const int64_t blocks = (rows + size - 1) / size * heads;
+        const int64_t cost = (blocks + threads - 1) / threads * (size + reading);
+        if (cost < best_cost) best = size, best_cost = cost;
+    }
+    return best;
+}
+
+class Rnn final : public RnnKernel {
+  public:
+    Rnn(const RnnProblem& problem, const Options& options)
+        : p_(problem),
+          isa_(choose_isa()),
+          threads_(thread_count(options.threads)),
+          size_(size_of(state_dtype(p_.dtype))),
+          kernels_(kernels_for(isa_, static_cast<int32_t>(p_.cell), size_ == 8)),
+          rows_(block_rows(p_.state_rows(), p_.heads, threads_)),
+          blocks_((p_.state_rows() + rows_ - 1) / rows_),
+          // A few slices for each thread; their number changes no sum.
+          slices_(std::clamp<int64_t>(2 * threads_ / (p_.counts().gates * p_.heads), 1, (p_.head_dim + 31) / 32)),
+          forward_(book(Pass::forward)),
+          backward_(book(Pass::backward)) {}
+
+    std::string describe() const override {
+        return fmt::format("{}, {} threads; {} x {} blocks of {} rows and a head, {} steps in order", name_of(isa_),
+                           threads_, blocks_, p_.heads, rows_, p_.time);
+    }
+    size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
+    size_t reserve_bytes() const override {
+        return static_cast<size_t>(p_.batch * p_.time * p_.width() * planes_of(p_) * size_);
+    }
+
+    void forward(const RnnBuffers& buffers, void*) const override {
+        const std::vector<RnnSequence> sequences = sorted_sequences(buffers.seq_offsets);
+        RnnCall call = common(buffers, sequences, Pass::forward);
+        call.input = tensor(const_cast<void*>(buffers.input), p_.input_strides());
+        call.state_out = static_cast<char*>(buffers.state_out);
+        call.bias = static_cast<const char*>(buffers.bias);
+        kernels_.pack_bias(call);
+        run_blocks(call, Pass::forward, buffers.scratch);
+    }
+
+    void backward(const RnnBuffers& buffers, void*) const override {
+        const std::vector<RnnSequence> sequences = sorted_sequences(buffers.seq_offsets);
+        RnnCall call = common(buffers, sequences, Pass::backward);
+        auto* scratch = static_cast<char*>(buffers.scratch);
+        call.input = tensor(buffers.grad_input, p_.input_strides());
+        if (buffers.grad_weight != nullptr && buffers.grad_input == nullptr)
+            call.input.data = scratch + backward_.grad_input;
+        call.grad_output = tensor(const_cast<void*>(buffers.grad_output), p_.output_strides());
+        call.grad_state_out = static_cast<const char*>(buffers.grad_state_out);
+        call.grad_state_in = static_cast<char*>(buffers.grad_state_in);
+        call.grad_weight = static_cast<char*>(buffers.grad_weight);
+        call.grad_bias = static_cast<char*>(buffers.grad_bias);
+        if (call.grad_bias != nullptr) call.bias_sums = scratch + backward_.bias;
+        run_blocks(call, Pass::backward, scratch);
+        if (call.grad_weight != nullptr) run_weight_gradient(call, scratch);
+        if (call.grad_bias != nullptr) kernels_.bias_gradient(call);
+    }
+
+  private:
+    // Offsets in SCRATCH, and the bytes of one block's or slice's buffer in it.
+    struct Scratch {
+        size_t panels, bias, grad_input, buffers, bytes;
+        int64_t block_bytes, slice_bytes;
+    };
+
+    const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    int64_t slice_rows() const { return (p_.head_dim + slices_ - 1) / slices_; }
+    RnnTensor tensor(void* data, const RnnStrides& s) const {
+        return {static_cast<char*>(data), number_of(p_.dtype), s.state, s.batch, s.time};
+    }
+    RnnCall extents() const;
+    RnnCall common(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const;
+    Scratch book(Pass pass) const;
+    std::vector<RnnSequence> sorted_sequences(const void* seq_offsets) const;
+    void run_blocks(const RnnCall& call, Pass pass, void* scratch) const;
+    void run_weight_gradient(const RnnCall& call, char* scratch) const;
+
+    RnnProblem p_;
+    Isa isa_;
+    int threads_;
+    int64_t size_;  // of a number
+    RnnKernels kernels_;
+    int64_t rows_, blocks_, slices_;
+    Scratch forward_, backward_;
+};
+
+RnnCall Rnn::extents() const {
+    const int64_t vector = kernels_.vector_bytes / size_;
+    const auto rounded = [&](int64_t to) { return (p_.head_dim + to - 1) / to * to; };
+    RnnCall call{};
+    call.ascending = p_.direction == Direction::forward;
+    call.planes = planes_of(p_);
+    call.time = p_.time;
+    call.heads = p_.heads;
+    call.dim = p_.head_dim;
+    call.state_rows = p_.state_rows();
+    call.output_states = p_.output_states();
+    call.clip = size_ == 8 ? p_.recurrent_clip : std::min<double>(p_.recurrent_clip, std::numeric_limits<float>::max());
+    call.depth = rounded(vector);
+    call.width = rounded(2 * vector);
+    call.weight_number = number_of(p_.weight_dtype);
+    return call;
+}
+
+RnnCall Rnn::common(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const {
+    auto* scratch = static_cast<char*>(buffers.scratch);
+    RnnCall call = extents();
+    call.output = tensor(buffers.output, p_.output_strides());
+    call.state_in = static_cast<const char*>(buffers.state_in);
+    call.reset = p_.has_reset ? buffers.reset : nullptr;
+    call.reserve = static_cast<char*>(buffers.reserve);
+    call.sequences = sequences.data();
+    call.num_sequences = std::ssize(sequences);
+    call.weight = static_cast<const char*>(buffers.weight);
+    call.panels = scratch + layout(pass).panels;
+    call.panel_numbers = kernels_.panel_numbers(call, pass == Pass::backward);
+    if (pass == Pass::forward) call.bias_numbers = scratch + layout(pass).bias;
+    return call;
+}
+
+Rnn::Scratch Rnn::book(Pass pass) const {
+    const RnnCall call = extents();
+    const bool backward = pass == Pass::backward;
+    const auto bytes = [&](int64_t numbers) { return static_cast<size_t>(numbers * size_); };
+    const int64_t biases = p_.counts().biases * p_.heads * call.depth;
+    Workspace workspace;
+    Scratch scratch{};
+    scratch.panels = workspace.book(bytes(kernels_.panel_numbers(call, backward) * p_.heads));
+    scratch.bias = workspace.book(bytes(biases * (backward ? p_.state_rows() : 1)));
+    if (backward) scratch.grad_input = workspace.book(static_cast<size_t>(p_.input_count() * size_of(p_.dtype)));
+    // Blocks start at whole cache lines. The steps are done when the slices start.
+    const auto aligned = [&](int64_t numbers) { return (numbers * size_ + 63) / 64 * 64; };
+    scratch.block_bytes = aligned(kernels_.block_numbers(call, rows_, backward));
+    scratch.slice_bytes = backward ? aligned(kernels_.slice_numbers(call, slice_rows())) : 0;
+    scratch.buffers = workspace.book(static_cast<size_t>(
+        std::max(scratch.block_bytes * blocks_, scratch.slice_bytes * slices_ * p_.counts().gates) * p_.heads));
+    scratch.bytes = workspace.bytes();
+    return scratch;
+}
+
+std::vector<RnnSequence> Rnn::sorted_sequences(const void* seq_offsets) const {
+    std::vector<RnnSequence> list;
+    list.reserve(static_cast<size_t>(p_.state_rows()));
+    const auto offset = [&](int64_t n) {
+        return p_.offsets_dtype == Dtype::i32 ? static_cast<const int32_t*>(seq_offsets)[n]
+                                              : static_cast<const int64_t*>(seq_offsets)[n];
+    };
+    for (int64_t n = 0; n < p_.state_rows(); ++n)
+        if (p_.packed())
+            list.push_back({0, offset(n), offset(n + 1) - offset(n), n});
+        else
+            list.push_back({n, 0, p_.time, n});
+    std::stable_sort(list.begin(), list.end(),
+                     [](const RnnSequence& a, const RnnSequence& b) { return a.length > b.length; });
+    return list;
+}
+
+void Rnn::run_blocks(const RnnCall& call, Pass pass, void* scratch) const {
+    const int64_t gates = p_.counts().gates;
+    const bool backward = pass == Pass::backward;
+    auto pack = [&](int64_t i) noexcept { kernels_.pack_weight(call, i / gates, i % gates, backward); };
+    parallel_for(threads_, p_.heads * gates, false, pack);
+    char* buffers = static_cast<char*>(scratch) + layout(pass).buffers;
+    const auto kernel = backward ? kernels_.backward : kernels_.forward;
+    // The longest sequences first.
+    auto task = [&](int64_t i) noexcept {
+        const int64_t begin = i / p_.heads * rows_;
+        kernel(call, {i % p_.heads, begin, std::min(begin + rows_, call.num_sequences),
+                      buffers + i * layout(pass).block_bytes});
+    };
+    parallel_for(threads_, p_.heads * blocks_, false, task);
+}
+
+void Rnn::run_weight_gradient(const RnnCall& call, char* scratch) const {
+    const int64_t gates = p_.counts().gates, rows = slice_rows();
+    auto task = [&](int64_t i) noexcept {
+        const int64_t begin = std::min(i % slices_ * rows, p_.head_dim);
+        kernels_.weight_gradient(call,
+                                 {i / slices_ / gates, i / slices_ % gates, begin, std::min(begin + rows, p_.head_dim),
+                                  scratch + backward_.buffers + i * backward_.slice_bytes});
+    };
+    parallel_for(threads_, p_.heads * gates * slices_, false, task);
+}
+
+}  // namespace
+
+std::unique_ptr<RnnKernel> make_rnn_blocked(const RnnProblem& problem, const Options& options, std::string&) {
+    return std::make_unique<Rnn>(problem, options);
+}
+
+}  // namespace flashscan::cpu

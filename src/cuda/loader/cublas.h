@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuBLAS, loaded when a plan first needs it: nothing links it, and a machine without it misses only those plans.
+//
+// Its Lt half is used throughout: stream, workspace and algorithm are arguments of every call, so one handle serves all
+// threads and streams of a device, a call allocates nothing and chooses nothing.
+#pragma once
+
+#include <cublasLt.h>
+
+namespace flashscan::cuda {
+
+struct Cublas {
+    decltype(&cublasLtCreate) create;
+    decltype(&cublasLtGetStatusString) status_string;
+    decltype(&cublasLtGetVersion) version;
+    decltype(&cublasLtMatmul) matmul;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) find_algorithm;
+    decltype(&cublasLtMatmulDescCreate) create_operation;
+    decltype(&cublasLtMatmulDescDestroy) destroy_operation;
+    decltype(&cublasLtMatmulDescSetAttribute) set_operation;
+    decltype(&cublasLtMatrixLayoutCreate) create_layout;
+    decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
+    decltype(&cublasLtMatrixLayoutSetAttribute) set_layout;
+    decltype(&cublasLtMatmulPreferenceCreate) create_preference;
+    decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
+
+    // Throws Error{device_error} for anything but success. `doing` completes the sentence "cuBLAS failed while ...".
+    void check(cublasStatus_t status, const char* doing) const;
+};
+
+// Throws Error{dependency_missing} naming the file when it cannot be loaded.
+const Cublas& cublas();
+
+// The handle of a device, made at the first call and kept for the life of the process: destroying one waits for all work
+// on the device, and at exit the driver may be gone before us.
+cublasLtHandle_t cublas_handle(int device);
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a plan for a recurrent network alternates between products and cells: settled when the plan is made, so that a
+// call only fills in pointers.
+#pragma once
+
+#include <string>
+
+#include "core/rnn_problem.h"
+#include "core/workspace.h"
+#include "cuda/instances/rnn.h"
+#include "cuda/rnn_product.h"
+
+namespace flashscan::cuda {
+
+// Extents of the problem as the products see it.
+struct RnnShape {
+    RnnShape(const RnnProblem& problem, bool batch_invariant);
+
+    Dtype dtype{}, wide{};
+    bool any = false;    // there are steps to run
+    bool split = false;  // the last gate's product is one of its own, after the others'
+    int64_t rows = 0;    // walked at once
+    int64_t heads = 0, gates = 0, padded = 0;
+    int64_t together = 0;     // gates of the first product
+    int64_t group = 0;        // rows of one product: all, or a fixed number so that bits do not depend on how many
+    int64_t groups = 0;       // products of a step
+    int64_t chunk_steps = 0;  // steps whose gradients make one product for GRAD|WEIGHT
+
+    // Elements, by row: of factors and through, and of products and gradients. Of all weights.
+    int64_t factor() const { return heads * padded; }
+    int64_t product() const { return heads * gates * padded; }
+    int64_t weights() const { return heads * gates * padded * padded; }
+    int64_t padded_rows() const { return group * groups; }
+};
+
+// The products of one kind: of the gates together, and where they are split that of the last.
+struct RnnProducts {
+    Product together, last;
+    size_t workspace_bytes() const { return std::max(together.workspace_bytes(), last.workspace_bytes()); }
+};
+
+struct RnnForwardPass {
+    RnnForwardPass(int device, const RnnProblem& problem, const RnnShape& shape, std::string& refusal);
+    RnnProducts products;  // R factors
+    Workspace workspace;
+    size_t weights = 0, bias = 0, states = 0, factors = 0, reset_factors = 0, result = 0, sequence = 0, blas = 0;
+};
+
+struct RnnBackwardPass {
+    RnnBackwardPass(int device, const RnnProblem& problem, const RnnShape& shape, std::string& refusal);
+    RnnProducts through;       // R^T gradients
+    RnnProducts grad_weights;  // gradients factors^T
+    Workspace workspace;
+    size_t weights = 0, states = 0, result = 0, gradients = 0, factors = 0, reset_factors = 0;
+    size_t bias_sums = 0, weight_sums = 0, sequence = 0, blas = 0;
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of gates and activations, accurate for any argument and without overflow. Compiles as C++ and CUDA C++.
+#pragma once
+
+#include <cmath>
+
+#include "math/number.h"
+
+namespace flashscan {
+
+FLASHSCAN_HD float exp_of(float x) { return ::expf(x); }
+FLASHSCAN_HD double exp_of(double x) { return ::exp(x); }
+FLASHSCAN_HD Complex<float> exp_of(Complex<float> x) {
+    const float r = ::expf(x.re);
+    return {r * ::cosf(x.im), r * ::sinf(x.im)};
+}
+FLASHSCAN_HD Complex<double> exp_of(Complex<double> x) {
+    const double r = ::exp(x.re);
+    return {r * ::cos(x.im), r * ::sin(x.im)};
+}
+
+FLASHSCAN_HD double reciprocal(double x) { return 1.0 / x; }
+FLASHSCAN_HD float reciprocal(float x) {
+#if defined(__CUDA_ARCH__)
+    return __fdividef(1.0F, x);  // within 2 units in the last place, and no branch
+#else
+    return 1.0F / x;
+#endif
+}
+
+// 1 / (1 + exp(-g)), without overflow for either sign of a real g.
+template <typename T>
+FLASHSCAN_HD T sigmoid(T g) {
+    const T e = exp_of(g < T(0) ? g : -g);
+    const T s = reciprocal(T(1) + e);
+    return g < T(0) ? e * s : s;
+}
+
+FLASHSCAN_HD float tanh_of(float x) { return ::tanhf(x); }
+FLASHSCAN_HD double tanh_of(double x) { return ::tanh(x); }
+FLASHSCAN_HD float log1p_of(float x) { return ::log1pf(x); }
+FLASHSCAN_HD double log1p_of(double x) { return ::log1p(x); }
+
+// log(sigmoid(x)): x - log(1 + exp(x)) where x is negative, so that neither end cancels or overflows.
+template <typename T>
+FLASHSCAN_HD T log_sigmoid(T x) {
+    return (x < T(0) ? x : T(0)) - log1p_of(exp_of(x < T(0) ? x : -x));
+}
+
+}  // namespace flashscan

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cells of recurrent networks, element by element: one step forward and one backward. Compiles as C++ and CUDA C++.
+// Elements are of any type that has arithmetic, comparisons, select and the functions of math/activation.h: a number, or
+// a vector of them.
+//
+// A cell is a struct of constants and functions over small arrays that live in registers:
+//
+//     gates    gates of INPUT and WEIGHT
+//     biases   pre-activations, one for each bias; pre[p] = INPUT[p] + (R h)[p] + BIAS[p] unless the cell says else
+//     states   h first
+//     kept     numbers that backward needs of a step; no kernel has to store them as they are
+//     keeps_h  whether the last of these is h itself, which OUTPUT holds too
+//
+//     forward(pre, state, keep)               state: before the step -> after it
+//     states_of(keep, state)                  those states after the step that backward of the next one looks at
+//     enter(d_state, keep, carry)             adds gradients of the states after a step, as a user gives them
+//     backward(keep, previous, carry, d_pre)  carry: gradient of the states after the step -> before it, less what
+//                                             reaches h through R; `previous` are the states before the step
+//     leave(state, carry)                     turns the carry into gradients of `state`, as a user gets them
+//
+// The gradient of INPUT is d_pre[0 .. gates-1]; row block g of R takes d_pre[recurrent(g)].
+#pragma once
+
+#include <cstddef>
+
+#include "math/activation.h"
+
+namespace flashscan {
+
+// condition ? a : b, both of them evaluated.
+template <typename T>
+FLASHSCAN_HD T select(bool condition, T a, T b) {
+    return condition ? a : b;
+}
+
+namespace cell {
+
+// 1 - x^2 and x (1 - x), the derivatives of tanh and sigmoid by their values.
+template <typename T>
+FLASHSCAN_HD T tanh_slope(T x) {
+    return (T(1) - x) * (T(1) + x);
+}
+template <typename T>
+FLASHSCAN_HD T sigmoid_slope(T x) {
+    return x * (T(1) - x);
+}
+
+// Cells whose gradients are plain derivatives with respect to each state.
+template <std::size_t S>
+struct PlainCarry {
+    template <typename T, std::size_t K>
+    FLASHSCAN_HD static void enter(const T (&d_state)[S], const T (&)[K], T (&carry)[S]) {
+        for (std::size_t s = 0; s < S; ++s) carry[s] += d_state[s];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void leave(const T (&)[S], T (&)[S]) {}
+};
+
+}  // namespace cell
+
+struct LstmCell : cell::PlainCarry<2> {
+    static constexpr int gates = 4, biases = 4, states = 2, kept = 5;
+    static constexpr bool keeps_h = false;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[4], T (&state)[2], T (&keep)[5]) {
+        const T i = sigmoid(pre[0]), f = sigmoid(pre[1]), z = tanh_of(pre[2]), o = sigmoid(pre[3]);
+        const T c = f * state[1] + i * z;
+        keep[0] = i, keep[1] = f, keep[2] = z, keep[3] = o, keep[4] = c;
+        state[0] = o * tanh_of(c), state[1] = c;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[5], T (&state)[2]) {
+        state[1] = keep[4];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&keep)[5], const T (&previous)[2], T (&carry)[2], T (&d_pre)[4]) {
+        const T i = keep[0], f = keep[1], z = keep[2], o = keep[3], tanh_c = tanh_of(keep[4]), dh = carry[0];
+        const T dc = carry[1] + dh * o * cell::tanh_slope(tanh_c);
+        d_pre[0] = dc * z * cell::sigmoid_slope(i);
+        d_pre[1] = dc * previous[1] * cell::sigmoid_slope(f);
+        d_pre[2] = dc * i * cell::tanh_slope(z);
+        d_pre[3] = dh * tanh_c * cell::sigmoid_slope(o);
+        carry[0] = T(0), carry[1] = f * dc;
+    }
+};
+
+// Pre-activations r, z, INPUT_n + BIAS_n, and R_n h + BIAS_rn.
+struct GruCell : cell::PlainCarry<1> {
+    static constexpr int gates = 3, biases = 4, states = 1, kept = 5;
+    static constexpr bool keeps_h = true;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate == 2 ? 3 : gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[4], T (&state)[1], T (&keep)[5]) {
+        const T r = sigmoid(pre[0]), z = sigmoid(pre[1]), n = tanh_of(pre[2] + r * pre[3]);
+        state[0] = sigmoid(-pre[1]) * n + z * state[0];
+        keep[0] = r, keep[1] = z, keep[2] = n, keep[3] = pre[3], keep[4] = state[0];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[5], T (&state)[1]) {
+        state[0] = keep[4];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&keep)[5], const T (&previous)[1], T (&carry)[1], T (&d_pre)[4]) {
+        const T r = keep[0], z = keep[1], n = keep[2], dh = carry[0];
+        d_pre[2] = dh * (T(1) - z) * cell::tanh_slope(n);
+        d_pre[0] = d_pre[2] * keep[3] * cell::sigmoid_slope(r);
+        d_pre[1] = dh * (previous[0] - n) * cell::sigmoid_slope(z);
+        d_pre[3] = d_pre[2] * r;
+        carry[0] = z * dh;
+    }
+};
+
+// The product of gate n takes reset(pre[0], h) in place of h, so pre[2] is known after pre[0]. Backward: first
+// backward(), which leaves d_pre[0] open, then d_product = R_n^T d_pre[2], then backward_reset().
+struct GruResetBeforeCell : cell::PlainCarry<1> {
+    static constexpr int gates = 3, biases = 3, states = 1, kept = 4;
+    static constexpr bool keeps_h = true;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static T reset(T pre_r, T h) {
+        return sigmoid(pre_r) * h;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[3], T (&state)[1], T (&keep)[4]) {
+        const T z = sigmoid(pre[1]), n = tanh_of(pre[2]);
+        state[0] = sigmoid(-pre[1]) * n + z * state[0];
+        keep[0] = sigmoid(pre[0]), keep[1] = z, keep[2] = n, keep[3] = state[0];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[4], T (&state)[1]) {
+        state[0] = keep[3];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&keep)[4], const T (&previous)[1], T (&carry)[1], T (&d_pre)[3]) {
+        const T z = keep[1], n = keep[2], dh = carry[0];
+        d_pre[0] = T(0);
+        d_pre[1] = dh * (previous[0] - n) * cell::sigmoid_slope(z);
+        d_pre[2] = dh * (T(1) - z) * cell::tanh_slope(n);
+        carry[0] = z * dh;
+    }
+    // Returns what reaches h[t-1] through R_n.
+    template <typename T>
+    FLASHSCAN_HD static T backward_reset(const T (&keep)[4], const T (&previous)[1], T d_product, T (&d_pre)[3]) {
+        d_pre[0] = d_product * previous[0] * cell::sigmoid_slope(keep[0]);
+        return d_product * keep[0];
+    }
+};
+
+template <bool Relu>
+struct ElmanCell : cell::PlainCarry<1> {
+    static constexpr int gates = 1, biases = 1, states = 1, kept = 1;
+    static constexpr bool keeps_h = true;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[1], T (&state)[1], T (&keep)[1]) {
+        if constexpr (Relu)
+            state[0] = select(pre[0] < T(0), T(0), pre[0]);  // keeps NaN
+        else
+            state[0] = tanh_of(pre[0]);
+        keep[0] = state[0];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[1], T (&state)[1]) {
+        state[0] = keep[0];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&keep)[1], const T (&)[1], T (&carry)[1], T (&d_pre)[1]) {
+        if constexpr (Relu)
+            d_pre[0] = select(keep[0] > T(0), carry[0], T(0));
+        else
+            d_pre[0] = carry[0] * cell::tanh_slope(keep[0]);
+        carry[0] = T(0);
+    }
+};
+
+// The last entry of the carry is dm - c dc - n dn: with C = c exp(m) and N = n exp(m) what a loss on C and N alone
+// gives to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was chosen
+// from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
+struct SlstmCell {
+    static constexpr int gates = 4, biases = 4, states = 4, kept = 7;
+    static constexpr bool keeps_h = false;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[4], T (&state)[4], T (&keep)[7]) {
+        const auto first = state[2] == T(0);
+        const T l = log_sigmoid(pre[1]) + state[3];
+        const T m = select(first, pre[0], select(l > pre[0], l, pre[0]));
+        const T i = exp_of(pre[0] - m), f = select(first, T(0), exp_of(l - m)), z = tanh_of(pre[2]);
+        const T o = sigmoid(pre[3]);
+        const T c = select(first, i * z, f * state[1] + i * z);
+        const T sum = select(first, i, f * state[2] + i);
+        const T n = select(sum < T(1), T(1), sum);
+        keep[0] = i, keep[1] = f, keep[2] = sigmoid(-pre[1]), keep[3] = z, keep[4] = o, keep[5] = c, keep[6] = n;
+        state[0] = o * (c / n), state[1] = c, state[2] = n, state[3] = m;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[7], T (&state)[4]) {
+        state[1] = keep[5], state[2] = keep[6];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void enter(const T (&d_state)[4], const T (&keep)[7], T (&carry)[4]) {
+        carry[0] += d_state[0], carry[1] += d_state[1], carry[2] += d_state[2];
+        carry[3] += d_state[3] - keep[5] * d_state[1] - keep[6] * d_state[2];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void leave(const T (&state)[4], T (&carry)[4]) {
+        carry[3] += state[1] * carry[1] + state[2] * carry[2];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&keep)[7], const T (&previous)[4], T (&carry)[4], T (&d_pre)[4]) {
+        const T i = keep[0], f = keep[1], z = keep[3], o = keep[4], ratio = keep[5] / keep[6], dh = carry[0];
+        const T c = select(previous[2] == T(0), T(0), previous[1]), n = previous[2];
+        const T dc = carry[1] + dh * o / keep[6], to_n = carry[2] - dh * o * ratio / keep[6];
+        const auto limited = f * n + i < T(1);
+        const T dn = select(limited, T(0), to_n), excess = carry[3] + select(limited, to_n, T(0));
+        const auto from_i = i == T(1);
+        d_pre[0] = (dc * z + dn) * i + select(from_i, excess, T(0));
+        d_pre[1] = ((dc * c + dn * n) * f + select(from_i, T(0), excess)) * keep[2];
+        d_pre[2] = dc * i * cell::tanh_slope(z);
+        d_pre[3] = dh * ratio * cell::sigmoid_slope(o);
+        carry[0] = T(0), carry[1] = f * dc, carry[2] = f * dn, carry[3] = select(from_i, T(0), excess);
+    }
+};
+
+}  // namespace flashscan

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reference/values.h"
+
+#include "core/error.h"
+#include "math/number.h"
+
+namespace flashscan::reference {
+
+Wide load(const void* data, Dtype dtype, int64_t index) {
+    switch (dtype) {
+    case Dtype::f32: return static_cast<const float*>(data)[index];
+    case Dtype::bf16: return to_float(static_cast<const Bf16*>(data)[index]);
+    case Dtype::f16: return to_float(static_cast<const F16*>(data)[index]);
+    case Dtype::f64: return static_cast<const double*>(data)[index];
+    case Dtype::c64: return static_cast<const std::complex<float>*>(data)[index];
+    case Dtype::c128: return static_cast<const std::complex<double>*>(data)[index];
+    default: fail(Code::internal_error, "no value of dtype {}", name_of(dtype));
+    }
+}
+
+void store(void* data, Dtype dtype, int64_t index, Wide value) {
+    const auto real = static_cast<float>(value.real());
+    switch (dtype) {
+    case Dtype::f32: static_cast<float*>(data)[index] = real; return;
+    case Dtype::bf16: static_cast<Bf16*>(data)[index] = to_bf16(real); return;
+    case Dtype::f16: static_cast<F16*>(data)[index] = to_f16(real); return;
+    case Dtype::f64: static_cast<double*>(data)[index] = value.real(); return;
+    case Dtype::c64: static_cast<std::complex<float>*>(data)[index] = std::complex<float>(value); return;
+    case Dtype::c128: static_cast<std::complex<double>*>(data)[index] = value; return;
+    default: fail(Code::internal_error, "no value of dtype {}", name_of(dtype));
+    }
+}
+
+int64_t load_offset(const void* data, Dtype dtype, int64_t index) {
+    return dtype == Dtype::i32 ? static_cast<const int32_t*>(data)[index] : static_cast<const int64_t*>(data)[index];
+}
+
+std::vector<Sequence> sequences_of(const Sequences& p, const void* seq_offsets) {
+    std::vector<Sequence> list;
+    for (int64_t n = 0; n < p.state_rows(); ++n)
+        if (p.packed())
+            list.push_back(
+                {0, load_offset(seq_offsets, p.offsets_dtype, n), load_offset(seq_offsets, p.offsets_dtype, n + 1), n});
+        else
+            list.push_back({n, 0, p.time, n});
+    return list;
+}
+
+}  // namespace flashscan::reference

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading and writing arrays of any dtype in double, and the sequences of a call.
+#pragma once
+
+#include <complex>
+#include <vector>
+
+#include "core/sequences.h"
+
+namespace flashscan::reference {
+
+using Wide = std::complex<double>;
+
+// Element `index` of a buffer of `dtype`, and its store with one rounding from float or double.
+Wide load(const void* data, Dtype dtype, int64_t index);
+void store(void* data, Dtype dtype, int64_t index, Wide value);
+int64_t load_offset(const void* data, Dtype dtype, int64_t index);
+
+// One sequence: row `b` of the batch, steps [begin, end) of it, row `state` of the states.
+struct Sequence {
+    int64_t b, begin, end, state;
+    int64_t length() const { return end - begin; }
+    // The step that is i-th in the order of computation.
+    int64_t step(Direction direction, int64_t i) const {
+        return direction == Direction::forward ? begin + i : end - 1 - i;
+    }
+};
+std::vector<Sequence> sequences_of(const Sequences& problem, const void* seq_offsets);
+
+}  // namespace flashscan::reference

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for recurrent networks with one wrong field, calls with one wrong argument, and what plans say of themselves.
+#include "api/scene.h"
+#include "support/rnn_call.h"
+
+namespace api {
+namespace {
+
+RnnProblem small_rnn() { return rnn_problem_of("rnn lstm bwd f32 b2 t5 h2 d3 state-in state-out reset"); }
+
+struct BadRnn {
+    const char* name;
+    std::function<void(flashscan_rnn_desc&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+
+class BadRnnDescs : public testing::TestWithParam<BadRnn> {};
+
+TEST_P(BadRnnDescs, AreRefusedByName) {
+    flashscan_rnn_desc desc = desc_of(small_rnn());
+    GetParam().change(desc);
+    auto* plan = reinterpret_cast<flashscan_plan*>(0x10);
+    expect_failure(flashscan_plan_rnn(&plan, &desc, nullptr), GetParam().status, GetParam().words);
+    EXPECT_EQ(plan, nullptr);
+}
+
+const BadRnn bad_descs[] = {
+    {"StructSizeZero", [](auto& d) { d.struct_size = 0; }, FLASHSCAN_INVALID_STRUCT, {"flashscan_rnn_desc", "is 0"}},
+    {"StructSizeShort", [](auto& d) { d.struct_size = 79; }, FLASHSCAN_INVALID_STRUCT, {"79", "80"}},
+    {"DtypeMissing", [](auto& d) { d.dtype = 0; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is 0", "F32 (1)"}},
+    {"DtypeComplex", [](auto& d) { d.dtype = FLASHSCAN_C64; }, FLASHSCAN_INVALID_ARGUMENT, {"dtype is 5", "F64 (4)"}},
+    {"WeightNarrow",
+     [](auto& d) { d.weight_dtype = FLASHSCAN_BF16; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"weight_dtype is 2", "f32"}},
+    {"WeightOtherHalf",
+     [](auto& d) { d.dtype = FLASHSCAN_F16, d.weight_dtype = FLASHSCAN_BF16; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"weight_dtype is 2", "f16 and f32"}},
+    {"Layout", [](auto& d) { d.layout = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"layout is 2", "LAYOUT_TBGHD (1)"}},
+    {"Cell", [](auto& d) { d.cell = 6; }, FLASHSCAN_INVALID_ARGUMENT, {"cell is 6", "CELL_LSTM (0)"}},
+    {"CellNegative", [](auto& d) { d.cell = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"cell is -1"}},
+    {"Direction", [](auto& d) { d.direction = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"direction is 2"}},
+    {"Flags", [](auto& d) { d.flags = 8; }, FLASHSCAN_INVALID_ARGUMENT, {"flags is 8", "RNN_TRAINING (4)"}},
+    {"OffsetsDtype", [](auto& d) { d.offsets_dtype = 1; }, FLASHSCAN_INVALID_ARGUMENT, {"offsets_dtype is 1"}},
+    {"Batch", [](auto& d) { d.batch = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"batch is -1", ">= 0"}},
+    {"Time", [](auto& d) { d.time = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"time is -1", ">= 0"}},
+    {"Heads", [](auto& d) { d.heads = 0; }, FLASHSCAN_INVALID_ARGUMENT, {"heads is 0", ">= 1"}},
+    {"HeadDim", [](auto& d) { d.head_dim = 0; }, FLASHSCAN_INVALID_ARGUMENT, {"head_dim is 0", ">= 1"}},
+    {"PackedBatch", [](auto& d) { d.num_sequences = 2; }, FLASHSCAN_INVALID_ARGUMENT, {"batch is 2", "batch 1"}},
+    {"NumSequences", [](auto& d) { d.num_sequences = -2; }, FLASHSCAN_INVALID_ARGUMENT, {"num_sequences is -2"}},
+    {"ClipNegative", [](auto& d) { d.recurrent_clip = -1; }, FLASHSCAN_INVALID_ARGUMENT, {"recurrent_clip is -1"}},
+    {"ClipNan", [](auto& d) { d.recurrent_clip = 0.0 / 0.0; }, FLASHSCAN_INVALID_ARGUMENT, {"recurrent_clip is"}},
+    {"ClipInfinite",
+     [](auto& d) { d.recurrent_clip = 1e308 * 10; },
+     FLASHSCAN_INVALID_ARGUMENT,
+     {"recurrent_clip is inf"}},
+    {"WeightOverflow", [](auto& d) { d.head_dim = int64_t{1} << 31; }, FLASHSCAN_SIZE_OVERFLOW, {"WEIGHT", "2^63 - 1"}},
+    {"InputOverflow", [](auto& d) { d.batch = d.time = int64_t{1} << 28; }, FLASHSCAN_SIZE_OVERFLOW, {"2^63 - 1"}},
+};
+INSTANTIATE_TEST_SUITE_P(Rnn, BadRnnDescs, testing::ValuesIn(bad_descs),
+                         [](const auto& i) { return std::string(i.param.name); });
+
+// Both calls of a small training plan, ready to be broken; forward has run.
+struct RnnScene {
+    explicit RnnScene(const RnnProblem& problem)
+        : p(problem), plan(desc_of(p), options_of(p, FLASHSCAN_CPU, "")), data(make_data(p)) {
+        if (!plan) throw std::runtime_error(plan.message());
+        forward = std::make_unique<Call>(forward_call(p, plan, FLASHSCAN_CPU, data, Guard::end));
+        if (forward->run(plan.get()) != FLASHSCAN_OK) throw std::runtime_error(flashscan_last_error());
+        backward = std::make_unique<Call>(backward_call(p, plan, FLASHSCAN_CPU, data, *forward, Guard::end));
+    }
+    RnnProblem p;
+    Plan plan;
+    RnnData data;
+    std::unique_ptr<Call> forward, backward;
+};
+
+void drop(Call& call, int32_t id) {
+    auto& list = call.arguments();
+    list.erase(std::find_if(list.begin(), list.end(), [=](const flashscan_arg& a) { return a.id == id; }));
+}
+
+struct BadRnnCall {
+    const char* name;
+    int32_t pass;
+    std::function<void(Call&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+
+class BadRnnCalls : public testing::TestWithParam<BadRnnCall> {};
+
+TEST_P(BadRnnCalls, AreRefusedAndWriteNothing) {
+    RnnScene s(small_rnn());
+    Call& call = GetParam().pass == FLASHSCAN_PASS_FORWARD ? *s.forward : *s.backward;
+    GetParam().change(call);
+    call.prepare();
+    expect_failure(call.execute(s.plan.get()), GetParam().status, GetParam().words);
+    call.collect();
+    EXPECT_TRUE(call.outputs_untouched());
+    EXPECT_EQ(call.damage(), "");
+}
+
+constexpr int32_t fwd = FLASHSCAN_PASS_FORWARD, bwd = FLASHSCAN_PASS_BACKWARD;
+
+const BadRnnCall bad_calls[] = {
+    {"MissingWeight",
+     fwd,
+     [](Call& c) { drop(c, FLASHSCAN_ARG_WEIGHT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"WEIGHT is not given", "288"}},
+    {"MissingReserve",
+     fwd,
+     [](Call& c) { drop(c, FLASHSCAN_ARG_RESERVE); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"RESERVE is not given"}},
+    {"MissingReset", fwd, [](Call& c) { drop(c, FLASHSCAN_ARG_RESET); }, FLASHSCAN_MISSING_ARGUMENT, {"RESET"}},
+    {"ShortBias",
+     fwd,
+     [](Call& c) { c.argument(FLASHSCAN_ARG_BIAS).bytes = 95; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"BIAS has 95 bytes", "96"}},
+    {"ShortReserve",
+     fwd,
+     [](Call& c) { c.argument(FLASHSCAN_ARG_RESERVE).bytes -= 1; },
+     FLASHSCAN_BUFFER_TOO_SMALL,
+     {"RESERVE has"}},
+    {"ReserveMisaligned",
+     fwd,
+     [](Call& c) {
+         flashscan_arg& reserve = c.argument(FLASHSCAN_ARG_RESERVE);
+         reserve.data = static_cast<char*>(reserve.data) + 64;
+     },
+     FLASHSCAN_INVALID_POINTER,
+     {"RESERVE is at", "256"}},
+    {"Gate", fwd, [](Call& c) { c.argument(FLASHSCAN_ARG_BIAS).id = 2; }, FLASHSCAN_UNKNOWN_ARGUMENT, {"id 2"}},
+    {"StateOutOnStateIn",
+     fwd,
+     [](Call& c) { c.argument(FLASHSCAN_ARG_STATE_OUT).data = c.argument(FLASHSCAN_ARG_STATE_IN).data; },
+     FLASHSCAN_ALIASING,
+     {"STATE_IN and STATE_OUT overlap", "no argument that is written may overlap"}},
+    {"OutputOnInput",
+     fwd,
+     [](Call& c) { c.argument(FLASHSCAN_ARG_OUTPUT).data = c.argument(FLASHSCAN_ARG_INPUT).data; },
+     FLASHSCAN_ALIASING,
+     {"OUTPUT and INPUT overlap"}},
+    {"MissingOutput",
+     bwd,
+     [](Call& c) { drop(c, FLASHSCAN_ARG_OUTPUT); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"OUTPUT is not given"}},
+    {"BackwardReserve",
+     bwd,
+     [](Call& c) { drop(c, FLASHSCAN_ARG_RESERVE); },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"RESERVE is not given"}},
+    {"InputInBackward",
+     bwd,
+     [](Call& c) { c.argument(FLASHSCAN_ARG_STATE_IN).id = FLASHSCAN_ARG_INPUT; },
+     FLASHSCAN_UNKNOWN_ARGUMENT,
+     {"id 1", "backward"}},
+    {"NoGradient",
+     bwd,
+     [](Call& c) {
+         for (const int32_t id :
+              {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_WEIGHT, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN})
+             drop(c, grad | id);
+     },
+     FLASHSCAN_MISSING_ARGUMENT,
+     {"none of GRAD|INPUT, GRAD|WEIGHT, GRAD|BIAS, GRAD|STATE_IN"}},
+    {"GradWeightOnWeight",
+     bwd,
+     [](Call& c) { c.argument(grad | FLASHSCAN_ARG_WEIGHT).data = c.argument(FLASHSCAN_ARG_WEIGHT).data; },
+     FLASHSCAN_ALIASING,
+     {"WEIGHT and GRAD|WEIGHT overlap"}},
+};
+INSTANTIATE_TEST_SUITE_P(Rnn, BadRnnCalls, testing::ValuesIn(bad_calls),
+                         [](const auto& i) { return std::string(i.param.name); });
+
+TEST(RnnPlan, WithoutTrainingHasNoBackward) {
+    RnnProblem p = small_rnn();
+    p.backward = false;
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    size_t bytes = 0;
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), fwd, FLASHSCAN_ARG_RESERVE, &bytes), FLASHSCAN_UNKNOWN_ARGUMENT,
+                   {"arg_id is 11"});
+    expect_failure(flashscan_plan_arg_bytes(plan.get(), bwd, FLASHSCAN_ARG_WEIGHT, &bytes), FLASHSCAN_INVALID_ARGUMENT,
+                   {"no backward pass", "RNN_TRAINING (4)"});
+    expect_failure(flashscan_backward(plan.get(), nullptr, 0, nullptr), FLASHSCAN_INVALID_ARGUMENT,
+                   {"no backward pass", "RNN_TRAINING (4)"});
+}
+
+TEST(RnnPlan, KnowsItsSizesAndDescribesItself) {
+    RnnProblem p = rnn_problem_of("rnn gru bwd bf16 b2 t5 h2 d3 weight-f32");
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    EXPECT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_INPUT), 2U * 5 * 3 * 6 * 2);
+    EXPECT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_WEIGHT), 3U * 2 * 9 * 4);
+    EXPECT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_BIAS), 4U * 6 * 4);
+    EXPECT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_STATE_OUT), 2U * 6 * 4);
+    EXPECT_EQ(plan.bytes(bwd, FLASHSCAN_ARG_RESERVE), plan.bytes(fwd, FLASHSCAN_ARG_RESERVE));
+    const std::string text = plan.describe();
+    for (const char* word : {"rnn gru bf16 BTGHD b2 t5 h2 d3 weight-f32 training", "kernel ", "reserve "})
+        EXPECT_NE(text.find(word), std::string::npos) << word << " is not in: " << text;
+}
+
+// RESERVE on the CPU: G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
+// gates stay in f32 and only one value an element is as small as that.
+TEST(RnnPlan, ReserveHasAtMostAValueForEachGateAndState) {
+    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+        for (const char* dtype : {"f32", "f64", "bf16"}) {
+            const RnnProblem p = rnn_problem_of(std::string("rnn bwd b2 t5 h3 d7 ") + cell + " " + dtype);
+            if (p.dtype == FLASHSCAN_BF16 && p.gates() > 1) continue;
+            const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+            ASSERT_TRUE(plan) << plan.message();
+            const auto most =
+                (p.gates() + p.states()) * p.batch * p.time * p.width() * static_cast<int64_t>(size_of(p.dtype));
+            EXPECT_LE(static_cast<int64_t>(plan.bytes(fwd, FLASHSCAN_ARG_RESERVE)), most) << text_of(p);
+        }
+}
+
+TEST(RnnPlan, AnEmptyReserveMayBeAnywhere) {
+    const RnnProblem p = rnn_problem_of("rnn elman bwd f32 b2 t5 h1 d3");
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    ASSERT_EQ(plan.bytes(fwd, FLASHSCAN_ARG_RESERVE), 0U);
+    Call call = forward_call(p, plan, FLASHSCAN_CPU, make_data(p), Guard::end);
+    for (void* place : {static_cast<void*>(nullptr), reinterpret_cast<void*>(0x11)}) {
+        call.argument(FLASHSCAN_ARG_RESERVE).data = place;
+        EXPECT_EQ(call.run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    }
+}
+
+TEST(RnnPlan, BackendsWithoutKernelsSaySo) {
+    if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+    const Plan plan(desc_of(small_rnn()), options_of(small_rnn(), FLASHSCAN_CUDA, ""));
+    if (plan) GTEST_SKIP() << "the cuda backend has kernels for recurrent networks";
+    EXPECT_EQ(plan.status(), FLASHSCAN_UNSUPPORTED);
+    EXPECT_NE(plan.message().find("no cuda kernel takes rnn lstm"), std::string::npos) << plan.message();
+}
+
+TEST(RnnPlan, AcceptsALongerDescriptorOfZeros) {
+    struct Newer {
+        flashscan_rnn_desc desc;
+        int64_t later;
+    } newer{desc_of(small_rnn()), 0};
+    newer.desc.struct_size = sizeof newer;
+    flashscan_plan* plan = nullptr;
+    EXPECT_EQ(flashscan_plan_rnn(&plan, &newer.desc, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    flashscan_plan_destroy(plan);
+    newer.later = 1;
+    expect_failure(flashscan_plan_rnn(&plan, &newer.desc, nullptr), FLASHSCAN_STRUCT_TOO_NEW, {"flashscan_rnn_desc"});
+}
+
+}  // namespace
+}  // namespace api

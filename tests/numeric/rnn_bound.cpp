@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the tests: the error bound of recurrent networks accepts the arithmetic that the header allows and rejects
+// mistakes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "support/rnn_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+// OUTPUT by plans of one step in f64, between which `keep` may tamper with the states. B = 1, hidden states only.
+Values stepped(const RnnProblem& p, const RnnData& data, const std::function<void(Values&)>& keep) {
+    RnnProblem one = p;
+    one.dtype = one.weight_dtype = FLASHSCAN_F64;
+    one.backward = one.reset = false;
+    one.time = 1;
+    one.state_in = one.state_out = true;
+    RnnData step = data;
+    if (step.state_in.empty()) step.state_in.assign(static_cast<size_t>(p.states() * p.width()), 0);
+    const auto width = static_cast<std::ptrdiff_t>(p.gates() * p.width());
+    Values output;
+    for (int64_t t = 0; t < p.time; ++t) {
+        step.input.assign(data.input.begin() + t * width, data.input.begin() + (t + 1) * width);
+        const RnnOutcome outcome = run_rnn(one, {FLASHSCAN_CPU, "reference"}, step, Guard::end, 1);
+        require(outcome);
+        for (const Value& value : outcome[FLASHSCAN_ARG_OUTPUT]) output.push_back(rounded(p.dtype, value));
+        step.state_in = outcome[FLASHSCAN_ARG_STATE_OUT];
+        keep(step.state_in);
+    }
+    return output;
+}
+
+// Rounds every state from the `first`-th up to the `end`-th.
+std::function<void(Values&)> rounding(const RnnProblem& p, int32_t dtype, int64_t first, int64_t end) {
+    return [=](Values& states) {
+        for (int64_t i = first * p.width(); i < end * p.width(); ++i) {
+            Value& value = states[static_cast<size_t>(i)];
+            value = rounded(dtype, value);
+        }
+    };
+}
+
+bool accepted(const RnnProblem& p, const RnnData& data, int32_t id, const Values& got, const RnnReference& reference) {
+    return compare(p, data, id, got, reference).ok();
+}
+
+TEST(RnnBound, AcceptsRoundedFactorsAndRejectsMistakes) {
+    const auto keep = [](Values&) {};
+    for (const char* line : {"rnn lstm bf16 b1 t120 h1 d24 state-in", "rnn slstm bf16 b1 t120 h2 d12 state-in",
+                             "rnn lstm f16 b1 t120 h1 d24 state-in", "rnn gru bf16 b1 t120 h1 d24 state-in"}) {
+        const RnnProblem p = rnn_problem_of(line);
+        SCOPED_TRACE(line);
+        const RnnData data = make_data(p);
+        const RnnReference reference = reference_of(p, data);
+        const auto ok = [&](const RnnData& changed, const std::function<void(Values&)>& how) {
+            return accepted(p, data, FLASHSCAN_ARG_OUTPUT, stepped(p, changed, how), reference);
+        };
+        EXPECT_TRUE(ok(data, keep));
+        EXPECT_TRUE(ok(data, rounding(p, FLASHSCAN_F32, 0, p.states()))) << "states in f32";
+        if (p.states() > 1) {
+            EXPECT_TRUE(ok(data, rounding(p, p.dtype, 0, 1))) << "h rounded for the product";
+        }
+        RnnData wrong = data;
+        wrong.bias.assign(data.bias.size(), 0);
+        EXPECT_FALSE(ok(wrong, keep)) << "no bias";
+        wrong = data;
+        wrong.state_in.assign(data.state_in.size(), 0);
+        EXPECT_FALSE(ok(wrong, keep)) << "no initial state";
+        wrong = data;
+        const auto row = static_cast<std::ptrdiff_t>(p.gates() * p.width());
+        std::copy_n(data.input.begin() + 60 * row, row, wrong.input.begin() + 61 * row);
+        EXPECT_FALSE(ok(wrong, keep)) << "a step twice";
+        wrong = data;
+        for (int64_t j = 0; j < p.dim; ++j)
+            for (int64_t k = 0; k < p.dim; ++k)
+                wrong.weight[static_cast<size_t>(j * p.dim + k)] = data.weight[static_cast<size_t>(k * p.dim + j)];
+        EXPECT_FALSE(ok(wrong, keep)) << "a block of R transposed";
+    }
+}
+
+TEST(RnnBound, RejectsStatesOf16Bits) {
+    for (const char* line :
+         {"rnn lstm bf16 b1 t300 h1 d16 values-loose", "rnn lstm f16 b1 t300 h1 d16 values-loose",
+          "rnn slstm bf16 b1 t300 h1 d16 values-loose", "rnn gru bf16 b1 t300 h1 d16 values-loose"}) {
+        const RnnProblem p = rnn_problem_of(line);
+        SCOPED_TRACE(line);
+        const RnnData data = make_data(p);
+        const RnnReference reference = reference_of(p, data);
+        const int64_t first = p.states() > 1 ? 1 : 0;
+        const auto ok = [&](int32_t dtype) {
+            return accepted(p, data, FLASHSCAN_ARG_OUTPUT, stepped(p, data, rounding(p, dtype, first, p.states())),
+                            reference);
+        };
+        EXPECT_TRUE(ok(FLASHSCAN_F32));
+        EXPECT_FALSE(ok(p.dtype));
+    }
+}
+
+TEST(RnnBound, RejectsWrongGradients) {
+    // Not ELMAN_RELU: sums of 16-bit numbers are exactly 0 now and then, where any disturbance decides the slope.
+    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before"}) {
+        const RnnProblem p =
+            rnn_problem_of(std::string("rnn bf16 b2 t60 h1 d16 state-in state-out values-loose ") + cell);
+        const RnnData data = make_data(p);
+        const RnnReference reference = reference_of(p, data);
+        for (const int32_t id : {grad | FLASHSCAN_ARG_INPUT, grad | FLASHSCAN_ARG_BIAS}) {
+            Values gradient = reference.at(id).value;
+            for (Value& value : gradient) value = rounded(FLASHSCAN_BF16, value);
+            EXPECT_TRUE(accepted(p, data, id, gradient, reference)) << cell;
+            const auto largest = std::max_element(gradient.begin(), gradient.end(), [](const Value& a, const Value& b) {
+                return std::abs(a.real()) < std::abs(b.real());
+            });
+            *largest *= id == (grad | FLASHSCAN_ARG_INPUT) ? 1.02 : 1.1;
+            EXPECT_FALSE(accepted(p, data, id, gradient, reference)) << cell << " " << id;
+        }
+        // One more step in the sums of GRAD|WEIGHT.
+        Values weight = reference.at(grad | FLASHSCAN_ARG_WEIGHT).value;
+        for (Value& value : weight) value += value * (1.0 / 20);
+        EXPECT_FALSE(accepted(p, data, grad | FLASHSCAN_ARG_WEIGHT, weight, reference)) << cell;
+    }
+}
+
+}  // namespace
+}  // namespace numeric

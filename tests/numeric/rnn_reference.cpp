@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel for recurrent networks against the oracle.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iterator>
+
+#include "support/pairwise.h"
+#include "support/rnn_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+class RnnCases : public testing::TestWithParam<RnnCase> {};
+
+TEST_P(RnnCases, EqualsTheReference) {
+    SKIP_UNLESS_AVAILABLE(GetParam().target);
+    check_case(GetParam());
+}
+
+RnnProblem problem_of_row(const std::vector<int>& row, uint64_t seed) {
+    constexpr int32_t dtypes[] = {FLASHSCAN_F32, FLASHSCAN_BF16, FLASHSCAN_F16, FLASHSCAN_F64};
+    constexpr int64_t times[] = {0, 1, 2, 19}, dims[] = {1, 7, 16, 33}, batches[] = {1, 3, 9};
+    constexpr uint32_t gradients[] = {15, 1, 2, 12, 7};
+    RnnProblem p;
+    p.cell = row[0];
+    p.dtype = p.weight_dtype = dtypes[row[1]];
+    if (row[2] == 1 && size_of(p.dtype) == 2) p.weight_dtype = FLASHSCAN_F32;
+    p.layout = row[3];
+    p.time = times[row[4]];
+    p.dim = dims[row[5]];
+    p.heads = 1 + row[6];
+    p.batch = batches[row[7]];
+    if (row[8] > 0) {
+        p.batch = 1;
+        p.sequences = row[8] == 1 ? 1 : 4;
+        p.offsets_dtype = row[8] == 1 ? FLASHSCAN_I32 : FLASHSCAN_I64;
+    }
+    p.reverse = row[9] == 1;
+    p.reset = row[10] == 1;
+    p.state_in = row[11] == 1;
+    p.state_out = row[12] == 1;
+    p.all_states = row[13] == 1;
+    p.bias = row[14] == 0;
+    p.gradients = gradients[row[15]];
+    p.backward = row[16] == 0;
+    p.clip = row[17] == 1 ? 0.05 : 0;
+    p.values = static_cast<RnnValues>(row[18]);
+    p.caller_scratch = row[19] == 1;
+    p.batch_invariant = row[19] == 2;
+    p.threads = row[20];
+    p.seed = seed;
+    return p;
+}
+
+std::vector<RnnProblem> pairs() {
+    std::vector<RnnProblem> problems;
+    for (const auto& row : pairwise_rows({6, 4, 2, 2, 4, 4, 2, 3, 3, 2, 2, 2, 2, 2, 2, 5, 2, 2, 4, 3, 4}, 5))
+        problems.push_back(problem_of_row(row, 1 + problems.size()));
+    return problems;
+}
+
+// Each cell where errors have time to grow, and each by itself in every dtype.
+std::vector<RnnProblem> singles() {
+    std::vector<RnnProblem> problems;
+    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+        for (const char* rest :
+             {"bf16 b3 t65 h2 d64 state-in state-out", "f32 b3 t65 h1 d33 state-in state-out all-states",
+              "f16 b2 t200 h1 d16 reset values-saturated", "bf16 b1 t300 h3 d8 values-loose state-in all-states",
+              "f64 b2 t20 h1 d17 reverse clip0.01", "bf16 weight-f32 b1 t90 h2 d24 sequences5 state-in state-out",
+              "f32 b0 t3 h1 d4", "f32 b2 t0 h1 d4 state-in state-out"})
+            problems.push_back(rnn_problem_of(std::string("rnn bwd ") + cell + " " + rest));
+    return problems;
+}
+
+// Where kernels change what they do: head dims about a vector, a panel and a piece, batches about a tile of rows and a
+// block, packed sequences that end one after another, more steps than the sums take at once.
+std::vector<RnnProblem> shapes() {
+    std::vector<RnnProblem> problems;
+    constexpr int64_t dims[] = {15, 17, 31, 32, 63, 65, 100, 128, 200};
+    constexpr int64_t batches[] = {5, 6, 7, 12, 13, 24, 25, 49, 64};
+    constexpr const char* types[] = {"f32", "bf16", "f64"};
+    constexpr const char* cells[] = {"lstm", "gru", "slstm", "gru-reset-before", "elman"};
+    for (size_t i = 0; i < std::size(dims); ++i)
+        problems.push_back(rnn_problem_of(fmt::format("rnn bwd {} {} b{} t3 h1 d{} state-in state-out seed{}",
+                                                      cells[i % 5], types[i % 3], batches[i], dims[i], i + 1)));
+    for (const char* line :
+         {"lstm f32 b2 t5 h1 d512 state-in state-out", "gru bf16 b1 t3 h1 d768", "slstm f16 b1 t3 h1 d1024 weight-f32",
+          "lstm f32 b1 t520 h1 d12 sequences17 state-in state-out", "gru f64 b3 t257 h2 d5 reset threads3",
+          "gru-reset-before bf16 b2 t300 h1 d20 reverse grads-r", "lstm bf16 b16 t30 h12 d16 TBGHD",
+          "elman f32 b1 t90 h3 d40 sequences60 offsets-i32 reverse"})
+        problems.push_back(rnn_problem_of(std::string("rnn bwd ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(RnnShapes, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), shapes())),
+                         name_of_rnn_case);
+INSTANTIATE_TEST_SUITE_P(RnnPairs, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), pairs())),
+                         name_of_rnn_case);
+INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), singles())),
+                         name_of_rnn_case);
+
+// The bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums not on the threads.
+TEST(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
+    for (const char* cell : {"lstm", "gru", "slstm", "gru-reset-before", "elman-relu"}) {
+        RnnProblem p = rnn_problem_of(std::string("rnn bwd f32 b13 t9 h2 d37 state-in threads1 ") + cell);
+        const RnnData data = make_data(p);
+        const RnnOutcome one = run_rnn(p, {}, data, Guard::end);
+        require(one);
+        for (const int threads : {2, 3, 7}) {
+            p.threads = threads;
+            EXPECT_TRUE(run_rnn(p, {}, data, Guard::end).bits == one.bits) << cell << " " << threads;
+        }
+        RnnProblem alone = p;
+        alone.batch = 1;
+        for (int64_t b = 0; b < p.batch; ++b) {
+            RnnData row = data;
+            const auto cut = [&](Values& values) {
+                const auto size = static_cast<std::ptrdiff_t>(values.size()) / p.batch;
+                values = Values(values.begin() + b * size, values.begin() + (b + 1) * size);
+            };
+            cut(row.input), cut(row.grad_output);
+            for (int64_t s = 0; s < p.states(); ++s)
+                for (int64_t w = 0; w < p.width(); ++w)
+                    row.state_in[alone.state_index(s, 0, w)] = data.state_in[p.state_index(s, b, w)];
+            row.state_in.resize(static_cast<size_t>(p.states() * p.width()));
+            const RnnOutcome single = run_rnn(alone, {}, row, Guard::end);
+            require(single);
+            for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT}) {
+                Values whole = one[id];
+                cut(whole);
+                EXPECT_TRUE(single[id] == whole) << cell << " row " << b << " argument " << id;
+            }
+        }
+    }
+}
+
+// FLASHSCAN_TEST_RNN_CASE runs one problem line, as a failure prints it.
+TEST(RnnRepro, CaseOfTheEnvironment) {
+    const char* line = std::getenv("FLASHSCAN_TEST_RNN_CASE");
+    if (line == nullptr) GTEST_SKIP() << "FLASHSCAN_TEST_RNN_CASE is not set";
+    const char* wanted = std::getenv("FLASHSCAN_TEST_TARGET");
+    for (const Target& target : rnn_targets())
+        if (wanted == nullptr || text_of(target) == wanted) check_case({rnn_problem_of(line), target});
+}
+
+TEST(RnnRepro, LinesReadBack) {
+    for (const RnnProblem& p : pairs()) {
+        EXPECT_EQ(text_of(rnn_problem_of(text_of(p))), text_of(p));
+    }
+    EXPECT_EQ(text_of(rnn_problem_of("rnn lstm fwd bf16 b16 t1024 h1 d768")),
+              "rnn lstm fwd bf16 b16 t1024 h1 d768 seed1");
+    EXPECT_THROW(rnn_problem_of("rnn lstm f32 q3"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace numeric

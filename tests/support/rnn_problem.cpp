@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/rnn_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <ostream>
+#include <sstream>
+#include <stdexcept>
+
+namespace support {
+namespace {
+
+constexpr const char* cell_names[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
+constexpr const char* values_names[] = {"usual", "saturated", "large", "loose"};
+constexpr const char gradient_letters[] = "xrbs";
+
+enum Stream : uint64_t {
+    stream_input = 101,
+    stream_weight,
+    stream_bias,
+    stream_state,
+    stream_grad_output,
+    stream_grad_state
+};
+
+template <typename Names>
+bool named(const Names& names, const std::string& name, int& found) {
+    const auto place = std::find(std::begin(names), std::end(names), name);
+    found = static_cast<int>(place - std::begin(names));
+    return place != std::end(names);
+}
+
+// Words without a number.
+bool parse_flag(RnnProblem& p, const std::string& word) {
+    int number = 0;
+    if (named(cell_names, word, number))
+        p.cell = number;
+    else if (dtype_named(word) != 0)
+        p.dtype = p.weight_dtype = dtype_named(word);
+    else if (word == "fwd" || word == "bwd")
+        p.backward = word == "bwd";
+    else if (word == "BTGHD" || word == "TBGHD")
+        p.layout = word == "TBGHD" ? 1 : 0;
+    else if (word == "weight-f32")
+        p.weight_dtype = FLASHSCAN_F32;
+    else if (word == "offsets-i32")
+        p.offsets_dtype = FLASHSCAN_I32;
+    else if (word == "reverse")
+        p.reverse = true;
+    else if (word == "reset")
+        p.reset = true;
+    else if (word == "state-in")
+        p.state_in = true;
+    else if (word == "state-out")
+        p.state_out = true;
+    else if (word == "all-states")
+        p.all_states = true;
+    else if (word == "no-bias")
+        p.bias = false;
+    else if (word == "invariant")
+        p.batch_invariant = true;
+    else if (word == "caller-scratch")
+        p.caller_scratch = true;
+    else
+        return word == "rnn";
+    return true;
+}
+
+void parse_word(RnnProblem& p, const std::string& word) {
+    if (parse_flag(p, word)) return;
+    const auto after = [&](const char* prefix, auto set) {
+        if (!word.starts_with(prefix)) return false;
+        set(word.substr(std::string(prefix).size()));
+        return true;
+    };
+    const bool known = after("values-",
+                             [&](const std::string& rest) {
+                                 int number = 0;
+                                 if (!named(values_names, rest, number))
+                                     throw std::invalid_argument("unknown word: " + word);
+                                 p.values = static_cast<RnnValues>(number);
+                             }) ||
+                       after("grads-",
+                             [&](const std::string& rest) {
+                                 p.gradients = 0;
+                                 for (const char letter : rest) {
+                                     const size_t place = std::string(gradient_letters).find(letter);
+                                     if (place == std::string::npos)
+                                         throw std::invalid_argument("unknown letters: " + rest);
+                                     p.gradients |= 1U << place;
+                                 }
+                             }) ||
+                       after("clip", [&](const std::string& rest) { p.clip = std::stod(rest); }) ||
+                       after("threads", [&](const std::string& rest) { p.threads = std::stoi(rest); }) ||
+                       after("sequences", [&](const std::string& rest) { p.sequences = std::stoll(rest); }) ||
+                       after("seed", [&](const std::string& rest) { p.seed = std::stoull(rest); }) ||
+                       after("b", [&](const std::string& rest) { p.batch = std::stoll(rest); }) ||
+                       after("t", [&](const std::string& rest) { p.time = std::stoll(rest); }) ||
+                       after("h", [&](const std::string& rest) { p.heads = std::stoll(rest); }) ||
+                       after("d", [&](const std::string& rest) { p.dim = std::stoll(rest); });
+    if (!known) throw std::invalid_argument("unknown word: " + word);
+}
+
+Values uniform_values(const RnnProblem& p, int32_t dtype, Stream stream, const std::array<int64_t, 3>& extents,
+                      double range) {
+    Values values(static_cast<size_t>(extents[0] * extents[1] * extents[2]));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = rounded(dtype, range * (2 * uniform(p.seed, stream, i) - 1));
+    return values;
+}
+
+double weight_range(const RnnProblem& p) {
+    if (p.values == RnnValues::loose) return 0;
+    // What ReLU lets through would grow without bound.
+    const double radius = p.cell == FLASHSCAN_CELL_ELMAN_RELU ? 0.5 : 1;
+    return radius * std::sqrt(3.0 / static_cast<double>(p.dim));
+}
+
+Values make_states(const RnnProblem& p) {
+    Values states = uniform_values(p, state_dtype(p.dtype), stream_state, p.state_extents(), 1);
+    if (p.cell != FLASHSCAN_CELL_SLSTM) return states;
+    for (int64_t row = 0; row < p.state_rows(); ++row)
+        for (int64_t w = 0; w < p.width(); ++w) {
+            // Mostly what a run leaves behind, n >= 1; some without a past, some where the max with 1 acts.
+            Value& n = states[p.state_index(2, row, w)];
+            const double draw = uniform(p.seed, stream_state + 100, static_cast<uint64_t>(row * p.width() + w));
+            n = draw < 0.1 ? Value(0) : draw < 0.2 ? Value(0.25 + 0.125 * n.real()) : Value(2 + n.real());
+        }
+    return states;
+}
+
+}  // namespace
+
+int64_t RnnProblem::gates() const {
+    constexpr int64_t counts[] = {4, 3, 1, 4, 3, 1};
+    return counts[cell];
+}
+int64_t RnnProblem::biases() const { return cell == FLASHSCAN_CELL_GRU ? 4 : gates(); }
+int64_t RnnProblem::states() const {
+    constexpr int64_t counts[] = {2, 1, 1, 4, 1, 1};
+    return counts[cell];
+}
+
+size_t RnnProblem::input_index(int64_t b, int64_t t, int64_t gate, int64_t w) const {
+    const int64_t row = layout == FLASHSCAN_LAYOUT_BTGHD ? b * time + t : t * batch + b;
+    return static_cast<size_t>((row * gates() + gate) * width() + w);
+}
+size_t RnnProblem::output_index(int64_t state, int64_t b, int64_t t, int64_t w) const {
+    const int64_t row = layout == FLASHSCAN_LAYOUT_BTGHD ? b * time + t : t * batch + b;
+    return static_cast<size_t>((state * batch * time + row) * width() + w);
+}
+size_t RnnProblem::state_index(int64_t state, int64_t row, int64_t w) const {
+    return static_cast<size_t>((state * state_rows() + row) * width() + w);
+}
+std::array<int64_t, 3> RnnProblem::input_extents() const {
+    if (layout == FLASHSCAN_LAYOUT_BTGHD) return {batch, time, gates() * width()};
+    return {1, time, batch * gates() * width()};
+}
+std::array<int64_t, 3> RnnProblem::output_extents() const {
+    if (layout == FLASHSCAN_LAYOUT_BTGHD) return {output_states() * batch, time, width()};
+    return {output_states(), time, batch * width()};
+}
+
+RnnProblem RnnProblem::widened() const {
+    RnnProblem wide = *this;
+    wide.dtype = wide.weight_dtype = FLASHSCAN_F64;
+    wide.all_states = wide.backward = true;
+    wide.batch_invariant = wide.caller_scratch = false;
+    wide.threads = 1;
+    wide.gradients = 15;
+    return wide;
+}
+
+std::string text_of(const RnnProblem& p) {
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell], p.backward ? "bwd" : "fwd",
+                                   name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
+    if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
+    if (p.weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.weight_dtype));
+    if (p.reverse) text += " reverse";
+    if (p.reset) text += " reset";
+    if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
+    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_I32) text += " offsets-i32";
+    if (p.state_in) text += " state-in";
+    if (p.state_out) text += " state-out";
+    if (!p.bias) text += " no-bias";
+    if (p.all_states) text += " all-states";
+    if (p.gradients != 15) {
+        text += " grads-";
+        for (size_t i = 0; i < 4; ++i)
+            if ((p.gradients >> i & 1U) != 0) text += gradient_letters[i];
+    }
+    if (p.clip > 0) text += fmt::format(" clip{}", p.clip);
+    if (p.batch_invariant) text += " invariant";
+    if (p.caller_scratch) text += " caller-scratch";
+    if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
+    if (p.values != RnnValues::usual) text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);
+    return text + fmt::format(" seed{}", p.seed);
+}
+
+RnnProblem rnn_problem_of(const std::string& text) {
+    RnnProblem problem;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) parse_word(problem, word);
+    return problem;
+}
+
+std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem) { return stream << text_of(problem); }
+
+flashscan_rnn_desc desc_of(const RnnProblem& p) {
+    flashscan_rnn_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = p.dtype;
+    desc.weight_dtype = p.weight_dtype == p.dtype ? 0 : p.weight_dtype;
+    desc.layout = p.layout;
+    desc.cell = p.cell;
+    desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    if (p.reset) desc.flags |= FLASHSCAN_RNN_RESET;
+    if (p.all_states) desc.flags |= FLASHSCAN_RNN_ALL_STATES;
+    if (p.backward) desc.flags |= FLASHSCAN_RNN_TRAINING;
+    desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
+    desc.batch = p.batch;
+    desc.time = p.time;
+    desc.heads = p.heads;
+    desc.head_dim = p.dim;
+    desc.num_sequences = p.sequences;
+    desc.recurrent_clip = p.clip;
+    return desc;
+}
+
+flashscan_options options_of(const RnnProblem& p, int32_t backend, const std::string& kernel) {
+    return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
+}
+
+static std::vector<std::string> kernels_of(int32_t backend) {
+    flashscan_plan* plan = nullptr;
+    const flashscan_rnn_desc desc = desc_of(RnnProblem{});
+    const std::string unknown = "?";
+    const flashscan_options options = options_of(RnnProblem{}, backend, unknown);
+    if (flashscan_plan_rnn(&plan, &desc, &options) == FLASHSCAN_INVALID_ARGUMENT)
+        return names_in(flashscan_last_error());
+    flashscan_plan_destroy(plan);
+    return {};
+}
+
+std::vector<Target> rnn_kernel_targets() {
+    std::vector<Target> targets;
+    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA}) {
+        const std::vector<std::string> kernels = kernels_of(backend);
+        if (!kernels.empty()) targets.push_back({backend, ""});
+        for (const std::string& kernel : kernels)
+            if (kernel != "reference") targets.push_back({backend, kernel});
+    }
+    return targets;
+}
+
+std::vector<Target> rnn_targets() {
+    std::vector<Target> targets = rnn_kernel_targets();
+    targets.push_back({FLASHSCAN_CPU, "reference"});
+    return targets;
+}
+
+RnnData make_data(const RnnProblem& p) {
+    constexpr double ranges[] = {2, 40, 4000, 2};
+    RnnData data;
+    data.input = uniform_values(p, p.dtype, stream_input, p.input_extents(), ranges[static_cast<int>(p.values)]);
+    data.weight = uniform_values(p, p.weight_dtype, stream_weight, p.weight_extents(), weight_range(p));
+    if (p.bias) data.bias = uniform_values(p, p.weight_dtype, stream_bias, p.bias_extents(), 0.5);
+    if (p.state_in) data.state_in = make_states(p);
+    data.grad_output = uniform_values(p, p.dtype, stream_grad_output, p.output_extents(), 1);
+    if (p.state_out)
+        data.grad_state_out = uniform_values(p, state_dtype(p.dtype), stream_grad_state, p.state_extents(), 1);
+    if (p.reset) data.reset = make_reset(p.seed, p.batch * p.time);
+    if (p.sequences > 0) data.offsets = make_offsets(p.seed, p.time, p.sequences);
+    return data;
+}
+
+int64_t written_time(const RnnProblem& p, const RnnData& data) {
+    return p.sequences > 0 ? data.offsets.back() : p.time;
+}
+
+}  // namespace support

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// A test problem of recurrent networks: everything that a plan and its data depend on, with a one-line text form.
+#pragma once
+
+#include <functional>
+
+#include "support/data.h"
+
+namespace support {
+
+enum class RnnValues {
+    usual,      // gates everywhere between open and closed, R of spectral radius about 1
+    saturated,  // pre-activations of up to 40
+    large,      // of up to 4000
+    loose       // R = 0: heads of independent elements, whose states nothing mixes
+};
+
+enum RnnGradient : uint32_t {
+    rnn_gradient_input = 1,
+    rnn_gradient_weight = 2,
+    rnn_gradient_bias = 4,
+    rnn_gradient_state = 8
+};
+
+struct RnnProblem {
+    int32_t cell = FLASHSCAN_CELL_LSTM;
+    int32_t dtype = FLASHSCAN_F32, weight_dtype = FLASHSCAN_F32;
+    int32_t layout = FLASHSCAN_LAYOUT_BTGHD;
+    int64_t batch = 1, time = 1, heads = 1, dim = 1;
+    bool backward = true;  // a training plan, and both passes
+    bool reverse = false, reset = false;
+    int64_t sequences = 0;
+    int32_t offsets_dtype = FLASHSCAN_I64;
+    bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
+    bool bias = true, all_states = false;
+    uint32_t gradients = 15;  // GRAD|STATE_IN only together with state_in
+    double clip = 0;
+    bool batch_invariant = false, caller_scratch = false;
+    int32_t threads = 0;
+    RnnValues values = RnnValues::usual;
+    uint64_t seed = 1;
+
+    int64_t gates() const;
+    int64_t biases() const;
+    int64_t states() const;
+    int64_t output_states() const { return all_states ? states() : 1; }
+    int64_t width() const { return heads * dim; }
+    int64_t state_rows() const { return sequences > 0 ? sequences : batch; }
+    // Places in arrays that lie as in memory.
+    size_t input_index(int64_t b, int64_t t, int64_t gate, int64_t w) const;
+    size_t output_index(int64_t state, int64_t b, int64_t t, int64_t w) const;
+    size_t state_index(int64_t state, int64_t row, int64_t w) const;
+    // Their three axes, time in the middle.
+    std::array<int64_t, 3> input_extents() const;
+    std::array<int64_t, 3> output_extents() const;
+    std::array<int64_t, 3> weight_extents() const { return {gates() * heads * dim, 1, dim}; }
+    std::array<int64_t, 3> bias_extents() const { return {biases(), 1, width()}; }
+    std::array<int64_t, 3> state_extents() const { return {states() * state_rows(), 1, width()}; }
+    // The same problem for the oracle: 64-bit, all states, default options.
+    RnnProblem widened() const;
+};
+
+// "rnn lstm fwd bf16 b16 t1024 h1 d768"
+std::string text_of(const RnnProblem& problem);
+// Throws std::invalid_argument naming the word that is not understood.
+RnnProblem rnn_problem_of(const std::string& text);
+std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem);
+
+flashscan_rnn_desc desc_of(const RnnProblem& problem);
+flashscan_options options_of(const RnnProblem& problem, int32_t backend, const std::string& kernel);
+// Every kernel by name but the oracle, and the planner of every backend that has kernels; these and the oracle.
+std::vector<Target> rnn_kernel_targets();
+std::vector<Target> rnn_targets();
+
+// In the order of memory, as values that the dtypes represent exactly.
+struct RnnData {
+    Values input, weight, bias, state_in, grad_output, grad_state_out;
+    std::vector<unsigned char> reset;
+    std::vector<int64_t> offsets;
+};
+RnnData make_data(const RnnProblem& problem);
+int64_t written_time(const RnnProblem& problem, const RnnData& data);
+
+}  // namespace support
