@@ -153,13 +153,11 @@ struct ChunkedBlock {
         if (p.chunks > 1) {
             ptx::wait_for_launch_before();  // which clears the chain's memory
             chain.publish();
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segment() == 0, carry[v]);
             chain.fold_earlier();
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
+            if (p.chunks > 1) carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segment() == 0, carry[v]);
             carry[v] = chain.advance(row_of(v), warp_time, segment() == 0, carry[v]);
             const Map before = Ty::shuffle_map(through[v], lane_before(1));
             if (segment() > 0) carry[v] = Ty::apply(before, carry[v]);

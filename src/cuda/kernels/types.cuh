@@ -23,11 +23,13 @@ __device__ __forceinline__ uint32_t with_half(uint32_t word, uint16_t bits, int 
 template <typename T>
 struct Element {
     using Wide = T;
+    static __device__ __forceinline__ T widen(T x) { return x; }
     static __device__ __forceinline__ T narrow(T x) { return x; }
 };
 template <>
 struct Element<__nv_bfloat16> {
     using Wide = float;
+    static __device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
     static __device__ __forceinline__ __nv_bfloat16 narrow(float x) { return __float2bfloat16_rn(x); }
     static __device__ __forceinline__ float widen_half(uint32_t word, int half) {
         return __uint_as_float(half == 0 ? word << 16 : word & 0xffff0000U);
@@ -43,6 +45,7 @@ struct Element<__nv_bfloat16> {
 template <>
 struct Element<__half> {
     using Wide = float;
+    static __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
     static __device__ __forceinline__ __half narrow(float x) { return __float2half_rn(x); }
     static __device__ __forceinline__ float widen_half(uint32_t word, int half) {
         return __half2float(__ushort_as_half(static_cast<uint16_t>(half == 0 ? word : word >> 16)));
