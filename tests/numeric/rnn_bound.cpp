@@ -3,6 +3,7 @@
 // mistakes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -124,6 +125,50 @@ TEST(RnnBound, RejectsWrongGradients) {
         Values weight = reference.at(grad | FLASHSCAN_ARG_WEIGHT).value;
         for (Value& value : weight) value += value * (1.0 / 20);
         EXPECT_FALSE(accepted(p, data, grad | FLASHSCAN_ARG_WEIGHT, weight, reference)) << cell;
+    }
+}
+
+// GRAD|STATE_IN with its h as R^T dg of the first step, both factors rounded; for cells in which h enters by R alone.
+// `gates` of the products are added up.
+Values through_first_step(const RnnProblem& p, const RnnData& data, const RnnReference& reference, int64_t gates) {
+    Values gradient = reference.at(grad | FLASHSCAN_ARG_STATE_IN).value;
+    const Values& raw = reference.at(grad | FLASHSCAN_ARG_INPUT).value;
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t w = 0; w < p.width(); ++w) {
+            double sum = 0;
+            for (int64_t j = 0; j < gates * p.dim; ++j) {
+                const int64_t row = j / p.dim * p.width() + w / p.dim * p.dim + j % p.dim;
+                sum += rounded(p.dtype, data.weight[static_cast<size_t>(row * p.dim + w % p.dim)]).real() *
+                       rounded(p.dtype, raw[p.input_index(b, 0, 0, row)]).real();
+            }
+            if (p.clip > 0) sum = std::clamp(sum, -p.clip, p.clip);
+            const bool reset = p.reset && data.reset[static_cast<size_t>(b * p.time)] != 0;
+            gradient[p.state_index(0, b, w)] = reset ? 0 : sum;
+        }
+    return gradient;
+}
+
+TEST(RnnBound, KnowsTheFirstStepsProduct) {
+    for (const char* line :
+         {"rnn slstm f16 b9 t2 h2 d1 TBGHD weight-f32 reset state-in all-states clip0.05 values-saturated seed20",
+          "rnn lstm f16 b3 t1 h2 d7 weight-f32 state-in all-states values-saturated",
+          "rnn slstm bf16 b3 t2 h2 d16 weight-f32 state-in values-saturated",
+          "rnn elman bf16 b3 t1 h1 d16 weight-f32 state-in values-saturated"}) {
+        const RnnProblem p = rnn_problem_of(line);
+        SCOPED_TRACE(line);
+        RnnData data = make_data(p);
+        const int32_t id = grad | FLASHSCAN_ARG_STATE_IN;
+        const RnnReference reference = reference_of(p, data);
+        EXPECT_TRUE(accepted(p, data, id, through_first_step(p, data, reference, p.gates()), reference));
+        EXPECT_FALSE(accepted(p, data, id, through_first_step(p, data, reference, p.gates() - 1), reference))
+            << "without the last gate";
+        if (!p.reset) continue;
+        data.reset.assign(data.reset.size(), 1);
+        const RnnReference parted = reference_of(p, data);
+        Values gradient = parted.at(id).value;
+        EXPECT_TRUE(accepted(p, data, id, gradient, parted));
+        gradient[0] += 1e-4;
+        EXPECT_FALSE(accepted(p, data, id, gradient, parted)) << "past a reset";
     }
 }
 

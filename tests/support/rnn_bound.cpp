@@ -5,10 +5,11 @@
 // step and says nothing after a few; so the growth is measured. Every rounding error of a step is equivalent to a
 // disturbance of that step's INPUT, and backward of its GRAD|OUTPUT, at least as large as the errors can be:
 //
-//     INPUT        u (8 (1 + |INPUT| + |m|) + sqrt(D) |R_j| |h|)       f32 arithmetic on the pre-activation
-//                  + 2 v |R_j| |h| + |R_j| e                           h and R rounded to dtype, h off by e
-//     GRAD|OUTPUT  8 u |GRAD|OUTPUT| + (u sqrt(D) + 2 v) |R^k| |dg|    the same for R^T times the gradient dg of raw
-//     states       4 u, relative, and those of their gradients
+//     INPUT          u (8 (1 + |INPUT| + |m|) + sqrt(D) |R_j| |h|)       f32 arithmetic on the pre-activation
+//                    + 2 v |R_j| |h| + |R_j| e                           h and R rounded to dtype, h off by e
+//     GRAD|OUTPUT    8 u |GRAD|OUTPUT| + (u sqrt(D) + 2 v) |R^k| |dg|    the same for R^T times the gradient dg of raw
+//     GRAD|STATE_IN  (u sqrt(D) + 2 v) |R^k| |dg|, on the result's h     for the first step's, at most 2 recurrent_clip
+//     states         4 u, relative, and those of their gradients
 //
 // with u the unit roundoff of the arithmetic (f32 or f64), v that of dtype where it has 16 bits and else 0, |R_j| the
 // Euclidean norm of a row and |R^k| of a column over all gates, |h| and |dg| the largest modulus in the head: roundings
@@ -54,7 +55,7 @@ class RnnBounds {
         base_ = run(exact_);
         norms();
         walk();
-        for (int i = 0; i < runs; ++i) disturbed_.push_back(run(disturb(i)));
+        for (int i = 0; i < runs; ++i) disturbed_.push_back(disturbed(i));
     }
 
     RnnReference reference() const {
@@ -85,7 +86,7 @@ class RnnBounds {
         return outcome;
     }
 
-    // |R_j| of every gate's row and |R^k| of every column.
+    // |R_j| of every gate's row; (u sqrt(D) + 2 v) |R^k| of every column.
     void norms() {
         const size_t D = static_cast<size_t>(p_.dim), W = static_cast<size_t>(p_.width());
         rows_.assign(static_cast<size_t>(p_.gates()) * W, 0);
@@ -96,31 +97,33 @@ class RnnBounds {
                 rows_[row] += r;
                 columns_[row % W / D * D + k] += r;
             }
-        for (std::vector<double>* list : {&rows_, &columns_})
-            for (double& x : *list) x = std::sqrt(x);
+        for (double& x : rows_) x = std::sqrt(x);
+        for (double& x : columns_) x = (arithmetic_ * std::sqrt(static_cast<double>(D)) + 2 * factors_) * std::sqrt(x);
     }
 
     // What one head of one sequence is like before and at each step, in the order of computation.
     struct Step {
         double h = 0, m = 0, state = 0;  // largest moduli of h and m before, of all states before and after
         double error = 0;                // e after the step
+        bool reset = false;              // before the step
         double dg = 0, dh = 0;           // largest of GRAD|INPUT and of GRAD|OUTPUT
         double floor = 0;                // f
     };
     size_t step_index(int64_t b, int64_t t, int64_t h) const {
         return static_cast<size_t>((b * p_.time + t) * p_.heads + h);
     }
-    double largest_state(int64_t s, int64_t b, int64_t t, int64_t head) const {
+    // Of a head's elements from `first` on, in values that may not be given.
+    double largest_of(const Values& values, size_t first) const {
         double most = 0;
-        for (int64_t d = 0; d < p_.dim; ++d)
-            most = std::max(most, modulus(base_[FLASHSCAN_ARG_OUTPUT], wide_.output_index(s, b, t, head * p_.dim + d)));
+        for (size_t i = first; i < std::min(first + static_cast<size_t>(p_.dim), values.size()); ++i)
+            most = std::max(most, modulus(values, i));
         return most;
     }
+    double largest_state(int64_t s, int64_t b, int64_t t, int64_t head) const {
+        return largest_of(base_[FLASHSCAN_ARG_OUTPUT], wide_.output_index(s, b, t, head * p_.dim));
+    }
     double largest_given(int64_t s, const Sequence& q, int64_t head, const Values& states) const {
-        double most = 0;
-        for (int64_t d = 0; !states.empty() && d < p_.dim; ++d)
-            most = std::max(most, modulus(states, p_.state_index(s, q.state, head * p_.dim + d)));
-        return most;
+        return largest_of(states, p_.state_index(s, q.state, head * p_.dim));
     }
     void walk() {
         steps_.resize(static_cast<size_t>(p_.batch * p_.time * p_.heads));
@@ -136,12 +139,12 @@ class RnnBounds {
         for (int64_t i = 0; i < q.length(); ++i) {
             const int64_t t = q.step(p_.reverse, i);
             Step& step = steps_[step_index(q.batch, t, head)];
-            const bool reset = p_.reset && data_.reset[static_cast<size_t>(q.batch * p_.time + t)] != 0;
-            if (reset) error = 0;
+            step.reset = p_.reset && data_.reset[static_cast<size_t>(q.batch * p_.time + t)] != 0;
+            if (step.reset) error = 0;
             for (int64_t s = 0; s < p_.states(); ++s) {
-                const double before = reset   ? 0
-                                      : i > 0 ? largest_state(s, q.batch, q.step(p_.reverse, i - 1), head)
-                                              : largest_given(s, q, head, data_.state_in);
+                const double before = step.reset ? 0
+                                      : i > 0    ? largest_state(s, q.batch, q.step(p_.reverse, i - 1), head)
+                                                 : largest_given(s, q, head, data_.state_in);
                 const double after = largest_state(s, q.batch, t, head);
                 if (s == 0) step.h = before;
                 if (s == 3) step.m = std::max(before, after);
@@ -153,6 +156,7 @@ class RnnBounds {
         ends_[static_cast<size_t>(q.state * p_.heads + head)].error = error;
     }
     void walk_backward(const Sequence& q, int64_t head) {
+        Step& end = ends_[static_cast<size_t>(q.state * p_.heads + head)];
         double squares = 0, largest_dg = 0, largest = 1;
         for (int64_t s = 0; s < p_.states(); ++s) {
             squares += square(largest_given(s, q, head, exact_.grad_state_out));
@@ -164,25 +168,24 @@ class RnnBounds {
         for (int64_t i = q.length() - 1; i >= 0; --i) {
             const int64_t t = q.step(p_.reverse, i);
             Step& step = steps_[step_index(q.batch, t, head)];
-            for (int64_t d = 0; d < p_.dim; ++d) {
-                const int64_t w = head * p_.dim + d;
-                for (int64_t g = 0; g < p_.gates(); ++g)
-                    step.dg =
-                        std::max(step.dg, modulus(base_[grad | FLASHSCAN_ARG_INPUT], p_.input_index(q.batch, t, g, w)));
-                for (int64_t s = 0; s < p_.states(); ++s)
-                    step.dh = std::max(step.dh, modulus(exact_.grad_output, wide_.output_index(s, q.batch, t, w)));
-            }
+            const Values& gradient = base_[grad | FLASHSCAN_ARG_INPUT];
+            const int64_t w = head * p_.dim;
+            for (int64_t g = 0; g < p_.gates(); ++g)
+                step.dg = std::max(step.dg, largest_of(gradient, p_.input_index(q.batch, t, g, w)));
+            for (int64_t s = 0; s < p_.states(); ++s)
+                step.dh = std::max(step.dh, largest_of(exact_.grad_output, wide_.output_index(s, q.batch, t, w)));
             squares += square(step.dh);
             largest = std::max(largest, step.state);
             largest_dg = std::max(largest_dg, step.dg);
             step.floor = floor(q.length() - i);
+            end.dg = step.reset ? 0 : step.dg;
         }
-        ends_[static_cast<size_t>(q.state * p_.heads + head)].floor = floor(q.length());
+        end.floor = floor(q.length());
     }
 
-    RnnData disturb(int run) const {
+    RnnOutcome disturbed(int number) const {
         RnnData data = exact_;
-        const uint64_t stream = 1000 + 10 * static_cast<uint64_t>(run);
+        const uint64_t stream = 1000 + 10 * static_cast<uint64_t>(number);
         const auto noise = [&](uint64_t which, size_t i) { return 2 * uniform(p_.seed, stream + which, i) - 1; };
         const double root = std::sqrt(static_cast<double>(p_.dim));
         for (const Sequence& q : sequences_of(p_.batch, p_.time, data_.offsets))
@@ -202,14 +205,19 @@ class RnnBounds {
                     const double later =
                         i + 1 < q.length() ? steps_[step_index(q.batch, q.step(p_.reverse, i + 1), head)].dg : 0;
                     const size_t at = wide_.output_index(0, q.batch, t, w);
-                    data.grad_output[at] +=
-                        noise(1, at) * (8 * arithmetic_ * modulus(data.grad_output, at) +
-                                        (arithmetic_ * root + 2 * factors_) * columns_[static_cast<size_t>(w)] * later);
+                    data.grad_output[at] += noise(1, at) * (8 * arithmetic_ * modulus(data.grad_output, at) +
+                                                            columns_[static_cast<size_t>(w)] * later);
                 }
         for (size_t i = 0; i < data.state_in.size(); ++i) data.state_in[i] *= 1 + 4 * arithmetic_ * noise(2, i);
         for (size_t i = 0; i < data.grad_state_out.size(); ++i)
             data.grad_state_out[i] *= 1 + 4 * arithmetic_ * noise(3, i);
-        return data;
+        RnnOutcome outcome = run(data);
+        const size_t D = static_cast<size_t>(p_.dim), W = static_cast<size_t>(p_.width());
+        for (size_t i = 0; p_.state_in && i < ends_.size() * D; ++i) {
+            const double size = columns_[i % W] * ends_[i / D].dg, limit = p_.clip > 0 ? 2 * p_.clip : size;
+            outcome.values.at(grad | FLASHSCAN_ARG_STATE_IN)[i] += noise(4, i) * std::min(size, limit);
+        }
+        return outcome;
     }
 
     // 12 times the largest root mean square of the changes over a head's elements, which lie together everywhere.
@@ -253,9 +261,10 @@ class RnnBounds {
 
     // GRAD|WEIGHT's rows and GRAD|BIAS's elements are sums of dg h and dg over batch and time.
     void add_sums(int32_t id, std::vector<double>& tolerance) const {
+        const bool bias = id == (grad | FLASHSCAN_ARG_BIAS);
         const size_t D = static_cast<size_t>(p_.dim);
         const double n = static_cast<double>(p_.batch * p_.time);
-        for (int64_t j = 0; j < (id == (grad | FLASHSCAN_ARG_BIAS) ? p_.biases() : p_.gates()); ++j)
+        for (int64_t j = 0; j < (bias ? p_.biases() : p_.gates()); ++j)
             for (int64_t w = 0; w < p_.width(); ++w) {
                 double ones = 0, squares = 0, floors = 0, h = 0;
                 for (int64_t b = 0; b < p_.batch; ++b)
@@ -273,10 +282,8 @@ class RnnBounds {
                 const double error = 12 * factors_ * std::sqrt(squares) + arithmetic_ * (32 + 8 * std::sqrt(n)) * ones +
                                      4 * std::sqrt(floors);
                 const auto row = static_cast<size_t>(j * p_.width() + w);
-                if (id == (grad | FLASHSCAN_ARG_BIAS))
-                    tolerance[row] += error;
-                else
-                    for (size_t k = 0; k < D; ++k) tolerance[row * D + k] += error * h;
+                if (bias) tolerance[row] += error;
+                for (size_t k = 0; !bias && k < D; ++k) tolerance[row * D + k] += error * h;
             }
     }
 
@@ -287,7 +294,7 @@ class RnnBounds {
     RnnData exact_;
     RnnOutcome base_;
     std::vector<double> rows_, columns_;
-    std::vector<Step> steps_, ends_;
+    std::vector<Step> steps_, ends_;  // ends_: e, f and, unless it resets, the first step's dg
     std::vector<RnnOutcome> disturbed_;
 };
 
