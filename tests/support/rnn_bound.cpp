@@ -5,22 +5,22 @@
 // step and says nothing after a few; so the growth is measured. Every rounding error of a step is equivalent to a
 // disturbance of that step's INPUT, and backward of its GRAD|OUTPUT, at least as large as the errors can be:
 //
-//     INPUT          u (8 (1 + |INPUT| + |m|) + sqrt(D) |R_j| |h|)       f32 arithmetic on the pre-activation
-//                    + 2 v |R_j| |h| + |R_j| e                           h and R rounded to dtype, h off by e
-//     GRAD|OUTPUT    8 u |GRAD|OUTPUT| + (u sqrt(D) + 2 v) |R^k| |dg|    the same for R^T times the gradient dg of raw
-//     GRAD|STATE_IN  (u sqrt(D) + 2 v) |R^k| |dg|, on the result's h     for the first step's, at most 2 recurrent_clip
-//     states         4 u, relative, and those of their gradients
+//     INPUT        u (8 (1 + |INPUT| + |m|) + sqrt(D) |R_j| |h|)       f32 arithmetic on the pre-activation
+//                  + 2 v |R_j| |h| + |R_j| e                           h and R rounded to dtype, h off by e
+//     GRAD|OUTPUT  8 u |GRAD|OUTPUT| + (u sqrt(D) + 2 v) |R^k| |dg|    the same for R^T times the gradient dg of raw
+//     states       4 u, relative, and those of their gradients
 //
 // with u the unit roundoff of the arithmetic (f32 or f64), v that of dtype where it has 16 bits and else 0, |R_j| the
 // Euclidean norm of a row and |R^k| of a column over all gates, |h| and |dg| the largest modulus in the head: roundings
 // are independent, so a row's errors add up in quadrature. The oracle runs four times on data so disturbed, each by a
 // uniform factor in [-1, 1] (Monte Carlo arithmetic: Parker, "Monte Carlo arithmetic", UCLA 1997). The largest root
 // mean square over a head's D elements of what changes, times 12, is what an implementation may be off there. To this
-// comes, per element, what saturated gates hide from a disturbance of INPUT:
+// comes, per element, what saturated gates hide from a disturbance of INPUT, and what no step before takes up:
 //
 //     e[t]         states that add up: e = 8 u |state| summed since the last reset, of c (and n) also through h
 //     f[t]         dc likewise: 8 u sqrt(sum of max |GRAD|OUTPUT|^2 from here on) max(1, |states|)
 //                  + u (8 + steps left) max |dg|
+//     GRAD|STATE_IN  of h: 2 (u sqrt(D) + 2 v) |R^k| |dg| of the first step unless it resets, at most 2 recurrent_clip
 //     sums         n products over batch and time in any order add 12 v |dg|_2 |h| and u (32 + 8 sqrt n) |dg|_1 |h|
 //                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature
 //
@@ -55,7 +55,7 @@ class RnnBounds {
         base_ = run(exact_);
         norms();
         walk();
-        for (int i = 0; i < runs; ++i) disturbed_.push_back(disturbed(i));
+        for (int i = 0; i < runs; ++i) disturbed_.push_back(run(disturb(i)));
     }
 
     RnnReference reference() const {
@@ -183,9 +183,9 @@ class RnnBounds {
         end.floor = floor(q.length());
     }
 
-    RnnOutcome disturbed(int number) const {
+    RnnData disturb(int run) const {
         RnnData data = exact_;
-        const uint64_t stream = 1000 + 10 * static_cast<uint64_t>(number);
+        const uint64_t stream = 1000 + 10 * static_cast<uint64_t>(run);
         const auto noise = [&](uint64_t which, size_t i) { return 2 * uniform(p_.seed, stream + which, i) - 1; };
         const double root = std::sqrt(static_cast<double>(p_.dim));
         for (const Sequence& q : sequences_of(p_.batch, p_.time, data_.offsets))
@@ -211,13 +211,7 @@ class RnnBounds {
         for (size_t i = 0; i < data.state_in.size(); ++i) data.state_in[i] *= 1 + 4 * arithmetic_ * noise(2, i);
         for (size_t i = 0; i < data.grad_state_out.size(); ++i)
             data.grad_state_out[i] *= 1 + 4 * arithmetic_ * noise(3, i);
-        RnnOutcome outcome = run(data);
-        const size_t D = static_cast<size_t>(p_.dim), W = static_cast<size_t>(p_.width());
-        for (size_t i = 0; p_.state_in && i < ends_.size() * D; ++i) {
-            const double size = columns_[i % W] * ends_[i / D].dg, limit = p_.clip > 0 ? 2 * p_.clip : size;
-            outcome.values.at(grad | FLASHSCAN_ARG_STATE_IN)[i] += noise(4, i) * std::min(size, limit);
-        }
-        return outcome;
+        return data;
     }
 
     // 12 times the largest root mean square of the changes over a head's elements, which lie together everywhere.
@@ -238,6 +232,10 @@ class RnnBounds {
         }
         return tolerance;
     }
+    double through(int64_t w, double dg) const {
+        const double error = columns_[static_cast<size_t>(w)] * dg;
+        return p_.clip > 0 ? std::min(error, p_.clip) : error;
+    }
     void add_local(int32_t id, std::vector<double>& tolerance) const {
         if (id == (grad | FLASHSCAN_ARG_WEIGHT) || id == (grad | FLASHSCAN_ARG_BIAS)) return add_sums(id, tolerance);
         for (int64_t w = 0; w < p_.width(); ++w) {
@@ -246,7 +244,8 @@ class RnnBounds {
                 for (int64_t s = 0; s < p_.states(); ++s) {
                     const Step& end = ends_[static_cast<size_t>(row * p_.heads + head)];
                     if (id == FLASHSCAN_ARG_STATE_OUT) tolerance[p_.state_index(s, row, w)] += end.error;
-                    if (id == (grad | FLASHSCAN_ARG_STATE_IN)) tolerance[p_.state_index(s, row, w)] += end.floor;
+                    if (id == (grad | FLASHSCAN_ARG_STATE_IN))
+                        tolerance[p_.state_index(s, row, w)] += end.floor + (s == 0 ? 2 * through(w, end.dg) : 0);
                 }
             for (int64_t b = 0; b < p_.batch; ++b)
                 for (int64_t t = 0; t < p_.time; ++t) {
