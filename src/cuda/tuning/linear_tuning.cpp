@@ -15,8 +15,8 @@ int log2_up(int64_t count, int limit) {
     return n;
 }
 
-// Blocks of rows from which on a chunk's carry is there by the time that its tile is loaded; an H200 holds 264 at once.
-constexpr int64_t resident_blocks = 96;
+// Blocks of rows from which on a chain of carries keeps up with the chunks; measured on an H200, which holds 264 blocks.
+constexpr int64_t chain_blocks = 48;
 
 // Summaries that a thread folds at most, and of a group.
 constexpr int folded = 4, log2_longest_group = 7;
@@ -72,7 +72,7 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     };
     // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
     const auto waits = [&] {
-        return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < resident_blocks);
+        return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
     };
     cut(log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps));
     if (waits()) cut(0);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the CUDA backend cuts linear problems: a pure function of the shape.
+#include "cuda/tuning/linear_tuning.h"
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace flashscan::cuda;
+
+constexpr LinearTile tile{1, 32, 8};
+
+LinearShape shape_of(int64_t batches, int64_t rows, int64_t time, bool time_inner) {
+    LinearShape shape;
+    shape.batches = batches;
+    shape.rows = rows;
+    shape.time = time;
+    shape.time_inner = time_inner;
+    return shape;
+}
+
+int64_t steps_of_block(const LinearTuning& t) {
+    return int64_t{32 >> t.log2_lane_rows} * tile.steps * (tile.warps >> t.log2_warp_rows);
+}
+
+TEST(LinearTuning, CoversEveryRowAndStep) {
+    for (const bool time_inner : {false, true})
+        for (const int64_t rows : {1, 2, 31, 33, 1000, 100000})
+            for (const int64_t time : {1, 31, 33, 255, 257, 2339, 100000}) {
+                const LinearTuning t = tune_chunked(shape_of(3, rows, time, time_inner), tile);
+                const int64_t group = int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows);
+                EXPECT_GE(t.row_groups * group, rows);
+                EXPECT_LT((t.row_groups - 1) * group, rows);
+                EXPECT_EQ(t.chunk_steps, steps_of_block(t));
+                EXPECT_GE(t.chunks * t.chunk_steps, time);
+                EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
+            }
+}
+
+TEST(LinearTuning, ShortTimeTakesOneChunk) {
+    EXPECT_EQ(tune_chunked(shape_of(8, 1024, 256, false), tile).chunks, 1);
+    EXPECT_EQ(tune_chunked(shape_of(1, 12288, 128, true), tile).chunks, 1);
+}
+
+TEST(LinearTuning, FewWarpsAreInVain) {
+    const LinearTuning t = tune_chunked(shape_of(1, 7217, 2339, true), tile);
+    EXPECT_LE(7 * (t.chunks * t.chunk_steps - 2339), 2339 + 7 * 1024);
+}
+
+TEST(LinearTuning, ManyRowsPassTheCarryOnFewFoldSummaries) {
+    EXPECT_EQ(tune_chunked(shape_of(8, 1024, 8192, false), tile).log2_group_chunks, 0);
+    EXPECT_EQ(tune_chunked(shape_of(1, 1, 1 << 24, true), tile).log2_group_chunks, 7);
+    EXPECT_GT(tune_chunked(shape_of(1, 16, 1 << 20, false), tile).log2_group_chunks, 0);
+}
+
+TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {
+    for (const int lane_rows : {1, 2})
+        for (const int64_t time : {300, 5000, 70000}) {
+            const LinearTile packs{lane_rows, 32, 8};
+            const LinearTuning t = tune_chunked(shape_of(1, 64, time, false), packs);
+            if (t.log2_group_chunks > 0) {
+                EXPECT_LE(int64_t{lane_rows} << (t.log2_lane_rows + t.log2_warp_rows), 64);
+            }
+        }
+}
+
+TEST(LinearTuning, BatchInvariantCutsDependOnTimeAlone) {
+    for (const bool time_inner : {false, true})
+        for (const int64_t time : {1, 100, 257, 5000, 70000}) {
+            LinearShape shape = shape_of(1, 1, time, time_inner);
+            shape.batch_invariant = true;
+            const LinearTuning one = tune_chunked(shape, tile);
+            for (const int64_t rows : {2, 33, 100000}) {
+                shape.rows = rows;
+                shape.batches = rows % 7 + 1;
+                const LinearTuning many = tune_chunked(shape, tile);
+                EXPECT_EQ(one.chunk_steps, many.chunk_steps);
+                EXPECT_EQ(one.log2_lane_rows, many.log2_lane_rows);
+                EXPECT_EQ(one.log2_group_chunks, many.log2_group_chunks);
+                EXPECT_EQ(one.log2_link_groups, many.log2_link_groups);
+            }
+        }
+}
+
+TEST(LinearTuning, PackedBatchInvariantRowsAreNotCut) {
+    LinearShape shape = shape_of(1, 64, 5000, false);
+    shape.packed = true;
+    EXPECT_EQ(choose_linear_algorithm(shape), LinearAlgorithm::chunked);
+    shape.batch_invariant = true;
+    EXPECT_EQ(choose_linear_algorithm(shape), LinearAlgorithm::stream);
+}
+
+}  // namespace
