@@ -18,6 +18,7 @@ ROWS = {  # key: (title, target)
     "tiny": ("Tiny problem, time on the GPU", "≤ 4 us"),
     "host": ("Tiny problem, host time of a call", "≤ 3 us"),
     "cpu": ("CPU, f32", "≥ 80 % of the stream"),
+    "rnn": ("recurrent networks, each its own", "us per step"),
 }
 PEER_ROWS = {
     "accelerated-short": ("accelerated-scan, f32, T ≤ 2048", "1.5 times faster"),
@@ -67,6 +68,8 @@ def row_of(case, target, backend):
     kind, _, unit = reports.TARGET.fullmatch(target).groups()
     if kind == "plain+":
         return "features"
+    if unit == "us/step":
+        return "rnn"
     if unit == "us":
         return "host" if kind == "host" else "tiny"
     if backend == "cpu":
@@ -83,7 +86,7 @@ def row_of(case, target, backend):
 
 def target_text(target):
     _, number, unit = reports.TARGET.fullmatch(target).groups()
-    return f"{number} {'%' if unit == '%' else 'us'}"
+    return f"{number} {unit}"
 
 
 def judge(case, set_name, target, backend, note=""):

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PASS_NAMES = {"fwd": "forward", "bwd": "backward"}
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8, "c64": 8, "c128": 16}
-TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us)")
+TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us/step|us)")
 
 
 @dataclasses.dataclass
