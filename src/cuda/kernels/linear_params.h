@@ -68,7 +68,7 @@ struct LinearParams {
     int32_t gate_form = 0, unused = 0;
 
     int64_t batches = 0, rows = 0;
-    int64_t row_groups = 0;      // groups of rows per batch
+    int64_t row_groups = 0;  // groups of rows per batch
     Divisor by_row_groups;
     int64_t time = 0;            // T
     int64_t begin = 0, end = 0;  // the steps of this launch; the carry enters and leaves at their edges
