@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/instances/rnn_fused_instance.cuh"
+
+namespace flashscan::cuda {
+
+std::span<const RnnFusedShape> rnn_fused_bf16(Cell cell) { return make_fused_shapes<__nv_bfloat16>(cell); }
+
+}  // namespace flashscan::cuda

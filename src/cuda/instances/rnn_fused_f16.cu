@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/instances/rnn_fused_instance.cuh"
+
+namespace flashscan::cuda {
+
+std::span<const RnnFusedShape> rnn_fused_f16(Cell cell) { return make_fused_shapes<__half>(cell); }
+
+}  // namespace flashscan::cuda
