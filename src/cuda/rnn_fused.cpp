@@ -21,12 +21,14 @@ class Fused final : public RnnKernel {
   public:
     Fused(const RnnProblem& problem, const Options& options, const RnnTeams& teams, int kept, std::string& refusal)
         : p_(problem), device_(options.device), teams_(teams), kept_(kept), s_(problem, false, launch_rows),
-          edges_(p_, s_) {
+          edges_(p_, s_), order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
         if (p_.training) grad_weights_ = make_grad_weights(device_, s_, refusal);
         book_forward();
         if (p_.training) book_backward();
         load(teams_.shape->forward);
         load(teams_.shape->backward);
+        cudaFuncAttributes attributes{};
+        check(cudaFuncGetAttributes(&attributes, order_weights_), "loading a kernel");
     }
 
     std::string describe() const override {
@@ -48,7 +50,8 @@ class Fused final : public RnnKernel {
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         char* const base = static_cast<char*>(b.scratch);
-        RnnFusedParams f = common(b, base + forward_weights_, base + forward_ring_, teams_.shape->forward, stream);
+        RnnFusedParams f = common(b, base + forward_ring_, teams_.shape->forward, stream);
+        f.weights = order_weights(b, base + forward_weights_, teams_.shape->forward, 0, stream);
         f.p.bias = edges_.widen_bias(b, base + forward_bias_, stream);
         f.p.input = b.input;
         f.p.state_out = b.state_out;
@@ -60,7 +63,9 @@ class Fused final : public RnnKernel {
         const DeviceScope scope(device_);
         char* const base = static_cast<char*>(b.scratch);
         const bool sums_weights = b.grad_weight != nullptr;
-        RnnFusedParams f = common(b, base + backward_weights_, base + backward_ring_, teams_.shape->backward, stream);
+        const RnnFusedKernel& kernel = teams_.shape->backward;
+        RnnFusedParams f = common(b, base + backward_ring_, kernel, stream);
+        f.weights = order_weights(b, base + backward_weights_, kernel, kernel.depth / static_cast<int>(s_.gates), stream);
         f.p.states = base + states_;
         f.p.grad_output = b.grad_output;
         f.p.grad_state_out = b.grad_state_out;
@@ -71,9 +76,9 @@ class Fused final : public RnnKernel {
         f.factors = sums_weights ? base + factors_ : nullptr;
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch(teams_.shape->backward, f, stream);
+            launch(kernel, f, stream);
             if (sums_weights) add_grad_weights(base, f, stream);
-            if (f.first > 0) fill_ring(f.ring, teams_.shape->backward, stream);
+            if (f.first > 0) fill_ring(f.ring, kernel, stream);
         }
         edges_.store_grad_bias(b, f.p.bias_sums, stream);
         edges_.store_grad_weight(b, base + weight_sums_, stream);
@@ -86,13 +91,13 @@ class Fused final : public RnnKernel {
                                                          size_of(s_.dtype));
     }
     void book_forward() {
-        forward_weights_ = forward_.book(bytes_of(s_.weights(), s_.dtype));
+        forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(teams_.shape->forward)) * 16);
         forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
         forward_ring_ = forward_.book(ring_bytes(teams_.shape->forward));
     }
     void book_backward() {
         const int64_t rows = s_.chunk_steps * s_.rows;
-        backward_weights_ = backward_.book(bytes_of(s_.weights(), s_.dtype));
+        backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(teams_.shape->backward)) * 16);
         backward_ring_ = backward_.book(ring_bytes(teams_.shape->backward));
         states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
         bias_sums_ = backward_.book(bytes_of(p_.counts().biases * s_.rows * p_.width(), s_.wide));
@@ -106,8 +111,24 @@ class Fused final : public RnnKernel {
               "loading a kernel");
     }
 
-    RnnFusedParams common(const RnnBuffers& b, void* weights, void* ring, const RnnFusedKernel& kernel,
-                          void* stream) const {
+    // Words of 16 bytes.
+    int64_t ordered_words(const RnnFusedKernel& k) const {
+        return p_.heads * teams_.blocks * k.threads * k.tiles * k.steps;
+    }
+    // `period`: of k in backward, 0 in forward.
+    const void* order_weights(const RnnBuffers& b, void* to, const RnnFusedKernel& k, int period, void* stream) const {
+        RnnFusedWeightParams params{b.weight, to, static_cast<int32_t>(s_.gates), static_cast<int32_t>(p_.heads),
+                                    static_cast<int32_t>(p_.head_dim), teams_.blocks, k.row_gates, k.groups,
+                                    k.unit_warps, k.parts, k.tiles, k.steps, period};
+        void* arguments[] = {&params};
+        const int64_t blocks = (ordered_words(k) + rnn_fused_weight_block - 1) / rnn_fused_weight_block;
+        check(cudaLaunchKernel(order_weights_, dim3(static_cast<unsigned>(blocks)), dim3(rnn_fused_weight_block),
+                               arguments, 0, static_cast<cudaStream_t>(stream)),
+              "launching a kernel");
+        return to;
+    }
+
+    RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnFusedKernel& kernel, void* stream) const {
         RnnFusedParams f;
         f.p = edges_.common(b);
         f.heads = static_cast<int32_t>(p_.heads);
@@ -115,7 +136,6 @@ class Fused final : public RnnKernel {
         f.teams = static_cast<int32_t>(teams_.teams);
         f.tiles = static_cast<int32_t>(teams_.tiles);
         f.jobs = static_cast<int32_t>(teams_.jobs);
-        f.weights = edges_.pack_weights(b, weights, stream);
         f.ring = ring;
         fill_ring(ring, kernel, stream);
         return f;
@@ -160,6 +180,7 @@ class Fused final : public RnnKernel {
     int kept_;
     RnnShape s_;
     RnnEdges edges_;
+    const void* order_weights_;
     RnnProducts grad_weights_;
     Workspace forward_, backward_;
     size_t forward_weights_ = 0, forward_bias_ = 0, forward_ring_ = 0;

@@ -15,6 +15,8 @@ struct RnnFusedKernel {
     int units = 0;  // of a block
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates
+    // How its lanes hold weights: see RnnFusedWeightParams.
+    int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, tiles = 0, steps = 0;
 };
 
 struct RnnFusedShape {
@@ -22,6 +24,10 @@ struct RnnFusedShape {
     int head_dim = 0;    // the largest
     RnnFusedKernel forward, backward;
 };
+
+// Orders WEIGHT for them: a thread for each 16 bytes, in blocks of rnn_fused_weight_block.
+const void* rnn_fused_weight_kernel(Dtype dtype, Dtype weight_dtype);
+inline constexpr int rnn_fused_weight_block = 256;
 
 // Shapes of `cell`, smaller head dims in front, then fewer rows; none where there is no fused kernel.
 std::span<const RnnFusedShape> rnn_fused_shapes(Dtype dtype, Cell cell);

@@ -7,12 +7,22 @@
 #include "cuda/instances/rnn_fused.h"
 #include "cuda/kernels/rnn_fused_backward.cuh"
 #include "cuda/kernels/rnn_fused_forward.cuh"
+#include "cuda/kernels/rnn_fused_weights.cuh"
 
 namespace flashscan::cuda {
 
+static_assert(rnn_fused_weight_block == rnn_fused_weight_threads);
+
+template <typename X>
+const void* make_weight_kernel(Dtype weight_dtype) {
+    return weight_dtype == Dtype::f32 ? reinterpret_cast<const void*>(&rnn_fused_weights<X, float>)
+                                      : reinterpret_cast<const void*>(&rnn_fused_weights<X, X>);
+}
+
 template <typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows, S::depth};
+    return {function,  S::threads, S::shared_bytes, S::units, S::rows,  S::depth,
+            S::gates, S::groups,  S::unit_warps,   S::parts, S::tiles, S::steps};
 }
 
 // A warp has 8 units forward, and backward 16 and a half of k.

@@ -36,10 +36,11 @@ struct TeamShape {
     static constexpr int tiles = (UG * Gates + 1) / 2;  // left operands above each other
     static constexpr int elements = UG * NT * 2;        // of a lane's sums, each with all gates
     static constexpr int own = (elements + KW - 1) / KW;
+    static_assert(elements % KW == 0 || elements < KW);
     static constexpr int chains = tiles * NT >= 4 || KT < 4 ? 1 : tiles * NT == 1 ? 4 : 2;
     static_assert(KT % 2 == 0);
-    // Halves of a row of vectors in shared memory: rows are 64 bytes apart modulo 128, so that two fill the banks.
-    static constexpr int stride = (depth + 63) / 64 * 64 + 32;
+    // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
+    static constexpr int stride = Local_ ? (depth + 63) / 64 * 64 + 32 : depth;
     static constexpr int partial_floats = KW > 1 ? 2 * MW * KW * elements * 32 * Gates : 0;
     static constexpr int shared_bytes = partial_floats * 4 + (Local_ ? 2 * rows * stride * 2 : 0);
 };
@@ -58,89 +59,106 @@ struct TeamElement {
     }
 };
 
+// All gates of an element, moved at once.
+template <int Gates>
+struct alignas(Gates == 4 ? 16 : 4) TeamSums {
+    float gate[Gates];
+};
+
+// Left operands of a warp, as rnn_fused_weights.cuh orders them.
 template <typename S>
 struct TeamWeights {
     uint32_t a[S::tiles][S::steps][4];
 
-    // load(unit in the block, gate, k): words of 8 consecutive k.
-    template <typename Load>
-    __device__ __forceinline__ void fill(Load load) {
-        const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-        const int unit = warp / S::parts * S::groups * 8 + lane / 4, k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
+    // `from`: those of this block's head and of all blocks of the team.
+    __device__ __forceinline__ void load(const uint4* from, int block) {
+        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::tiles * S::steps * 32);
 #pragma unroll
-        for (int half = 0; half < 2 * S::tiles; ++half) {
-            const int group = half / S::gates, gate = half % S::gates;
+        for (int m = 0; m < S::tiles; ++m)
 #pragma unroll
-            for (int pair = 0; pair < S::steps / 2; ++pair) {
-                uint4 w{};
-                if (group < S::groups) w = load(unit + group * 8, gate, k + pair * 32);
-                uint32_t(&low)[4] = a[half / 2][2 * pair], (&high)[4] = a[half / 2][2 * pair + 1];
-                low[half % 2] = w.x, low[2 + half % 2] = w.y, high[half % 2] = w.z, high[2 + half % 2] = w.w;
+            for (int k = 0; k < S::steps; ++k) {
+                const uint4 w = from[(m * S::steps + k) * 32 + static_cast<int>(threadIdx.x) % 32];
+                a[m][k][0] = w.x, a[m][k][1] = w.y, a[m][k][2] = w.z, a[m][k][3] = w.w;
             }
-        }
     }
 };
 
-// The vectors of one turn after the other: a slot is [rows, depth].
+// The vectors of one turn after the other: a slot is [rows, stride] halves. `place`: row * stride + k.
 template <typename S>
 class TeamVectors {
   public:
-    __device__ __forceinline__ explicit TeamVectors(uint32_t* memory) : memory_(memory) {}
+    // `used`: k of every `period` that some block writes; lanes read zeros past it.
+    __device__ __forceinline__ TeamVectors(uint32_t* memory, int used, int period) : memory_(memory) {
+        const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+        const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
+        mine_ = lane / 4 * S::stride + k;
+#pragma unroll
+        for (int pair = 0; pair < S::steps / 2; ++pair)
+            used_ |= static_cast<uint32_t>((k + pair * 32) % period < used) << pair;
+    }
 
-    __device__ __forceinline__ uint4* words(int64_t turn, int row, int k) const {
-        const int slot = S::local ? static_cast<int>(turn & 1) : static_cast<int>(turn & (rnn_ring_slots - 1));
-        constexpr int stride = S::local ? S::stride : S::depth;
-        return reinterpret_cast<uint4*>(memory_ + (slot * S::rows + row) * stride / 2 + k / 2);
+    // Zeros where nothing is put.
+    __device__ __forceinline__ void begin() const {
+        if constexpr (S::local) {
+            for (int i = static_cast<int>(threadIdx.x); i < S::rows * S::stride; i += S::threads) memory_[i] = 0;
+            __syncthreads();
+        }
     }
-    // 8 consecutive k of a row.
-    __device__ __forceinline__ uint4 get(int64_t turn, int row, int k) const {
-        const uint4* const from = words(turn, row, k);
-        return S::local ? *from : ptx::load_shared_words(from);
+    // A lane's right operand of two steps of k and 8 rows.
+    __device__ __forceinline__ uint4 get(int64_t turn, int pair, int rows) const {
+        if (!S::local && (used_ >> pair & 1U) == 0) return uint4{};
+        const auto* const from =
+            reinterpret_cast<const uint4*>(slot(turn) + (mine_ + rows * 8 * S::stride + pair * 32) / 2);
+        if constexpr (S::local)
+            return *from;
+        else
+            return ptx::load_shared_words(from);
     }
-    static __device__ __forceinline__ bool valid(const uint4& v) {
-        constexpr uint32_t empty = 0xffffffffU;
-        return S::local || (v.x != empty && v.y != empty && v.z != empty && v.w != empty);
+    static __device__ __forceinline__ bool empty(const uint4& v) {
+        constexpr uint32_t ones = 0xffffffffU;
+        return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
     }
     // All lanes of a warp, for elements of one group: lanes of even units store theirs and their neighbour's.
-    __device__ __forceinline__ void put(int64_t turn, int row, int k, uint32_t half) const {
+    __device__ __forceinline__ void put(int64_t turn, int place, uint32_t half) const {
         const uint32_t other = __shfl_xor_sync(0xffffffffU, half, 4);
-        if ((threadIdx.x & 4U) != 0) return;
-        store(turn, row, k, half | other << 16);
+        if ((threadIdx.x & 4U) == 0) store(slot(turn) + place / 2, half | other << 16);
     }
-    __device__ __forceinline__ void empty(int64_t turn, int row, int k) const {
-        if ((threadIdx.x & 4U) == 0) store(turn, row, k, 0xffffffffU);
+    __device__ __forceinline__ void clear(int64_t turn, int place) const {
+        if ((threadIdx.x & 4U) == 0) store(slot(turn) + place / 2, 0xffffffffU);
     }
 
   private:
-    __device__ __forceinline__ void store(int64_t turn, int row, int k, uint32_t word) const {
-        uint32_t* const to = reinterpret_cast<uint32_t*>(words(turn, row, k / 8 * 8)) + k % 8 / 2;
+    __device__ __forceinline__ uint32_t* slot(int64_t turn) const {
+        const int index = static_cast<int>(turn) & (S::local ? 1 : rnn_ring_slots - 1);
+        return memory_ + index * (S::rows * S::stride / 2);
+    }
+    static __device__ __forceinline__ void store(uint32_t* to, uint32_t word) {
         if constexpr (S::local)
             *to = word;
         else
             ptx::store_shared_word(to, word);
     }
     uint32_t* memory_;
+    int mine_;
+    uint32_t used_ = 0;
 };
 
-// The sums of a lane's own elements. used(k): whether the 8 k from here on are there.
-template <typename X, typename S, typename Used>
+// The sums of a lane's own elements.
+template <typename X, typename S>
 __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, int64_t turn,
-                                             float* partials, Used used, float (&sums)[S::own][S::gates]) {
+                                             float* partials, float (&sums)[S::own][S::gates]) {
     constexpr int items = S::steps / 2 * S::row_tiles, ahead = items < 12 ? items : 8;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int k0 = warp % S::parts * S::steps * 16 + lane % 4 * 8;
     float c[S::chains][S::tiles][S::row_tiles][4] = {};
     uint4 v[ahead];
-    const auto fetch = [&](int item) {
-        const int k = k0 + item / S::row_tiles * 32;
-        return used(k) ? vectors.get(turn, item % S::row_tiles * 8 + lane / 4, k) : uint4{};
-    };
+    const auto fetch = [&](int item) { return vectors.get(turn, item / S::row_tiles, item % S::row_tiles); };
 #pragma unroll
     for (int item = 0; item < ahead; ++item) v[item] = fetch(item);
 #pragma unroll
     for (int item = 0; item < items; ++item) {
         uint4& b = v[item % ahead];
-        while (__any_sync(0xffffffffU, static_cast<int>(!TeamVectors<S>::valid(b)))) b = fetch(item);
+        if constexpr (!S::local)
+            while (__any_sync(0xffffffffU, static_cast<int>(TeamVectors<S>::empty(b)))) b = fetch(item);
         const int pair = item / S::row_tiles, n = item % S::row_tiles;
 #pragma unroll
         for (int m = 0; m < S::tiles; ++m)
@@ -163,26 +181,30 @@ __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, cons
 #pragma unroll
             for (int gate = 0; gate < S::gates; ++gate) sums[e][gate] = sum(e, gate);
     } else {
-        // [turn parity][unit warp][part][element][gate][lane]
+        // [turn parity][unit warp][part][element][lane][gate]
         float* const mine = partials + ((turn & 1) * S::unit_warps + warp / S::parts) * S::parts * S::elements * S::gates * 32;
+        using Sums = TeamSums<S::gates>;
 #pragma unroll
-        for (int e = 0; e < S::elements; ++e)
+        for (int e = 0; e < S::elements; ++e) {
+            Sums part;
 #pragma unroll
-            for (int gate = 0; gate < S::gates; ++gate)
-                mine[((warp % S::parts * S::elements + e) * S::gates + gate) * 32 + lane] = sum(e, gate);
+            for (int gate = 0; gate < S::gates; ++gate) part.gate[gate] = sum(e, gate);
+            reinterpret_cast<Sums*>(mine)[(warp % S::parts * S::elements + e) * 32 + lane] = part;
+        }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < S::own; ++i) {
             const int e = i * S::parts + warp % S::parts;
+            Sums total{};
+            if (S::elements >= S::parts || e < S::elements)
 #pragma unroll
-            for (int gate = 0; gate < S::gates; ++gate) {
-                float total = 0;
-                if (S::elements % S::parts == 0 || e < S::elements)
+                for (int part = 0; part < S::parts; ++part) {
+                    const Sums more = reinterpret_cast<const Sums*>(mine)[(part * S::elements + e) * 32 + lane];
 #pragma unroll
-                    for (int part = 0; part < S::parts; ++part)
-                        total += mine[((part * S::elements + e) * S::gates + gate) * 32 + lane];
-                sums[i][gate] = total;
-            }
+                    for (int gate = 0; gate < S::gates; ++gate) total.gate[gate] += more.gate[gate];
+                }
+#pragma unroll
+            for (int gate = 0; gate < S::gates; ++gate) sums[i][gate] = total.gate[gate];
         }
     }
 }
