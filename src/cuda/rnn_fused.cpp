@@ -17,6 +17,50 @@ constexpr int64_t launch_rows = 16384;
 
 size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
+void load(const RnnFusedShape& shape) {
+    for (const RnnFusedKernel* kernel : {&shape.forward, &shape.backward}) {
+        check(cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->shared_bytes),
+              "loading a kernel");
+        if (shape.kind == Team::cluster)
+            check(cudaFuncSetAttribute(kernel->function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                  "loading a kernel");
+    }
+}
+
+// Blocks of a team wait for each other: all of them must run at once.
+cudaLaunchConfig_t configure(const RnnFusedKernel& kernel, const RnnTeams& teams, cudaLaunchAttribute& attribute,
+                             void* stream) {
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(teams.blocks * teams.teams));
+    config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+    config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+    config.stream = static_cast<cudaStream_t>(stream);
+    config.attrs = &attribute;
+    config.numAttrs = teams.shape->kind == Team::block ? 0 : 1;
+    if (teams.shape->kind == Team::grid) {
+        attribute.id = cudaLaunchAttributeCooperative;
+        attribute.val.cooperative = 1;
+    } else {
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim = {static_cast<unsigned>(teams.blocks), 1, 1};
+    }
+    return config;
+}
+
+// Teams that can run at once, fewer where clusters do not fit everywhere.
+int64_t resident_teams(const RnnTeams& teams) {
+    if (teams.shape->kind != Team::cluster) return teams.teams;
+    int least = std::numeric_limits<int>::max();
+    for (const RnnFusedKernel* kernel : {&teams.shape->forward, &teams.shape->backward}) {
+        cudaLaunchAttribute attribute{};
+        const cudaLaunchConfig_t config = configure(*kernel, teams, attribute, nullptr);
+        int clusters = 0;
+        check(cudaOccupancyMaxActiveClusters(&clusters, kernel->function, &config), "asking how many clusters fit");
+        least = std::min(least, clusters);
+    }
+    return std::min<int64_t>(teams.teams, least);
+}
+
 class Fused final : public RnnKernel {
   public:
     Fused(const RnnProblem& problem, const Options& options, const RnnTeams& teams, int kept, std::string& refusal)
@@ -25,16 +69,14 @@ class Fused final : public RnnKernel {
         if (p_.training) grad_weights_ = make_grad_weights(device_, s_, refusal);
         book_forward();
         if (p_.training) book_backward();
-        load(teams_.shape->forward);
-        load(teams_.shape->backward);
         cudaFuncAttributes attributes{};
         check(cudaFuncGetAttributes(&attributes, order_weights_), "loading a kernel");
     }
 
     std::string describe() const override {
-        std::string text = teams_.blocks == 1
-                               ? fmt::format("a block for a head of {} rows", teams_.shape->forward.rows)
-                               : fmt::format("{} blocks for a head of {} rows", teams_.blocks, teams_.shape->forward.rows);
+        constexpr const char* kinds[] = {"a block", "a cluster", "a part of the grid"};
+        std::string text = fmt::format("{} of {} blocks for {} rows of a head", kinds[static_cast<int>(teams_.shape->kind)],
+                                       teams_.blocks, teams_.shape->forward.rows);
         text += fmt::format(", {} of {} at once", teams_.teams, teams_.jobs);
         if (p_.training) text += fmt::format(", backward {} steps a launch", s_.chunk_steps);
         return text;
@@ -86,7 +128,7 @@ class Fused final : public RnnKernel {
 
   private:
     size_t ring_bytes(const RnnFusedKernel& kernel) const {
-        return teams_.shape->local ? 0
+        return teams_.shape->kind != Team::grid ? 0
                                    : static_cast<size_t>(teams_.teams * rnn_ring_slots * kernel.rows * kernel.depth *
                                                          size_of(s_.dtype));
     }
@@ -105,10 +147,6 @@ class Fused final : public RnnKernel {
         factors_ = backward_.book(bytes_of(rows * s_.factor(), s_.dtype));
         weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
         blas_ = backward_.book(grad_weights_.workspace_bytes());
-    }
-    static void load(const RnnFusedKernel& kernel) {
-        check(cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes),
-              "loading a kernel");
     }
 
     // Words of 16 bytes.
@@ -145,18 +183,9 @@ class Fused final : public RnnKernel {
             check(cudaMemsetAsync(ring, 0xff, ring_bytes(kernel), static_cast<cudaStream_t>(stream)), "filling memory");
     }
 
-    // Blocks wait for each other: all of them must run at once.
     void launch(const RnnFusedKernel& kernel, RnnFusedParams& f, void* stream) const {
         cudaLaunchAttribute attribute{};
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = dim3(static_cast<unsigned>(f.blocks * f.teams));
-        config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-        config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
-        config.stream = static_cast<cudaStream_t>(stream);
-        config.attrs = &attribute;
-        config.numAttrs = teams_.shape->local ? 0 : 1;
+        const cudaLaunchConfig_t config = configure(kernel, teams_, attribute, stream);
         void* arguments[] = {&f};
         check(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching a fused kernel");
     }
@@ -209,11 +238,17 @@ std::unique_ptr<RnnKernel> make_rnn_fused(const RnnProblem& problem, const Optio
     int multiprocessors = 0;
     check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.device),
           "asking what the device is");
-    const RnnTeams teams = choose_teams(rnn_fused_shapes(problem.dtype, problem.cell), problem.head_dim, problem.heads,
+    RnnTeams teams = choose_teams(rnn_fused_shapes(problem.dtype, problem.cell), problem.head_dim, problem.heads,
                                         problem.batch, multiprocessors, options.batch_invariant);
     if (teams.shape == nullptr) {
         refusal = fmt::format("head_dim is {}; the weights of a head do not fit the registers of {} multiprocessors",
                               problem.head_dim, multiprocessors);
+        return nullptr;
+    }
+    load(*teams.shape);
+    teams.teams = resident_teams(teams);
+    if (teams.teams == 0) {
+        refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
         return nullptr;
     }
     if (teams.jobs > std::numeric_limits<int32_t>::max()) {

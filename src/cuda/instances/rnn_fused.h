@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/types.h"
+#include "cuda/kernels/rnn_fused_params.h"
 
 namespace flashscan::cuda {
 
@@ -20,7 +21,7 @@ struct RnnFusedKernel {
 };
 
 struct RnnFusedShape {
-    bool local = false;  // a team is one block
+    Team kind{};
     int head_dim = 0;    // the largest
     RnnFusedKernel forward, backward;
 };
@@ -29,7 +30,7 @@ struct RnnFusedShape {
 const void* rnn_fused_weight_kernel(Dtype dtype, Dtype weight_dtype);
 inline constexpr int rnn_fused_weight_block = 256;
 
-// Shapes of `cell`, smaller head dims in front, then fewer rows; none where there is no fused kernel.
+// Shapes of `cell`, smaller head dims in front, then fewer rows, then in order of preference; none where there is no fused kernel.
 std::span<const RnnFusedShape> rnn_fused_shapes(Dtype dtype, Cell cell);
 
 }  // namespace flashscan::cuda

@@ -25,38 +25,41 @@ RnnFusedKernel describe_team(const void* function) {
             S::gates, S::groups,  S::unit_warps,   S::parts, S::tiles, S::steps};
 }
 
-// A warp has 8 units forward, and backward 16 and a half of k.
-template <typename X, typename Cell, int HeadDim>
-RnnFusedShape make_local_shape() {
-    constexpr int G = Cell::gates;
-    using Forward = TeamShape<G, 1, 1, HeadDim / 8, 1, HeadDim / 16, true>;
-    using Backward = TeamShape<1, 2, 1, HeadDim / 16, 2, G * HeadDim / 32, true>;
-    RnnFusedShape shape{true, HeadDim, {}, {}};
-    shape.forward = describe_team<Forward>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, Forward>));
-    shape.backward = describe_team<Backward>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, Backward>));
+template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
+RnnFusedShape make_shape() {
+    using F = TeamShape<Cell::gates, 1, Kind, Forward>;
+    using B = TeamShape<1, Cell::gates, Kind, Backward>;
+    RnnFusedShape shape{Kind, HeadDim, {}, {}};
+    shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
+    shape.backward = describe_team<B>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, B>));
     return shape;
 }
 
-// A block has 16 units and eight parts of k.
+// All 64 units in a block.
+template <typename X, typename Cell>
+RnnFusedShape make_block_shape() {
+    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 1, 4}, TeamSize{2, 1, 4, 2, 2 * Cell::gates}>();
+}
+// 32 units a block.
+template <typename X, typename Cell, int HeadDim>
+RnnFusedShape make_cluster_shape() {
+    return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32},
+                      TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64}>();
+}
+// 16 units a block.
 template <typename X, typename Cell, int HeadDim, int RowTiles>
-RnnFusedShape make_ring_shape() {
-    constexpr int G = Cell::gates, KT = HeadDim / 128;
-    using Forward = TeamShape<G, 2, RowTiles, 1, 8, KT, false>;
-    using Backward = TeamShape<1, 2, RowTiles, 1, 8, G * KT, false>;
-    RnnFusedShape shape{false, HeadDim, {}, {}};
-    shape.forward = describe_team<Forward>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, Forward>));
-    shape.backward = describe_team<Backward>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, Backward>));
-    return shape;
+RnnFusedShape make_grid_shape() {
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, RowTiles, 1, 8, HeadDim / 128},
+                      TeamSize{2, RowTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
 template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_cell_shapes() {
     static const std::array shapes{
-        make_local_shape<X, Cell, 64>(),     make_local_shape<X, Cell, 128>(),
-        make_ring_shape<X, Cell, 256, 1>(),  make_ring_shape<X, Cell, 256, 4>(),
-        make_ring_shape<X, Cell, 512, 1>(),  make_ring_shape<X, Cell, 512, 4>(),
-        make_ring_shape<X, Cell, 768, 1>(),  make_ring_shape<X, Cell, 768, 4>(),
-        make_ring_shape<X, Cell, 1024, 1>(), make_ring_shape<X, Cell, 1024, 4>(),
+        make_block_shape<X, Cell>(),         make_cluster_shape<X, Cell, 128>(),  make_cluster_shape<X, Cell, 256>(),
+        make_cluster_shape<X, Cell, 512>(),  make_grid_shape<X, Cell, 512, 1>(),  make_grid_shape<X, Cell, 512, 4>(),
+        make_grid_shape<X, Cell, 768, 1>(),  make_grid_shape<X, Cell, 768, 4>(),  make_grid_shape<X, Cell, 1024, 1>(),
+        make_grid_shape<X, Cell, 1024, 4>(),
     };
     return shapes;
 }

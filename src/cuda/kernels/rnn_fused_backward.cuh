@@ -23,8 +23,6 @@ class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
 
   public:
-    static constexpr int period = S::depth / G;  // k = gate period + unit
-
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
@@ -34,14 +32,14 @@ class RnnBackwardJob {
 
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
 
-    __device__ __forceinline__ void begin() {
+    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors) {
         const int64_t step = f_.end - 1, t = time_of(f_.p, step);
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
             inside_[i] = e.inside;
             cut_[i] = false;
-            place_[i] = e.place;
+            place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
             output_[i] = e.tensor(f_.p.output_strides, t);
             grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_.p.input_strides, t);
             kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
@@ -49,7 +47,7 @@ class RnnBackwardJob {
             const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
             factor_[i] = block * f_.p.padded + e.unit;
             gradient_[i] = block * G * f_.p.padded + e.unit;
-            left_[i] = f_.factors != nullptr && e.exists && e.row < f_.p.rows && e.unit < f_.p.padded;
+            left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
             load_kept(i, 0, keep_[i]);
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
@@ -64,15 +62,18 @@ class RnnBackwardJob {
         }
     }
 
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, float* partials,
-                                         int64_t turn, int64_t step) {
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
+                                         uint32_t turn, int64_t step) {
         Quick before[own][K];
         float given[own][N], h[own], through[own][1] = {};
 #pragma unroll
         for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
         const bool product = step + 1 < f_.end;
-        if (product) team_product<X, S>(weights, vectors, turn, partials, through);
-        if (!works()) return;
+        if (product) {
+            vectors.wait(turn);
+            team_product<X>(weights, vectors, turn, shared, through);
+        }
+        if (!TeamElement<S>::exist()) return;
         Quick d_pre[own][P];
 #pragma unroll
         for (int i = 0; i < own; ++i) {
@@ -84,12 +85,14 @@ class RnnBackwardJob {
 #pragma unroll
                 for (int j = 0; j < P; ++j) d_pre[i][j] = 0.0F;
         }
-        if (step > f_.first || needs_last())
+        if (step > f_.first || needs_last()) {
 #pragma unroll
             for (int i = 0; i < own; ++i)
 #pragma unroll
                 for (int g = 0; g < G; ++g)
-                    vectors.put(turn + 1, place_[i] + g * period, bits_of<X>(d_pre[i][Cell::recurrent(g)]));
+                    vectors.put(turn + 1, place_[i], g, bits_of<X>(d_pre[i][Cell::recurrent(g)]));
+            vectors.send(turn + 1);
+        }
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             store(i, d_pre[i], h[i]);
@@ -101,13 +104,15 @@ class RnnBackwardJob {
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
-    __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, float* partials,
-                                           int64_t turn) {
+    __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
+                                           unsigned char* shared, uint32_t turn) {
         float through[own][1] = {};
-        if (needs_last())
-            team_product<X, S>(weights, vectors, turn, partials, through);
-        else
+        if (needs_last()) {
+            vectors.wait(turn);
+            team_product<X>(weights, vectors, turn, shared, through);
+        } else {
             __syncthreads();  // the next job's first product adds where this one's last did
+        }
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
@@ -129,11 +134,10 @@ class RnnBackwardJob {
     }
 
   private:
-    static __device__ __forceinline__ bool works() {
-        return S::elements >= S::parts || static_cast<int>(threadIdx.x) / 32 % S::parts < S::elements;
+    // Whether what the first step of this launch hands on is wanted; a cluster's barriers count every turn.
+    __device__ __forceinline__ bool needs_last() const {
+        return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
-    // Whether anything asks for what the first step of this launch hands on.
-    __device__ __forceinline__ bool needs_last() const { return f_.first > 0 || f_.p.grad_state_in != nullptr; }
 
     // What reaches h through R; nothing passes a reset.
     __device__ __forceinline__ void take(int i, float through) {
@@ -229,26 +233,22 @@ class RnnBackwardJob {
 
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid_constant__ RnnFusedParams f) {
-    using Job = RnnBackwardJob<X, Cell, S>;
     extern __shared__ __align__(128) unsigned char shared[];
-    float* const partials = reinterpret_cast<float*>(shared);
-    const TeamVectors<S> vectors(vectors_memory<S>(f, shared), f.blocks * S::units, Job::period);
+    const TeamVectors<S> vectors(f, shared);
     vectors.begin();
     TeamWeights<S> weights;
     int head = -1;
-    int64_t turn = 0;
+    uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
-        Job work(f, index);
+        RnnBackwardJob<X, Cell, S> work(f, index);
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
-        work.begin();
+        work.begin(vectors);
         for (int64_t step = f.end - 1; step >= f.first; --step, ++turn) {
-            if constexpr (S::local) __syncthreads();
-            work.step(weights, vectors, partials, turn, step);
-            clear_slots<S, Cell::gates>(f, work.job(), vectors, turn);
+            work.step(weights, vectors, shared, turn, step);
+            clear_slots(f, work.job(), vectors, turn);
         }
-        if constexpr (S::local) __syncthreads();
-        work.finish(weights, vectors, partials, turn);
+        work.finish(weights, vectors, shared, turn);
     }
 }
 

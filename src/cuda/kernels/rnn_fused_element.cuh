@@ -28,18 +28,16 @@ __device__ __forceinline__ void load_weights(const RnnFusedParams& f, const RnnJ
 // An element of a job: a unit of the head and a row of the batch.
 template <typename S>
 struct RnnOwn {
-    int unit, place;  // place: in a slot of the team's vectors
-    int64_t row, w;   // w: head D + unit
-    bool exists, inside;
+    int unit;
+    int64_t row, w;  // w: head D + unit
+    bool inside;
 
     __device__ __forceinline__ RnnOwn(const RnnFusedParams& f, const RnnJob<S>& job, int i) {
         const TeamElement<S> e(i);
         unit = job.block * S::units + e.unit;
-        place = e.row * S::stride + unit;
         row = static_cast<int64_t>(job.tile) * S::rows + e.row;
         w = job.head * f.p.dim + unit;
-        exists = e.exists;
-        inside = e.exists && unit < f.p.dim && row < f.p.rows;
+        inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.rows;
     }
     // In a step of RESERVE, [patch, count, 2, 32]: a patch is what a warp has of 8 units and 8 rows.
     __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count) const {
@@ -59,32 +57,18 @@ struct RnnOwn {
     }
 };
 
-// Where a team's vectors are: behind the partial sums in shared memory, or in the ring.
+// Makes room in the ring, where the team has one.
 template <typename S>
-__device__ __forceinline__ uint32_t* vectors_memory(const RnnFusedParams& f, unsigned char* shared) {
-    if constexpr (S::local)
-        return reinterpret_cast<uint32_t*>(shared + S::partial_floats * 4);
-    else
-        return static_cast<uint32_t*>(f.ring) +
-               static_cast<int64_t>(blockIdx.x) / f.blocks * (rnn_ring_slots * S::rows * S::stride / 2);
-}
-
-// Every eighth turn, after its product: clears what this lane put into eight slots, its units of `Runs` runs of k. A
-// block that has all vectors of turn n knows that all have put them and have therefore read turn n - 1; where a job
-// begins, nothing is read, so that only turn n - 2 is certain.
-template <typename S, int Runs>
 __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
-                                            const TeamVectors<S>& vectors, int64_t turn) {
-    if constexpr (!S::local) {
+                                            const TeamVectors<S>& vectors, uint32_t turn) {
+    if constexpr (S::kind == Team::grid) {
         if (turn % 8 != 0) return;
+        if (TeamElement<S>::exist())
 #pragma unroll 1
-        for (int i = 0; i < S::own; ++i) {
-            const RnnOwn<S> e(f, job, i);
-            if (!e.exists) continue;
-#pragma unroll 1
-            for (int n = 2; n < 10; ++n)
-                for (int run = 0; run < Runs; ++run) vectors.clear(turn - n, e.place + run * (S::depth / Runs));
-        }
+            for (int i = 0; i < S::own; ++i) {
+                const TeamElement<S> e(i);
+                vectors.clear(turn, vectors.place(e.row, e.unit));
+            }
         ptx::fence_device();
     }
 }

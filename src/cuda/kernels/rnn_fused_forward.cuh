@@ -32,12 +32,12 @@ class RnnForwardJob {
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
 
     // The states before the first step, and their h for the team.
-    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors, int64_t turn) {
+    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors, uint32_t turn) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
             inside_[i] = e.inside;
-            place_[i] = e.place;
+            place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
             const int64_t t = time_of(f_.p, 0);
             input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_.p.input_strides, t);
             output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
@@ -51,11 +51,11 @@ class RnnForwardJob {
                                   : 0.0F;
             load_input(i);
         }
-        if (works()) hand_on(vectors, turn, 0);
+        if (TeamElement<S>::exist()) hand_on(vectors, turn, 0);
     }
 
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, float* partials,
-                                         int64_t turn, int64_t step) {
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
+                                         uint32_t turn, int64_t step) {
         float pre[own][P], sums[own][G];
         const bool more = step + 1 < f_.p.time;
 #pragma unroll
@@ -68,8 +68,9 @@ class RnnForwardJob {
             if (more) load_input(i);
             if (step + rnn_steps_ahead < f_.p.time) fetch_input(i);
         }
-        team_product<X, S>(weights, vectors, turn, partials, sums);
-        if (!works()) return;
+        vectors.wait(turn);
+        team_product<X>(weights, vectors, turn, shared, sums);
+        if (!TeamElement<S>::exist()) return;
         Quick keep[own][K], after[own][N];
 #pragma unroll
         for (int i = 0; i < own; ++i) {
@@ -108,19 +109,16 @@ class RnnForwardJob {
         if (inside_[i] && gate < G)
             ptx::prefetch(input_[i] + (rnn_steps_ahead - 1) * input_step_ + gate * f_.p.input_strides.state);
     }
-    // Whether this warp has elements: where there are fewer than parts of k, others only multiply.
-    static __device__ __forceinline__ bool works() {
-        return S::elements >= S::parts || static_cast<int>(threadIdx.x) / 32 % S::parts < S::elements;
-    }
     // h before `step` for the team; nothing passes a reset.
-    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, int64_t turn, int64_t step) {
+    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn, int64_t step) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
-            vectors.put(turn, place_[i], bits_of<X>(state_[i][0]));
+            vectors.put(turn, place_[i], 0, bits_of<X>(state_[i][0]));
         }
+        vectors.send(turn);
     }
     __device__ __forceinline__ void store(int i, const Quick (&after)[N], const Quick (&keep)[K]) const {
 #pragma unroll
@@ -148,21 +146,19 @@ class RnnForwardJob {
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
     extern __shared__ __align__(128) unsigned char shared[];
-    float* const partials = reinterpret_cast<float*>(shared);
-    const TeamVectors<S> vectors(vectors_memory<S>(f, shared), f.blocks * S::units, S::depth);
+    const TeamVectors<S> vectors(f, shared);
     vectors.begin();
     TeamWeights<S> weights;
     int head = -1;
-    int64_t turn = 0;
+    uint32_t turn = 0;
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
         RnnForwardJob<X, Cell, S> work(f, index);
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors, turn);
         for (int64_t step = 0; step < f.p.time; ++step, ++turn) {
-            if constexpr (S::local) __syncthreads();
-            work.step(weights, vectors, partials, turn, step);
-            clear_slots<S, 1>(f, work.job(), vectors, turn);
+            work.step(weights, vectors, shared, turn, step);
+            clear_slots(f, work.job(), vectors, turn);
         }
         work.finish();
     }

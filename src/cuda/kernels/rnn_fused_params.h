@@ -11,6 +11,13 @@
 
 namespace flashscan::cuda {
 
+// What the blocks of a team are to each other.
+enum class Team {
+    block,  // the only one
+    cluster,
+    grid
+};
+
 struct RnnFusedParams {
     RnnParams p;
     int32_t heads = 0;
@@ -20,7 +27,7 @@ struct RnnFusedParams {
     int32_t jobs = 0;
     int64_t first = 0, end = 0;     // steps of this launch; forward: all
     const void* weights = nullptr;  // as RnnFusedWeightParams orders them
-    void* ring = nullptr;           // rnn_ring_slots slots for each team, filled with ones; null: a team is one block
+    void* ring = nullptr;           // rnn_ring_slots slots for each team, filled with ones; null: the team needs none
     // Backward: what is kept between launches. Null: nothing came before.
     void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for

@@ -20,7 +20,6 @@ RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, int64_t head_dim, i
         RnnTeams teams;
         teams.shape = &shape;
         teams.blocks = static_cast<int>((head_dim + shape.forward.units - 1) / shape.forward.units);
-        if (shape.local) teams.blocks = 1;
         if (teams.blocks > multiprocessors) break;
         teams.tiles = (rows + shape.forward.rows - 1) / shape.forward.rows;
         teams.jobs = heads * teams.tiles;
