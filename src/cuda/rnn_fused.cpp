@@ -113,6 +113,7 @@ class Fused final : public RnnKernel {
         f.p.grad_state_out = b.grad_state_out;
         f.p.grad_input = b.grad_input;
         f.p.grad_state_in = b.grad_state_in;
+        f.input_words = static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.gradients = sums_weights ? base + gradients_ : nullptr;
         f.factors = sums_weights ? base + factors_ : nullptr;

@@ -38,7 +38,8 @@ RnnFusedShape make_shape() {
 // All 64 units in a block.
 template <typename X, typename Cell>
 RnnFusedShape make_block_shape() {
-    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 1, 4}, TeamSize{2, 1, 4, 2, 2 * Cell::gates}>();
+    constexpr int G = Cell::gates, parts = G % 2 == 0 ? 4 : 2;
+    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 2, 2}, TeamSize{2, 1, 4, parts, 4 * G / parts}>();
 }
 // 32 units a block.
 template <typename X, typename Cell, int HeadDim>

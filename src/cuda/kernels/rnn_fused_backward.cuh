@@ -21,6 +21,7 @@ namespace flashscan::cuda {
 template <typename X, typename Cell, typename S>
 class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
+    static constexpr int pairs = (G + 1) / 2;
 
   public:
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
@@ -40,15 +41,16 @@ class RnnBackwardJob {
             inside_[i] = e.inside;
             cut_[i] = false;
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
-            output_[i] = e.tensor(f_.p.output_strides, t);
+            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_.p.output_strides, t);
+            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
             grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_.p.input_strides, t);
             kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
             reset_[i] = e.row * f_.p.time;
             const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
-            factor_[i] = block * f_.p.padded + e.unit;
-            gradient_[i] = block * G * f_.p.padded + e.unit;
+            factor_[i] = static_cast<uint32_t*>(f_.factors) + (block * f_.p.padded + e.unit) / 2;
+            gradient_[i] = static_cast<uint32_t*>(f_.gradients) + (block * G * f_.p.padded + e.unit) / 2;
             left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
-            load_kept(i, 0, keep_[i]);
+            load_kept(i, keep_[i]);
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
 #pragma unroll
@@ -65,7 +67,8 @@ class RnnBackwardJob {
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
                                          uint32_t turn, int64_t step) {
         Quick before[own][K];
-        float given[own][N], h[own], through[own][1] = {};
+        X given[own][N], h[own];
+        float through[own][1] = {};
 #pragma unroll
         for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
         const bool product = step + 1 < f_.end;
@@ -85,17 +88,23 @@ class RnnBackwardJob {
 #pragma unroll
                 for (int j = 0; j < P; ++j) d_pre[i][j] = 0.0F;
         }
+        uint32_t words[own][pairs];
+#pragma unroll
+        for (int i = 0; i < own; ++i)
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair)
+                words[i][pair] = pair_gates(d_pre[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
         if (step > f_.first || needs_last()) {
 #pragma unroll
             for (int i = 0; i < own; ++i)
 #pragma unroll
-                for (int g = 0; g < G; ++g)
-                    vectors.put(turn + 1, place_[i], g, bits_of<X>(d_pre[i][Cell::recurrent(g)]));
+                for (int pair = 0; pair < pairs; ++pair)
+                    if (has_word(pair)) vectors.put(turn + 1, place_[i], mine(pair), words[i][pair]);
             vectors.send(turn + 1);
         }
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            store(i, d_pre[i], h[i]);
+            store(i, d_pre[i], words[i], h[i]);
 #pragma unroll
             for (int j = 0; j < P; ++j) sums_[i][j] += d_pre[i][j].value;
 #pragma unroll
@@ -148,8 +157,8 @@ class RnnBackwardJob {
             carry_[i][0] += Quick(clipped(through, f_.p.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int64_t step, const Quick (&before)[K], const float (&given)[N],
-                                          Quick (&previous)[N], float& h) {
+    __device__ __forceinline__ void enter(int i, int64_t step, const Quick (&before)[K], const X (&given)[N],
+                                          Quick (&previous)[N], X& h) {
         if (step + 1 == f_.p.time) {
             Quick last[N];
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
@@ -157,74 +166,99 @@ class RnnBackwardJob {
         }
         Quick here[N];
 #pragma unroll
-        for (int s = 0; s < N; ++s) here[s] = given[s], previous[s] = 0.0F;
+        for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
         Cell::enter(here, keep_[i], carry_[i]);
         cut_[i] = f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0;
         if (cut_[i]) {
-            h = 0.0F;
+            h = Element<X>::narrow(0.0F);
         } else if (step == 0) {
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
-            h = previous[0].value;
+            h = Element<X>::narrow(previous[0].value);
         } else {
             Cell::states_of(before, previous);
         }
     }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int64_t step, Quick (&before)[K], float (&given)[N], float& h) {
-        const bool more = step > 0;
-        if (more) {
-            load_kept(i, -kept_step_, before);
+    __device__ __forceinline__ void load_step(int i, int64_t step, Quick (&before)[K], X (&given)[N], X& h) {
+        if (step > 0) {
             kept_[i] -= kept_step_;
+            load_kept(i, before);
         }
+        const X zero = Element<X>::narrow(0.0F);
 #pragma unroll
         for (int s = 0; s < N; ++s)
-            given[s] = inside_[i] && s < f_.p.output_states
-                           ? load_wide<X>(f_.p.grad_output, output_[i] + s * f_.p.output_strides.state)
-                           : 0.0F;
-        h = inside_[i] && more && f_.factors != nullptr ? load_wide<X>(f_.p.output, output_[i] - output_step_) : 0.0F;
-        if (step >= rnn_steps_ahead && inside_[i]) fetch(i);
+            given[s] = inside_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
+        grad_output_[i] -= output_step_;
         output_[i] -= output_step_;
+        h = inside_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
+        if (step >= rnn_steps_ahead && inside_[i]) fetch(i);
     }
     __device__ __forceinline__ void fetch(int i) const {
-        const int lane = static_cast<int>(threadIdx.x) % 32;
         constexpr int ahead = rnn_steps_ahead - 1;
-        const float* const line = kept_[i] - ahead * kept_step_ - lane + lane / 4 * 64;
-        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(line);
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ - lane + lane / 4 * 64);
         if (lane < 4) {
-            const int64_t at = output_[i] - rnn_steps_ahead * output_step_;
-            ptx::prefetch(static_cast<const X*>(f_.p.grad_output) + at);
-            if (f_.factors != nullptr) ptx::prefetch(static_cast<const X*>(f_.p.output) + at);
+            ptx::prefetch(grad_output_[i] - ahead * output_step_);
+            if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
         }
     }
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
         return (s * f_.p.rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, int64_t offset, Quick (&keep)[K]) const {
+    __device__ __forceinline__ void load_kept(int i, Quick (&keep)[K]) const {
 #pragma unroll
-        for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][offset + k * 64] : 0.0F;
+        for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][k * 64] : 0.0F;
     }
-    __device__ __forceinline__ void store(int i, const Quick (&d_pre)[P], float h) {
-        if (inside_[i] && f_.p.grad_input != nullptr)
-#pragma unroll
-            for (int g = 0; g < G; ++g) store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre[g].value);
+    // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
+    static __device__ __forceinline__ constexpr int last_of(int pair) {
+        return 2 * pair + 1 < G ? 2 * pair + 1 : 2 * pair;
+    }
+    static __device__ __forceinline__ int mine(int pair) { return has_even_unit() ? 2 * pair : last_of(pair); }
+    static __device__ __forceinline__ bool has_word(int pair) { return 2 * pair + 1 < G || has_even_unit(); }
+    static __device__ __forceinline__ uint32_t pair_gates(const Quick (&d_pre)[P], int first, int last) {
+        return pair_halves(bits_of<X>(d_pre[first]), bits_of<X>(d_pre[last]));
+    }
+
+    __device__ __forceinline__ void store(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs], X h) {
+        if (f_.p.grad_input != nullptr) store_input(i, d_pre, words);
         grad_input_[i] -= input_step_;
-        if (left_[i]) {
-            store_narrow<X>(f_.factors, factor_[i], h);
+        if (f_.factors != nullptr) {
+            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h), word = pair_halves(half, half);
+            if (left_[i] && has_even_unit()) *factor_[i] = word;
 #pragma unroll
-            for (int g = 0; g < G; ++g)
-                store_narrow<X>(f_.gradients, gradient_[i] + g * f_.p.padded, d_pre[Cell::recurrent(g)].value);
+            for (int pair = 0; pair < pairs; ++pair)
+                if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = words[pair];
         }
-        const int64_t blocks = f_.p.rows * f_.heads * f_.p.padded;
+        const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
         factor_[i] -= blocks;
         gradient_[i] -= blocks * G;
+    }
+    __device__ __forceinline__ void store_input(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs]) const {
+        if (f_.input_words != 0) {
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair) {
+                uint32_t word = words[pair];
+                if (Cell::recurrent(2 * pair) != 2 * pair || Cell::recurrent(last_of(pair)) != last_of(pair))
+                    word = pair_gates(d_pre, 2 * pair, last_of(pair));
+                X* const to = grad_input_[i] + mine(pair) * f_.p.input_strides.state - (has_even_unit() ? 0 : 1);
+                if (inside_[i] && has_word(pair)) *reinterpret_cast<uint32_t*>(to) = word;
+            }
+        } else if (inside_[i]) {
+#pragma unroll
+            for (int g = 0; g < G; ++g) store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre[g].value);
+        }
     }
 
     const RnnFusedParams& f_;
     RnnJob<S> job_;
     int64_t kept_step_, input_step_, output_step_;
     const float* kept_[own];  // of the step whose `kept` is known
+    const X* grad_output_[own];
+    const X* output_[own];
     X* grad_input_[own];
-    int64_t output_[own], reset_[own], factor_[own], gradient_[own];
+    uint32_t* factor_[own];
+    uint32_t* gradient_[own];
+    int64_t reset_[own];
     int place_[own];
     bool inside_[own], left_[own], cut_[own];
     Quick carry_[own][N], keep_[own][K];

@@ -116,7 +116,8 @@ class RnnForwardJob {
             if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
-            vectors.put(turn, place_[i], 0, bits_of<X>(state_[i][0]));
+            const uint32_t h = bits_of<X>(state_[i][0]), word = pair_halves(h, h);
+            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
         }
         vectors.send(turn);
     }

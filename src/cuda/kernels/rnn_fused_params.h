@@ -28,7 +28,8 @@ struct RnnFusedParams {
     int64_t first = 0, end = 0;     // steps of this launch; forward: all
     const void* weights = nullptr;  // as RnnFusedWeightParams orders them
     void* ring = nullptr;           // rnn_ring_slots slots for each team, filled with ones; null: the team needs none
-    // Backward: what is kept between launches. Null: nothing came before.
+    // Backward.
+    int32_t input_words = 0;    // GRAD|INPUT may be stored two units at a time
     void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for
 };

@@ -49,6 +49,14 @@ struct TeamShape {
     static constexpr int shared_bytes = barriers_at + (Kind == Team::cluster ? 16 : 0);
 };
 
+// Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd
+// units the unit's before and their own `b`. All lanes of a warp.
+__device__ __forceinline__ bool has_even_unit() { return (threadIdx.x & 4U) == 0; }
+__device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b) {
+    const uint32_t other = __shfl_xor_sync(0xffffffffU, has_even_unit() ? b : a, 4);
+    return has_even_unit() ? a | other << 16 : other | b << 16;
+}
+
 // The vectors of one turn after the other: a slot is [rows, stride] halves.
 template <typename S>
 class TeamVectors {
@@ -85,43 +93,43 @@ class TeamVectors {
         }
     }
 
-    // Half `place(row, unit in the block, run)` of what this block makes. All lanes of a warp, for units of one group:
-    // lanes of even units store theirs and their neighbour's.
+    // Where this block's `unit` of a row goes in a slot.
     __device__ __forceinline__ int place(int row, int unit) const {
         if constexpr (S::kind == Team::cluster) return row * S::staged + unit;
         return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
     }
-    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t half) const {
-        const uint32_t other = __shfl_xor_sync(0xffffffffU, half, 4);
-        if ((threadIdx.x & 4U) == 0) store(turn, place, run, half | other << 16);
+    // Puts a lane's word of pair_halves at `place` of its own unit.
+    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word) const {
+        if constexpr (S::kind == Team::cluster)
+            reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
+        else if constexpr (S::kind == Team::block)
+            slot(turn)[(place + run * S::period) / 2] = word;
+        else
+            ptx::store_shared_word(slot(turn) + (place + run * S::period) / 2, word);
     }
     // After the last put of a turn; all threads of the block.
     __device__ __forceinline__ void send(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
-            constexpr int chunks = S::units / 8, pieces = S::rows * S::runs * chunks;
-            const int rank = static_cast<int>(blockIdx.x) % blocks_;
-            const uint32_t to = ptx::shared_address(slot(turn));
+            constexpr int chunks = S::units / 8, pieces = S::rows * S::runs * chunks, at_once = S::threads / pieces;
             __syncthreads();
-            for (int i = static_cast<int>(threadIdx.x); i < pieces * blocks_; i += S::threads) {
-                const int piece = i % pieces, row = piece / (S::runs * chunks), run = piece / chunks % S::runs;
-                const int there = (rank + i / pieces) % blocks_;
-                const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
-                const int k = run * S::period + rank * S::units + piece % chunks * 8;
-                ptx::store_async(ptx::address_in(to + (row * S::stride + k) * 2, there), v,
-                                 ptx::address_in(barrier(turn), there));
+            const int piece = static_cast<int>(threadIdx.x) % pieces, rank = static_cast<int>(blockIdx.x) % blocks_;
+            const int run = piece / chunks % S::runs, row = piece / (S::runs * chunks);
+            const int k = run * S::period + rank * S::units + piece % chunks * 8;
+            const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
+            const uint32_t base = ptx::shared_address(shared_), at = ptx::shared_address(slot(turn)) - base;
+            const int first = static_cast<int>(threadIdx.x) / pieces;
+            for (int i = first < at_once ? first : blocks_; i < blocks_; i += at_once) {
+                const int there = rank + i < blocks_ ? rank + i : rank + i - blocks_;
+                const uint32_t to = ptx::address_in(base, there);
+                ptx::store_async(to + at + (row * S::stride + k) * 2, v, to + (barrier(turn) - base));
             }
         }
     }
 
     // Before the first get of a turn; all threads of the block.
     __device__ __forceinline__ void wait(uint32_t turn) const {
-        if constexpr (S::kind == Team::block) __syncthreads();
-#if FS_V == 2 || FS_V == 3
-        if constexpr (S::kind == Team::grid) __syncthreads();
-#endif
-#if FS_V == 3 || FS_V == 4
-        if constexpr (S::kind == Team::grid) { const long long c = clock64(); while (clock64() - c < 350) {} }
-#endif
+        // Grid: no warp asks before the block has put its own part, which is too early anyway and slows the others down.
+        if constexpr (S::kind != Team::cluster) __syncthreads();
         if constexpr (S::kind == Team::cluster) {
             ptx::wait_for_phase(barrier(turn), turn >> 1 & 1U);
             if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
@@ -143,24 +151,15 @@ class TeamVectors {
     // all vectors of turn n knows that all have put them and have therefore read turn n - 1; where a job begins, nothing
     // is read, so that only turn n - 2 is certain.
     __device__ __forceinline__ void clear(uint32_t turn, int place) const {
-        if ((threadIdx.x & 4U) != 0) return;
 #pragma unroll 1
         for (uint32_t n = 2; n < 10; ++n)
-            for (int run = 0; run < S::runs; ++run) store(turn - n, place, run, 0xffffffffU);
+            for (int run = 0; run < S::runs; ++run) put(turn - n, place, run, 0xffffffffU);
     }
 
   private:
     __device__ __forceinline__ uint32_t* slot(uint32_t turn) const {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
         return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
-    }
-    __device__ __forceinline__ void store(uint32_t turn, int place, int run, uint32_t word) const {
-        if constexpr (S::kind == Team::cluster)
-            reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
-        else if constexpr (S::kind == Team::block)
-            slot(turn)[(place + run * S::period) / 2] = word;
-        else
-            ptx::store_shared_word(slot(turn) + (place + run * S::period) / 2, word);
     }
     __device__ __forceinline__ uint32_t barrier(uint32_t turn) const {
         return ptx::shared_address(shared_ + S::barriers_at) + (turn & 1) * 8;

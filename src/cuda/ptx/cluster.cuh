@@ -43,7 +43,7 @@ __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
 }
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
     asm volatile("{\n\t.reg .pred done;\n"
-                 "again:\n\tmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n\t"
+                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
                  "@!done bra again;\n\t}" ::"r"(barrier),
                  "r"(parity)
                  : "memory");
