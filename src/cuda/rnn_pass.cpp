@@ -8,8 +8,6 @@ namespace {
 
 // Rows of a product whose number of rows is fixed: as many as the tensor cores take without slowing down.
 constexpr int64_t invariant_rows = 32;
-// Rows of the gradients that make one product for GRAD|WEIGHT: enough for full speed, few enough to keep SCRATCH small.
-constexpr int64_t chunk_rows = 4096;
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
@@ -58,7 +56,7 @@ RnnProducts make_products(int device, const RnnShape& s, ProductShape (*shape)(c
 
 }  // namespace
 
-RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant)
+RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows)
     : dtype(p.dtype),
       wide(state_dtype(p.dtype)),
       any(p.batch > 0 && p.time > 0),
@@ -73,6 +71,10 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant)
     groups = (rows + group - 1) / group;
     const int64_t most = std::max<int64_t>(chunk_rows / padded_rows(), 1), chunks = (p.time + most - 1) / most;
     chunk_steps = (p.time + chunks - 1) / chunks;
+}
+
+RnnProducts make_grad_weights(int device, const RnnShape& s, std::string& refusal) {
+    return make_products(device, s, grad_weight_shape, refusal);
 }
 
 RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {
@@ -91,7 +93,7 @@ RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& 
 RnnBackwardPass::RnnBackwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {
     if (!s.any || !p.training) return;
     through = make_products(device, s, through_shape, refusal);
-    if (refusal.empty()) grad_weights = make_products(device, s, grad_weight_shape, refusal);
+    if (refusal.empty()) grad_weights = make_grad_weights(device, s, refusal);
     const int64_t chunk = s.chunk_steps * s.padded_rows();
     weights = workspace.book(bytes_of(s.weights(), s.dtype));
     states = workspace.book(bytes_of(p.counts().states * s.rows * p.width(), s.wide));
