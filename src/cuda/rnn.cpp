@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/rnn_params.h"
 #include "cuda/rnn_edges.h"
+#include "cuda/rnn_replay.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -210,7 +211,7 @@ std::unique_ptr<RnnKernel> make_rnn_alternating(const RnnProblem& problem, const
     }
     const DeviceScope scope(options.device);
     auto kernel = std::make_unique<Alternating>(problem, options, refusal);
-    return refusal.empty() ? std::move(kernel) : nullptr;
+    return refusal.empty() ? make_rnn_replay(std::move(kernel), problem, options) : nullptr;
 }
 
 }  // namespace flashscan::cuda
