@@ -36,10 +36,11 @@ RnnFusedShape make_shape() {
 }
 
 // All 64 units in a block.
-template <typename X, typename Cell>
+template <typename X, typename Cell, int Rows>
 RnnFusedShape make_block_shape() {
-    constexpr int G = Cell::gates, parts = G % 2 == 0 ? 4 : 2;
-    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 2, 2}, TeamSize{2, 1, 4, parts, 4 * G / parts}>();
+    constexpr int G = Cell::gates, parts = Rows == 8 && G % 2 == 0 ? 4 : 2;
+    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 1, 4, Rows},
+                      TeamSize{2, 1, 4, parts, 4 * G / parts, Rows}>();
 }
 // 32 units a block.
 template <typename X, typename Cell, int HeadDim>
@@ -57,7 +58,7 @@ RnnFusedShape make_grid_shape() {
 template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_cell_shapes() {
     static const std::array shapes{
-        make_block_shape<X, Cell>(),         make_cluster_shape<X, Cell, 128>(),  make_cluster_shape<X, Cell, 256>(),
+        make_block_shape<X, Cell, 4>(),     make_block_shape<X, Cell, 8>(),       make_cluster_shape<X, Cell, 128>(),  make_cluster_shape<X, Cell, 256>(),
         make_cluster_shape<X, Cell, 512>(),  make_grid_shape<X, Cell, 512, 1>(),  make_grid_shape<X, Cell, 512, 4>(),
         make_grid_shape<X, Cell, 768, 1>(),  make_grid_shape<X, Cell, 768, 4>(),  make_grid_shape<X, Cell, 1024, 1>(),
         make_grid_shape<X, Cell, 1024, 4>(),

@@ -5,8 +5,8 @@
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
 // A lane owns elements (unit, row): it gets what reaches their h through R out of the product, carries the gradients of
-// their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team before it stores
-// anything else. d_raw and the h before each step are left for one product of the host, GRAD|WEIGHT; sums for GRAD|BIAS
+// their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team; what the step made
+// is stored while the next product waits for its operands. d_raw and the h before each step are left for one product of the host, GRAD|WEIGHT; sums for GRAD|BIAS
 // stay in registers. What a step reads is fetched into L2 eight steps ahead and loaded before its product.
 //
 // A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
@@ -64,62 +64,58 @@ class RnnBackwardJob {
         }
     }
 
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
-                                         uint32_t turn, int64_t step) {
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
+                                         unsigned char* shared, uint32_t turn, int64_t step) {
         Quick before[own][K];
         X given[own][N], h[own];
         float through[own][1] = {};
+        const auto load = [&] {
 #pragma unroll
-        for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
+            for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
+        };
         const bool product = step + 1 < f_.end;
         if (product) {
-            vectors.wait(turn);
-            team_product<X>(weights, vectors, turn, shared, through);
+            // A block's product is shorter than its loads.
+            if constexpr (S::kind == Team::block) load();
+            const auto between = [&] {
+                store_last();
+                if constexpr (S::kind != Team::block) load();
+            };
+            team_product<X>(weights, vectors, turn, shared, between, through);
+        } else {
+            load();
         }
         if (!TeamElement<S>::exist()) return;
-        Quick d_pre[own][P];
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (product) take(i, through[i][0]);
             Quick previous[N];
             enter(i, step, before[i], given[i], previous, h[i]);
-            Cell::backward(keep_[i], previous, carry_[i], d_pre[i]);
+            Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
+            h_[i] = h[i];
             if (!inside_[i])
 #pragma unroll
-                for (int j = 0; j < P; ++j) d_pre[i][j] = 0.0F;
+                for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
+#pragma unroll
+            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
         }
-        uint32_t words[own][pairs];
+        if (step == f_.first && !needs_last()) return;
 #pragma unroll
         for (int i = 0; i < own; ++i)
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair)
-                words[i][pair] = pair_gates(d_pre[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
-        if (step > f_.first || needs_last()) {
-#pragma unroll
-            for (int i = 0; i < own; ++i)
-#pragma unroll
-                for (int pair = 0; pair < pairs; ++pair)
-                    if (has_word(pair)) vectors.put(turn + 1, place_[i], mine(pair), words[i][pair]);
-            vectors.send(turn + 1);
-        }
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            store(i, d_pre[i], words[i], h[i]);
-#pragma unroll
-            for (int j = 0; j < P; ++j) sums_[i][j] += d_pre[i][j].value;
-#pragma unroll
-            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
-        }
+                vectors.put(turn + 1, place_[i], mine(pair), word_of(i, pair), 2 * pair + 1 == G);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
     __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                            unsigned char* shared, uint32_t turn) {
         float through[own][1] = {};
+        const auto between = [&] { store_last(); };
         if (needs_last()) {
-            vectors.wait(turn);
-            team_product<X>(weights, vectors, turn, shared, through);
+            team_product<X>(weights, vectors, turn, shared, between, through);
         } else {
+            between();
             __syncthreads();  // the next job's first product adds where this one's last did
         }
 #pragma unroll
@@ -196,7 +192,7 @@ class RnnBackwardJob {
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ - lane + lane / 4 * 64);
+        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 64);
         if (lane < 4) {
             ptx::prefetch(grad_output_[i] - ahead * output_step_);
             if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
@@ -218,34 +214,46 @@ class RnnBackwardJob {
     static __device__ __forceinline__ uint32_t pair_gates(const Quick (&d_pre)[P], int first, int last) {
         return pair_halves(bits_of<X>(d_pre[first]), bits_of<X>(d_pre[last]));
     }
-
-    __device__ __forceinline__ void store(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs], X h) {
-        if (f_.p.grad_input != nullptr) store_input(i, d_pre, words);
-        grad_input_[i] -= input_step_;
-        if (f_.factors != nullptr) {
-            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h), word = pair_halves(half, half);
-            if (left_[i] && has_even_unit()) *factor_[i] = word;
-#pragma unroll
-            for (int pair = 0; pair < pairs; ++pair)
-                if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = words[pair];
-        }
-        const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
-        factor_[i] -= blocks;
-        gradient_[i] -= blocks * G;
+    __device__ __forceinline__ uint32_t word_of(int i, int pair) const {
+        return pair_gates(d_pre_[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
     }
-    __device__ __forceinline__ void store_input(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs]) const {
+
+    // What the last step made.
+    __device__ __forceinline__ void store_last() {
+        if (!TeamElement<S>::exist()) return;
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            if (f_.p.grad_input != nullptr) store_input(i);
+            grad_input_[i] -= input_step_;
+            if (f_.factors != nullptr) store_factors(i);
+            const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
+            factor_[i] -= blocks;
+            gradient_[i] -= blocks * G;
+#pragma unroll
+            for (int j = 0; j < P; ++j) sums_[i][j] += d_pre_[i][j].value;
+        }
+    }
+    __device__ __forceinline__ void store_factors(int i) const {
+        const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
+        if (left_[i] && has_even_unit()) *factor_[i] = word;
+#pragma unroll
+        for (int pair = 0; pair < pairs; ++pair) {
+            const uint32_t gates = word_of(i, pair);
+            if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = gates;
+        }
+    }
+    __device__ __forceinline__ void store_input(int i) const {
         if (f_.input_words != 0) {
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
-                uint32_t word = words[pair];
-                if (Cell::recurrent(2 * pair) != 2 * pair || Cell::recurrent(last_of(pair)) != last_of(pair))
-                    word = pair_gates(d_pre, 2 * pair, last_of(pair));
+                const uint32_t word = pair_gates(d_pre_[i], 2 * pair, last_of(pair));
                 X* const to = grad_input_[i] + mine(pair) * f_.p.input_strides.state - (has_even_unit() ? 0 : 1);
                 if (inside_[i] && has_word(pair)) *reinterpret_cast<uint32_t*>(to) = word;
             }
         } else if (inside_[i]) {
 #pragma unroll
-            for (int g = 0; g < G; ++g) store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre[g].value);
+            for (int g = 0; g < G; ++g)
+                store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre_[i][g].value);
         }
     }
 
@@ -261,7 +269,8 @@ class RnnBackwardJob {
     int64_t reset_[own];
     int place_[own];
     bool inside_[own], left_[own], cut_[own];
-    Quick carry_[own][N], keep_[own][K];
+    Quick carry_[own][N], keep_[own][K], d_pre_[own][P];
+    X h_[own];
     float sums_[own][P];
 };
 

@@ -39,10 +39,10 @@ struct RnnOwn {
         w = job.head * f.p.dim + unit;
         inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.rows;
     }
-    // In a step of RESERVE, [patch, count, 2, 32]: a patch is what a warp has of 8 units and 8 rows.
+    // In a step of RESERVE, [patch, count, 2, 32]: a patch is 8 units and 8 rows.
     __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count) const {
         const int64_t patch = (job.head * patch_rows(f) + row / 8) * patch_units(f) + unit / 8;
-        return (patch * count * 2 + row % 2) * 32 + static_cast<int>(threadIdx.x) % 32;
+        return (patch * count * 2 + row % 2) * 32 + unit % 8 * 4 + row % 8 / 2;
     }
     static __device__ __forceinline__ int64_t patch_rows(const RnnFusedParams& f) { return (f.p.rows + 7) / 8; }
     static __device__ __forceinline__ int64_t patch_units(const RnnFusedParams& f) { return (f.p.dim + 7) / 8; }

@@ -5,7 +5,7 @@
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
 // A lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers, runs the
-// cell and hands h to the team before it stores anything else. INPUT is fetched into L2 eight steps ahead, into registers
+// cell and hands h to the team; what the step made is stored while the next product waits for its operands. INPUT is fetched into L2 eight steps ahead, into registers
 // one step ahead.
 //
 // Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
@@ -54,24 +54,22 @@ class RnnForwardJob {
         if (TeamElement<S>::exist()) hand_on(vectors, turn, 0);
     }
 
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
-                                         uint32_t turn, int64_t step) {
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
+                                         unsigned char* shared, uint32_t turn, int64_t step) {
         float pre[own][P], sums[own][G];
-        const bool more = step + 1 < f_.p.time;
+        const auto between = [&] {
+            if (!TeamElement<S>::exist()) return;
 #pragma unroll
-        for (int i = 0; i < own; ++i) {
-#pragma unroll
-            for (int j = 0; j < P; ++j) pre[i][j] = bias_[i][j];
-#pragma unroll
-            for (int g = 0; g < G; ++g) pre[i][g] += Element<X>::widen(next_[i][g]);
-            input_[i] += input_step_;
-            if (more) load_input(i);
-            if (step + rnn_steps_ahead < f_.p.time) fetch_input(i);
-        }
-        vectors.wait(turn);
-        team_product<X>(weights, vectors, turn, shared, sums);
+            for (int i = 0; i < own; ++i) {
+                if (step > 0) store(i);
+                begin_sums(i, pre[i]);
+                input_[i] += input_step_;
+                if (step + 1 < f_.p.time) load_input(i);
+                if (step + rnn_steps_ahead < f_.p.time) fetch_input(i);
+            }
+        };
+        team_product<X>(weights, vectors, turn, shared, between, sums);
         if (!TeamElement<S>::exist()) return;
-        Quick keep[own][K], after[own][N];
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             Quick raw[P];
@@ -79,25 +77,29 @@ class RnnForwardJob {
             for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
 #pragma unroll
             for (int j = 0; j < P; ++j) raw[j] = pre[i][j];
-            Cell::forward(raw, state_[i], keep[i]);
+            Cell::forward(raw, state_[i], keep_[i]);
 #pragma unroll
-            for (int s = 0; s < N; ++s) after[i][s] = state_[i][s];
+            for (int s = 0; s < N; ++s) after_[i][s] = state_[i][s];
         }
-        if (more) hand_on(vectors, turn + 1, step + 1);
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            if (inside_[i]) store(i, after[i], keep[i]);
-            output_[i] += output_step_;
-            kept_[i] += kept_step_;
-        }
+        if (step + 1 < f_.p.time) hand_on(vectors, turn + 1, step + 1);
     }
 
-    __device__ __forceinline__ void finish() const {
+    __device__ __forceinline__ void finish() {
+        if (!TeamElement<S>::exist()) return;
 #pragma unroll
-        for (int i = 0; i < own; ++i) store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, state_[i]);
+        for (int i = 0; i < own; ++i) {
+            store(i);
+            store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, state_[i]);
+        }
     }
 
   private:
+    __device__ __forceinline__ void begin_sums(int i, float (&pre)[P]) const {
+#pragma unroll
+        for (int j = 0; j < P; ++j) pre[j] = bias_[i][j];
+#pragma unroll
+        for (int g = 0; g < G; ++g) pre[g] += Element<X>::widen(next_[i][g]);
+    }
     __device__ __forceinline__ void load_input(int i) {
 #pragma unroll
         for (int g = 0; g < G; ++g)
@@ -116,18 +118,22 @@ class RnnForwardJob {
             if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
-            const uint32_t h = bits_of<X>(state_[i][0]), word = pair_halves(h, h);
-            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
+            const uint32_t h = bits_of<X>(state_[i][0]);
+            vectors.put(turn, place_[i], 0, pair_halves(h, h), true);
         }
-        vectors.send(turn);
     }
-    __device__ __forceinline__ void store(int i, const Quick (&after)[N], const Quick (&keep)[K]) const {
+    // What the last step made.
+    __device__ __forceinline__ void store(int i) {
+        if (inside_[i]) {
 #pragma unroll
-        for (int s = 0; s < N; ++s)
-            if (s < f_.p.output_states) store_narrow<X>(output_[i], s * f_.p.output_strides.state, after[s].value);
-        if (f_.p.kept == nullptr) return;
+            for (int s = 0; s < N; ++s)
+                if (s < f_.p.output_states) store_narrow<X>(output_[i], s * f_.p.output_strides.state, after_[i][s].value);
+            if (f_.p.kept != nullptr)
 #pragma unroll
-        for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep[k].value;
+                for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep_[i][k].value;
+        }
+        output_[i] += output_step_;
+        kept_[i] += kept_step_;
     }
 
     const RnnFusedParams& f_;
@@ -139,7 +145,7 @@ class RnnForwardJob {
     int64_t reset_[own];
     int place_[own];
     bool inside_[own];
-    Quick state_[own][N];
+    Quick state_[own][N], after_[own][N], keep_[own][K];
     float bias_[own][P];
     X next_[own][G];
 };

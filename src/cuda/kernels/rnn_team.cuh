@@ -24,8 +24,9 @@ struct TeamElement {
     __device__ __forceinline__ TeamElement(int i) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int e = i * S::parts + warp % S::parts;
-        unit = (warp / S::parts * S::groups + e / (2 * S::row_tiles)) * 8 + lane / 4;
-        row = e / 2 % S::row_tiles * 8 + lane % 4 * 2 + e % 2;
+        constexpr int n = S::lane_rows;
+        unit = (warp / S::parts * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
+        row = e / n % S::row_tiles * S::tile_rows + lane % 4 * n + e % n;
     }
     // Whether this warp has elements: where there are fewer than parts of k, others only multiply.
     static __device__ __forceinline__ bool exist() {
@@ -62,22 +63,31 @@ struct TeamAccumulators {
     float c[S::chains][S::tiles][S::row_tiles][4] = {};
 
     __device__ __forceinline__ float sum(int e, int gate) const {
-        const int half = e / (2 * S::row_tiles) * S::gates + gate, at = half % 2 * 2 + e % 2;
-        float total = c[0][half / 2][e / 2 % S::row_tiles][at];
+        constexpr int rows = S::lane_rows;
+        const int half = e / (rows * S::row_tiles) * S::gates + gate, n = e / rows % S::row_tiles;
+        float total = c[0][half / 2][n][half % 2 * 2 + e % rows];
 #pragma unroll
-        for (int chain = 1; chain < S::chains; ++chain) total += c[chain][half / 2][e / 2 % S::row_tiles][at];
+        for (int chain = 1; chain < S::chains; ++chain) total += c[chain][half / 2][n][half % 2 * 2 + e % rows];
         return total;
     }
 };
 
-template <typename X, typename S>
+// `between` is run while the first operands are on their way.
+template <typename X, typename S, typename Between>
 __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
-                                         TeamAccumulators<S>& sums) {
-    constexpr int items = S::steps / 2 * S::row_tiles, window = items <= 12 ? items : 8;
+                                         Between between, TeamAccumulators<S>& sums) {
+    constexpr int items = S::steps / 2 * S::row_tiles, window = items < 12 ? items : 8;
     uint4 v[window];
     const auto fetch = [&](int item) { return vectors.get(turn, item / S::row_tiles, item % S::row_tiles); };
+    vectors.arrive();
+    if constexpr (S::kind == Team::grid)
 #pragma unroll
-    for (int i = 0; i < window; ++i) v[i] = fetch(i);
+        for (int i = 0; i < window; ++i) v[i] = fetch(i);
+    between();
+    vectors.wait(turn);
+    if constexpr (S::kind != Team::grid)
+#pragma unroll
+        for (int i = 0; i < window; ++i) v[i] = fetch(i);
 #pragma unroll
     for (int first = 0; first < items; first += window) {
         if constexpr (!S::in_shared) {
@@ -110,11 +120,11 @@ __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const Te
 }
 
 // The sums of a lane's own elements.
-template <typename X, typename S>
+template <typename X, typename S, typename Between>
 __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
-                                             unsigned char* shared, float (&own)[S::own][S::gates]) {
+                                             unsigned char* shared, Between between, float (&own)[S::own][S::gates]) {
     TeamAccumulators<S> sums;
-    multiply<X>(weights, vectors, turn, sums);
+    multiply<X>(weights, vectors, turn, between, sums);
     if constexpr (S::parts == 1) {
 #pragma unroll
         for (int e = 0; e < S::own; ++e)

@@ -17,22 +17,23 @@ namespace flashscan::cuda {
 
 struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
+    int tile_rows = 8;  // 4: every second column of a product is empty, and a lane has half as many elements
 };
 
 template <int Gates, int Runs, Team Kind, TeamSize Z>
 struct TeamShape {
     static constexpr int gates = Gates, runs = Runs;
     static constexpr int groups = Z.groups, row_tiles = Z.row_tiles, unit_warps = Z.unit_warps, parts = Z.parts;
-    static constexpr int steps = Z.steps;
+    static constexpr int steps = Z.steps, tile_rows = Z.tile_rows, lane_rows = tile_rows / 4;
     static constexpr Team kind = Kind;
     static constexpr bool in_shared = Kind != Team::grid;
     static constexpr int threads = 32 * unit_warps * parts;
     static constexpr int units = 8 * groups * unit_warps;   // of a block
-    static constexpr int rows = 8 * row_tiles;              // of a team
+    static constexpr int rows = tile_rows * row_tiles;      // of a team
     static constexpr int depth = 16 * steps * parts;        // of k
     static constexpr int period = depth / runs;             // k of a run
     static constexpr int tiles = (groups * gates + 1) / 2;  // left operands above each other
-    static constexpr int elements = groups * row_tiles * 2;  // of a lane's sums, each with all gates
+    static constexpr int elements = groups * row_tiles * lane_rows;  // of a lane's sums, each with all gates
     static constexpr int own = (elements + parts - 1) / parts;
     static constexpr int chains = tiles * row_tiles >= 4 || steps < 4 ? 1 : tiles * row_tiles == 1 ? 4 : 2;
     static_assert(steps % 2 == 0 && (elements % parts == 0 || elements < parts));
@@ -40,12 +41,9 @@ struct TeamShape {
     static_assert(Kind != Team::cluster || elements >= parts);
     // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
     static constexpr int stride = in_shared ? (depth + 63) / 64 * 64 + 32 : depth;
-    // What a block makes of a row, before it goes to all blocks of a cluster.
-    static constexpr int staged = Kind == Team::cluster ? units * runs : 0;
-    // Bytes of shared memory, and where in it the vectors, what is staged and the barriers begin.
+    // Bytes of shared memory, and where in it the vectors and the barriers begin.
     static constexpr int vectors_at = parts > 1 ? 2 * unit_warps * parts * elements * 32 * gates * 4 : 0;
-    static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
-    static constexpr int barriers_at = staged_at + rows * staged * 2;
+    static constexpr int barriers_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
     static constexpr int shared_bytes = barriers_at + (Kind == Team::cluster ? 16 : 0);
 };
 
@@ -65,7 +63,7 @@ class TeamVectors {
         : blocks_(f.blocks), shared_(shared) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
-        mine_ = lane / 4 * S::stride + k;
+        mine_ = lane / 4 * S::lane_rows / 2 * S::stride + k;
         if constexpr (S::in_shared) {
             memory_ = reinterpret_cast<uint32_t*>(shared + S::vectors_at);
         } else {
@@ -95,41 +93,25 @@ class TeamVectors {
 
     // Where this block's `unit` of a row goes in a slot.
     __device__ __forceinline__ int place(int row, int unit) const {
-        if constexpr (S::kind == Team::cluster) return row * S::staged + unit;
         return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
     }
-    // Puts a lane's word of pair_halves at `place` of its own unit.
-    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word) const {
+    // Puts words of pair_halves at the `place` of a lane's own unit. `same`: lanes of odd units have what those of even
+    // units have. All lanes of a warp.
+    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word, bool same) const {
+        place += run * S::period;
         if constexpr (S::kind == Team::cluster)
-            reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
-        else if constexpr (S::kind == Team::block)
-            slot(turn)[(place + run * S::period) / 2] = word;
-        else
-            ptx::store_shared_word(slot(turn) + (place + run * S::period) / 2, word);
-    }
-    // After the last put of a turn; all threads of the block.
-    __device__ __forceinline__ void send(uint32_t turn) const {
-        if constexpr (S::kind == Team::cluster) {
-            constexpr int chunks = S::units / 8, pieces = S::rows * S::runs * chunks, at_once = S::threads / pieces;
-            __syncthreads();
-            const int piece = static_cast<int>(threadIdx.x) % pieces, rank = static_cast<int>(blockIdx.x) % blocks_;
-            const int run = piece / chunks % S::runs, row = piece / (S::runs * chunks);
-            const int k = run * S::period + rank * S::units + piece % chunks * 8;
-            const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
-            const uint32_t base = ptx::shared_address(shared_), at = ptx::shared_address(slot(turn)) - base;
-            const int first = static_cast<int>(threadIdx.x) / pieces;
-            for (int i = first < at_once ? first : blocks_; i < blocks_; i += at_once) {
-                const int there = rank + i < blocks_ ? rank + i : rank + i - blocks_;
-                const uint32_t to = ptx::address_in(base, there);
-                ptx::store_async(to + at + (row * S::stride + k) * 2, v, to + (barrier(turn) - base));
-            }
-        }
+            send(turn, place / 8 * 8, word, same);
+        else if (!same || has_even_unit())
+            store(slot(turn) + place / 2, word);
     }
 
-    // Before the first get of a turn; all threads of the block.
-    __device__ __forceinline__ void wait(uint32_t turn) const {
-        // Grid: no warp asks before the block has put its own part, which is too early anyway and slows the others down.
+    // Before the first get of a turn, all threads of the block: arrive, and then wait. Between the two what was asked of
+    // a grid's ring is on its way; no warp asks before the block has put its own part, which is too early anyway and
+    // slows the others down.
+    __device__ __forceinline__ void arrive() const {
         if constexpr (S::kind != Team::cluster) __syncthreads();
+    }
+    __device__ __forceinline__ void wait(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
             ptx::wait_for_phase(barrier(turn), turn >> 1 & 1U);
             if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
@@ -138,7 +120,7 @@ class TeamVectors {
     // A lane's right operand of two steps of k and 8 rows.
     __device__ __forceinline__ uint4 get(uint32_t turn, int pair, int rows) const {
         const auto* const from =
-            reinterpret_cast<const uint4*>(slot(turn) + (mine_ + rows * 8 * S::stride + pair * 32) / 2);
+            reinterpret_cast<const uint4*>(slot(turn) + (mine_ + rows * S::tile_rows * S::stride + pair * 32) / 2);
         if constexpr (S::in_shared) return *from;
         return (used_ >> pair & 1U) != 0 ? ptx::load_shared_words(from) : uint4{};
     }
@@ -151,9 +133,10 @@ class TeamVectors {
     // all vectors of turn n knows that all have put them and have therefore read turn n - 1; where a job begins, nothing
     // is read, so that only turn n - 2 is certain.
     __device__ __forceinline__ void clear(uint32_t turn, int place) const {
+        if (!has_even_unit()) return;
 #pragma unroll 1
         for (uint32_t n = 2; n < 10; ++n)
-            for (int run = 0; run < S::runs; ++run) put(turn - n, place, run, 0xffffffffU);
+            for (int run = 0; run < S::runs; ++run) store(slot(turn - n) + (place + run * S::period) / 2, 0xffffffffU);
     }
 
   private:
@@ -161,11 +144,35 @@ class TeamVectors {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
         return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
     }
+    static __device__ __forceinline__ void store(uint32_t* to, uint32_t word) {
+        if constexpr (S::in_shared)
+            *to = word;
+        else
+            ptx::store_shared_word(to, word);
+    }
+    // The words of 8 units of a row to all blocks: their lanes gather them, and each serves other blocks.
+    __device__ __forceinline__ void send(uint32_t turn, int place, uint32_t word, bool same) const {
+        constexpr uint32_t all = 0xffffffffU;
+        const int r = static_cast<int>(threadIdx.x) % 32 / 4;
+        const uint32_t other = __shfl_xor_sync(all, word, 8);
+        const uint32_t low = (r & 2) == 0 ? word : other, high = (r & 2) == 0 ? other : word;
+        const uint32_t other_low = __shfl_xor_sync(all, low, 16), other_high = __shfl_xor_sync(all, high, 16);
+        const bool front = (r & 4) == 0;
+        const uint4 v{front ? low : other_low, front ? high : other_high, front ? other_low : low,
+                      front ? other_high : high};
+        const int rank = static_cast<int>(blockIdx.x) % blocks_;
+        const uint32_t base = ptx::shared_address(shared_);
+        const uint32_t at = ptx::shared_address(slot(turn) + place / 2) - base, bar = barrier(turn) - base;
+        for (int i = same ? r : r / 2; i < blocks_; i += same ? 8 : 4) {
+            const uint32_t there = ptx::address_in(base, rank + i < blocks_ ? rank + i : rank + i - blocks_);
+            ptx::store_async(there + at, v, there + bar);
+        }
+    }
     __device__ __forceinline__ uint32_t barrier(uint32_t turn) const {
         return ptx::shared_address(shared_ + S::barriers_at) + (turn & 1) * 8;
     }
     __device__ __forceinline__ uint32_t turn_bytes() const {
-        return static_cast<uint32_t>(blocks_ * S::rows * S::staged * 2);
+        return static_cast<uint32_t>(blocks_ * S::rows * S::units * S::runs * 2);
     }
 
     int blocks_;
