@@ -10,10 +10,10 @@ namespace {
 template <typename Params>
 void launch(const void* kernel, int64_t threads, void* stream, Params params) {
     void* arguments[] = {&params};
-    check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>((threads + rnn_edge_block - 1) / rnn_edge_block)),
-                           dim3(static_cast<unsigned>(rnn_edge_block)), arguments, 0,
-                           static_cast<cudaStream_t>(stream)),
-          "launching a kernel");
+    check(
+        cudaLaunchKernel(kernel, dim3(static_cast<unsigned>((threads + rnn_edge_block - 1) / rnn_edge_block)),
+                         dim3(static_cast<unsigned>(rnn_edge_block)), arguments, 0, static_cast<cudaStream_t>(stream)),
+        "launching a kernel");
 }
 
 }  // namespace

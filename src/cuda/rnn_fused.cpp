@@ -17,27 +17,24 @@ constexpr int64_t launch_rows = 16384;
 
 size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
-void load(const RnnFusedShape& shape) {
-    for (const RnnFusedKernel* kernel : {&shape.forward, &shape.backward}) {
-        check(cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel->shared_bytes),
-              "loading a kernel");
-        if (shape.kind == Team::cluster)
-            check(cudaFuncSetAttribute(kernel->function, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                  "loading a kernel");
-    }
+void load(const RnnTeams& teams) {
+    const auto set = [&](cudaFuncAttribute attribute, int value) {
+        check(cudaFuncSetAttribute(teams.kernel->function, attribute, value), "loading a kernel");
+    };
+    set(cudaFuncAttributeMaxDynamicSharedMemorySize, teams.kernel->shared_bytes);
+    if (teams.kind == Team::cluster) set(cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
 }
 
 // Blocks of a team wait for each other: all of them must run at once.
-cudaLaunchConfig_t configure(const RnnFusedKernel& kernel, const RnnTeams& teams, cudaLaunchAttribute& attribute,
-                             void* stream) {
+cudaLaunchConfig_t configure(const RnnTeams& teams, cudaLaunchAttribute& attribute, void* stream) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(teams.blocks * teams.teams));
-    config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-    config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+    config.blockDim = dim3(static_cast<unsigned>(teams.kernel->threads));
+    config.dynamicSmemBytes = static_cast<size_t>(teams.kernel->shared_bytes);
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = &attribute;
-    config.numAttrs = teams.shape->kind == Team::block ? 0 : 1;
-    if (teams.shape->kind == Team::grid) {
+    config.numAttrs = teams.kind == Team::block ? 0 : 1;
+    if (teams.kind == Team::grid) {
         attribute.id = cudaLaunchAttributeCooperative;
         attribute.val.cooperative = 1;
     } else {
@@ -49,36 +46,63 @@ cudaLaunchConfig_t configure(const RnnFusedKernel& kernel, const RnnTeams& teams
 
 // Teams that can run at once, fewer where clusters do not fit everywhere.
 int64_t resident_teams(const RnnTeams& teams) {
-    if (teams.shape->kind != Team::cluster) return teams.teams;
-    int least = std::numeric_limits<int>::max();
-    for (const RnnFusedKernel* kernel : {&teams.shape->forward, &teams.shape->backward}) {
-        cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = configure(*kernel, teams, attribute, nullptr);
-        int clusters = 0;
-        check(cudaOccupancyMaxActiveClusters(&clusters, kernel->function, &config), "asking how many clusters fit");
-        least = std::min(least, clusters);
+    if (teams.kind != Team::cluster) return teams.teams;
+    cudaLaunchAttribute attribute{};
+    const cudaLaunchConfig_t config = configure(teams, attribute, nullptr);
+    int clusters = 0;
+    check(cudaOccupancyMaxActiveClusters(&clusters, teams.kernel->function, &config), "asking how many clusters fit");
+    return std::min<int64_t>(teams.teams, clusters);
+}
+
+// The teams of a pass; fills `refusal` where there are none.
+RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
+    int multiprocessors = 0;
+    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.device),
+          "asking what the device is");
+    RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.batch,
+                                  multiprocessors, options.batch_invariant);
+    if (teams.kernel == nullptr) {
+        refusal = fmt::format("head_dim is {}; the weights of a head do not fit the registers of {} multiprocessors",
+                              p.head_dim, multiprocessors);
+        return teams;
     }
-    return std::min<int64_t>(teams.teams, least);
+    load(teams);
+    teams.teams = resident_teams(teams);
+    if (teams.teams == 0) refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
+    if (teams.jobs > std::numeric_limits<int32_t>::max())
+        refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", p.heads, p.batch, teams.jobs,
+                              std::numeric_limits<int32_t>::max());
+    return teams;
+}
+
+std::string describe(const RnnTeams& teams) {
+    constexpr const char* kinds[] = {"block", "cluster", "part of the grid"};
+    return fmt::format("{} of {} for {} rows of a head, {} of {} at once", kinds[static_cast<int>(teams.kind)],
+                       teams.blocks, teams.kernel->rows, teams.teams, teams.jobs);
 }
 
 class Fused final : public RnnKernel {
   public:
-    Fused(const RnnProblem& problem, const Options& options, const RnnTeams& teams, int kept, std::string& refusal)
-        : p_(problem), device_(options.device), teams_(teams), kept_(kept), s_(problem, false, launch_rows),
-          edges_(p_, s_), order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
-        if (p_.training) grad_weights_ = make_grad_weights(device_, s_, refusal);
-        book_forward();
-        if (p_.training) book_backward();
+    Fused(const RnnProblem& problem, const Options& options, std::string& refusal)
+        : p_(problem),
+          device_(options.device),
+          kept_(rnn_data_kernels(p_.dtype).cells[static_cast<int>(p_.cell)].kept),
+          s_(problem, false, launch_rows),
+          edges_(p_, s_),
+          order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
+        forward_teams_ = make_teams(p_, Pass::forward, options, refusal);
+        if (refusal.empty()) book_forward();
+        if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
+        if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
+        if (p_.training && refusal.empty()) book_backward();
         cudaFuncAttributes attributes{};
         check(cudaFuncGetAttributes(&attributes, order_weights_), "loading a kernel");
     }
 
     std::string describe() const override {
-        constexpr const char* kinds[] = {"a block", "a cluster", "a part of the grid"};
-        std::string text = fmt::format("{} of {} blocks for {} rows of a head", kinds[static_cast<int>(teams_.shape->kind)],
-                                       teams_.blocks, teams_.shape->forward.rows);
-        text += fmt::format(", {} of {} at once", teams_.teams, teams_.jobs);
-        if (p_.training) text += fmt::format(", backward {} steps a launch", s_.chunk_steps);
+        std::string text = cuda::describe(forward_teams_);
+        if (p_.training)
+            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_), s_.chunk_steps);
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
@@ -92,56 +116,56 @@ class Fused final : public RnnKernel {
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         char* const base = static_cast<char*>(b.scratch);
-        RnnFusedParams f = common(b, base + forward_ring_, teams_.shape->forward, stream);
-        f.weights = order_weights(b, base + forward_weights_, teams_.shape->forward, 0, stream);
+        RnnFusedParams f = common(b, base + forward_ring_, forward_teams_, stream);
+        f.weights = order_weights(b, base + forward_weights_, forward_teams_, 0, stream);
         f.p.bias = edges_.widen_bias(b, base + forward_bias_, stream);
         f.p.input = b.input;
         f.p.state_out = b.state_out;
         f.end = p_.time;
-        launch(teams_.shape->forward, f, stream);
+        launch(forward_teams_, f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         char* const base = static_cast<char*>(b.scratch);
         const bool sums_weights = b.grad_weight != nullptr;
-        const RnnFusedKernel& kernel = teams_.shape->backward;
-        RnnFusedParams f = common(b, base + backward_ring_, kernel, stream);
-        f.weights = order_weights(b, base + backward_weights_, kernel, kernel.depth / static_cast<int>(s_.gates), stream);
+        const int period = backward_teams_.kernel->depth / static_cast<int>(s_.gates);
+        RnnFusedParams f = common(b, base + backward_ring_, backward_teams_, stream);
+        f.weights = order_weights(b, base + backward_weights_, backward_teams_, period, stream);
         f.p.states = base + states_;
         f.p.grad_output = b.grad_output;
         f.p.grad_state_out = b.grad_state_out;
         f.p.grad_input = b.grad_input;
         f.p.grad_state_in = b.grad_state_in;
-        f.input_words = static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
+        f.input_words =
+            static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.gradients = sums_weights ? base + gradients_ : nullptr;
         f.factors = sums_weights ? base + factors_ : nullptr;
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch(kernel, f, stream);
+            launch(backward_teams_, f, stream);
             if (sums_weights) add_grad_weights(base, f, stream);
-            if (f.first > 0) fill_ring(f.ring, kernel, stream);
+            if (f.first > 0) fill_ring(f.ring, backward_teams_, stream);
         }
         edges_.store_grad_bias(b, f.p.bias_sums, stream);
         edges_.store_grad_weight(b, base + weight_sums_, stream);
     }
 
   private:
-    size_t ring_bytes(const RnnFusedKernel& kernel) const {
-        return teams_.shape->kind != Team::grid ? 0
-                                   : static_cast<size_t>(teams_.teams * rnn_ring_slots * kernel.rows * kernel.depth *
-                                                         size_of(s_.dtype));
+    size_t ring_bytes(const RnnTeams& t) const {
+        if (t.kind != Team::grid) return 0;
+        return static_cast<size_t>(t.teams * rnn_ring_slots * t.kernel->rows * t.kernel->depth * size_of(s_.dtype));
     }
     void book_forward() {
-        forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(teams_.shape->forward)) * 16);
+        forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(forward_teams_)) * 16);
         forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
-        forward_ring_ = forward_.book(ring_bytes(teams_.shape->forward));
+        forward_ring_ = forward_.book(ring_bytes(forward_teams_));
     }
     void book_backward() {
         const int64_t rows = s_.chunk_steps * s_.rows;
-        backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(teams_.shape->backward)) * 16);
-        backward_ring_ = backward_.book(ring_bytes(teams_.shape->backward));
+        backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(backward_teams_)) * 16);
+        backward_ring_ = backward_.book(ring_bytes(backward_teams_));
         states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
         bias_sums_ = backward_.book(bytes_of(p_.counts().biases * s_.rows * p_.width(), s_.wide));
         gradients_ = backward_.book(bytes_of(rows * s_.product(), s_.dtype));
@@ -151,44 +175,54 @@ class Fused final : public RnnKernel {
     }
 
     // Words of 16 bytes.
-    int64_t ordered_words(const RnnFusedKernel& k) const {
-        return p_.heads * teams_.blocks * k.threads * k.tiles * k.steps;
+    int64_t ordered_words(const RnnTeams& t) const {
+        return p_.heads * t.blocks * t.kernel->threads * t.kernel->tiles * t.kernel->steps;
     }
     // `period`: of k in backward, 0 in forward.
-    const void* order_weights(const RnnBuffers& b, void* to, const RnnFusedKernel& k, int period, void* stream) const {
-        RnnFusedWeightParams params{b.weight, to, static_cast<int32_t>(s_.gates), static_cast<int32_t>(p_.heads),
-                                    static_cast<int32_t>(p_.head_dim), teams_.blocks, k.row_gates, k.groups,
-                                    k.unit_warps, k.parts, k.tiles, k.steps, period};
+    const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
+        const RnnFusedKernel& k = *t.kernel;
+        RnnFusedWeightParams params{b.weight,
+                                    to,
+                                    static_cast<int32_t>(s_.gates),
+                                    static_cast<int32_t>(p_.heads),
+                                    static_cast<int32_t>(p_.head_dim),
+                                    t.blocks,
+                                    k.row_gates,
+                                    k.groups,
+                                    k.unit_warps,
+                                    k.parts,
+                                    k.tiles,
+                                    k.steps,
+                                    period};
         void* arguments[] = {&params};
-        const int64_t blocks = (ordered_words(k) + rnn_fused_weight_block - 1) / rnn_fused_weight_block;
+        const int64_t blocks = (ordered_words(t) + rnn_fused_weight_block - 1) / rnn_fused_weight_block;
         check(cudaLaunchKernel(order_weights_, dim3(static_cast<unsigned>(blocks)), dim3(rnn_fused_weight_block),
                                arguments, 0, static_cast<cudaStream_t>(stream)),
               "launching a kernel");
         return to;
     }
 
-    RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnFusedKernel& kernel, void* stream) const {
+    RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnTeams& t, void* stream) const {
         RnnFusedParams f;
         f.p = edges_.common(b);
         f.heads = static_cast<int32_t>(p_.heads);
-        f.blocks = teams_.blocks;
-        f.teams = static_cast<int32_t>(teams_.teams);
-        f.tiles = static_cast<int32_t>(teams_.tiles);
-        f.jobs = static_cast<int32_t>(teams_.jobs);
+        f.blocks = t.blocks;
+        f.teams = static_cast<int32_t>(t.teams);
+        f.tiles = static_cast<int32_t>(t.tiles);
+        f.jobs = static_cast<int32_t>(t.jobs);
         f.ring = ring;
-        fill_ring(ring, kernel, stream);
+        fill_ring(ring, t, stream);
         return f;
     }
-    void fill_ring(void* ring, const RnnFusedKernel& kernel, void* stream) const {
-        if (ring_bytes(kernel) > 0)
-            check(cudaMemsetAsync(ring, 0xff, ring_bytes(kernel), static_cast<cudaStream_t>(stream)), "filling memory");
+    void fill_ring(void* ring, const RnnTeams& t, void* stream) const {
+        if (ring_bytes(t) > 0)
+            check(cudaMemsetAsync(ring, 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)), "filling memory");
     }
-
-    void launch(const RnnFusedKernel& kernel, RnnFusedParams& f, void* stream) const {
+    static void launch(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
         cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = configure(kernel, teams_, attribute, stream);
+        const cudaLaunchConfig_t config = configure(teams, attribute, stream);
         void* arguments[] = {&f};
-        check(cudaLaunchKernelExC(&config, kernel.function, arguments), "launching a fused kernel");
+        check(cudaLaunchKernelExC(&config, teams.kernel->function, arguments), "launching a fused kernel");
     }
 
     void add_grad_weights(char* base, const RnnFusedParams& f, void* stream) const {
@@ -206,11 +240,11 @@ class Fused final : public RnnKernel {
 
     RnnProblem p_;
     int device_;
-    RnnTeams teams_;
     int kept_;
     RnnShape s_;
     RnnEdges edges_;
     const void* order_weights_;
+    RnnTeams forward_teams_, backward_teams_;
     RnnProducts grad_weights_;
     Workspace forward_, backward_;
     size_t forward_weights_ = 0, forward_bias_ = 0, forward_ring_ = 0;
@@ -236,29 +270,7 @@ std::unique_ptr<RnnKernel> make_rnn_fused(const RnnProblem& problem, const Optio
     refusal = refuse(problem, options.device);
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
-    int multiprocessors = 0;
-    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.device),
-          "asking what the device is");
-    RnnTeams teams = choose_teams(rnn_fused_shapes(problem.dtype, problem.cell), problem.head_dim, problem.heads,
-                                        problem.batch, multiprocessors, options.batch_invariant);
-    if (teams.shape == nullptr) {
-        refusal = fmt::format("head_dim is {}; the weights of a head do not fit the registers of {} multiprocessors",
-                              problem.head_dim, multiprocessors);
-        return nullptr;
-    }
-    load(*teams.shape);
-    teams.teams = resident_teams(teams);
-    if (teams.teams == 0) {
-        refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
-        return nullptr;
-    }
-    if (teams.jobs > std::numeric_limits<int32_t>::max()) {
-        refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", problem.heads, problem.batch, teams.jobs,
-                              std::numeric_limits<int32_t>::max());
-        return nullptr;
-    }
-    const int kept = rnn_data_kernels(problem.dtype).cells[static_cast<int>(problem.cell)].kept;
-    auto kernel = std::make_unique<Fused>(problem, options, teams, kept, refusal);
+    auto kernel = std::make_unique<Fused>(problem, options, refusal);
     return refusal.empty() ? std::move(kernel) : nullptr;
 }
 

@@ -22,7 +22,7 @@ struct RnnFusedKernel {
 
 struct RnnFusedShape {
     Team kind{};
-    int head_dim = 0;    // the largest
+    int head_dim = 0;  // the largest
     RnnFusedKernel forward, backward;
 };
 

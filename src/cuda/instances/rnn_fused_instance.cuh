@@ -21,7 +21,7 @@ const void* make_weight_kernel(Dtype weight_dtype) {
 
 template <typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function,  S::threads, S::shared_bytes, S::units, S::rows,  S::depth,
+    return {function, S::threads, S::shared_bytes, S::units, S::rows,  S::depth,
             S::gates, S::groups,  S::unit_warps,   S::parts, S::tiles, S::steps};
 }
 
@@ -48,20 +48,22 @@ RnnFusedShape make_cluster_shape() {
     return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32},
                       TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64}>();
 }
-// 16 units a block.
-template <typename X, typename Cell, int HeadDim, int RowTiles>
+// 16 units a block. Tiles of 8 rows; backward moves `gates` times as much, so that few pay sooner.
+template <typename X, typename Cell, int HeadDim, int ForwardTiles, int BackwardTiles>
 RnnFusedShape make_grid_shape() {
-    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, RowTiles, 1, 8, HeadDim / 128},
-                      TeamSize{2, RowTiles, 1, 8, Cell::gates * HeadDim / 128}>();
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, ForwardTiles, 1, 8, HeadDim / 128},
+                      TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
 template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_cell_shapes() {
     static const std::array shapes{
-        make_block_shape<X, Cell, 4>(),     make_block_shape<X, Cell, 8>(),       make_cluster_shape<X, Cell, 128>(),  make_cluster_shape<X, Cell, 256>(),
-        make_cluster_shape<X, Cell, 512>(),  make_grid_shape<X, Cell, 512, 1>(),  make_grid_shape<X, Cell, 512, 4>(),
-        make_grid_shape<X, Cell, 768, 1>(),  make_grid_shape<X, Cell, 768, 4>(),  make_grid_shape<X, Cell, 1024, 1>(),
-        make_grid_shape<X, Cell, 1024, 4>(),
+        make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
+        make_cluster_shape<X, Cell, 128>(),     make_cluster_shape<X, Cell, 256>(),
+        make_cluster_shape<X, Cell, 512>(),     make_grid_shape<X, Cell, 512, 1, 1>(),
+        make_grid_shape<X, Cell, 512, 4, 2>(),  make_grid_shape<X, Cell, 768, 1, 1>(),
+        make_grid_shape<X, Cell, 768, 4, 2>(),  make_grid_shape<X, Cell, 1024, 1, 1>(),
+        make_grid_shape<X, Cell, 1024, 4, 2>(),
     };
     return shapes;
 }

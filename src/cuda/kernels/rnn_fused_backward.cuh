@@ -103,8 +103,11 @@ class RnnBackwardJob {
 #pragma unroll
         for (int i = 0; i < own; ++i)
 #pragma unroll
-            for (int pair = 0; pair < pairs; ++pair)
-                vectors.put(turn + 1, place_[i], mine(pair), word_of(i, pair), 2 * pair + 1 == G);
+            for (int pair = 0; pair < pairs; ++pair) {
+                const uint32_t word = word_of(i, pair);
+                if (has_word(pair)) vectors.put(turn + 1, place_[i], mine(pair), word);
+            }
+        vectors.send(turn + 1);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.

@@ -118,16 +118,19 @@ class RnnForwardJob {
             if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
-            const uint32_t h = bits_of<X>(state_[i][0]);
-            vectors.put(turn, place_[i], 0, pair_halves(h, h), true);
+            // An element that is not there could hold NaN past a reset; its weights are 0, and 0 NaN is NaN.
+            const uint32_t h = inside_[i] ? bits_of<X>(state_[i][0]) : 0, word = pair_halves(h, h);
+            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
         }
+        vectors.send(turn);
     }
     // What the last step made.
     __device__ __forceinline__ void store(int i) {
         if (inside_[i]) {
 #pragma unroll
             for (int s = 0; s < N; ++s)
-                if (s < f_.p.output_states) store_narrow<X>(output_[i], s * f_.p.output_strides.state, after_[i][s].value);
+                if (s < f_.p.output_states)
+                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, after_[i][s].value);
             if (f_.p.kept != nullptr)
 #pragma unroll
                 for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep_[i][k].value;

@@ -28,11 +28,11 @@ struct TeamShape {
     static constexpr Team kind = Kind;
     static constexpr bool in_shared = Kind != Team::grid;
     static constexpr int threads = 32 * unit_warps * parts;
-    static constexpr int units = 8 * groups * unit_warps;   // of a block
-    static constexpr int rows = tile_rows * row_tiles;      // of a team
-    static constexpr int depth = 16 * steps * parts;        // of k
-    static constexpr int period = depth / runs;             // k of a run
-    static constexpr int tiles = (groups * gates + 1) / 2;  // left operands above each other
+    static constexpr int units = 8 * groups * unit_warps;            // of a block
+    static constexpr int rows = tile_rows * row_tiles;               // of a team
+    static constexpr int depth = 16 * steps * parts;                 // of k
+    static constexpr int period = depth / runs;                      // k of a run
+    static constexpr int tiles = (groups * gates + 1) / 2;           // left operands above each other
     static constexpr int elements = groups * row_tiles * lane_rows;  // of a lane's sums, each with all gates
     static constexpr int own = (elements + parts - 1) / parts;
     static constexpr int chains = tiles * row_tiles >= 4 || steps < 4 ? 1 : tiles * row_tiles == 1 ? 4 : 2;
@@ -41,9 +41,10 @@ struct TeamShape {
     static_assert(Kind != Team::cluster || elements >= parts);
     // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
     static constexpr int stride = in_shared ? (depth + 63) / 64 * 64 + 32 : depth;
-    // Bytes of shared memory, and where in it the vectors and the barriers begin.
-    static constexpr int vectors_at = parts > 1 ? 2 * unit_warps * parts * elements * 32 * gates * 4 : 0;
-    static constexpr int barriers_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
+    // Bytes of shared memory, and where in it the vectors, what a block makes before it goes to all, and the barriers begin.
+    static constexpr int vectors_at = parts > 1 ? 2 * unit_warps* parts* elements * 32 * gates * 4 : 0;
+    static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
+    static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * runs * 2 : 0);
     static constexpr int shared_bytes = barriers_at + (Kind == Team::cluster ? 16 : 0);
 };
 
@@ -91,18 +92,36 @@ class TeamVectors {
         }
     }
 
-    // Where this block's `unit` of a row goes in a slot.
+    // Where this block's `unit` of a row goes: in a slot, or in what is staged for the cluster.
     __device__ __forceinline__ int place(int row, int unit) const {
+        if constexpr (S::kind == Team::cluster) return row * S::units * S::runs + unit;
         return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
     }
-    // Puts words of pair_halves at the `place` of a lane's own unit. `same`: lanes of odd units have what those of even
-    // units have. All lanes of a warp.
-    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word, bool same) const {
-        place += run * S::period;
+    // Puts a word of pair_halves at the `place` of a lane's own unit.
+    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word) const {
         if constexpr (S::kind == Team::cluster)
-            send(turn, place / 8 * 8, word, same);
-        else if (!same || has_even_unit())
-            store(slot(turn) + place / 2, word);
+            reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
+        else
+            store(slot(turn) + (place + run * S::period) / 2, word);
+    }
+    // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
+    // over several they take half as long again.
+    __device__ __forceinline__ void send(uint32_t turn) const {
+        if constexpr (S::kind == Team::cluster) {
+            constexpr int chunks = S::units / 8, pieces = S::rows * S::runs * chunks, at_once = S::threads / pieces;
+            __syncthreads();
+            const int piece = static_cast<int>(threadIdx.x) % pieces, rank = static_cast<int>(blockIdx.x) % blocks_;
+            const int run = piece / chunks % S::runs, row = piece / (S::runs * chunks);
+            const int k = run * S::period + rank * S::units + piece % chunks * 8;
+            const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
+            const uint32_t base = ptx::shared_address(shared_), bar = barrier(turn) - base;
+            const uint32_t at = ptx::shared_address(slot(turn)) - base + (row * S::stride + k) * 2;
+            const int first = static_cast<int>(threadIdx.x) / pieces;
+            for (int i = first < at_once ? first : blocks_; i < blocks_; i += at_once) {
+                const uint32_t there = ptx::address_in(base, rank + i < blocks_ ? rank + i : rank + i - blocks_);
+                ptx::store_async(there + at, v, there + bar);
+            }
+        }
     }
 
     // Before the first get of a turn, all threads of the block: arrive, and then wait. Between the two what was asked of
@@ -149,24 +168,6 @@ class TeamVectors {
             *to = word;
         else
             ptx::store_shared_word(to, word);
-    }
-    // The words of 8 units of a row to all blocks: their lanes gather them, and each serves other blocks.
-    __device__ __forceinline__ void send(uint32_t turn, int place, uint32_t word, bool same) const {
-        constexpr uint32_t all = 0xffffffffU;
-        const int r = static_cast<int>(threadIdx.x) % 32 / 4;
-        const uint32_t other = __shfl_xor_sync(all, word, 8);
-        const uint32_t low = (r & 2) == 0 ? word : other, high = (r & 2) == 0 ? other : word;
-        const uint32_t other_low = __shfl_xor_sync(all, low, 16), other_high = __shfl_xor_sync(all, high, 16);
-        const bool front = (r & 4) == 0;
-        const uint4 v{front ? low : other_low, front ? high : other_high, front ? other_low : low,
-                      front ? other_high : high};
-        const int rank = static_cast<int>(blockIdx.x) % blocks_;
-        const uint32_t base = ptx::shared_address(shared_);
-        const uint32_t at = ptx::shared_address(slot(turn) + place / 2) - base, bar = barrier(turn) - base;
-        for (int i = same ? r : r / 2; i < blocks_; i += same ? 8 : 4) {
-            const uint32_t there = ptx::address_in(base, rank + i < blocks_ ? rank + i : rank + i - blocks_);
-            ptx::store_async(there + at, v, there + bar);
-        }
     }
     __device__ __forceinline__ uint32_t barrier(uint32_t turn) const {
         return ptx::shared_address(shared_ + S::barriers_at) + (turn & 1) * 8;

@@ -42,11 +42,12 @@ __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
-    asm volatile("{\n\t.reg .pred done;\n"
-                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
-                 "@!done bra again;\n\t}" ::"r"(barrier),
-                 "r"(parity)
-                 : "memory");
+    asm volatile(
+        "{\n\t.reg .pred done;\n"
+        "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n\t"
+        "@!done bra again;\n\t}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
 }
 
 }  // namespace flashscan::cuda::ptx

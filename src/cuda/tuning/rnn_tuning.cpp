@@ -6,26 +6,30 @@
 namespace flashscan::cuda {
 namespace {
 
-// Time of a step of a team in units of that with 8 rows.
-double step_time(const RnnFusedShape& shape) { return 1 + 0.3 * (shape.forward.rows / 8 - 1); }
+// Time of a step of a team in units of that with 8 rows: on an H200, D = 768, a team of 32 rows takes 2.1 times as long.
+double step_time(const RnnFusedKernel& kernel) { return 0.6 + 0.05 * kernel.rows; }
 
 }  // namespace
 
-RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, int64_t head_dim, int64_t heads, int64_t rows,
+RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t head_dim, int64_t heads, int64_t rows,
                       int multiprocessors, bool batch_invariant) {
     RnnTeams best;
+    int best_dim = 0;
     for (const RnnFusedShape& shape : shapes) {
         if (shape.head_dim < head_dim) continue;
-        if (best.shape != nullptr && (shape.head_dim != best.shape->head_dim || batch_invariant)) break;
+        if (best.kernel != nullptr && (shape.head_dim != best_dim || batch_invariant)) break;
         RnnTeams teams;
-        teams.shape = &shape;
-        teams.blocks = static_cast<int>((head_dim + shape.forward.units - 1) / shape.forward.units);
-        if (teams.blocks > multiprocessors) break;
-        teams.tiles = (rows + shape.forward.rows - 1) / shape.forward.rows;
+        teams.kind = shape.kind;
+        teams.kernel = pass == Pass::forward ? &shape.forward : &shape.backward;
+        teams.blocks = static_cast<int>((head_dim + teams.kernel->units - 1) / teams.kernel->units);
+        if (teams.blocks > multiprocessors) continue;
+        teams.tiles = (rows + teams.kernel->rows - 1) / teams.kernel->rows;
         teams.jobs = heads * teams.tiles;
         teams.teams = std::min<int64_t>(teams.jobs, multiprocessors / teams.blocks);
-        const auto cost = [](const RnnTeams& t) { return static_cast<double>(t.waves()) * step_time(*t.shape); };
-        if (best.shape == nullptr || cost(teams) < cost(best)) best = teams;
+        const auto cost = [](const RnnTeams& t) { return static_cast<double>(t.waves()) * step_time(*t.kernel); };
+        if (best.kernel != nullptr && cost(teams) >= cost(best)) continue;
+        best = teams;
+        best_dim = shape.head_dim;
     }
     return best;
 }

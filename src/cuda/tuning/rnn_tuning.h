@@ -8,16 +8,18 @@
 
 namespace flashscan::cuda {
 
+// The teams of one pass.
 struct RnnTeams {
-    const RnnFusedShape* shape = nullptr;  // null: none holds the head
-    int blocks = 0;                        // of a team
-    int64_t tiles = 0, jobs = 0;           // of rows, per head; heads times tiles
-    int64_t teams = 0;                     // at work at once
+    Team kind{};
+    const RnnFusedKernel* kernel = nullptr;  // null: none holds the head
+    int blocks = 0;                          // of a team
+    int64_t tiles = 0, jobs = 0;             // of rows, per head; heads times tiles
+    int64_t teams = 0;                       // at work at once
     int64_t waves() const { return (jobs + teams - 1) / teams; }
 };
 
 // `multiprocessors`: blocks that run side by side. `batch_invariant`: the choice does not depend on `rows`.
-RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, int64_t head_dim, int64_t heads, int64_t rows,
+RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t head_dim, int64_t heads, int64_t rows,
                       int multiprocessors, bool batch_invariant);
 
 }  // namespace flashscan::cuda
