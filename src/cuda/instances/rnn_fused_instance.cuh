@@ -43,10 +43,10 @@ RnnFusedShape make_block_shape() {
                       TeamSize{2, 1, 4, parts, 4 * G / parts, Rows}>();
 }
 // 32 units a block.
-template <typename X, typename Cell, int HeadDim>
+template <typename X, typename Cell, int HeadDim, int Rows>
 RnnFusedShape make_cluster_shape() {
-    return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32},
-                      TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64}>();
+    return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32, Rows},
+                      TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64, Rows}>();
 }
 // 16 units a block. Tiles of 8 rows; backward moves `gates` times as much, so that few pay sooner.
 template <typename X, typename Cell, int HeadDim, int ForwardTiles, int BackwardTiles>
@@ -59,11 +59,12 @@ template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_cell_shapes() {
     static const std::array shapes{
         make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
-        make_cluster_shape<X, Cell, 128>(),     make_cluster_shape<X, Cell, 256>(),
-        make_cluster_shape<X, Cell, 512>(),     make_grid_shape<X, Cell, 512, 1, 1>(),
-        make_grid_shape<X, Cell, 512, 4, 2>(),  make_grid_shape<X, Cell, 768, 1, 1>(),
-        make_grid_shape<X, Cell, 768, 4, 2>(),  make_grid_shape<X, Cell, 1024, 1, 1>(),
-        make_grid_shape<X, Cell, 1024, 4, 2>(),
+        make_cluster_shape<X, Cell, 128, 4>(),  make_cluster_shape<X, Cell, 128, 8>(),
+        make_cluster_shape<X, Cell, 256, 4>(),  make_cluster_shape<X, Cell, 256, 8>(),
+        make_cluster_shape<X, Cell, 512, 4>(),  make_cluster_shape<X, Cell, 512, 8>(),
+        make_grid_shape<X, Cell, 512, 1, 1>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
+        make_grid_shape<X, Cell, 768, 1, 1>(),  make_grid_shape<X, Cell, 768, 4, 2>(),
+        make_grid_shape<X, Cell, 1024, 1, 1>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
     };
     return shapes;
 }

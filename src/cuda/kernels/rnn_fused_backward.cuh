@@ -85,29 +85,11 @@ class RnnBackwardJob {
         } else {
             load();
         }
-        if (!TeamElement<S>::exist()) return;
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            if (product) take(i, through[i][0]);
-            Quick previous[N];
-            enter(i, step, before[i], given[i], previous, h[i]);
-            Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
-            h_[i] = h[i];
-            if (!inside_[i])
-#pragma unroll
-                for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
-#pragma unroll
-            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
+        if (TeamElement<S>::exist()) {
+            run_cell(step, product, before, given, through, h);
+            if (step > f_.first || needs_last()) hand_on(vectors, turn + 1);
         }
-        if (step == f_.first && !needs_last()) return;
-#pragma unroll
-        for (int i = 0; i < own; ++i)
-#pragma unroll
-            for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t word = word_of(i, pair);
-                if (has_word(pair)) vectors.put(turn + 1, place_[i], mine(pair), word);
-            }
-        vectors.send(turn + 1);
+        if (step > f_.first || needs_last()) vectors.send(turn + 1);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
@@ -147,6 +129,31 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
+    __device__ __forceinline__ void run_cell(int64_t step, bool product, const Quick (&before)[own][K],
+                                             const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            if (product) take(i, through[i][0]);
+            Quick previous[N];
+            enter(i, step, before[i], given[i], previous, h[i]);
+            Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
+            h_[i] = h[i];
+            if (!inside_[i])
+#pragma unroll
+                for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
+#pragma unroll
+            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
+        }
+    }
+    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) const {
+#pragma unroll
+        for (int i = 0; i < own; ++i)
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair) {
+                const uint32_t word = word_of(i, pair);
+                if (has_word(pair)) vectors.put(turn, place_[i], mine(pair), word);
+            }
+    }
     // What reaches h through R; nothing passes a reset.
     __device__ __forceinline__ void take(int i, float through) {
         if (cut_[i])

@@ -51,7 +51,7 @@ class RnnForwardJob {
                                   : 0.0F;
             load_input(i);
         }
-        if (TeamElement<S>::exist()) hand_on(vectors, turn, 0);
+        hand_on(vectors, turn, 0);
     }
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
@@ -69,18 +69,7 @@ class RnnForwardJob {
             }
         };
         team_product<X>(weights, vectors, turn, shared, between, sums);
-        if (!TeamElement<S>::exist()) return;
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            Quick raw[P];
-#pragma unroll
-            for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
-#pragma unroll
-            for (int j = 0; j < P; ++j) raw[j] = pre[i][j];
-            Cell::forward(raw, state_[i], keep_[i]);
-#pragma unroll
-            for (int s = 0; s < N; ++s) after_[i][s] = state_[i][s];
-        }
+        if (TeamElement<S>::exist()) run_cell(pre, sums);
         if (step + 1 < f_.p.time) hand_on(vectors, turn + 1, step + 1);
     }
 
@@ -94,6 +83,19 @@ class RnnForwardJob {
     }
 
   private:
+    __device__ __forceinline__ void run_cell(float (&pre)[own][P], const float (&sums)[own][G]) {
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            Quick raw[P];
+#pragma unroll
+            for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
+#pragma unroll
+            for (int j = 0; j < P; ++j) raw[j] = pre[i][j];
+            Cell::forward(raw, state_[i], keep_[i]);
+#pragma unroll
+            for (int s = 0; s < N; ++s) after_[i][s] = state_[i][s];
+        }
+    }
     __device__ __forceinline__ void begin_sums(int i, float (&pre)[P]) const {
 #pragma unroll
         for (int j = 0; j < P; ++j) pre[j] = bias_[i][j];
@@ -114,7 +116,7 @@ class RnnForwardJob {
     // h before `step` for the team; nothing passes a reset.
     __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn, int64_t step) {
 #pragma unroll
-        for (int i = 0; i < own; ++i) {
+        for (int i = 0; i < own && TeamElement<S>::exist(); ++i) {
             if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;

@@ -38,7 +38,6 @@ struct TeamShape {
     static constexpr int chains = tiles * row_tiles >= 4 || steps < 4 ? 1 : tiles * row_tiles == 1 ? 4 : 2;
     static_assert(steps % 2 == 0 && (elements % parts == 0 || elements < parts));
     static_assert(Kind == Team::block || parts > 1);  // the barrier of the sums tells that all have read
-    static_assert(Kind != Team::cluster || elements >= parts);
     // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
     static constexpr int stride = in_shared ? (depth + 63) / 64 * 64 + 32 : depth;
     // Bytes of shared memory, and where in it the vectors, what a block makes before it goes to all, and the barriers begin.
