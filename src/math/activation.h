@@ -8,6 +8,12 @@
 
 namespace flashscan {
 
+// condition ? a : b, both of them evaluated.
+template <typename T>
+FLASHSCAN_HD T select(bool condition, T a, T b) {
+    return condition ? a : b;
+}
+
 FLASHSCAN_HD float exp_of(float x) { return ::expf(x); }
 FLASHSCAN_HD double exp_of(double x) { return ::exp(x); }
 FLASHSCAN_HD Complex<float> exp_of(Complex<float> x) {
