@@ -468,7 +468,8 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  *     CUSTOM      bytes       flashscan_custom_operator                               none
  *
  * AFFINE scans the maps h -> W h + x: the linear recurrence with matrices as gates, which it equals for diagonal W. It
- * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less.
+ * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less on the
+ * plan's backend; its description says which.
  *
  * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
  * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the gradient,
@@ -576,7 +577,7 @@ typedef int32_t (*flashscan_batched_adjoint)(void* state, const void* lhs, const
 typedef struct flashscan_custom_operator {
     uint32_t struct_size;
     int32_t code_kind;     /* FLASHSCAN_CODE_*, 0: no device code */
-    int64_t element_bytes; /* 1 to 4096 */
+    int64_t element_bytes; /* 1 to 4096; any number if a batched callback is all there is */
     void* state;
     size_t state_bytes; /* of the device code's state; 0: it has none */
     flashscan_host_operator host;
@@ -609,8 +610,7 @@ typedef struct flashscan_operator_desc {
 /*
  * Creates a plan for an associative operator. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
  * number of threads may execute it at the same time. flashscan_backward and PASS_BACKWARD with a custom operator that
- * has no adjoint are FLASHSCAN_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads, but for
- * AFFINE, where that number may decide between the sequential and the parallel form.
+ * has no adjoint are FLASHSCAN_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
  */
 FLASHSCAN_API flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
                                                        const flashscan_options* options);

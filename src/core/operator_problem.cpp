@@ -48,9 +48,10 @@ void validate_custom(const OperatorProblem& p) {
     }
     const CustomOperator& c = p.custom;
     if (!p.has_custom) fail(Code::invalid_argument, "custom is NULL; kind CUSTOM needs an operator");
-    if (c.element_bytes < 1 || c.element_bytes > most_element_bytes)
-        fail(Code::invalid_argument, "custom.element_bytes is {}; accepted are 1 to {}", c.element_bytes,
-             most_element_bytes);
+    const bool batched_alone = c.host == nullptr && c.batched != nullptr && c.code_kind == CodeKind::none;
+    if (c.element_bytes < 1 || (c.element_bytes > most_element_bytes && !batched_alone))
+        fail(Code::invalid_argument, "custom.element_bytes is {}; accepted are 1 to {}, and more with batched alone",
+             c.element_bytes, most_element_bytes);
     validate_code(c);
     if (c.host == nullptr && c.batched == nullptr && c.code_kind == CodeKind::none)
         fail(Code::invalid_argument, "custom has none of host, batched and code; one at least is needed");

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "cpu/linear.h"
+#include "cpu/operator.h"
 #include "cpu/rnn.h"
 #include "reference/linear.h"
 #include "reference/operator.h"
@@ -27,7 +28,8 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"reference", reference::make_operator},
+    {"numbers", make_operator_numbers}, {"matrices", make_operator_matrices}, {"affine", make_operator_affine},
+    {"batched", make_operator_batched}, {"host", make_operator_host},         {"reference", reference::make_operator},
 };
 
 class CpuBackend final : public Backend {

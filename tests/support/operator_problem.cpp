@@ -86,18 +86,17 @@ Values numbers(const OperatorProblem& p, int32_t dtype, Stream stream, int64_t c
     return values;
 }
 
-// Matrices whose rows sum to about 1, so that products of many stay in range.
+// Matrices whose rows sum to about 1.
 double matrix_middle(const OperatorProblem& p) { return 1.0 / static_cast<double>(p.dim); }
 
 Values elements(const OperatorProblem& p, int32_t dtype, Stream stream, int64_t count) {
-    if (p.matmul()) return numbers(p, dtype, stream, count, matrix_middle(p), 0.5 * matrix_middle(p));
+    // Products of many stay in range.
+    const double spread = std::min(0.5, 8 / std::sqrt(static_cast<double>(std::max<int64_t>(p.time, 2))));
+    if (p.matmul()) return numbers(p, dtype, stream, count, matrix_middle(p), spread * matrix_middle(p));
     if (p.affine()) return numbers(p, dtype, stream, count, 1, 0.75);
-    const double length = static_cast<double>(std::max<int64_t>(p.time, 2));
-    if (p.kind == FLASHSCAN_OPERATOR_MUL)
-        return numbers(p, dtype, stream, count, 1, std::min(0.5, 8 / std::sqrt(length)));
+    if (p.kind == FLASHSCAN_OPERATOR_MUL) return numbers(p, dtype, stream, count, 1, spread);
     if (p.kind == FLASHSCAN_OPERATOR_ADD) return numbers(p, dtype, stream, count, 1, 0.75);
-    Values values = numbers(p, dtype, stream, count, 0, 4);
-    return values;
+    return numbers(p, dtype, stream, count, 0, 4);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ FLASHSCAN_INLINE int64_t padded_depth(int64_t n) {
 // How x lies in memory.
 enum class Left {
     blocks,  // x[r][k] at ((k / W) pitch + r) W + k % W with W the width of a vector: rows as vectors
+    rows,    // x[r][k] at r pitch + k
     columns  // x[r][k] at k pitch + r
 };
 
@@ -47,8 +48,9 @@ struct Product {
 template <Left Form, int R, int P, typename T>
 void tile(const Product<T>& m, int64_t row, int64_t panel) {
     constexpr int W = Simd<T>::width;
-    constexpr int inner = Form == Left::blocks ? W : 1, row_step = Form == Left::blocks ? W : 1;
-    const int64_t x_step = m.pitch * inner, panel_size = m.depth * 2 * W;
+    constexpr int inner = Form == Left::blocks ? W : 1;
+    const int64_t row_step = Form == Left::blocks ? W : Form == Left::rows ? m.pitch : 1;
+    const int64_t x_step = Form == Left::rows ? 1 : m.pitch * inner, panel_size = m.depth * 2 * W;
     const T* x = m.x + row * row_step;
     const T* right = m.panels + panel * panel_size;
     T* y = m.y + row * m.y_pitch + panel * 2 * W;
