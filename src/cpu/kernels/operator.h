@@ -43,7 +43,7 @@ struct NumbersKernels {
 };
 
 // Most lanes of a block.
-inline constexpr int64_t numbers_lanes = 64;
+inline constexpr int64_t numbers_lanes = 256;
 
 // Matrices and affine maps. An element is d x d or d numbers, as complex ones if parts is 2; GATE's are d x d. Strides
 // in elements.

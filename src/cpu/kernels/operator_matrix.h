@@ -6,12 +6,16 @@
 // every thread that shares the matrix repeats) and multiplies (rnn_product.h). dx takes both and is one product for each
 // step, all at once, from g kept in scratch. Sums run in order, so no bit depends on how rows are shared out.
 //
+// Real matrices of 2 to 4, 8 and 16 rows have walks of their own (operator_tiny.h, operator_small.h).
+//
 // Complex matrices are real ones of twice the size: a row of l lies as (re, im) pairs, and r becomes the 2d x 2d matrix
 // whose row 2k is r[k] and whose row 2k + 1 is i r[k].
 #pragma once
 
 #include "cpu/kernels/convert.h"
 #include "cpu/kernels/operator.h"
+#include "cpu/kernels/operator_small.h"
+#include "cpu/kernels/operator_tiny.h"
 #include "cpu/kernels/rnn_product.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
@@ -70,26 +74,69 @@ void pack(const Matrix<T>& m, Number number, const char* from, T* panels, T* row
     });
 }
 
+// Rows of y lie as vectors, number k at ((k / W) rows + r) W + k % W, where whole vectors make a row, so that the product
+// finds those of all rows at fixed distances; else row by row.
 template <typename T>
-void multiply_rows(const Matrix<T>& m, int64_t rows, const T* left, const T* panels, T* to) {
-    multiply<Left::rows, T>({left, m.pitch, rows, m.size, panels, m.panels(), to, m.pitch, false});
+bool in_vectors(const Matrix<T>& m) {
+    return m.size % Simd<T>::width == 0;
 }
 
-// Rows in the panel form of y, or element [row][...] of a tensor in memory.
+// Whether r can be multiplied by as it lies in memory, and is small enough that its rows stay in the cache.
+template <typename T>
+bool as_it_lies(const Matrix<T>& m, Number number) {
+    constexpr int64_t most = 65536 / static_cast<int64_t>(sizeof(T));
+    return m.parts == 1 && same_number<T>(number) && m.size == m.pitch && m.element() <= most;
+}
+
+// `panels`: as packed, or r as it lies.
+template <typename T>
+void multiply_rows(const Matrix<T>& m, int64_t rows, const T* left, const T* panels, T* to, bool packed = true) {
+    constexpr int64_t width = Simd<T>::width;
+    if (!packed) {
+        multiply<Left::blocks, T>(
+            {left, rows, rows, m.size, panels, m.panels(), to, width, false, rows * width, m.size, panel_width<T>});
+        return;
+    }
+    if (in_vectors(m))
+        multiply<Left::blocks, T>({left, rows, rows, m.size, panels, m.panels(), to, width, false, rows * width});
+    else
+        multiply<Left::rows, T>({left, m.pitch, rows, m.size, panels, m.panels(), to, m.pitch, false});
+}
+
+// Rows as the product takes them, to and from element [row][...] of a tensor in memory.
 template <typename T>
 class MatrixRows {
   public:
     MatrixRows(const Matrix<T>& m, Number number, int64_t row, int64_t rows)
         : m_(m), number_(number), row_(row), rows_(rows) {}
     void get(const char* element, T* to) const {
-        load_panel(to, m_.pitch, number_, element + row_ * m_.size * bytes_of(number_), rectangle());
+        const char* from = element + row_ * m_.size * bytes_of(number_);
+        if (!in_vectors(m_)) return load_panel(to, m_.pitch, number_, from, rectangle());
+        with_number<T>(number_, [&](auto form) {
+            const auto* x = reinterpret_cast<const typename decltype(form)::Type*>(from);
+            for (int64_t r = 0; r < rows_; ++r)
+                for (int64_t k = 0; k < m_.size; k += Simd<T>::width)
+                    store<T>(to + k * rows_ + r * Simd<T>::width, widen(x + r * m_.size + k));
+        });
     }
     void put(const T* from, char* element) const {
-        store_panel(from, m_.pitch, number_, element + row_ * m_.size * bytes_of(number_), rectangle());
+        char* to = element + row_ * m_.size * bytes_of(number_);
+        if (!in_vectors(m_)) return store_panel(from, m_.pitch, number_, to, rectangle());
+        with_number<T>(number_, [&](auto form) {
+            auto* x = reinterpret_cast<typename decltype(form)::Type*>(to);
+            for (int64_t r = 0; r < rows_; ++r)
+                for (int64_t k = 0; k < m_.size; k += Simd<T>::width)
+                    narrow(x + r * m_.size + k, load(from + k * rows_ + r * Simd<T>::width));
+        });
+    }
+    // Number k of row r.
+    T* at(T* rows, int64_t r, int64_t k) const {
+        constexpr int64_t width = Simd<T>::width;
+        return in_vectors(m_) ? rows + (k / width * rows_ + r) * width + k % width : rows + r * m_.pitch + k;
     }
     void put_identity(T* scratch, char* element) const {
         for (int64_t r = 0; r < rows_; ++r)
-            for (int64_t j = 0; j < m_.size; ++j) scratch[r * m_.pitch + j] = j == (row_ + r) * m_.parts ? T(1) : T(0);
+            for (int64_t k = 0; k < m_.size; ++k) *at(scratch, r, k) = k == (row_ + r) * m_.parts ? T(1) : T(0);
         put(scratch, element);
     }
 
@@ -126,8 +173,10 @@ class MatrixWalk {
             if (first) {
                 data_.get(p_.x + at * bytes(), y_);
             } else {
-                pack<false>(m_, p_.number, p_.x + at * bytes(), panels_, row_);
-                multiply_rows(m_, rows_, y_, panels_, next_);
+                const bool packed = !as_it_lies(m_, p_.number);
+                const auto* x = reinterpret_cast<const T*>(p_.x + at * bytes());
+                if (packed) pack<false>(m_, p_.number, p_.x + at * bytes(), panels_, row_);
+                multiply_rows(m_, rows_, y_, packed ? panels_ : x, next_, packed);
                 exchange(y_, next_);
             }
             if (!p_.exclusive && p_.y != nullptr) data_.put(y_, at_y(at));
@@ -161,8 +210,8 @@ class MatrixWalk {
     void add(int64_t at) {
         if (p_.dy == nullptr) return;
         data_.get(p_.dy + at * bytes(), next_);
-        for (int64_t r = 0; r < rows_; ++r)
-            for (int64_t j = 0; j < m_.size; ++j) y_[r * m_.pitch + j] += next_[r * m_.pitch + j];
+        const int64_t pitch = in_vectors(m_) ? m_.size : m_.pitch;
+        for (int64_t i = 0; i < rows_ * pitch; ++i) y_[i] += next_[i];
     }
 
     const MatrixCall& p_;
@@ -176,6 +225,13 @@ class MatrixWalk {
 template <typename T>
 void matrix_forward(const MatrixCall& call, const OperatorPiece& piece, int64_t row, int64_t rows, char* carry,
                     char* buffer) {
+    if (call.parts == 1 && rows == call.dim && call.prefix == nullptr) {
+        if (call.dim == 2) return TinyWalk<T, 2>(call, piece).forward(carry);
+        if (call.dim == 3) return TinyWalk<T, 3>(call, piece).forward(carry);
+        if (call.dim == 4) return TinyWalk<T, 4>(call, piece).forward(carry);
+    }
+    if (SmallWalk<T, 8>::takes(call)) return SmallWalk<T, 8>(call, piece, row, rows).forward(carry);
+    if (SmallWalk<T, 16>::takes(call)) return SmallWalk<T, 16>(call, piece, row, rows).forward(carry);
     MatrixWalk<T>(call, piece, row, rows, buffer).forward(carry);
 }
 template <typename T>
@@ -211,7 +267,10 @@ void matrix_gradient(const MatrixCall& call, Number number, const char* before, 
     pack<false>(m, wide, g, panels, row);
     with_number<T>(number, [&](auto form) {
         const auto* y = reinterpret_cast<const typename decltype(form)::Type*>(before);
-        for (int64_t k = 0; k < m.dim; ++k) load_row<true, T>(form, m, y, k, left + k * m.pitch);
+        for (int64_t k = 0; k < m.dim; ++k) {
+            load_row<true, T>(form, m, y, k, row);
+            for (int64_t j = 0; j < m.size; ++j) *all.at(left, k, j) = row[j];
+        }
     });
     multiply_rows(m, m.dim, left, panels, result);
     data.put(result, to);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Associative operators on numbers: y[t] = y[t-1] o x[t].
 //
-// One thread owns a block of lanes (chains that lie side by side, at most 64) and walks it in tiles of 8 KB, brought to
+// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB, brought to
 // the arithmetic's type in a panel [steps][lanes]. Vectors hold lanes; where there is one lane they hold steps, and
 // log2(W) combinations with shifted vectors, identity where nothing is, scan a vector before the carry enters it:
 //
@@ -21,7 +21,7 @@
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
 template <typename T>
-inline constexpr int64_t tile_numbers = 8192 / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
 
 // What the walk over lanes holds at once.
 template <typename T>
@@ -50,40 +50,47 @@ struct NumbersTile {
     bool exclusive;
 };
 
-// Forward over lanes; y replaces x. `carry` holds pitch numbers.
+// Forward over lanes, to `to`. `carry` holds pitch numbers. Lanes go in the inner loop, so that many of these chains of
+// dependent operations are under way.
 template <typename Op, typename Pack, bool Mirror, typename T>
 void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
-    for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
-        auto c = Pack::get(carry + v);
-        for (int64_t s = 0; s < t.steps; ++s) {
-            const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch + v;
-            const auto x = Pack::get(t.x + at);
-            const auto before = s == 0 && t.start ? Pack::of(Op::identity()) : c;
-            c = s == 0 && t.start ? x : Op::combine(c, x);
-            Pack::put(to + at, t.exclusive ? before : c);
+    int64_t s = 0;
+    if (t.start) {
+        const int64_t at = Mirror ? (t.steps - 1) * t.pitch : 0;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto x = Pack::get(t.x + at + v);
+            Pack::put(to + at + v, t.exclusive ? Pack::of(Op::identity()) : x);
+            Pack::put(carry + v, x);
         }
-        Pack::put(carry + v, c);
+        s = 1;
+    }
+    for (; s < t.steps; ++s) {
+        const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto before = Pack::get(carry + v), c = Op::combine(before, Pack::get(t.x + at + v));
+            Pack::put(to + at + v, t.exclusive ? before : c);
+            Pack::put(carry + v, c);
+        }
     }
 }
 
 // Backward over lanes from y[t-1] in `before`; dx replaces dy.
 template <typename Op, typename Pack, bool Mirror, typename T>
 void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
-    for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
-        auto g = Pack::get(gradient + v), p = Pack::get(product + v);
-        for (int64_t s = t.steps - 1; s >= 0; --s) {
-            const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch + v;
-            const auto l = Pack::get(t.before + at), x = Pack::get(t.x + at), dy = Pack::get(t.dy + at);
+    for (int64_t s = t.steps - 1; s >= 0; --s) {
+        const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
+        const bool alone = s == 0 && t.start;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto l = Pack::get(t.before + at + v), x = Pack::get(t.x + at + v), dy = Pack::get(t.dy + at + v);
+            auto g = Pack::get(gradient + v);
             if (!t.exclusive) g = g + dy;
-            const bool alone = s == 0 && t.start;
-            Pack::put(t.dy + at, alone ? g : Op::right_slope(l, x) * g);
+            Pack::put(t.dy + at + v, alone ? g : Op::right_slope(l, x) * g);
             const auto slope = Op::left_slope(l, x);
             g = slope * g;
-            p = slope * p;
             if (t.exclusive) g = g + dy;
+            Pack::put(gradient + v, g);
+            Pack::put(product + v, slope * Pack::get(product + v));
         }
-        Pack::put(gradient + v, g);
-        Pack::put(product + v, p);
     }
 }
 
