@@ -2,7 +2,9 @@
 // Functions of gates and activations, accurate for any argument and without overflow. Compiles as C++ and CUDA C++.
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
 #include <cmath>
+#endif
 
 #include "math/number.h"
 

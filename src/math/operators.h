@@ -21,9 +21,10 @@ FLASHSCAN_HD double log1p_of_fraction(double x) { return log1p_of(x); }
 
 namespace combine {
 
+inline constexpr double infinity = __builtin_bit_cast(double, 0x7ff0000000000000ULL);
+
 struct Add {
-    static constexpr bool ordered = false;
-    static constexpr double identity() { return 0; }
+    FLASHSCAN_HD static constexpr double identity() { return 0; }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
         return l + r;
@@ -47,8 +48,7 @@ struct Add {
 };
 
 struct Mul {
-    static constexpr bool ordered = false;
-    static constexpr double identity() { return 1; }
+    FLASHSCAN_HD static constexpr double identity() { return 1; }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
         return l * r;
@@ -73,8 +73,7 @@ struct Mul {
 
 template <bool Max>
 struct Extremum {
-    static constexpr bool ordered = true;
-    static constexpr double identity() { return Max ? -__builtin_huge_val() : __builtin_huge_val(); }
+    FLASHSCAN_HD static constexpr double identity() { return Max ? -infinity : infinity; }
     // a where r is taken, else b.
     template <typename T>
     FLASHSCAN_HD static T choose(T l, T r, T a, T b) {
@@ -98,8 +97,7 @@ using Min = Extremum<false>;
 using Max = Extremum<true>;
 
 struct LogAddExp {
-    static constexpr bool ordered = true;
-    static constexpr double identity() { return -__builtin_huge_val(); }
+    FLASHSCAN_HD static constexpr double identity() { return -infinity; }
     // l - r, and 0 for equal infinities.
     template <typename T>
     FLASHSCAN_HD static T difference(T l, T r) {
