@@ -160,6 +160,7 @@ void Verdict::add(double new_error, double new_bound) {
 
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors) {
     if (problem.rnn) return check_rnn_outputs(machine, problem, tensors);
+    if (problem.op) return check_operator_outputs(machine, problem, tensors);
     const Rows rows = choose_rows(problem);
     Values values, got;
     std::vector<std::byte> reset;

@@ -26,5 +26,6 @@ double relative_error(const std::vector<double>& got, const std::vector<double>&
 // Call after the outputs were computed.
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 Verdict check_rnn_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
+Verdict check_operator_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 
 }  // namespace bench

@@ -34,6 +34,9 @@ class Plan {
         if (problem.rnn) {
             const flashscan_rnn_desc desc = problem.describe_rnn();
             expect_ok(flashscan_plan_rnn(&plan_, &desc, &options));
+        } else if (problem.op) {
+            const flashscan_operator_desc desc = problem.describe_operator();
+            expect_ok(flashscan_plan_operator(&plan_, &desc, &options));
         } else {
             const flashscan_linear_desc desc = problem.describe();
             expect_ok(flashscan_plan_linear(&plan_, &desc, &options));

@@ -169,9 +169,10 @@ Problem parse_problem(const std::string& line) {
     for (std::string word; stream >> word;) words.push_back(word);
     try {
         if (!words.empty() && words[0] == "rnn") return parse_rnn_problem(words);
+        if (!words.empty() && words[0] == "operator") return parse_operator_problem(words);
         if (words.size() < 7) throw UsageError("too few words");
         if (words[0] != "linear")
-            throw UsageError(fmt::format("'{}' is no family; accepted are linear and rnn", words[0]));
+            throw UsageError(fmt::format("'{}' is no family; accepted are linear, rnn and operator", words[0]));
         Problem p;
         if (words[1] != "fwd" && words[1] != "bwd")
             throw UsageError(fmt::format("'{}' is no pass; accepted are fwd and bwd", words[1]));
@@ -188,7 +189,8 @@ Problem parse_problem(const std::string& line) {
     } catch (const UsageError& error) {
         throw UsageError(
             fmt::format("problem '{}': {}\na problem reads: linear fwd|bwd DTYPE BTC|BCT bN tN cN [options]\n"
-                        "or: rnn CELL fwd|bwd DTYPE bN tN hN dN [options]",
+                        "or: rnn CELL fwd|bwd DTYPE bN tN hN dN [options]\n"
+                        "or: operator KIND fwd|bwd DTYPE bN tN cN [dN] [options]",
                         line, error.what()));
     }
 }
@@ -218,10 +220,11 @@ Extents Problem::gate_extents() const {
             (gate_broadcast & FLASHSCAN_BROADCAST_CHANNELS) != 0 ? 1 : extents.channels};
 }
 
-int64_t Problem::array_bytes() const { return extents.count() * size_of(dtype); }
+int64_t Problem::array_bytes() const { return extents.count() * (op ? op->element() : 1) * size_of(dtype); }
 
 int64_t Problem::required_bytes() const {
     if (rnn) return rnn_required_bytes(*this);
+    if (op) return operator_required_bytes(*this);
     const int64_t gate = gate_extents().count() * size_of(gate_dtype);
     const int64_t state = state_rows() * extents.channels * size_of(state_dtype(dtype));
     int64_t bytes = backward ? 3 * array_bytes() + 2 * gate : 2 * array_bytes() + gate;

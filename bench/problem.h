@@ -51,6 +51,21 @@ struct RnnPart {
     const char* cell_name() const;
 };
 
+// What only associative operators have; extents.channels is C for them.
+struct OperatorPart {
+    int32_t kind = FLASHSCAN_OPERATOR_ADD;
+    int32_t mode = FLASHSCAN_SCAN_INCLUSIVE;
+    int64_t dim = 0;
+
+    bool matmul() const { return kind == FLASHSCAN_OPERATOR_MATMUL; }
+    bool affine() const { return kind == FLASHSCAN_OPERATOR_AFFINE; }
+    bool reduction() const { return mode == FLASHSCAN_REDUCTION; }
+    int64_t element() const { return matmul() ? dim * dim : affine() ? dim : 1; }
+    int64_t gate_element() const { return affine() ? dim * dim : 0; }
+    const char* kind_name() const;
+    const char* mode_name() const;
+};
+
 struct Problem {
     std::string text;  // without targets, words in the order below
     bool backward = false;
@@ -67,7 +82,9 @@ struct Problem {
     bool strided = false;     // INPUT and GATE, and their gradients, are the halves of one buffer
     bool misaligned = false;  // every pointer is one element past what the allocator gave
     std::vector<Target> targets;
-    std::optional<RnnPart> rnn;  // empty: a linear recurrence
+    // Both empty: a linear recurrence.
+    std::optional<RnnPart> rnn;
+    std::optional<OperatorPart> op;
 
     Extents gate_extents() const;
     int64_t state_rows() const { return num_sequences > 0 ? num_sequences : extents.batch; }
@@ -78,6 +95,7 @@ struct Problem {
     std::string plain_text() const;
     flashscan_linear_desc describe() const;
     flashscan_rnn_desc describe_rnn() const;
+    flashscan_operator_desc describe_operator() const;
     // The strides of a dense tensor with these extents, or of one half of a fused one.
     flashscan_strides strides(const Extents& tensor, bool half) const;
 };
@@ -96,6 +114,10 @@ Target parse_target(const std::string& word);
 // A line whose first word is rnn.
 Problem parse_rnn_problem(const std::vector<std::string>& words);
 int64_t rnn_required_bytes(const Problem& problem);
+
+// A line whose first word is operator.
+Problem parse_operator_problem(const std::vector<std::string>& words);
+int64_t operator_required_bytes(const Problem& problem);
 
 // Throws UsageError naming the word that is wrong and what is accepted.
 Problem parse_problem(const std::string& line);

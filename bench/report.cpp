@@ -86,6 +86,13 @@ std::string rnn_json(const Result& r) {
                        number(r.step_us), number(r.step_floor_us), number(r.floor_percent), r.reserve_bytes);
 }
 
+// What only associative operators have.
+std::string operator_json(const Problem& p) {
+    return fmt::format(R"(     "operator": "{}", "mode": "{}", "dim": {},
+)",
+                       p.op->kind_name(), p.op->mode_name(), p.op->dim);
+}
+
 std::string case_json(const Result& r) {
     const Problem& p = r.problem;
     std::string text = fmt::format(
@@ -107,6 +114,7 @@ std::string case_json(const Result& r) {
         number(r.ceiling_percent), number(r.burst_us), number(r.host_us), number(r.plan_cold_us),
         number(r.plan_warm_us), r.scratch_bytes);
     if (p.rnn) text += rnn_json(r);
+    if (p.op) text += operator_json(p);
     return text + fmt::format("     \"targets\": [{}],\n     \"us\": [{}]}}", joined(r.judgements, ", ", target_json),
                               joined(r.us, ", ", number));
 }

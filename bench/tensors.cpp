@@ -43,6 +43,7 @@ Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashsc
 int64_t Tensors::bytes(const Problem& p) {
     // Both passes' tensors, and as much again for RESERVE and scratch.
     if (p.rnn) return 2 * (p.required_bytes() + (p.backward ? p.rnn->gates() * p.array_bytes() : 0));
+    if (p.op) return 2 * p.required_bytes();
     const int64_t gate = p.gate_extents().count() * size_of(p.gate_dtype);
     const int64_t state = p.state_rows() * p.extents.channels * size_of(state_dtype(p.dtype));
     return (p.backward ? 3 * p.array_bytes() + 2 * gate : 2 * p.array_bytes() + gate) + (p.states ? 3 * state : 0) +
@@ -54,6 +55,10 @@ Tensors::Tensors(Machine& machine, const Problem& problem, const flashscan_plan*
     const Problem& p = problem_;
     if (p.rnn) {
         add_rnn();
+        return;
+    }
+    if (p.op) {
+        add_operator();
         return;
     }
     const flashscan_strides dense = p.strides(p.extents, false);

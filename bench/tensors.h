@@ -41,6 +41,8 @@ class Tensors {
     void add_rnn();
     void add_rnn_forward();
     void run_rnn_forward();
+    void add_operator();
+    void add_operator_element(int32_t id, int64_t count, int64_t element);
     void add_dense(int32_t id, int32_t dtype, Kind kind, int64_t count, bool written);
     void place(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,
                bool written, char* data, size_t bytes);

@@ -35,6 +35,7 @@ static_assert(static_cast<int32_t>(Code::no_device) == FLASHSCAN_NO_DEVICE);
 static_assert(static_cast<int32_t>(Code::dependency_missing) == FLASHSCAN_DEPENDENCY_MISSING);
 static_assert(static_cast<int32_t>(Code::out_of_memory) == FLASHSCAN_OUT_OF_MEMORY);
 static_assert(static_cast<int32_t>(Code::device_error) == FLASHSCAN_DEVICE_ERROR);
+static_assert(static_cast<int32_t>(Code::callback_failed) == FLASHSCAN_CALLBACK_FAILED);
 static_assert(static_cast<int32_t>(Code::internal_error) == FLASHSCAN_INTERNAL_ERROR);
 static_assert(static_cast<int32_t>(Dtype::i64) == FLASHSCAN_I64 && static_cast<int32_t>(Dtype::c128) == FLASHSCAN_C128);
 static_assert(static_cast<int32_t>(ArgId::scratch) == FLASHSCAN_ARG_SCRATCH && grad_bit == FLASHSCAN_GRAD);
@@ -42,11 +43,15 @@ static_assert(static_cast<int32_t>(ArgId::bias) == FLASHSCAN_ARG_BIAS);
 static_assert(static_cast<int32_t>(ArgId::reserve) == FLASHSCAN_ARG_RESERVE);
 static_assert(static_cast<int32_t>(RnnLayout::tbghd) == FLASHSCAN_LAYOUT_TBGHD);
 static_assert(static_cast<int32_t>(Cell::slstm) == FLASHSCAN_CELL_SLSTM);
+static_assert(static_cast<int32_t>(OperatorKind::custom) == FLASHSCAN_OPERATOR_CUSTOM);
+static_assert(static_cast<int32_t>(OperatorMode::reduction) == FLASHSCAN_REDUCTION);
 static_assert(static_cast<int32_t>(Cell::elman_relu) == FLASHSCAN_CELL_ELMAN_RELU);
 
 // sizeof of each struct in the first version that had it.
 constexpr size_t linear_desc_first_size = 216;
 constexpr size_t rnn_desc_first_size = 80;
+constexpr size_t operator_desc_first_size = 80;
+constexpr size_t custom_operator_first_size = 96;
 constexpr size_t options_first_size = 32;
 
 // The message of the last failure. A failure to store it must not throw, hence the fallback without allocation.
@@ -157,6 +162,48 @@ RnnProblem convert(const flashscan_rnn_desc& d) {
     return p;
 }
 
+CustomOperator convert(const flashscan_custom_operator& c) {
+    CustomOperator custom;
+    custom.element_bytes = c.element_bytes;
+    custom.state = c.state;
+    custom.host = c.host;
+    custom.host_adjoint = c.host_adjoint;
+    custom.batched = c.batched;
+    custom.batched_adjoint = c.batched_adjoint;
+    custom.code_kind = static_cast<CodeKind>(c.code_kind);
+    if (c.code != nullptr) custom.code.assign(static_cast<const char*>(c.code), c.code_bytes);
+    if (c.name != nullptr) custom.name = c.name;
+    if (c.adjoint_name != nullptr) custom.adjoint_name = c.adjoint_name;
+    if (c.state_bytes > 0) {
+        check_pointer(c.state, "custom.state");
+        custom.device_state.assign(static_cast<const char*>(c.state), c.state_bytes);
+    }
+    return custom;
+}
+
+OperatorProblem convert(const flashscan_operator_desc& d) {
+    if ((d.flags & ~static_cast<uint32_t>(FLASHSCAN_OPERATOR_ALLOW_TF32)) != 0)
+        fail(Code::invalid_argument, "flags is {}; accepted are 0 and OPERATOR_ALLOW_TF32 (1)", d.flags);
+    OperatorProblem p;
+    p.dtype = static_cast<Dtype>(d.dtype);
+    p.kind = static_cast<OperatorKind>(d.kind);
+    p.layout = static_cast<Layout>(d.layout);
+    p.mode = static_cast<OperatorMode>(d.mode);
+    p.direction = static_cast<Direction>(d.direction);
+    p.allow_tf32 = (d.flags & FLASHSCAN_OPERATOR_ALLOW_TF32) != 0;
+    p.offsets_dtype = static_cast<Dtype>(d.offsets_dtype);
+    p.batch = d.batch;
+    p.time = d.time;
+    p.channels = d.channels;
+    p.dim = d.dim;
+    p.num_sequences = d.num_sequences;
+    if (d.custom != nullptr) {
+        p.custom = convert(read_struct(d.custom, custom_operator_first_size, "flashscan_custom_operator"));
+        p.has_custom = true;
+    }
+    return p;
+}
+
 Options convert(const flashscan_options& o) {
     Options options;
     options.backend = static_cast<BackendId>(o.backend);
@@ -238,6 +285,7 @@ const char* flashscan_status_name(flashscan_status status) {
         FLASHSCAN_NAME(FLASHSCAN_DEPENDENCY_MISSING)
         FLASHSCAN_NAME(FLASHSCAN_OUT_OF_MEMORY)
         FLASHSCAN_NAME(FLASHSCAN_DEVICE_ERROR)
+        FLASHSCAN_NAME(FLASHSCAN_CALLBACK_FAILED)
         FLASHSCAN_NAME(FLASHSCAN_INTERNAL_ERROR)
 #undef FLASHSCAN_NAME
     default: return "unknown status";
@@ -265,6 +313,11 @@ flashscan_status flashscan_plan_linear(flashscan_plan** plan, const flashscan_li
 flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
                                     const flashscan_options* options) {
     return create(plan, desc, rnn_desc_first_size, "flashscan_rnn_desc", options);
+}
+
+flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
+                                         const flashscan_options* options) {
+    return create(plan, desc, operator_desc_first_size, "flashscan_operator_desc", options);
 }
 
 flashscan_status flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id, size_t* bytes) {

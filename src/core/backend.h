@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/linear_arguments.h"
+#include "core/operator_arguments.h"
 #include "core/rnn_arguments.h"
 
 namespace flashscan {
@@ -50,6 +51,9 @@ class RnnKernel : public Kernel<RnnBuffers> {
 };
 using RnnCandidate = Candidate<RnnKernel, RnnProblem>;
 
+using OperatorKernel = Kernel<OperatorBuffers>;
+using OperatorCandidate = Candidate<OperatorKernel, OperatorProblem>;
+
 class Backend {
   public:
     virtual ~Backend() = default;
@@ -60,6 +64,7 @@ class Backend {
     // In order of preference; the last takes every problem, unless the backend has none for the family.
     virtual std::span<const LinearCandidate> linear_candidates() const = 0;
     virtual std::span<const RnnCandidate> rnn_candidates() const = 0;
+    virtual std::span<const OperatorCandidate> operator_candidates() const = 0;
     // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;

@@ -29,6 +29,7 @@ enum class Code : int32_t {
     dependency_missing = 23,
     out_of_memory = 30,
     device_error = 31,
+    callback_failed = 32,
     internal_error = 90,
 };
 

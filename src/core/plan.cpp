@@ -83,6 +83,25 @@ struct RnnFamily {
     }
 };
 
+struct OperatorFamily {
+    using Problem = OperatorProblem;
+    using Kernel = OperatorKernel;
+    static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
+    static void check_pass(const Problem& problem, Pass pass) {
+        if (pass == Pass::backward && !problem.differentiable())
+            fail(Code::invalid_argument, "this plan has no backward pass: its custom operator has no adjoint");
+    }
+    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
+                                               bool caller_scratch) {
+        if (pass == Pass::backward && !problem.differentiable()) return {};
+        return operator_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
+    }
+    static OperatorBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
+        return operator_buffers(problem, pass, found);
+    }
+    static std::string memory(const Problem&, const Kernel&) { return ""; }
+};
+
 template <typename Family>
 class FamilyPlan final : public Plan {
   public:
@@ -147,6 +166,10 @@ std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& opt
 
 std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options) {
     return std::make_unique<FamilyPlan<RnnFamily>>(problem, options);
+}
+
+std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options) {
+    return std::make_unique<FamilyPlan<OperatorFamily>>(problem, options);
 }
 
 }  // namespace flashscan

@@ -21,5 +21,6 @@ class Plan {
 // Check the problem and the options and walk the backend's candidates. Throw Error.
 std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options);
+std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options);
 
 }  // namespace flashscan

@@ -33,6 +33,21 @@ enum class Cell : int32_t {
     gru_reset_before = 4,
     elman_relu = 5
 };
+enum class OperatorKind : int32_t {
+    add = 0,
+    mul = 1,
+    min = 2,
+    max = 3,
+    logaddexp = 4,
+    matmul = 5,
+    affine = 6,
+    custom = 7
+};
+enum class OperatorMode : int32_t {
+    inclusive = 0,
+    exclusive = 1,
+    reduction = 2
+};
 enum class GateForm : int32_t {
     value = 0,
     log = 1,

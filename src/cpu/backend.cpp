@@ -7,8 +7,10 @@
 
 #include "core/error.h"
 #include "cpu/linear.h"
+#include "cpu/operator.h"
 #include "cpu/rnn.h"
 #include "reference/linear.h"
+#include "reference/operator.h"
 #include "reference/rnn.h"
 
 namespace flashscan::cpu {
@@ -25,6 +27,11 @@ constexpr RnnCandidate rnn[] = {
     {"reference", reference::make_rnn},
 };
 
+constexpr OperatorCandidate operators[] = {
+    {"numbers", make_operator_numbers}, {"matrices", make_operator_matrices}, {"affine", make_operator_affine},
+    {"batched", make_operator_batched}, {"host", make_operator_host},         {"reference", reference::make_operator},
+};
+
 class CpuBackend final : public Backend {
   public:
     const char* name() const override { return "cpu"; }
@@ -37,6 +44,7 @@ class CpuBackend final : public Backend {
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
+    std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options&, void*) const override {
         void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

@@ -2,11 +2,19 @@
 // Functions of gates and activations, accurate for any argument and without overflow. Compiles as C++ and CUDA C++.
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
 #include <cmath>
+#endif
 
 #include "math/number.h"
 
 namespace flashscan {
+
+// condition ? a : b, both of them evaluated.
+template <typename T>
+FLASHSCAN_HD T select(bool condition, T a, T b) {
+    return condition ? a : b;
+}
 
 FLASHSCAN_HD float exp_of(float x) { return ::expf(x); }
 FLASHSCAN_HD double exp_of(double x) { return ::exp(x); }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number types of the formulas: complex numbers and 16-bit storage. Compiles as C++ and CUDA C++.
+// Number types of the formulas: complex numbers and 16-bit storage. Compiles as C++, CUDA C++ and with NVRTC.
 #pragma once
 
+#if defined(__CUDACC_RTC__)
+// NVRTC has no headers; these are its names for them.
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+#else
 #include <cstdint>
 #include <cstring>
+#endif
 
 #if defined(__CUDACC__)
 #define FLASHSCAN_HD __host__ __device__ __forceinline__
@@ -53,14 +59,22 @@ struct F16 {
 };
 
 FLASHSCAN_HD uint32_t bits_of(float x) {
+#if defined(__CUDA_ARCH__)
+    return __float_as_uint(x);
+#else
     uint32_t bits;
     std::memcpy(&bits, &x, sizeof bits);
     return bits;
+#endif
 }
 FLASHSCAN_HD float float_of(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __uint_as_float(bits);
+#else
     float x;
     std::memcpy(&x, &bits, sizeof x);
     return x;
+#endif
 }
 
 FLASHSCAN_HD float to_float(Bf16 x) { return float_of(static_cast<uint32_t>(x.bits) << 16); }

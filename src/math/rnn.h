@@ -27,12 +27,6 @@
 
 namespace flashscan {
 
-// condition ? a : b, both of them evaluated.
-template <typename T>
-FLASHSCAN_HD T select(bool condition, T a, T b) {
-    return condition ? a : b;
-}
-
 namespace cell {
 
 // 1 - x^2 and x (1 - x), the derivatives of tanh and sigmoid by their values.

@@ -63,6 +63,37 @@ PIN_FIELD(flashscan_rnn_desc, head_dim, 56);
 PIN_FIELD(flashscan_rnn_desc, num_sequences, 64);
 PIN_FIELD(flashscan_rnn_desc, recurrent_clip, 72);
 
+PIN(custom_operator, sizeof(flashscan_custom_operator) >= 96);
+PIN_FIELD(flashscan_custom_operator, struct_size, 0);
+PIN_FIELD(flashscan_custom_operator, code_kind, 4);
+PIN_FIELD(flashscan_custom_operator, element_bytes, 8);
+PIN_FIELD(flashscan_custom_operator, state, 16);
+PIN_FIELD(flashscan_custom_operator, state_bytes, 24);
+PIN_FIELD(flashscan_custom_operator, host, 32);
+PIN_FIELD(flashscan_custom_operator, host_adjoint, 40);
+PIN_FIELD(flashscan_custom_operator, batched, 48);
+PIN_FIELD(flashscan_custom_operator, batched_adjoint, 56);
+PIN_FIELD(flashscan_custom_operator, code, 64);
+PIN_FIELD(flashscan_custom_operator, code_bytes, 72);
+PIN_FIELD(flashscan_custom_operator, name, 80);
+PIN_FIELD(flashscan_custom_operator, adjoint_name, 88);
+
+PIN(operator_desc, sizeof(flashscan_operator_desc) >= 80);
+PIN_FIELD(flashscan_operator_desc, struct_size, 0);
+PIN_FIELD(flashscan_operator_desc, dtype, 4);
+PIN_FIELD(flashscan_operator_desc, kind, 8);
+PIN_FIELD(flashscan_operator_desc, layout, 12);
+PIN_FIELD(flashscan_operator_desc, mode, 16);
+PIN_FIELD(flashscan_operator_desc, direction, 20);
+PIN_FIELD(flashscan_operator_desc, flags, 24);
+PIN_FIELD(flashscan_operator_desc, offsets_dtype, 28);
+PIN_FIELD(flashscan_operator_desc, batch, 32);
+PIN_FIELD(flashscan_operator_desc, time, 40);
+PIN_FIELD(flashscan_operator_desc, channels, 48);
+PIN_FIELD(flashscan_operator_desc, dim, 56);
+PIN_FIELD(flashscan_operator_desc, num_sequences, 64);
+PIN_FIELD(flashscan_operator_desc, custom, 72);
+
 PIN(status_caller, FLASHSCAN_OK == 0 && FLASHSCAN_INVALID_ARGUMENT == 10 && FLASHSCAN_INVALID_STRUCT == 11 &&
                        FLASHSCAN_STRUCT_TOO_NEW == 12 && FLASHSCAN_SIZE_OVERFLOW == 13 &&
                        FLASHSCAN_MISSING_ARGUMENT == 14 && FLASHSCAN_DOUBLED_ARGUMENT == 15 &&
@@ -70,7 +101,7 @@ PIN(status_caller, FLASHSCAN_OK == 0 && FLASHSCAN_INVALID_ARGUMENT == 10 && FLAS
                        FLASHSCAN_INVALID_POINTER == 18 && FLASHSCAN_ALIASING == 19);
 PIN(status_here, FLASHSCAN_UNSUPPORTED == 20 && FLASHSCAN_BACKEND_MISSING == 21 && FLASHSCAN_NO_DEVICE == 22 &&
                      FLASHSCAN_DEPENDENCY_MISSING == 23 && FLASHSCAN_OUT_OF_MEMORY == 30 &&
-                     FLASHSCAN_DEVICE_ERROR == 31 && FLASHSCAN_INTERNAL_ERROR == 90);
+                     FLASHSCAN_DEVICE_ERROR == 31 && FLASHSCAN_CALLBACK_FAILED == 32 && FLASHSCAN_INTERNAL_ERROR == 90);
 PIN(dtypes, FLASHSCAN_F32 == 1 && FLASHSCAN_BF16 == 2 && FLASHSCAN_F16 == 3 && FLASHSCAN_F64 == 4 &&
                 FLASHSCAN_C64 == 5 && FLASHSCAN_C128 == 6 && FLASHSCAN_I32 == 7 && FLASHSCAN_I64 == 8);
 PIN(arguments, FLASHSCAN_ARG_INPUT == 1 && FLASHSCAN_ARG_GATE == 2 && FLASHSCAN_ARG_OUTPUT == 3 &&
@@ -88,3 +119,9 @@ PIN(rnn_words, FLASHSCAN_LAYOUT_BTGHD == 0 && FLASHSCAN_LAYOUT_TBGHD == 1 && FLA
                    FLASHSCAN_CELL_GRU == 1 && FLASHSCAN_CELL_ELMAN == 2 && FLASHSCAN_CELL_SLSTM == 3 &&
                    FLASHSCAN_CELL_GRU_RESET_BEFORE == 4 && FLASHSCAN_CELL_ELMAN_RELU == 5 && FLASHSCAN_RNN_RESET == 1 &&
                    FLASHSCAN_RNN_ALL_STATES == 2 && FLASHSCAN_RNN_TRAINING == 4);
+PIN(operator_words,
+    FLASHSCAN_OPERATOR_ADD == 0 && FLASHSCAN_OPERATOR_MUL == 1 && FLASHSCAN_OPERATOR_MIN == 2 &&
+        FLASHSCAN_OPERATOR_MAX == 3 && FLASHSCAN_OPERATOR_LOGADDEXP == 4 && FLASHSCAN_OPERATOR_MATMUL == 5 &&
+        FLASHSCAN_OPERATOR_AFFINE == 6 && FLASHSCAN_OPERATOR_CUSTOM == 7 && FLASHSCAN_SCAN_INCLUSIVE == 0 &&
+        FLASHSCAN_SCAN_EXCLUSIVE == 1 && FLASHSCAN_REDUCTION == 2 && FLASHSCAN_OPERATOR_ALLOW_TF32 == 1 &&
+        FLASHSCAN_CODE_CUDA_SOURCE == 1 && FLASHSCAN_CODE_LTO_IR == 2);

@@ -41,6 +41,12 @@ Plan::Plan(const flashscan_rnn_desc& desc, const flashscan_options& options) {
     take(plan);
 }
 
+Plan::Plan(const flashscan_operator_desc& desc, const flashscan_options& options) {
+    flashscan_plan* plan = nullptr;
+    status_ = flashscan_plan_operator(&plan, &desc, &options);
+    take(plan);
+}
+
 void Plan::take(flashscan_plan* plan) {
     if (status_ != FLASHSCAN_OK) message_ = flashscan_last_error();
     plan_.reset(plan);

@@ -14,6 +14,13 @@ FLASHSCAN_INLINE bool same_number(Number number) {
     return number == (sizeof(T) == 8 ? Number::f64 : Number::f32);
 }
 
+template <typename P>
+FLASHSCAN_INLINE void exchange(P*& a, P*& b) {
+    P* kept = a;
+    a = b;
+    b = kept;
+}
+
 // The memory form M of a number and its conversions.
 struct AsF32 {
     using Type = float;

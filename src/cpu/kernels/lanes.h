@@ -83,6 +83,11 @@ FLASHSCAN_INLINE Vec<T> log1p_of_fraction(Vec<T> e) {
 }
 
 template <typename T>
+FLASHSCAN_INLINE Lanes<T> log1p_of_fraction(Lanes<T> x) {
+    return Lanes<T>(log1p_of_fraction<T>(x.v));
+}
+
+template <typename T>
 FLASHSCAN_INLINE Lanes<T> log_sigmoid(Lanes<T> x) {
     const Vec<T> e = exponential<T>(x.v < T(0) ? x.v : -x.v);
     return Lanes<T>((x.v < T(0) ? x.v : Vec<T>{}) - log1p_of_fraction<T>(e));

@@ -29,6 +29,7 @@ FLASHSCAN_INLINE int64_t padded_depth(int64_t n) {
 // How x lies in memory.
 enum class Left {
     blocks,  // x[r][k] at ((k / W) pitch + r) W + k % W with W the width of a vector: rows as vectors
+    rows,    // x[r][k] at r pitch + k
     columns  // x[r][k] at k pitch + r
 };
 
@@ -41,24 +42,28 @@ struct Product {
     int64_t num_panels;
     T* y;
     int64_t y_pitch;
-    bool add;  // to what y holds
+    bool add;                           // to what y holds
+    int64_t y_vector = Simd<T>::width;  // from one vector of a row of y to the next
+    // From one k to the next in a panel, and from one panel to the next: a matrix of whole panels can be taken as it lies.
+    int64_t k_step = panel_width<T>, panel_step = depth * panel_width<T>;
 };
 
 template <Left Form, int R, int P, typename T>
 void tile(const Product<T>& m, int64_t row, int64_t panel) {
     constexpr int W = Simd<T>::width;
-    constexpr int inner = Form == Left::blocks ? W : 1, row_step = Form == Left::blocks ? W : 1;
-    const int64_t x_step = m.pitch * inner, panel_size = m.depth * 2 * W;
+    constexpr int inner = Form == Left::blocks ? W : 1;
+    const int64_t row_step = Form == Left::blocks ? W : Form == Left::rows ? m.pitch : 1;
+    const int64_t x_step = Form == Left::rows ? 1 : m.pitch * inner, panel_size = m.panel_step;
     const T* x = m.x + row * row_step;
     const T* right = m.panels + panel * panel_size;
-    T* y = m.y + row * m.y_pitch + panel * 2 * W;
+    T* y = m.y + row * m.y_pitch + panel * 2 * m.y_vector;
     Vec<T> sum[size_t{R}][size_t{2 * P}];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int p = 0; p < 2 * P; ++p) sum[r][p] = m.add ? load(y + r * m.y_pitch + p * W) : Vec<T>{};
+        for (int p = 0; p < 2 * P; ++p) sum[r][p] = m.add ? load(y + r * m.y_pitch + p * m.y_vector) : Vec<T>{};
     for (int64_t k = 0; k < m.depth; k += inner, x += x_step)
-        for (int i = 0; i < inner; ++i, right += 2 * W) {
+        for (int i = 0; i < inner; ++i, right += m.k_step) {
             Vec<T> factor[size_t{2 * P}];
 #pragma GCC unroll 16
             for (int p = 0; p < 2 * P; ++p) factor[p] = load(right + p / 2 * panel_size + p % 2 * W);
@@ -72,7 +77,7 @@ void tile(const Product<T>& m, int64_t row, int64_t panel) {
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int p = 0; p < 2 * P; ++p) store<T>(y + r * m.y_pitch + p * W, sum[r][p]);
+        for (int p = 0; p < 2 * P; ++p) store<T>(y + r * m.y_pitch + p * m.y_vector, sum[r][p]);
 }
 
 // Few rows take several panels at once, so that enough sums are under way.

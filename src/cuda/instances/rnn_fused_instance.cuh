@@ -59,8 +59,7 @@ template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_cell_shapes() {
     static const std::array shapes{
         make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
-        make_cluster_shape<X, Cell, 128, 4>(),  make_cluster_shape<X, Cell, 128, 8>(),
-        make_cluster_shape<X, Cell, 256, 4>(),  make_cluster_shape<X, Cell, 256, 8>(),
+        make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 8>(),
         make_cluster_shape<X, Cell, 512, 4>(),  make_cluster_shape<X, Cell, 512, 8>(),
         make_grid_shape<X, Cell, 512, 1, 1>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
         make_grid_shape<X, Cell, 768, 1, 1>(),  make_grid_shape<X, Cell, 768, 4, 2>(),

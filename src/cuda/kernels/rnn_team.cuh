@@ -76,7 +76,7 @@ struct TeamAccumulators {
 template <typename X, typename S, typename Between>
 __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
                                          Between between, TeamAccumulators<S>& sums) {
-    constexpr int items = S::steps / 2 * S::row_tiles, window = items <= 12 ? items : 4;
+    constexpr int items = S::steps / 2 * S::row_tiles, window = items <= 12 ? items : 8;
     uint4 v[window];
     const auto fetch = [&](int item) { return vectors.get(turn, item / S::row_tiles, item % S::row_tiles); };
     vectors.arrive();

@@ -7,7 +7,7 @@ import ctypes
 import functools
 import os
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,48 @@ class RnnDesc(Structure):
     ]
 
 
+class OperatorDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("kind", c_int32),
+        ("layout", c_int32),
+        ("mode", c_int32),
+        ("direction", c_int32),
+        ("flags", c_uint32),
+        ("offsets_dtype", c_int32),
+        ("batch", c_int64),
+        ("time", c_int64),
+        ("channels", c_int64),
+        ("dim", c_int64),
+        ("num_sequences", c_int64),
+        ("custom", c_void_p),
+    ]
+
+
+BatchedOperator = CFUNCTYPE(
+    c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p
+)
+
+
+class CustomOperator(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("code_kind", c_int32),
+        ("element_bytes", c_int64),
+        ("state", c_void_p),
+        ("state_bytes", c_size_t),
+        ("host", c_void_p),
+        ("host_adjoint", c_void_p),
+        ("batched", BatchedOperator),
+        ("batched_adjoint", c_void_p),
+        ("code", c_void_p),
+        ("code_bytes", c_size_t),
+        ("name", c_char_p),
+        ("adjoint_name", c_char_p),
+    ]
+
+
 class Options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -99,6 +141,7 @@ def _load() -> ctypes.CDLL:
     library.flashscan_status_name.restype = c_char_p
     library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
     library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
+    library.flashscan_plan_operator.argtypes = [POINTER(c_void_p), POINTER(OperatorDesc), POINTER(Options)]
     library.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
     library.flashscan_plan_destroy.restype = None
@@ -111,6 +154,7 @@ _library = _load()
 _FAMILIES = {
     "linear": (LinearDesc, _library.flashscan_plan_linear),
     "rnn": (RnnDesc, _library.flashscan_plan_rnn),
+    "operator": (OperatorDesc, _library.flashscan_plan_operator),
 }
 
 
@@ -156,5 +200,5 @@ class Plan:
 
 @functools.lru_cache(maxsize=256)
 def plan(family: str, fields: tuple, threads: int) -> Plan:
-    """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is "linear" or "rnn"."""
+    """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is a key of _FAMILIES."""
     return Plan(family, fields, threads)

@@ -5,7 +5,8 @@
  * This header is the whole interface and its manual. It is C99 and needs no CUDA header.
  *
  *     create a plan   flashscan_plan_linear,     what to compute, how, where; everything is checked here
- *                     flashscan_plan_rnn
+ *                     flashscan_plan_rnn,
+ *                     flashscan_plan_operator
  *     execute it      flashscan_forward,         any number of times, from any thread, on any stream
  *                     flashscan_backward
  *     destroy it      flashscan_plan_destroy
@@ -19,7 +20,8 @@
  *   4  Options: how a plan runs
  *   5  The linear recurrence
  *   6  Recurrent networks: LSTM, GRU, Elman, sLSTM
- *   7  Plans: sizes, description, execution, destruction
+ *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
+ *   8  Plans: sizes, description, execution, destruction
  */
 #ifndef FLASHSCAN_FLASHSCAN_H
 #define FLASHSCAN_FLASHSCAN_H
@@ -50,9 +52,9 @@ FLASHSCAN_API int32_t flashscan_version(void);
 /* ==== 2  Status and errors ==================================================================================== */
 
 /*
- * Every call that can fail returns a flashscan_status. After a failure the outputs are untouched, a plan pointer that
- * was to be filled is NULL, and flashscan_last_error() holds a sentence that names the field, its value and what is
- * accepted. The numbers are fixed.
+ * Every call that can fail returns a flashscan_status. After a failure the outputs are untouched (unless the
+ * status says otherwise), a plan pointer that was to be filled is NULL, and flashscan_last_error() holds a sentence that
+ * names the field, its value and what is accepted. The numbers are fixed.
  */
 typedef int32_t flashscan_status;
 
@@ -80,7 +82,8 @@ enum {
 
     /* It failed while running. */
     FLASHSCAN_OUT_OF_MEMORY = 30,
-    FLASHSCAN_DEVICE_ERROR = 31, /* the driver's own error follows in the sentence */
+    FLASHSCAN_DEVICE_ERROR = 31,    /* the driver's own error follows in the sentence */
+    FLASHSCAN_CALLBACK_FAILED = 32, /* a callback of a custom operator returned other than 0; outputs hold no results */
 
     FLASHSCAN_INTERNAL_ERROR = 90 /* a defect of this library; please report it */
 };
@@ -436,7 +439,183 @@ typedef struct flashscan_rnn_desc {
 FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
                                                   const flashscan_options* options);
 
-/* ==== 7  Plans ================================================================================================ */
+/* ==== 7  Associative operators ================================================================================ */
+
+/*
+ * Prefix scans and reductions of elements x[0], x[1], ... under an associative operator, which need not commute. For
+ * every batch b and chain c:
+ *
+ *     y[-1] = STATE_IN, y[t] = y[t-1] o x[t]       without STATE_IN y[0] = x[0]; STATE_IN is the left operand of x[0]
+ *     SCAN_INCLUSIVE   OUTPUT[t] = y[t]
+ *     SCAN_EXCLUSIVE   OUTPUT[t] = y[t-1]          OUTPUT[0] = STATE_IN, the identity if not given
+ *     REDUCTION        OUTPUT = y[T-1]             bit for bit what the inclusive scan has last
+ *     STATE_OUT        y[T-1] in any mode          so that a sequence cut in two can be carried on
+ *
+ * Operands keep their order, earlier on the left; how they are bracketed is the plan's. Each element is combined about
+ * twice at the most, and nothing is combined but elements of one sequence: there is no padding. Reverse in time is the
+ * same on the sequence turned round, and turned back: y[t] = x[T-1] o .. o x[t]; "earlier" is then meant in the order of
+ * computation. An empty sequence gives STATE_IN, or the identity.
+ *
+ *     kind        element     l o r                                                   identity    dtype
+ *
+ *     ADD         number      l + r                                                   0           any
+ *     MUL         number      l r                                                     1           any
+ *     MIN, MAX    number      the smaller, the larger; NaN if one is NaN              inf, -inf   real
+ *     LOGADDEXP   number      log(exp(l) + exp(r)), without overflow                  -inf        real
+ *     MATMUL      d x d       the matrix product l r, row-major                       unit        any
+ *     AFFINE      d numbers   y[t] = W[t] y[t-1] + x[t] with W = GATE, a d x d        y[-1] = 0   any
+ *                             matrix (row: out, column: in) for each element x[t]
+ *     CUSTOM      bytes       flashscan_custom_operator                               none
+ *
+ * AFFINE scans the maps h -> W h + x: the linear recurrence with matrices as gates, which it equals for diagonal W. It
+ * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less on the
+ * plan's backend; its description says which.
+ *
+ * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
+ * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the gradient,
+ * infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0. Powers and
+ * products may overflow on the way in one bracketing and not in another.
+ *
+ * CUSTOM knows no identity: SCAN_EXCLUSIVE needs STATE_IN, and an empty sequence without STATE_IN leaves its part of
+ * OUTPUT and STATE_OUT as it is.
+ *
+ * Backward: exact derivatives with respect to INPUT, GATE and STATE_IN for the gradients of OUTPUT and STATE_OUT, in
+ * PyTorch's convention for complex numbers, repeatable and with the same bits. With g[t] the gradient of y[t]:
+ *
+ *     MATMUL    g[t-1] = dy[t-1] + g[t] x[t]^H,    GRAD|INPUT[t] = y[t-1]^H g[t]
+ *     AFFINE    g[t-1] = dy[t-1] + W[t]^H g[t],    GRAD|INPUT[t] = g[t],  GRAD|GATE[t] = g[t] y[t-1]^H
+ *     others    g[t-1] = dy[t-1] + d(y[t])/d(y[t-1]) g[t],  GRAD|INPUT[t] = d(y[t])/d(x[t]) g[t]
+ *
+ * Its scratch is proportional to n elements. CUSTOM has backward if the operator has an adjoint.
+ *
+ * Data types: dtype is that of INPUT, GATE, OUTPUT and their gradients. STATE_IN, STATE_OUT, their gradients and all
+ * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_ALLOW_TF32 lets the factors of f32 matrix products be
+ * rounded to tf32 (11 significant bits) where that is faster.
+ *
+ * Element (b, t, c) of INPUT, GATE and of OUTPUT of scans is number ((b T + t) C + c) of the array in LAYOUT_BTC and
+ * ((b C + c) T + t) in LAYOUT_BCT, for elements of any kind. BS is B, or N if packed; SEQ_OFFSETS is as in the linear
+ * recurrence, with one state in and out and one element of a reduction per sequence.
+ *
+ * Arguments:                                shape               forward         backward
+ *
+ *     INPUT                                 [B,T,C,element]     in              in; not for ADD, for AFFINE only with
+ *                                                                               GRAD|GATE of a REDUCTION
+ *     GATE                                  [B,T,C,d,d]         in if AFFINE    in if AFFINE
+ *     OUTPUT of a scan                      as INPUT            out             MATMUL: in, needed for GRAD|INPUT;
+ *                                                                               AFFINE: in, needed for GRAD|GATE
+ *     OUTPUT of a REDUCTION                 [BS,C,element]      out             -
+ *     STATE_IN                              [BS,C,element]      optional in     optional in: if it was in forward
+ *     STATE_OUT                             as STATE_IN         optional out    -
+ *     SEQ_OFFSETS         i32 or i64        [N+1]               in if N > 0     in if N > 0
+ *     GRAD|OUTPUT, GRAD|STATE_OUT           as those            -               in, optional in
+ *     GRAD|INPUT, GRAD|GATE, GRAD|STATE_IN  as those            -               out, at least one of them
+ *     SCRATCH                               plan_arg_bytes      optional        optional
+ *
+ * GRAD|STATE_IN needs STATE_IN. Inputs may overlap each other; nothing that is written may overlap another argument.
+ */
+enum {
+    FLASHSCAN_OPERATOR_ADD = 0,
+    FLASHSCAN_OPERATOR_MUL = 1,
+    FLASHSCAN_OPERATOR_MIN = 2,
+    FLASHSCAN_OPERATOR_MAX = 3,
+    FLASHSCAN_OPERATOR_LOGADDEXP = 4,
+    FLASHSCAN_OPERATOR_MATMUL = 5,
+    FLASHSCAN_OPERATOR_AFFINE = 6,
+    FLASHSCAN_OPERATOR_CUSTOM = 7
+};
+
+enum {
+    FLASHSCAN_SCAN_INCLUSIVE = 0,
+    FLASHSCAN_SCAN_EXCLUSIVE = 1,
+    FLASHSCAN_REDUCTION = 2
+};
+
+/* Bits of flags. */
+enum {
+    FLASHSCAN_OPERATOR_ALLOW_TF32 = 1
+};
+
+/* Forms of the device code of a custom operator. */
+enum {
+    FLASHSCAN_CODE_CUDA_SOURCE = 1, /* CUDA C++, compiled when the plan is made */
+    FLASHSCAN_CODE_LTO_IR = 2       /* NVVM's link-time intermediate representation, linked when the plan is made */
+};
+
+/*
+ * A custom operator on elements of element_bytes bytes, given in one or more of three ways.
+ *
+ * Host functions serve CPU plans: *out = *lhs o *rhs, called from several threads at once. `state` is passed through.
+ * The adjoint writes what grad_out gives to lhs and to rhs into grad_lhs and grad_rhs. Gradients have the bytes of an
+ * element and are made of numbers of the descriptor's dtype, by which the library adds them.
+ *
+ * Batched callbacks serve plans of both backends, where the operator is itself a call of a framework: `count`
+ * independent pairs at once, pair i at lhs + i * lhs_stride and so on, strides in bytes. They are called about
+ * 2 log2(T) times, for each level of a tree, on the thread that executes the plan, one call at a time. On CUDA the
+ * pointers are device memory and the work must be enqueued on `stream`; on the CPU it must be done on return and stream
+ * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_CALLBACK_FAILED, after which the
+ * outputs hold no results. Plans take the callback where both a host function and a callback are given.
+ *
+ * Device code serves CUDA plans: extern "C" __device__ void NAME(const void* lhs, const void* rhs, void* out), the
+ * convention of CCCL's C library; with state_bytes > 0 NAME(void* state, lhs, rhs, out), where `state` is a copy of the
+ * state_bytes bytes at `state` that the plan makes. The adjoint is of the host adjoint's shape without state, or with
+ * it first. The code is not needed any more once the plan is made; `state` of host functions and callbacks is.
+ *
+ * In all of them outputs never overlap inputs, and operands lie in the caller's arrays or in memory of the library that
+ * is aligned to the largest power of two that divides element_bytes, up to 256. They must return to their caller.
+ */
+typedef void (*flashscan_host_operator)(void* state, const void* lhs, const void* rhs, void* out);
+typedef void (*flashscan_host_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out,
+                                       void* grad_lhs, void* grad_rhs);
+typedef int32_t (*flashscan_batched_operator)(void* state, const void* lhs, int64_t lhs_stride, const void* rhs,
+                                              int64_t rhs_stride, void* out, int64_t out_stride, int64_t count,
+                                              void* stream);
+/* Elements of all five arrays lie element_bytes apart. */
+typedef int32_t (*flashscan_batched_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out,
+                                             void* grad_lhs, void* grad_rhs, int64_t count, void* stream);
+
+/* struct_size = sizeof(flashscan_custom_operator). Zero or NULL: not given. */
+typedef struct flashscan_custom_operator {
+    uint32_t struct_size;
+    int32_t code_kind;     /* FLASHSCAN_CODE_*, 0: no device code */
+    int64_t element_bytes; /* 1 to 4096; any number if a batched callback is all there is */
+    void* state;
+    size_t state_bytes; /* of the device code's state; 0: it has none */
+    flashscan_host_operator host;
+    flashscan_host_adjoint host_adjoint;
+    flashscan_batched_operator batched;
+    flashscan_batched_adjoint batched_adjoint;
+    const void* code;
+    size_t code_bytes;        /* without a closing zero */
+    const char* name;         /* of the device function */
+    const char* adjoint_name; /* NULL: none */
+} flashscan_custom_operator;
+
+/* struct_size = sizeof(flashscan_operator_desc). Zero means the default in every field except the extents and dtype. */
+typedef struct flashscan_operator_desc {
+    uint32_t struct_size;
+    int32_t dtype;         /* 0 for CUSTOM */
+    int32_t kind;          /* FLASHSCAN_OPERATOR_* */
+    int32_t layout;        /* FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT */
+    int32_t mode;          /* FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_SCAN_EXCLUSIVE, FLASHSCAN_REDUCTION */
+    int32_t direction;     /* FLASHSCAN_FORWARD_IN_TIME, FLASHSCAN_REVERSE_IN_TIME */
+    uint32_t flags;        /* FLASHSCAN_OPERATOR_ALLOW_TF32 */
+    int32_t offsets_dtype; /* FLASHSCAN_I32, FLASHSCAN_I64; 0: FLASHSCAN_I64 */
+    int64_t batch, time;   /* B, T >= 0 */
+    int64_t channels;      /* C >= 0, chains side by side */
+    int64_t dim;           /* d of MATMUL and AFFINE, 1 to 1024; else 0 */
+    int64_t num_sequences; /* N > 0: packed, B = 1; 0: not packed */
+    const flashscan_custom_operator* custom; /* of CUSTOM; else NULL; not needed any more once the plan is made */
+} flashscan_operator_desc;
+
+/*
+ * Creates a plan for an associative operator. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
+ * number of threads may execute it at the same time. flashscan_backward and PASS_BACKWARD with a custom operator that
+ * has no adjoint are FLASHSCAN_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
+ */
+FLASHSCAN_API flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
+                                                       const flashscan_options* options);
+
+/* ==== 8  Plans ================================================================================================ */
 
 /*
  * The bytes that argument `arg_id` needs in `pass` (FLASHSCAN_PASS_*). 0 for SCRATCH means that none is used. An id

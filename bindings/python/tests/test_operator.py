@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Associative operators through NumPy: against NumPy's own scans, folds, finite differences, and bad input."""
+
+from __future__ import annotations
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import flashscan
+from flashscan import (
+    HostOperator,
+    affine_scan,
+    affine_scan_backward,
+    linear_scan,
+    prefix_scan,
+    prefix_scan_backward,
+    reduce,
+    reduce_backward,
+)
+
+UFUNCS = {
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "logaddexp": np.logaddexp,
+}
+
+
+def fold(x, combine):
+    """Inclusive scan over the first axis."""
+    out = [x[0]]
+    for element in x[1:]:
+        out.append(combine(out[-1], element))
+    return np.stack(out)
+
+
+@pytest.mark.parametrize("op", UFUNCS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_named_operators_equal_numpys(rng, op, axis):
+    x = rng.uniform(0.5, 1.5, (7, 33, 5))
+    want = UFUNCS[op].accumulate(x, axis=axis)
+    np.testing.assert_allclose(prefix_scan(x, op, axis=axis), want, rtol=1e-13)
+    np.testing.assert_allclose(reduce(x, op, axis=axis), np.take(want, -1, axis), rtol=1e-13)
+    flipped = np.flip(UFUNCS[op].accumulate(np.flip(x, axis), axis=axis), axis)
+    np.testing.assert_allclose(prefix_scan(x, op, axis=axis, reverse=True), flipped, rtol=1e-13)
+    initial = rng.uniform(0.5, 1.5, np.take(x, 0, axis).shape)
+    exclusive, last = prefix_scan(x, op, axis=axis, exclusive=True, initial=initial, return_final=True)
+    both = UFUNCS[op].accumulate(np.concatenate([np.expand_dims(initial, axis), x], axis), axis=axis)
+    np.testing.assert_allclose(exclusive, np.take(both, range(x.shape[axis]), axis), rtol=1e-13)
+    np.testing.assert_allclose(last, np.take(both, -1, axis), rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64, np.complex64, np.complex128])
+def test_dtypes(rng, dtype):
+    x = rng.integers(-3, 4, (4, 20)).astype(dtype)
+    got = prefix_scan(x, "add")
+    assert got.dtype == np.dtype(dtype) and got.shape == x.shape
+    np.testing.assert_array_equal(got.astype(np.complex128), np.cumsum(x.astype(np.complex128), 1))
+
+
+def test_matrices_keep_their_order(rng):
+    x = rng.standard_normal((3, 17, 2, 5, 5)) / 2
+    want = np.moveaxis(fold(np.moveaxis(x, 1, 0), np.matmul), 0, 1)
+    np.testing.assert_allclose(prefix_scan(x, "matmul", axis=1), want, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(reduce(x, "matmul", axis=1), want[:, -1], rtol=1e-10, atol=1e-12)
+    chain = x[0, :, 0]
+    np.testing.assert_array_equal(prefix_scan(chain, "matmul")[-1], reduce(chain, "matmul"))
+    np.testing.assert_array_equal(prefix_scan(chain, "matmul", exclusive=True)[0], np.eye(5))
+
+
+def test_packed_sequences_are_scans_of_their_own(rng):
+    x, offsets = rng.standard_normal((1, 30, 4)), np.array([0, 7, 7, 30])
+    got, last = prefix_scan(x, "add", axis=1, seq_offsets=offsets, return_final=True)
+    for n, (begin, end) in enumerate(zip(offsets, offsets[1:])):
+        np.testing.assert_allclose(got[0, begin:end], np.cumsum(x[0, begin:end], 0), rtol=1e-12)
+        np.testing.assert_allclose(last[n], x[0, begin:end].sum(0), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("time", [1, 2, 3, 8, 33])
+def test_functions_on_arrays(rng, time):
+    x = rng.standard_normal((3, time, 4, 4)) / 2
+    want = prefix_scan(x, "matmul")
+    calls = []
+
+    def product(left, right):
+        calls.append(len(left))
+        assert left.shape == right.shape == (len(left), 4, 4)
+        return left @ right
+
+    np.testing.assert_allclose(prefix_scan(x, product, axis=1), want, rtol=1e-9, atol=1e-12)
+    assert sum(calls) <= 2 * x.shape[0] * time and len(calls) <= 2 * np.log2(time + 1) + 2
+    np.testing.assert_allclose(prefix_scan(x, product, axis=1, reverse=True), prefix_scan(x, "matmul", reverse=True))
+    np.testing.assert_array_equal(reduce(x, product, axis=1), prefix_scan(x, product, axis=1)[:, -1])
+    structs = rng.integers(0, 100, 50)
+    np.testing.assert_array_equal(prefix_scan(structs, np.maximum, axis=0), np.maximum.accumulate(structs))
+    large = rng.standard_normal((time, 64, 64)) / 8  # more than 4 KB each
+    np.testing.assert_allclose(prefix_scan(large, np.matmul, axis=0), prefix_scan(large, "matmul"), rtol=1e-9, atol=1e-9)
+
+
+def test_what_a_function_raises_comes_out():
+    def fails(left, right):
+        raise KeyError("from the operator")
+
+    with pytest.raises(KeyError, match="from the operator"):
+        prefix_scan(np.ones(4), fails, axis=0)
+    with pytest.raises(ValueError, match="broadcast"):
+        prefix_scan(np.ones((4, 2)), lambda left, right: np.ones((1, 3)), axis=0)
+
+
+def test_compiled_operators():
+    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    def add(state, lhs, rhs, out):
+        read = ctypes.c_int64.from_address
+        read(out).value = read(lhs).value + read(rhs).value
+
+    op = HostOperator(ctypes.cast(add, ctypes.c_void_p).value)
+    x = np.arange(200).reshape(2, 100)
+    np.testing.assert_array_equal(prefix_scan(x, op, axis=1), np.cumsum(x, 1))
+    np.testing.assert_array_equal(reduce(x, op, axis=1), x.sum(1))
+
+
+def differences(function, x, h=1e-6):
+    slopes = np.zeros_like(x)
+    for i in np.ndindex(x.shape):
+        ahead, behind = x.copy(), x.copy()
+        ahead[i] += h
+        behind[i] -= h
+        slopes[i] = (function(ahead) - function(behind)) / (2 * h)
+    return slopes
+
+
+@pytest.mark.parametrize("op", [*UFUNCS, "matmul"])
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"exclusive": True}])
+def test_gradients_are_those_of_finite_differences(rng, op, options):
+    x = rng.uniform(-1, 1, (2, 6, 3, 3))
+    options = {**options, "axis": 1, "initial": rng.uniform(-1, 1, (2, 3, 3))}
+    weights = rng.standard_normal(x.shape)
+
+    def loss(values, initial=options["initial"]):
+        return (prefix_scan(values, op, **{**options, "initial": initial}) * weights).sum()
+
+    output = prefix_scan(x, op, **options)
+    grad_x, grad_initial = prefix_scan_backward(x, op, weights, output, **options)
+    np.testing.assert_allclose(grad_x, differences(loss, x), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(
+        grad_initial, differences(lambda initial: loss(x, initial), options["initial"]), rtol=1e-6, atol=1e-7
+    )
+    if "exclusive" in options:
+        return
+    grad_x, grad_initial = reduce_backward(x, op, weights[:, 0], axis=1, reverse=options.get("reverse", False))
+    want = differences(
+        lambda v: (reduce(v, op, axis=1, reverse=options.get("reverse", False)) * weights[:, 0]).sum(), x
+    )
+    np.testing.assert_allclose(grad_x, want, rtol=1e-6, atol=1e-7)
+    assert grad_initial is None
+
+
+def test_affine_maps(rng):
+    W, b, start = rng.uniform(-0.5, 0.5, (2, 9, 3, 3)), rng.standard_normal((2, 9, 3)), rng.standard_normal((2, 3))
+    x, last = affine_scan(W, b, start, return_final_state=True)
+    state = start
+    for t in range(9):
+        state = np.einsum("bij,bj->bi", W[:, t], state) + b[:, t]
+        np.testing.assert_allclose(x[:, t], state, rtol=1e-12, atol=1e-14)
+    np.testing.assert_array_equal(last, x[:, -1])
+    gate = rng.uniform(0, 1, (2, 9, 3))
+    diagonal = gate[..., None] * np.eye(3)
+    np.testing.assert_allclose(affine_scan(diagonal, b), linear_scan(gate, b), rtol=1e-12, atol=1e-14)
+    weights = rng.standard_normal(x.shape)
+    grad_W, grad_b, grad_start = affine_scan_backward(W, x, weights, start)
+    for got, value, at in ((grad_W, W, 0), (grad_b, b, 1), (grad_start, start, 2)):
+
+        def loss(changed, at=at):
+            args = [W, b, start]
+            args[at] = changed
+            return (affine_scan(*args) * weights).sum()
+
+        np.testing.assert_allclose(got, differences(loss, value), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        (lambda: prefix_scan(np.ones(3), "sub"), "op is 'sub'"),
+        (lambda: prefix_scan(np.ones((3, 2, 4)), "matmul"), "square matrices"),
+        (lambda: prefix_scan(np.ones((2, 2)), "matmul"), "3 axes or more"),
+        (lambda: prefix_scan(np.ones((3, 2)), "add", axis=2), "axis is 2"),
+        (lambda: prefix_scan(np.ones(3, np.int32), "add"), "x has dtype int32"),
+        (lambda: prefix_scan(np.ones(3), np.add), "axis is not given"),
+        (lambda: prefix_scan(np.ones(3), 7), "op is 7"),
+        (lambda: prefix_scan(np.ones((2, 3)), "add", initial=np.ones(3)), "initial has shape"),
+        (lambda: prefix_scan(np.ones((2, 3)), "add", seq_offsets=np.array([0, 3])), "extents of 1"),
+        (lambda: prefix_scan(np.ones((3, 3), np.complex64), "max"), "real numbers"),
+        (lambda: prefix_scan(np.ones(3), np.add, axis=0, exclusive=True), "STATE_IN is not given"),
+        (lambda: prefix_scan_backward(np.ones((3, 2, 2)), "matmul", np.ones((3, 2, 2))), "output is None"),
+        (lambda: affine_scan(np.ones((4, 2, 2)), np.ones((4, 3))), "W has shape"),
+    ],
+)
+def test_mistakes_are_named(call, words):
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        call()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/operator_arguments.h"
+
+#include "core/error.h"
+
+namespace flashscan {
+namespace {
+
+using enum Presence;
+
+// Whether backward reads OUTPUT, or INPUT for the gradients beside GRAD|INPUT.
+bool keeps_output(const OperatorProblem& p) {
+    return !p.is_reduction() && (p.is_affine() || p.kind == OperatorKind::matmul);
+}
+bool keeps_input(const OperatorProblem& p) {
+    return p.kind != OperatorKind::add && (!p.is_affine() || p.is_reduction());
+}
+
+}  // namespace
+
+std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass, size_t scratch_bytes,
+                                             bool scratch_required) {
+    std::vector<ArgumentSpec> specs;
+    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, int64_t numbers, bool state) {
+        const int64_t bytes = numbers * (state ? p.state_number_bytes() : p.number_bytes());
+        specs.push_back(dense_argument(id, name, presence, written, bytes,
+                                       state && !p.is_custom() ? state_dtype(p.dtype) : p.dtype));
+        if (p.is_custom()) specs.back().alignment = 1;
+    };
+    const int64_t inputs = p.input_count() * p.element(), outputs = p.output_count() * p.element();
+    const int64_t gates = p.input_count() * p.gate_element(), states = p.chains() * p.element();
+    if (p.is_affine()) add(id_of(ArgId::gate), "GATE", required, false, gates, false);
+    const bool state_needed = p.is_custom() && p.mode == OperatorMode::exclusive;
+    add(id_of(ArgId::state_in), "STATE_IN", state_needed ? required : optional, false, states, true);
+    if (pass == Pass::forward) {
+        add(id_of(ArgId::input), "INPUT", required, false, inputs, false);
+        add(id_of(ArgId::output), "OUTPUT", required, true, outputs, false);
+        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, true);
+    } else {
+        if (keeps_input(p))
+            add(id_of(ArgId::input), "INPUT", p.is_affine() ? optional : required, false, inputs, false);
+        if (keeps_output(p)) add(id_of(ArgId::output), "OUTPUT", optional, false, outputs, false);
+        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, outputs, false);
+        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, true);
+        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, inputs, false);
+        if (p.is_affine()) add(grad_of(ArgId::gate), "GRAD|GATE", optional, true, gates, false);
+        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, true);
+    }
+    add_sequence_arguments(specs, p);
+    add_scratch_argument(specs, scratch_bytes, scratch_required);
+    return specs;
+}
+
+OperatorBuffers operator_buffers(const OperatorProblem& p, Pass pass, const Pointers& found) {
+    OperatorBuffers b;
+    b.input = found[ArgId::input];
+    b.gate = found[ArgId::gate];
+    b.output = found[ArgId::output];
+    b.state_in = found[ArgId::state_in];
+    b.state_out = found[ArgId::state_out];
+    b.seq_offsets = found[ArgId::seq_offsets];
+    b.grad_output = found.grad(ArgId::output);
+    b.grad_state_out = found.grad(ArgId::state_out);
+    b.grad_input = found.grad(ArgId::input);
+    b.grad_gate = found.grad(ArgId::gate);
+    b.grad_state_in = found.grad(ArgId::state_in);
+    b.scratch = found[ArgId::scratch];
+    if (pass == Pass::forward) return b;
+    if (b.grad_state_in != nullptr && b.state_in == nullptr && p.chains() > 0)
+        fail(Code::missing_argument, "STATE_IN is not given; GRAD|STATE_IN needs it");
+    if (p.input_count() == 0) return b;
+    const bool reads = p.is_affine() ? b.grad_gate != nullptr : b.grad_input != nullptr;
+    const char* gradient = p.is_affine() ? "GRAD|GATE" : "GRAD|INPUT";
+    if (reads && keeps_output(p) && b.output == nullptr)
+        fail(Code::missing_argument, "OUTPUT is not given; {} needs it", gradient);
+    if (reads && p.is_affine() && p.is_reduction() && b.input == nullptr)
+        fail(Code::missing_argument, "INPUT is not given; {} of a reduction needs it", gradient);
+    return b;
+}
+
+}  // namespace flashscan

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/operator_problem.h"
+
+#include "core/extents.h"
+
+namespace flashscan {
+namespace {
+
+constexpr int64_t most_dim = 1024;
+constexpr int64_t most_element_bytes = 4096;
+
+void validate_dtype(const OperatorProblem& p) {
+    using enum Dtype;
+    if (p.is_custom()) {
+        check_enum(p.dtype, {Dtype{}, f32, f64}, "dtype with kind CUSTOM", "0, F32 (1), F64 (4)");
+        return;
+    }
+    const bool ordered =
+        p.kind == OperatorKind::min || p.kind == OperatorKind::max || p.kind == OperatorKind::logaddexp;
+    if (ordered && is_complex(p.dtype))
+        fail(Code::invalid_argument,
+             "dtype is {} with kind {}, which needs real numbers; accepted are F32 (1), BF16 (2), "
+             "F16 (3), F64 (4)",
+             static_cast<int32_t>(p.dtype), name_of(p.kind));
+    check_enum(p.dtype, {f32, bf16, f16, f64, c64, c128}, "dtype",
+               "F32 (1), BF16 (2), F16 (3), F64 (4), C64 (5), C128 (6)");
+}
+
+void validate_code(const CustomOperator& c) {
+    check_enum(c.code_kind, {CodeKind::none, CodeKind::cuda_source, CodeKind::lto_ir}, "custom.code_kind",
+               "0 (none), CODE_CUDA_SOURCE (1), CODE_LTO_IR (2)");
+    if (c.code_kind == CodeKind::none) {
+        if (!c.code.empty())
+            fail(Code::invalid_argument, "custom.code is given with code_kind 0; accepted are 1 and 2");
+        return;
+    }
+    if (c.code.empty())
+        fail(Code::invalid_argument, "custom.code is empty with code_kind {}", static_cast<int32_t>(c.code_kind));
+    if (c.name.empty())
+        fail(Code::invalid_argument, "custom.name is not given; the device code needs the name of its function");
+}
+
+void validate_custom(const OperatorProblem& p) {
+    if (!p.is_custom()) {
+        if (p.has_custom)
+            fail(Code::invalid_argument, "custom is given with kind {}; accepted is NULL", name_of(p.kind));
+        return;
+    }
+    const CustomOperator& c = p.custom;
+    if (!p.has_custom) fail(Code::invalid_argument, "custom is NULL; kind CUSTOM needs an operator");
+    const bool batched_alone = c.host == nullptr && c.batched != nullptr && c.code_kind == CodeKind::none;
+    if (c.element_bytes < 1 || (c.element_bytes > most_element_bytes && !batched_alone))
+        fail(Code::invalid_argument, "custom.element_bytes is {}; accepted are 1 to {}, and more with batched alone",
+             c.element_bytes, most_element_bytes);
+    validate_code(c);
+    if (c.host == nullptr && c.batched == nullptr && c.code_kind == CodeKind::none)
+        fail(Code::invalid_argument, "custom has none of host, batched and code; one at least is needed");
+    if (c.host_adjoint != nullptr && c.host == nullptr)
+        fail(Code::invalid_argument, "custom.host_adjoint is given without host");
+    if (c.batched_adjoint != nullptr && c.batched == nullptr)
+        fail(Code::invalid_argument, "custom.batched_adjoint is given without batched");
+    if (!c.adjoint_name.empty() && c.code_kind == CodeKind::none)
+        fail(Code::invalid_argument, "custom.adjoint_name is given without code");
+    if (p.differentiable() && p.dtype == Dtype{})
+        fail(Code::invalid_argument,
+             "dtype is 0 with an adjoint, whose gradients are added; accepted are F32 (1), F64 (4)");
+    if (p.dtype != Dtype{} && c.element_bytes % size_of(p.dtype) != 0)
+        fail(Code::invalid_argument, "custom.element_bytes is {}, which is no multiple of the {} bytes of dtype {}",
+             c.element_bytes, size_of(p.dtype), name_of(p.dtype));
+}
+
+}  // namespace
+
+const char* name_of(OperatorKind kind) {
+    constexpr const char* names[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine", "custom"};
+    return names[static_cast<int32_t>(kind)];
+}
+
+bool OperatorProblem::differentiable() const {
+    return !is_custom() || custom.host_adjoint != nullptr || custom.batched_adjoint != nullptr ||
+           !custom.adjoint_name.empty();
+}
+
+int64_t OperatorProblem::element() const {
+    switch (kind) {
+    case OperatorKind::matmul: return dim * dim;
+    case OperatorKind::affine: return dim;
+    case OperatorKind::custom: return custom.element_bytes;
+    default: return 1;
+    }
+}
+
+OperatorProblem::Steps OperatorProblem::steps() const {
+    if (layout == Layout::btc) return {time * channels, channels, 1};
+    return {time * channels, 1, time};
+}
+
+void validate(OperatorProblem& p) {
+    using enum OperatorKind;
+    check_enum(p.kind, {add, mul, min, max, logaddexp, matmul, affine, custom}, "kind",
+               "OPERATOR_ADD (0), OPERATOR_MUL (1), OPERATOR_MIN (2), OPERATOR_MAX (3), OPERATOR_LOGADDEXP (4), "
+               "OPERATOR_MATMUL (5), OPERATOR_AFFINE (6), OPERATOR_CUSTOM (7)");
+    validate_dtype(p);
+    check_enum(p.layout, {Layout::btc, Layout::bct}, "layout", "LAYOUT_BTC (0), LAYOUT_BCT (1)");
+    check_enum(p.mode, {OperatorMode::inclusive, OperatorMode::exclusive, OperatorMode::reduction}, "mode",
+               "SCAN_INCLUSIVE (0), SCAN_EXCLUSIVE (1), REDUCTION (2)");
+    validate_sequences(p);
+    check_extent(p.channels, 0, "channels");
+    if (p.kind == matmul || p.kind == affine) {
+        if (p.dim < 1 || p.dim > most_dim)
+            fail(Code::invalid_argument, "dim is {} with kind {}; accepted are 1 to {}", p.dim, name_of(p.kind),
+                 most_dim);
+    } else if (p.dim != 0) {
+        fail(Code::invalid_argument, "dim is {} with kind {}; accepted is 0", p.dim, name_of(p.kind));
+    }
+    validate_custom(p);
+    // 8 arrays of elements of 16 bytes a number bound every size that is formed later.
+    const int64_t most = std::max(p.element(), p.gate_element()) * 8 * 16;
+    const int64_t steps = multiply(std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1), "batch * time");
+    const int64_t rows = multiply(steps, std::max<int64_t>(p.channels, 1), "batch * time * channels");
+    multiply(rows, most, "batch * time * channels * bytes of an element");
+    multiply(multiply(std::max<int64_t>(p.state_rows(), 1), std::max<int64_t>(p.channels, 1), "states"), most,
+             "states");
+}
+
+std::string OperatorProblem::describe() const {
+    constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
+    std::string text = fmt::format("operator {}", name_of(kind));
+    text += is_custom() ? fmt::format(" bytes{}", custom.element_bytes) : fmt::format(" {}", flashscan::name_of(dtype));
+    text += fmt::format(" {} {} b{} t{} c{}", layout == Layout::btc ? "BTC" : "BCT", modes[static_cast<int32_t>(mode)],
+                        batch, time, channels);
+    if (dim > 0) text += fmt::format(" d{}", dim);
+    if (allow_tf32) text += " tf32";
+    return text + describe_sequences(*this);
+}
+
+}  // namespace flashscan

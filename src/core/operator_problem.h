@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan for an associative operator computes, checked and with every default filled in.
+#pragma once
+
+#include <string>
+
+#include "core/sequences.h"
+
+namespace flashscan {
+
+enum class CodeKind : int32_t {
+    none = 0,
+    cuda_source = 1,
+    lto_ir = 2
+};
+
+// An operator on elements of any bytes, in the ways that it was given; null and empty: not given.
+struct CustomOperator {
+    int64_t element_bytes = 0;
+    void* state = nullptr;  // of the host functions and callbacks
+    void (*host)(void* state, const void* lhs, const void* rhs, void* out) = nullptr;
+    void (*host_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
+                         void* grad_rhs) = nullptr;
+    int32_t (*batched)(void* state, const void* lhs, int64_t lhs_stride, const void* rhs, int64_t rhs_stride, void* out,
+                       int64_t out_stride, int64_t count, void* stream) = nullptr;
+    int32_t (*batched_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
+                               void* grad_rhs, int64_t count, void* stream) = nullptr;
+    CodeKind code_kind{};
+    std::string code, name, adjoint_name;
+    std::string device_state;  // the bytes that the device code's state is a copy of
+};
+
+struct OperatorProblem : Sequences {
+    Dtype dtype{};
+    OperatorKind kind{};
+    Layout layout{};
+    OperatorMode mode{};
+    bool allow_tf32 = false;
+    int64_t channels = 0;
+    int64_t dim = 0;
+    bool has_custom = false;
+    CustomOperator custom;
+
+    bool is_custom() const { return kind == OperatorKind::custom; }
+    bool is_affine() const { return kind == OperatorKind::affine; }
+    bool is_reduction() const { return mode == OperatorMode::reduction; }
+    bool differentiable() const;
+    // Numbers of an element of INPUT, OUTPUT and the states, and of GATE; for a custom operator its bytes.
+    int64_t element() const;
+    int64_t gate_element() const { return is_affine() ? dim * dim : 0; }
+    // Bytes of a number of INPUT, and of a state.
+    int64_t number_bytes() const { return is_custom() ? 1 : size_of(dtype); }
+    int64_t state_number_bytes() const { return is_custom() ? 1 : size_of(state_dtype(dtype)); }
+    int64_t chains() const { return state_rows() * channels; }
+    // Elements of INPUT and of OUTPUT.
+    int64_t input_count() const { return batch * time * channels; }
+    int64_t output_count() const { return is_reduction() ? chains() : input_count(); }
+    // Element (b, t, c) is the one at b * batch + t * time + c * channels of these.
+    struct Steps {
+        int64_t batch, time, channels;
+    };
+    Steps steps() const;
+
+    std::string describe() const;
+};
+
+const char* name_of(OperatorKind kind);
+
+// Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.
+void validate(OperatorProblem& problem);
+
+}  // namespace flashscan

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// Associative operators on numbers: y[t] = y[t-1] o x[t].
+//
+// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB, brought to
+// the arithmetic's type in a panel [steps][lanes]. Vectors hold lanes; where there is one lane they hold steps, and
+// log2(W) combinations with shifted vectors, identity where nothing is, scan a vector before the carry enters it:
+//
+//     v = shift(v, k) o v   k = 1, 2, 4 ..        y = carry o v
+//
+// Backward keeps nothing of forward: `mark` stores the carry before each tile, n / tile numbers, and backward goes from
+// the last tile to the first, computes y[t-1] again, and walks g = dy + c, dx = right_slope g, c' = left_slope g. With
+// one lane that is the affine scan of linear_rows.h. Moves a read and a write a number forward, three reads and a write
+// backward. Complex numbers go one by one.
+#pragma once
+
+#include "cpu/kernels/lanes.h"
+#include "cpu/kernels/linear_rows.h"
+#include "cpu/kernels/operator.h"
+#include "math/operators.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+template <typename T>
+inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
+
+// What the walk over lanes holds at once.
+template <typename T>
+struct RealPack {
+    using Type = Lanes<T>;
+    static constexpr int64_t numbers = Simd<T>::width;
+    static FLASHSCAN_INLINE Type get(const T* p) { return Type(load(p)); }
+    static FLASHSCAN_INLINE void put(T* p, Type v) { store<T>(p, v.v); }
+    static FLASHSCAN_INLINE Type of(double x) { return Type(T(x)); }
+};
+template <typename T>
+struct ComplexPack {
+    using Type = Complex<T>;
+    static constexpr int64_t numbers = 2;
+    static FLASHSCAN_INLINE Type get(const T* p) { return {p[0], p[1]}; }
+    static FLASHSCAN_INLINE void put(T* p, Type v) { p[0] = v.re, p[1] = v.im; }
+    static FLASHSCAN_INLINE Type of(double x) { return {T(x), T(0)}; }
+};
+
+// A tile in panels: steps x pitch numbers, lowest time first.
+template <typename T>
+struct NumbersTile {
+    T *x, *before, *dy;  // dy is overwritten by dx
+    int64_t steps, pitch, lanes;
+    bool start;
+    bool exclusive;
+};
+
+// Forward over lanes, to `to`. `carry` holds pitch numbers. Lanes go in the inner loop, so that many of these chains of
+// dependent operations are under way.
+template <typename Op, typename Pack, bool Mirror, typename T>
+void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
+    int64_t s = 0;
+    if (t.start) {
+        const int64_t at = Mirror ? (t.steps - 1) * t.pitch : 0;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto x = Pack::get(t.x + at + v);
+            Pack::put(to + at + v, t.exclusive ? Pack::of(Op::identity()) : x);
+            Pack::put(carry + v, x);
+        }
+        s = 1;
+    }
+    for (; s < t.steps; ++s) {
+        const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto before = Pack::get(carry + v), c = Op::combine(before, Pack::get(t.x + at + v));
+            Pack::put(to + at + v, t.exclusive ? before : c);
+            Pack::put(carry + v, c);
+        }
+    }
+}
+
+// Backward over lanes from y[t-1] in `before`; dx replaces dy.
+template <typename Op, typename Pack, bool Mirror, typename T>
+void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+    for (int64_t s = t.steps - 1; s >= 0; --s) {
+        const int64_t at = (Mirror ? t.steps - 1 - s : s) * t.pitch;
+        const bool alone = s == 0 && t.start;
+        for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
+            const auto l = Pack::get(t.before + at + v), x = Pack::get(t.x + at + v), dy = Pack::get(t.dy + at + v);
+            auto g = Pack::get(gradient + v);
+            if (!t.exclusive) g = g + dy;
+            Pack::put(t.dy + at + v, alone ? g : Op::right_slope(l, x) * g);
+            const auto slope = Op::left_slope(l, x);
+            g = slope * g;
+            if (t.exclusive) g = g + dy;
+            Pack::put(gradient + v, g);
+            Pack::put(product + v, slope * Pack::get(product + v));
+        }
+    }
+}
+
+template <typename Op, bool Mirror, typename T>
+FLASHSCAN_INLINE Lanes<T> scan_steps(Lanes<T> v) {
+    constexpr int width = Simd<T>::width;
+    // A zero keeps its sign.
+    const Vec<T> none = splat<T>(Op::identity() == 0 ? T(-0.0) : T(Op::identity()));
+    v = Op::combine(Lanes<T>(shift<1, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 2) v = Op::combine(Lanes<T>(shift<2, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 4) v = Op::combine(Lanes<T>(shift<4, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 8) v = Op::combine(Lanes<T>(shift<8, Mirror, T>(v.v, none)), v);
+    return v;
+}
+
+// Forward along one lane.
+template <typename Op, bool Mirror, typename T>
+void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
+    constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
+    T carry = *carry_at;
+    int64_t i = 0;
+    if (t.start && t.steps > 0) {
+        const int64_t j = Mirror ? t.steps - 1 : 0;
+        carry = t.x[j];
+        to[j] = t.exclusive ? T(Op::identity()) : carry;
+        i = 1;
+    }
+    Vec<T> c = splat<T>(carry);
+    for (; i + width <= t.steps; i += width) {
+        const int64_t j = Mirror ? t.steps - width - i : i;
+        const Lanes<T> y = Op::combine(Lanes<T>(c), scan_steps<Op, Mirror, T>(Lanes<T>(load(t.x + j))));
+        store<T>(to + j, t.exclusive ? shift<1, Mirror, T>(y.v, c) : y.v);
+        c = pick<last, T>(y.v);
+    }
+    carry = c[0];
+    for (; i < t.steps; ++i) {
+        const int64_t j = Mirror ? t.steps - 1 - i : i;
+        const T x = t.x[j], before = carry;
+        carry = Op::combine(carry, x);
+        to[j] = t.exclusive ? before : carry;
+    }
+    *carry_at = carry;
+}
+
+// One step of backward at j.
+template <typename Op, typename T>
+FLASHSCAN_INLINE void step_backward(const NumbersTile<T>& t, int64_t j, bool alone, T& g, T& p) {
+    const T l = t.before[j], x = t.x[j], dy = t.dy[j];
+    if (!t.exclusive) g += dy;
+    t.dy[j] = alone ? g : Op::right_slope(l, x) * g;
+    const T slope = Op::left_slope(l, x);
+    g *= slope;
+    p *= slope;
+    if (t.exclusive) g += dy;
+}
+
+// Backward along one lane: steps i are counted in the order of backward, and Mirror is that order's.
+template <typename Op, bool Mirror, typename T>
+void steps_backward(const NumbersTile<T>& t, T* gradient, T* product) {
+    constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
+    T g = *gradient, p = *product;
+    const int64_t whole = t.start ? t.steps - 1 : t.steps;
+    int64_t i = 0;
+    for (; i + width <= whole; i += width) {
+        const int64_t j = Mirror ? t.steps - width - i : i;
+        const Lanes<T> l(load(t.before + j)), x(load(t.x + j));
+        const Vec<T> dy = load(t.dy + j), slope = Op::left_slope(l, x).v, carry = splat<T>(g);
+        Vec<T> c = t.exclusive ? dy : slope * dy, q = slope;
+        flashscan::cpu::FLASHSCAN_ISA::scan<T, Mirror>(c, q);
+        c = fused(q, carry, c);
+        const Vec<T> into = shift<1, Mirror, T>(c, carry);
+        if (any_special(c)) [[unlikely]] {
+            for (int64_t k = i; k < i + width; ++k) step_backward<Op>(t, Mirror ? t.steps - 1 - k : k, false, g, p);
+            continue;
+        }
+        store<T>(t.dy + j, Op::right_slope(l, x).v * (t.exclusive ? into : dy + into));
+        g = c[last];
+        p *= q[last];
+    }
+    for (; i < t.steps; ++i) step_backward<Op>(t, Mirror ? t.steps - 1 - i : i, t.start && i == t.steps - 1, g, p);
+    *gradient = g;
+    *product = p;
+}
+
+// The panels of a block and the walk over its tiles.
+template <typename Op, typename T, bool IsComplex>
+class NumbersWalk {
+  public:
+    using Pack = std::conditional_t<IsComplex, ComplexPack<T>, RealPack<T>>;
+    static constexpr int parts = IsComplex ? 2 : 1;
+    static constexpr bool vector_steps = !IsComplex;
+
+    static int64_t pitch_of(int64_t lanes) {
+        if (vector_steps && lanes == 1) return 1;
+        const int64_t numbers = lanes * parts;
+        return (numbers + Pack::numbers - 1) / Pack::numbers * Pack::numbers;
+    }
+    static int64_t tile_steps(int64_t lanes, int32_t) { return tile_numbers<T> / pitch_of(lanes); }
+
+    NumbersWalk(const NumbersCall& call, const OperatorPiece& piece)
+        : p_(call), q_(piece), pitch_(pitch_of(piece.lanes)), most_(tile_steps(piece.lanes, parts)) {
+        clear(x_), clear(before_), clear(dy_);
+        for (T& n : carry_) n = 0;
+    }
+
+    void forward(char* carry, char* marks, bool write) {
+        read(carry_, carry);
+        for (int64_t k = 0; k < q_.steps; k += most_) {
+            NumbersTile<T> t = tile(k);
+            if (marks != nullptr) save(carry_, marks + k / most_ * bytes());
+            get(t, p_.x, x_);
+            run_forward(t, x_);
+            if (write) put(t, x_);
+        }
+        save(carry_, carry);
+    }
+
+    void backward(const char* marks, char* gradient, char* product) {
+        read(gradient_, gradient);
+        if (product != nullptr) read(product_, product);
+        for (int64_t k = (q_.steps - 1) / most_ * most_; k >= 0; k -= most_) {
+            NumbersTile<T> t = tile(k);
+            read(carry_, marks + k / most_ * bytes());
+            if (p_.x != nullptr) get(t, p_.x, x_);
+            if (p_.dy != nullptr)
+                get(t, p_.dy, dy_);
+            else
+                clear(dy_);
+            NumbersTile<T> again = t;
+            again.exclusive = true;
+            if (p_.x != nullptr) run_forward(again, before_);
+            run_backward(t);
+            if (p_.y != nullptr) put(t, dy_);
+        }
+        save(gradient_, gradient);
+        if (product != nullptr) save(product_, product);
+    }
+
+  private:
+    static void clear(T* panel) {
+        for (int64_t i = 0; i < tile_numbers<T>; ++i) panel[i] = 0;
+    }
+    int64_t bytes() const { return q_.lanes * parts * static_cast<int64_t>(sizeof(T)); }
+    void read(T* to, const char* from) const { __builtin_memcpy(to, from, static_cast<size_t>(bytes())); }
+    void save(const T* from, char* to) const { __builtin_memcpy(to, from, static_cast<size_t>(bytes())); }
+
+    NumbersTile<T> tile(int64_t k) {
+        const int64_t steps = most_ < q_.steps - k ? most_ : q_.steps - k;
+        at_ = q_.first + k;
+        return {x_, before_, dy_, steps, pitch_, q_.lanes, q_.start && k == 0, p_.exclusive};
+    }
+    // The lowest time of the tile, as a place in the tensors.
+    int64_t place(const NumbersTile<T>& t) const {
+        const int64_t time = p_.ascending ? q_.begin + at_ : q_.end - at_ - t.steps;
+        return (q_.base + time * p_.time_stride) * parts * bytes_of(p_.number);
+    }
+    Rectangle rectangle(const NumbersTile<T>& t) const {
+        if (pitch_ == parts && t.lanes == 1) return {1, 0, t.steps, p_.time_stride * parts, parts};
+        return {t.steps, p_.time_stride * parts, t.lanes, p_.lane_stride * parts, parts};
+    }
+    void get(const NumbersTile<T>& t, const char* from, T* panel) const {
+        load_panel(panel, pitch_, p_.number, from + place(t), rectangle(t));
+    }
+    void put(const NumbersTile<T>& t, const T* panel) const {
+        store_panel(panel, pitch_, p_.number, p_.y + place(t), rectangle(t));
+    }
+
+    void run_forward(const NumbersTile<T>& t, T* to) {
+        if constexpr (vector_steps)
+            if (t.lanes == 1)
+                return p_.ascending ? steps_forward<Op, false>(t, carry_, to) : steps_forward<Op, true>(t, carry_, to);
+        p_.ascending ? lanes_forward<Op, Pack, false>(t, carry_, to) : lanes_forward<Op, Pack, true>(t, carry_, to);
+    }
+    void run_backward(const NumbersTile<T>& t) {
+        if constexpr (vector_steps)
+            if (t.lanes == 1)
+                return p_.ascending ? steps_backward<Op, true>(t, gradient_, product_)
+                                    : steps_backward<Op, false>(t, gradient_, product_);
+        p_.ascending ? lanes_backward<Op, Pack, false>(t, gradient_, product_)
+                     : lanes_backward<Op, Pack, true>(t, gradient_, product_);
+    }
+
+    const NumbersCall& p_;
+    const OperatorPiece& q_;
+    int64_t pitch_, most_, at_ = 0;
+    alignas(64) T x_[tile_numbers<T>], before_[tile_numbers<T>], dy_[tile_numbers<T>];
+    alignas(64) T carry_[2 * numbers_lanes] = {}, gradient_[2 * numbers_lanes] = {}, product_[2 * numbers_lanes] = {};
+};
+
+template <typename Op, typename T, bool IsComplex>
+NumbersKernels numbers_of() {
+    using Walk = NumbersWalk<Op, T, IsComplex>;
+    NumbersKernels k{};
+    k.vector_bytes = vector_bytes;
+    k.tile_steps = Walk::tile_steps;
+    k.fold = [](const NumbersCall& c, const OperatorPiece& p, char* carry) {
+        Walk(c, p).forward(carry, nullptr, false);
+    };
+    k.scan = [](const NumbersCall& c, const OperatorPiece& p, char* carry) {
+        Walk(c, p).forward(carry, nullptr, true);
+    };
+    k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks) {
+        Walk(c, p).forward(carry, marks, false);
+    };
+    k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product) {
+        Walk(c, p).backward(marks, gradient, product);
+    };
+    k.join = [](int64_t numbers, const char* carry, const char* total, char* next) {
+        using One = std::conditional_t<IsComplex, Complex<T>, T>;
+        const auto *l = reinterpret_cast<const One*>(carry), *r = reinterpret_cast<const One*>(total);
+        for (int64_t i = 0; i < numbers / Walk::parts; ++i) reinterpret_cast<One*>(next)[i] = Op::combine(l[i], r[i]);
+    };
+    k.join_backward = [](int64_t numbers, const char* product, const char* local, char* gradient) {
+        using One = std::conditional_t<IsComplex, Complex<T>, T>;
+        const auto *p = reinterpret_cast<const One*>(product), *c = reinterpret_cast<const One*>(local);
+        auto* g = reinterpret_cast<One*>(gradient);
+        for (int64_t i = 0; i < numbers / Walk::parts; ++i) g[i] = c[i] + p[i] * g[i];
+    };
+    return k;
+}
+
+template <typename T>
+NumbersKernels numbers_of_kind(int32_t kind, bool complex) {
+    switch (kind) {
+    case 1: return complex ? numbers_of<combine::Mul, T, true>() : numbers_of<combine::Mul, T, false>();
+    case 2: return numbers_of<combine::Min, T, false>();
+    case 3: return numbers_of<combine::Max, T, false>();
+    case 4: return numbers_of<combine::LogAddExp, T, false>();
+    default: return complex ? numbers_of<combine::Add, T, true>() : numbers_of<combine::Add, T, false>();
+    }
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA

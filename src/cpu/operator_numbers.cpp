@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "core/error.h"
+#include "core/workspace.h"
+#include "cpu/isa.h"
+#include "cpu/number.h"
+#include "cpu/operator.h"
+#include "cpu/operator_pieces.h"
+#include "reference/values.h"
+
+namespace flashscan::cpu {
+namespace {
+
+NumbersKernels kernels_for(Isa isa, const OperatorProblem& p, bool wide) {
+    const auto kind = static_cast<int32_t>(p.kind);
+    switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512: return avx512::numbers_kernels(kind, wide, is_complex(p.dtype));
+    case Isa::avx2: return avx2::numbers_kernels(kind, wide, is_complex(p.dtype));
+#endif
+    default: return baseline::numbers_kernels(kind, wide, is_complex(p.dtype));
+    }
+}
+
+double identity_of(OperatorKind kind) {
+    constexpr double infinity = __builtin_huge_val();
+    switch (kind) {
+    case OperatorKind::mul: return 1;
+    case OperatorKind::min: return infinity;
+    case OperatorKind::max:
+    case OperatorKind::logaddexp: return -infinity;
+    default: return 0;
+    }
+}
+
+class Numbers final : public OperatorKernel {
+  public:
+    Numbers(const OperatorProblem& problem, const Options& options)
+        : p_(problem),
+          isa_(choose_isa()),
+          threads_(thread_count(options.threads)),
+          state_(state_dtype(p_.dtype)),
+          parts_(is_complex(p_.dtype) ? 2 : 1),
+          kernels_(kernels_for(isa_, p_, size_of(state_) / parts_ == 8)),
+          lanes_(p_.layout == Layout::btc ? std::clamp<int64_t>(p_.channels, 1, numbers_lanes) : 1),
+          tile_(kernels_.tile_steps(lanes_, parts_)),
+          cut_(cut_of(options.batch_invariant)),
+          pieces_(most_pieces(p_, lanes_, cut_)) {}
+
+    std::string describe() const override {
+        return fmt::format("{}, {} threads; blocks of {} lanes, {}", name_of(isa_), threads_, lanes_,
+                           cut_ > 0 ? fmt::format("pieces of {} steps", cut_) : "time in order");
+    }
+
+    size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
+
+    void forward(const OperatorBuffers& b, void*) const override {
+        const Scratch at = layout(Pass::forward);
+        auto* scratch = static_cast<char*>(b.scratch);
+        const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, cut_);
+        NumbersCall call = common();
+        call.x = static_cast<const char*>(b.input);
+        call.y = static_cast<char*>(b.output);
+        const auto carry = [&](int64_t k) { return scratch + at.carries + k * block_bytes(); };
+        const auto total = [&](int64_t k) { return scratch + at.totals + k * block_bytes(); };
+        start(pieces, b.state_in, carry);
+        const auto run = [&](int64_t k, int64_t) {
+            const ChainPiece& piece = pieces[static_cast<size_t>(k)];
+            if (piece.at.steps > 0) (p_.is_reduction() ? kernels_.fold : kernels_.scan)(call, piece.at, carry(k));
+            if (piece.last) finish(piece, carry(k), b);
+        };
+        if (p_.is_reduction() && cut_ > 0) {
+            scan_pieces(
+                threads_, pieces, true, [&](int64_t k, int64_t) { fold(call, pieces, k, total(k)); },
+                [&](int64_t k) { join(pieces, k, carry, total); },
+                [&](int64_t k, int64_t worker) {
+                    if (pieces[static_cast<size_t>(k)].last) run(k, worker);
+                });
+            return;
+        }
+        scan_pieces(
+            threads_, pieces, cut_ > 0, [&](int64_t k, int64_t) { fold(call, pieces, k, total(k)); },
+            [&](int64_t k) { join(pieces, k, carry, total); }, run);
+    }
+
+    void backward(const OperatorBuffers& b, void*) const override;
+
+  private:
+    struct Scratch {
+        size_t carries, totals, gradients, products, marks, bytes;
+    };
+
+    // Few blocks leave threads idle; long ones are cut then. Where bits may not depend on the batch, long ones always.
+    int64_t cut_of(bool batch_invariant) const {
+        constexpr int64_t few = 8, tiles = 16;
+        const int64_t blocks = p_.state_rows() * ((p_.channels + lanes_ - 1) / lanes_), cut = tiles * tile_;
+        return (batch_invariant || blocks < few) && p_.time > cut ? cut : 0;
+    }
+    int64_t number_bytes() const { return size_of(state_); }
+    int64_t block_bytes() const { return lanes_ * number_bytes(); }
+    // Tiles of a piece.
+    int64_t tiles() const { return ((cut_ > 0 ? cut_ : std::max<int64_t>(p_.time, 1)) + tile_ - 1) / tile_; }
+
+    Scratch layout(Pass pass) const {
+        Workspace workspace;
+        Scratch s{};
+        const auto blocks = [&](int64_t count) { return workspace.book(static_cast<size_t>(count * block_bytes())); };
+        s.carries = blocks(pieces_ + 1);
+        s.totals = blocks(cut_ > 0 ? pieces_ : 0);
+        if (pass == Pass::backward) {
+            s.gradients = blocks(pieces_);
+            s.products = blocks(cut_ > 0 ? pieces_ : 0);
+            s.marks = blocks(most_marks());
+        }
+        s.bytes = workspace.bytes();
+        return s;
+    }
+    // Marks of a piece start at a place that follows from its steps: pieces of packed rows have one tile more at the most.
+    int64_t most_marks() const {
+        if (cut_ > 0) return pieces_ * tiles();
+        const int64_t blocks = (p_.channels + lanes_ - 1) / lanes_;
+        const int64_t rows = p_.packed() ? 1 : p_.batch;
+        return (rows * (p_.time / tile_ + 1) + p_.state_rows()) * blocks;
+    }
+
+    NumbersCall common() const {
+        const auto steps = p_.steps();
+        NumbersCall call{};
+        call.number = number_of(p_.dtype);
+        call.parts = parts_;
+        call.time_stride = steps.time;
+        call.lane_stride = steps.channels;
+        call.ascending = p_.direction == Direction::forward;
+        call.exclusive = p_.mode == OperatorMode::exclusive;
+        return call;
+    }
+
+    template <typename Carry>
+    void start(const std::vector<ChainPiece>& pieces, const void* state_in, Carry carry) const {
+        for (size_t k = 0; k < pieces.size(); ++k) {
+            if (!pieces[k].first) continue;
+            if (state_in != nullptr)
+                std::memcpy(carry(static_cast<int64_t>(k)),
+                            static_cast<const char*>(state_in) + pieces[k].state * number_bytes(),
+                            static_cast<size_t>(pieces[k].at.lanes * number_bytes()));
+            else
+                for (int64_t lane = 0; lane < pieces[k].at.lanes; ++lane)
+                    reference::store(carry(static_cast<int64_t>(k)), state_, lane, identity_of(p_.kind));
+        }
+    }
+    void fold(const NumbersCall& call, const std::vector<ChainPiece>& pieces, int64_t k, char* total) const {
+        OperatorPiece piece = pieces[static_cast<size_t>(k)].at;
+        piece.start = true;
+        kernels_.fold(call, piece, total);
+    }
+    template <typename Carry, typename Total>
+    void join(const std::vector<ChainPiece>& pieces, int64_t k, Carry carry, Total total) const {
+        const OperatorPiece& piece = pieces[static_cast<size_t>(k)].at;
+        if (piece.start)
+            std::memcpy(carry(k + 1), total(k), static_cast<size_t>(block_bytes()));
+        else
+            kernels_.join(piece.lanes * parts_, carry(k), total(k), carry(k + 1));
+    }
+    void finish(const ChainPiece& piece, const char* carry, const OperatorBuffers& b) const {
+        const auto bytes = static_cast<size_t>(piece.at.lanes * number_bytes());
+        if (b.state_out != nullptr)
+            std::memcpy(static_cast<char*>(b.state_out) + piece.state * number_bytes(), carry, bytes);
+        if (!p_.is_reduction()) return;
+        for (int64_t lane = 0; lane < piece.at.lanes; ++lane)
+            reference::store(b.output, p_.dtype, piece.state + lane, reference::load(carry, state_, lane));
+    }
+    // The gradient of y after the last step.
+    void enter(const ChainPiece& piece, char* gradient, const OperatorBuffers& b) const {
+        for (int64_t lane = 0; lane < piece.at.lanes; ++lane) {
+            reference::Wide sum = 0;
+            if (b.grad_state_out != nullptr) sum += reference::load(b.grad_state_out, state_, piece.state + lane);
+            if (p_.is_reduction()) sum += reference::load(b.grad_output, p_.dtype, piece.state + lane);
+            reference::store(gradient, state_, lane, sum);
+        }
+    }
+
+    OperatorProblem p_;
+    Isa isa_;
+    int threads_;
+    Dtype state_;
+    int32_t parts_;
+    NumbersKernels kernels_;
+    int64_t lanes_, tile_, cut_, pieces_;
+};
+
+void Numbers::backward(const OperatorBuffers& b, void*) const {
+    const Scratch at = layout(Pass::backward);
+    auto* scratch = static_cast<char*>(b.scratch);
+    const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, cut_);
+    NumbersCall call = common();
+    call.x = static_cast<const char*>(b.input);
+    call.dy = p_.is_reduction() ? nullptr : static_cast<const char*>(b.grad_output);
+    call.exclusive = call.exclusive && call.dy != nullptr;
+    const auto part = [&](size_t start, int64_t k) { return scratch + start + k * block_bytes(); };
+    const auto carry = [&](int64_t k) { return part(at.carries, k); };
+    const auto total = [&](int64_t k) { return part(at.totals, k); };
+    const auto gradient = [&](int64_t k) { return part(at.gradients, k); };
+    std::vector<int64_t> first_mark(pieces.size() + 1);
+    for (size_t k = 0; k < pieces.size(); ++k)
+        first_mark[k + 1] = first_mark[k] + (pieces[k].at.steps + tile_ - 1) / tile_;
+    const auto marks = [&](int64_t k) { return part(at.marks, first_mark[static_cast<size_t>(k)]); };
+    start(pieces, b.state_in, carry);
+    // The marks, with the carries into pieces. Those of tiles lie as densely as their lanes.
+    scan_pieces(
+        threads_, pieces, cut_ > 0,
+        [&](int64_t k, int64_t) {
+            if (b.input != nullptr) fold(call, pieces, k, total(k));
+        },
+        [&](int64_t k) {
+            if (b.input != nullptr) join(pieces, k, carry, total);
+        },
+        [&](int64_t k, int64_t) {
+            const OperatorPiece& piece = pieces[static_cast<size_t>(k)].at;
+            if (b.input != nullptr && piece.steps > 0) kernels_.mark(call, piece, carry(k), marks(k));
+        });
+    const auto count = static_cast<int64_t>(pieces.size());
+    if (cut_ > 0) {
+        NumbersCall quiet = call;
+        quiet.y = nullptr;
+        auto summarise = [&](int64_t k) noexcept {
+            const ChainPiece& piece = pieces[static_cast<size_t>(k)];
+            if (piece.first) return;
+            char* product = part(at.products, k);
+            for (int64_t lane = 0; lane < piece.at.lanes; ++lane) {
+                reference::store(product, state_, lane, 1);
+                reference::store(total(k), state_, lane, 0);
+            }
+            kernels_.backward(quiet, piece.at, marks(k), total(k), product);
+        };
+        parallel_for(threads_, count, false, summarise);
+    }
+    for (int64_t k = count - 1; k >= 0; --k) {
+        const ChainPiece& piece = pieces[static_cast<size_t>(k)];
+        if (piece.last) enter(piece, gradient(k), b);
+        if (piece.first) continue;
+        std::memcpy(gradient(k - 1), gradient(k), static_cast<size_t>(block_bytes()));
+        kernels_.join_backward(piece.at.lanes * parts_, part(at.products, k), total(k), gradient(k - 1));
+    }
+    call.y = static_cast<char*>(b.grad_input);
+    auto apply = [&](int64_t k) noexcept {
+        const ChainPiece& piece = pieces[static_cast<size_t>(k)];
+        if (piece.at.steps > 0) kernels_.backward(call, piece.at, marks(k), gradient(k), nullptr);
+        if (piece.first && b.grad_state_in != nullptr)
+            std::memcpy(static_cast<char*>(b.grad_state_in) + piece.state * number_bytes(), gradient(k),
+                        static_cast<size_t>(piece.at.lanes * number_bytes()));
+    };
+    parallel_for(threads_, count, false, apply);
+}
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
+                                                      std::string& refusal) {
+    if (problem.is_custom() || problem.dim > 0) {
+        refusal = "elements are no numbers";
+        return nullptr;
+    }
+    return std::make_unique<Numbers>(problem, options);
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds between results of associative operators: modes, threads, cuts of time, other families, known values.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "support/call.h"
+#include "support/operator_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+constexpr int32_t output_id = FLASHSCAN_ARG_OUTPUT, state_id = FLASHSCAN_ARG_STATE_OUT;
+
+OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
+    OperatorOutcome outcome = run_operator(p, {}, data, Guard::end);
+    require(outcome);
+    return outcome;
+}
+
+// Both signs of what makes kernels cut time and share work.
+std::vector<std::string> lines() {
+    std::vector<std::string> list;
+    for (const char* kind : {"add", "mul", "logaddexp", "max", "matmul d3", "matmul d20", "affine d3"})
+        for (const char* rest :
+             {"b1 t9001 c1", "b1 t9001 c1 BCT reverse state-in", "b2 t33 c17 state-in", "b3 t700 c2"})
+            list.push_back(std::string("operator f32 state-out ") + kind + " " + rest);
+    return list;
+}
+
+TEST(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
+    for (const std::string& line : lines()) {
+        OperatorProblem p = operator_problem_of("fwd " + line);
+        const OperatorData data = make_data(p);
+        const OperatorOutcome scan = run(p, data);
+        p.mode = FLASHSCAN_REDUCTION;
+        const OperatorOutcome sum = run(p, data);
+        EXPECT_TRUE(scan.bits.at(state_id) == sum.bits.at(state_id)) << line;
+        const auto e = static_cast<size_t>(p.element());
+        for (int64_t b = 0; b < p.batch; ++b)
+            for (int64_t c = 0; c < p.channels; ++c)
+                for (size_t i = 0; i < e; ++i)
+                    ASSERT_EQ(sum[output_id][p.state_place(b, c) + i],
+                              scan[output_id][p.place(b, p.reverse ? 0 : p.time - 1, c, p.element()) + i])
+                        << line;
+    }
+}
+
+TEST(OperatorBits, AreThoseOfOneThread) {
+    for (const std::string& line : lines()) {
+        OperatorProblem p = operator_problem_of("bwd " + line + " threads1");
+        const OperatorData data = make_data(p);
+        const OperatorOutcome one = run(p, data);
+        for (const int threads : {2, 3, 8}) {
+            p.threads = threads;
+            EXPECT_TRUE(run(p, data).bits == one.bits) << line << " threads " << threads;
+        }
+    }
+}
+
+TEST(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
+    for (const std::string& line : lines()) {
+        OperatorProblem p = operator_problem_of("fwd " + line + " invariant");
+        if (p.batch > 1 || p.channels > 1) continue;
+        const OperatorData one = make_data(p);
+        const OperatorOutcome alone = run(p, one);
+        p.batch = 9;
+        OperatorData nine = one;
+        for (int k = 1; k < 9; ++k) {
+            nine.input.insert(nine.input.end(), one.input.begin(), one.input.end());
+            nine.gate.insert(nine.gate.end(), one.gate.begin(), one.gate.end());
+            nine.state_in.insert(nine.state_in.end(), one.state_in.begin(), one.state_in.end());
+        }
+        const OperatorOutcome many = run(p, nine);
+        EXPECT_TRUE(std::equal(alone[output_id].begin(), alone[output_id].end(), many[output_id].begin())) << line;
+    }
+}
+
+// exclusive[t + 1] = inclusive[t], but for the bracketing where time is cut, and the final states agree.
+TEST(OperatorModes, ExclusiveIsInclusiveOneStepLater) {
+    for (const std::string& line : lines()) {
+        OperatorProblem p = operator_problem_of("fwd " + line);
+        const OperatorData data = make_data(p);
+        const OperatorOutcome inclusive = run(p, data);
+        p.mode = FLASHSCAN_SCAN_EXCLUSIVE;
+        const OperatorOutcome exclusive = run(p, data);
+        EXPECT_TRUE(inclusive.bits.at(state_id) == exclusive.bits.at(state_id)) << line;
+        for (int64_t t = 0; t + 1 < p.time; ++t) {
+            const int64_t here = p.reverse ? p.time - 1 - t : t, next = p.reverse ? here - 1 : here + 1;
+            const double want = inclusive[output_id][p.place(0, here, 0, p.element())].real();
+            const double got = exclusive[output_id][p.place(0, next, 0, p.element())].real();
+            ASSERT_NEAR(got, want, 1e-5 * std::abs(want)) << line << " step " << t;
+        }
+    }
+}
+
+// A sequence cut in two and carried on through its state.
+TEST(OperatorStates, CarryASequenceOn) {
+    for (const char* kind : {"add", "mul", "min", "logaddexp", "matmul d3", "affine d4"}) {
+        OperatorProblem p = operator_problem_of(std::string("operator fwd f64 b1 t101 c1 state-in state-out ") + kind);
+        const OperatorData whole = make_data(p);
+        const OperatorOutcome all = run(p, whole);
+        OperatorProblem part = p;
+        OperatorData data = whole;
+        Values joined;
+        for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 40}, {40, 101}}) {
+            part.time = end - begin;
+            const auto cut = [&](const Values& from, int64_t size) {
+                return Values(from.begin() + begin * size, from.begin() + end * size);
+            };
+            data.input = cut(whole.input, p.element());
+            if (p.affine()) data.gate = cut(whole.gate, p.gate_element());
+            const OperatorOutcome outcome = run(part, data);
+            joined.insert(joined.end(), outcome[output_id].begin(), outcome[output_id].end());
+            data.state_in = outcome[state_id];
+        }
+        for (size_t i = 0; i < joined.size(); ++i)
+            ASSERT_NEAR(joined[i].real(), all[output_id][i].real(), 1e-12 * (1 + std::abs(joined[i]))) << kind;
+    }
+}
+
+// With a diagonal W every number is a linear recurrence of its own.
+TEST(OperatorAffine, WithDiagonalMatricesIsTheLinearRecurrence) {
+    constexpr int64_t d = 5;
+    OperatorProblem p = operator_problem_of("operator affine bwd f64 b2 t50 c1 d5 state-in state-out");
+    OperatorData data = make_data(p);
+    Problem linear;
+    linear.dtype = linear.gate_dtype = FLASHSCAN_F64;
+    linear.batch = 2, linear.time = 50, linear.channels = d;
+    linear.state_in = linear.state_out = true;
+    Data same = make_data(linear);
+    for (size_t i = 0; i < data.gate.size(); ++i) {
+        const size_t step = i / (d * d), row = i / d % d, column = i % d;
+        data.gate[i] = row == column ? same.gate[step * d + row] : Value(0);
+    }
+    same.input = data.input, same.state_in = data.state_in;
+    same.grad_output = data.grad_output, same.grad_state_out = data.grad_state_out;
+    const OperatorOutcome got = run(p, data);
+    const Outcome forward = run_forward(linear, {}, same, Guard::end);
+    require(forward);
+    same.output = forward.output;
+    const Outcome backward = run_backward(linear, {}, same, Guard::end);
+    require(backward);
+    const auto compare = [](const Values& a, const Values& b) {
+        ASSERT_EQ(a.size(), b.size());
+        for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i].real(), b[i].real(), 1e-12 * (1 + std::abs(b[i])));
+    };
+    compare(got[output_id], forward.output);
+    compare(got[state_id], forward.state_out);
+    compare(got[grad | FLASHSCAN_ARG_INPUT], backward.grad_input);
+    compare(got[grad | FLASHSCAN_ARG_STATE_IN], backward.grad_state_in);
+    Values diagonal;
+    for (size_t i = 0; i < data.gate.size(); i += d + 1) {
+        diagonal.push_back(got[grad | FLASHSCAN_ARG_GATE][i]);
+        if (i % (d * d) == d * d - 1) i -= d;  // the next matrix starts with its own diagonal
+    }
+    compare(diagonal, backward.grad_gate);
+}
+
+TEST(OperatorValuesOf, TiesZerosAndSpecialNumbers) {
+    constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+    struct Known {
+        const char* line;
+        Values input, output, grad_input;
+    };
+    const Known known[] = {
+        {"max inclusive", {1, 3, 3, 2, 5}, {1, 3, 3, 3, 5}, {1, 3, 0, 0, 1}},
+        {"min inclusive", {2, 2, 1, 1, 4}, {2, 2, 1, 1, 1}, {2, 0, 3, 0, 0}},
+        {"max inclusive", {1, nan, 9, nan, 0}, {1, nan, nan, nan, nan}, {1, 4, 0, 0, 0}},
+        {"mul inclusive", {2, 0, 3, 0, 5}, {2, 0, 0, 0, 0}, {1, 2 + 6, 0, 0, 0}},
+        {"mul reduction", {2, 3, 0, 5, 7}, {0}, {0, 0, 210, 0, 0}},
+        {"max exclusive", {1, 3, 3, 2, 5}, {-inf, 1, 3, 3, 3}, {1, 3, 0, 0, 0}},
+        {"logaddexp inclusive", {-inf, -inf, 0, 0, inf}, {-inf, -inf, 0, std::log(2), inf}, {}},
+    };
+    for (const char* dtype : {"f32", "f64"})
+        for (const Known& k : known) {
+            const OperatorProblem p = operator_problem_of(std::string("operator b1 t5 c1 ") + dtype + " " +
+                                                          (k.grad_input.empty() ? "fwd " : "bwd ") + k.line);
+            OperatorData data = make_data(p);
+            data.input = k.input;
+            std::fill(data.grad_output.begin(), data.grad_output.end(), Value(1));
+            // The scan of NaN is compared by itself: NaN is not equal to NaN.
+            const OperatorOutcome outcome = run(p, data);
+            const auto same = [](Value a, Value b) {
+                return std::isnan(b.real()) ? std::isnan(a.real())
+                                            : a == b || std::abs(a.real() - b.real()) < 1e-6 * std::abs(b.real());
+            };
+            for (size_t i = 0; i < k.output.size(); ++i)
+                EXPECT_TRUE(same(outcome[output_id][i], k.output[i]))
+                    << k.line << " " << i << " " << outcome[output_id][i];
+            for (size_t i = 0; i < k.grad_input.size(); ++i)
+                EXPECT_EQ(outcome[grad | FLASHSCAN_ARG_INPUT][i], k.grad_input[i]) << k.line << " gradient " << i;
+        }
+}
+
+TEST(HeavyOperator, AMillionSteps) {
+    for (const char* line : {"add f64 t1000000", "logaddexp f64 t1000003 BCT", "matmul d2 f64 t1000000",
+                             "affine d2 f64 t999983 reverse", "max f32 t1000000", "add f32 t65536 c16"})
+        check_case({operator_problem_of(std::string("operator bwd b1 c1 ") + line), {}});
+}
+
+}  // namespace
+}  // namespace numeric

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Associative operators against the oracle: every kind, dtype, mode and feature, at the lengths where kernels change
+// what they do.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/operator_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+class OperatorCases : public testing::TestWithParam<OperatorCase> {};
+
+TEST_P(OperatorCases, MatchTheReference) {
+    SKIP_UNLESS_AVAILABLE(GetParam().target);
+    check_case(GetParam());
+}
+
+constexpr const char* kinds[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"};
+constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
+
+bool ordered(const std::string& kind) { return kind == "min" || kind == "max" || kind == "logaddexp"; }
+bool has_dim(const std::string& kind) { return kind == "matmul" || kind == "affine"; }
+
+// Lengths around powers of two and primes; the features follow from the position.
+std::vector<OperatorProblem> lengths() {
+    std::vector<OperatorProblem> problems;
+    constexpr int64_t times[] = {0, 1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 127, 128, 129, 257, 1021};
+    size_t i = 0;
+    for (const char* kind : kinds)
+        for (const int64_t time : times) {
+            std::string text = std::string("operator bwd b2 c3 ") + kind + " " + modes[i % 3] + " t" +
+                               std::to_string(time) + (i % 2 == 0 ? " f32" : " f64");
+            if (has_dim(kind)) text += " d" + std::to_string(1 + i % 5);
+            if (i % 5 < 2) text += " state-in";
+            if (i % 4 < 2) text += " state-out";
+            if (i % 7 < 3) text += " reverse";
+            if (i % 3 == 1) text += " BCT";
+            problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
+        }
+    return problems;
+}
+
+// Every dtype with every mode, and packed sequences.
+std::vector<OperatorProblem> features() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* kind : kinds)
+        for (const char* dtype : {"f32", "bf16", "f16", "f64", "c64", "c128"}) {
+            if (ordered(kind) && dtype[0] == 'c') continue;
+            for (const char* mode : modes)
+                for (const char* rest :
+                     {"b2 t37 c5", "b1 t101 c3 sequences7 state-in state-out", "b3 t20 c1 state-in reverse",
+                      "b1 t61 c2 sequences5 reverse offsets-i32 caller-scratch", "b2 t50 c4 BCT state-out invariant",
+                      "b1 t9 c17 state-in values-sign"}) {
+                    std::string text = std::string("operator bwd ") + kind + " " + mode + " " + dtype + " " + rest;
+                    if (has_dim(kind)) text += " d" + std::to_string(2 + i % 4);
+                    problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
+                }
+        }
+    return problems;
+}
+
+// Equal elements, for the operators that choose between them.
+std::vector<OperatorProblem> ties() {
+    std::vector<OperatorProblem> problems;
+    for (const char* kind : {"min", "max", "mul", "logaddexp"})
+        for (const char* rest : {"b2 t40 c5 state-in", "b1 t300 c1 reverse", "b2 t40 c3 BCT exclusive state-in",
+                                 "b1 t70 c1 reduction state-in BCT"})
+            problems.push_back(
+                operator_problem_of(std::string("operator bwd f32 values-ties ") + kind + " " + rest + " seed3"));
+    return problems;
+}
+
+// Matrices around the width of vectors and tiles.
+std::vector<OperatorProblem> dims() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* kind : {"matmul", "affine"})
+        for (const int64_t dim : {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 48, 65, 100}) {
+            constexpr const char* dtypes[] = {"f32", "f64", "bf16", "c64", "f32"};
+            std::string text = std::string("operator bwd ") + kind + " d" + std::to_string(dim) + " " + modes[i % 3] +
+                               " " + dtypes[i % 5] + " t" + std::to_string(dim < 20 ? 40 : 6) + " b2 c1 state-in";
+            if (i % 4 == 1) text += " reverse";
+            if (i % 4 == 2) text += " state-out";
+            problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
+        }
+    return problems;
+}
+
+// Long enough that time is cut, in one chain and in several, whole and packed.
+std::vector<OperatorProblem> cuts() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* kind : kinds)
+        for (const char* rest : {"b1 t20011 c1", "b1 t20011 c1 BCT reverse state-in", "b2 t9001 c3 state-out",
+                                 "b1 t30011 c2 sequences3 state-in reverse"}) {
+            std::string text = std::string("operator bwd f64 ") + kind + " " + modes[i % 3] + " " + rest;
+            if (has_dim(kind)) text += " d" + std::to_string(1 + i % 3);
+            problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
+        }
+    return problems;
+}
+
+// The oracle is checked against itself only for what it writes and how often.
+INSTANTIATE_TEST_SUITE_P(OperatorLengths, OperatorCases, testing::ValuesIn(cases_on(operator_targets(), lengths())),
+                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorFeatures, OperatorCases,
+                         testing::ValuesIn(cases_on(operator_kernel_targets(), features())), name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorTies, OperatorCases, testing::ValuesIn(cases_on(operator_targets(), ties())),
+                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorDims, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), dims())),
+                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorCuts, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), cuts())),
+                         name_of_operator_case);
+
+// FLASHSCAN_TEST_OPERATOR_CASE runs one problem line, as a failure prints it.
+TEST(OperatorRepro, CaseOfTheEnvironment) {
+    const char* line = std::getenv("FLASHSCAN_TEST_OPERATOR_CASE");
+    if (line == nullptr) GTEST_SKIP() << "FLASHSCAN_TEST_OPERATOR_CASE is not set";
+    for (const Target& target : operator_targets()) check_case({operator_problem_of(line), target});
+}
+
+TEST(OperatorRepro, LinesReadBack) {
+    for (const OperatorProblem& p : lengths()) {
+        EXPECT_EQ(text_of(operator_problem_of(text_of(p))), text_of(p));
+    }
+    EXPECT_THROW(operator_problem_of("operator add f32 q3"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace numeric

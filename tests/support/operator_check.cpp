@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/operator_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace support {
+namespace {
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+Tensor dense(const std::array<int64_t, 3>& e) {
+    Tensor tensor;
+    tensor.extents = e;
+    tensor.strides = {e[1] * e[2], e[2], 1};
+    return tensor;
+}
+
+// Whether backward reads INPUT, and OUTPUT.
+bool reads_input(const OperatorProblem& p) { return p.affine() ? p.reduction() : p.kind != FLASHSCAN_OPERATOR_ADD; }
+bool reads_output(const OperatorProblem& p) { return (p.affine() || p.matmul()) && !p.reduction(); }
+
+int64_t output_time(const OperatorProblem& p, const OperatorData& data) {
+    return p.reduction() ? 1 : written_time(p, data);
+}
+
+Call forward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data, Guard guard) {
+    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
+    const int32_t state = state_dtype(p.dtype);
+    call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), data.input);
+    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), data.gate);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
+    call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), output_time(p, data));
+    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), 1);
+    add_masks(call, {}, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
+    return call;
+}
+
+Call backward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data,
+                   const Values& output, Guard guard) {
+    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
+    const int32_t state = state_dtype(p.dtype);
+    if (reads_input(p)) call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), data.input);
+    if (reads_output(p)) call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), output);
+    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), data.gate);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
+    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), data.grad_output);
+    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), data.grad_state_out);
+    const int64_t end = written_time(p, data);
+    call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), end);
+    if (p.affine()) call.output(grad | FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), end);
+    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), 1);
+    add_masks(call, {}, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
+    return call;
+}
+
+void collect(const Call& call, OperatorOutcome& outcome) {
+    for (const auto& [id, bytes] : call.output_bytes()) outcome.values[id] = call.values(id);
+}
+
+Values moduli(Values values) {
+    for (Value& value : values) value = std::abs(value);
+    return values;
+}
+
+std::map<int32_t, Values> oracle(const OperatorProblem& problem, const OperatorData& data) {
+    OperatorProblem p = problem;
+    p.dtype = wide_dtype(p.dtype);
+    p.batch_invariant = p.caller_scratch = false;
+    OperatorOutcome outcome = run_operator(p, {FLASHSCAN_CPU, "reference"}, data, Guard::end, 1);
+    require(outcome);
+    return outcome.values;
+}
+
+// The relative error of an output in terms of its value on moduli. Every path from an input to it has at most two
+// operations for each step and number of an element; OUTPUT as backward reads it is rounded to dtype once more.
+double relative_error(const OperatorProblem& p, int32_t id, double largest) {
+    const double unit = unit_roundoff(state_dtype(p.dtype)), steps = static_cast<double>(p.time + 2);
+    const double complex = is_complex(p.dtype) ? 3 : 1;
+    const bool backward = (id & grad) != 0;
+    if (p.kind == FLASHSCAN_OPERATOR_MIN || p.kind == FLASHSCAN_OPERATOR_MAX) return backward ? steps * unit : 0;
+    // An error of y is a relative one of the slopes, which are exponentials of it.
+    if (p.kind == FLASHSCAN_OPERATOR_LOGADDEXP)
+        return backward ? steps * (steps * (largest + 8) + 8) * unit : steps * (largest + 8) * unit;
+    const double operations = 2 * steps * static_cast<double>(p.dim + 2) * complex * unit;
+    return operations + (backward && reads_output(p) ? 2 * unit_roundoff(p.dtype) : 0);
+}
+
+std::array<int64_t, 3> extents_of(const OperatorProblem& p, int32_t id) {
+    switch (id & ~grad) {
+    case FLASHSCAN_ARG_GATE: return p.extents(p.gate_element());
+    case FLASHSCAN_ARG_INPUT: return p.extents(p.element());
+    case FLASHSCAN_ARG_OUTPUT: return p.output_extents();
+    default: return p.state_extents();
+    }
+}
+
+}  // namespace
+
+OperatorOutcome run_operator(const OperatorProblem& p, const Target& target, const OperatorData& data, Guard guard,
+                             int times) {
+    OperatorOutcome outcome;
+    const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+    if (failed(plan, outcome)) return outcome;
+    Call forward = forward_call(p, plan, target.backend, data, guard);
+    if (!run_repeatedly(forward, plan, times, outcome)) return outcome;
+    collect(forward, outcome);
+    if (!p.backward) return outcome;
+    Call backward = backward_call(p, plan, target.backend, data, outcome[FLASHSCAN_ARG_OUTPUT], guard);
+    auto bits = outcome.bits;
+    if (!run_repeatedly(backward, plan, times, outcome)) return outcome;
+    outcome.bits.merge(bits);
+    collect(backward, outcome);
+    return outcome;
+}
+
+std::map<int32_t, Expected> reference_of(const OperatorProblem& p, const OperatorData& data) {
+    const bool ordered = p.kind >= FLASHSCAN_OPERATOR_MIN && p.kind <= FLASHSCAN_OPERATOR_LOGADDEXP;
+    OperatorData sizes = data;
+    if (!ordered) {
+        sizes.input = moduli(data.input);
+        sizes.gate = moduli(data.gate);
+        sizes.state_in = moduli(data.state_in);
+    }
+    sizes.grad_output = moduli(data.grad_output);
+    sizes.grad_state_out = moduli(data.grad_state_out);
+    const std::map<int32_t, Values> values = oracle(p, data), bounds = oracle(p, sizes);
+    double largest = 0;
+    for (const Value& y : data.input) largest = std::max(largest, std::abs(y));
+    largest += std::log(static_cast<double>(p.time + 2));
+    std::map<int32_t, Expected> expected;
+    for (const auto& [id, value] : values) {
+        const int32_t argument = id & ~grad;
+        const bool state = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
+        const int32_t dtype = state ? state_dtype(p.dtype) : p.dtype;
+        const double error = relative_error(p, id, largest);
+        Expected& e = expected[id];
+        e.value = value;
+        for (size_t i = 0; i < value.size(); ++i) {
+            const double size = std::isfinite(std::abs(bounds.at(id)[i])) ? std::abs(bounds.at(id)[i]) : 0;
+            const double scale = p.kind == FLASHSCAN_OPERATOR_LOGADDEXP && (id & grad) == 0 ? 1 : size;
+            e.tolerance.push_back(error * scale + 0.5 * ulp(dtype, std::abs(value[i]) + error * scale) +
+                                  ulp(state_dtype(p.dtype), 0));
+        }
+    }
+    return expected;
+}
+
+std::ostream& operator<<(std::ostream& stream, const OperatorCase& c) {
+    return stream << "FLASHSCAN_TEST_TARGET=" << text_of(c.target) << " FLASHSCAN_TEST_OPERATOR_CASE='"
+                  << text_of(c.problem) << "'";
+}
+
+std::string name_of_operator_case(const testing::TestParamInfo<OperatorCase>& info) {
+    return fmt::format("{}_{:03}", text_of(info.param.target), info.index);
+}
+
+std::vector<OperatorCase> cases_on(const std::vector<Target>& targets, const std::vector<OperatorProblem>& problems) {
+    std::vector<OperatorCase> cases;
+    for (const Target& target : targets)
+        for (const OperatorProblem& problem : problems) cases.push_back({problem, target});
+    return cases;
+}
+
+void check_case(const OperatorCase& c) {
+    const OperatorProblem& p = c.problem;
+    const OperatorData data = make_data(p);
+    const OperatorOutcome outcome = run_operator(p, c.target, data, p.seed % 2 == 0 ? Guard::start : Guard::end);
+    ASSERT_EQ(outcome.status, FLASHSCAN_OK) << outcome.message;
+    EXPECT_EQ(outcome.damage, "");
+    const std::map<int32_t, Expected> reference = reference_of(p, data);
+    for (const auto& [id, values] : outcome.values) {
+        const int32_t argument = id & ~grad;
+        const bool steps = argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_GATE ||
+                           (argument == FLASHSCAN_ARG_OUTPUT && !p.reduction());
+        const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", argument);
+        const Comparison comparison =
+            compare(name, extents_of(p, id), steps ? written_time(p, data) : 1, values, reference.at(id));
+        if (!comparison.ok()) ADD_FAILURE() << comparison.sentence;
+        testing::Test::RecordProperty(fmt::format("worst_{}", id), fmt::format("{:.3g}", comparison.worst));
+    }
+}
+
+}  // namespace support

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans of associative operators on values and compares them with the oracle, within bounds derived from the
+// number of operations on a path and the moduli of the data.
+#pragma once
+
+#include "support/check.h"
+#include "support/operator_problem.h"
+
+namespace support {
+
+struct OperatorOutcome : Run {
+    std::map<int32_t, Values> values;  // of each output
+    const Values& operator[](int32_t id) const { return values.at(id); }
+};
+// Both passes, or forward alone; each so often in the same memory.
+OperatorOutcome run_operator(const OperatorProblem& problem, const Target& target, const OperatorData& data,
+                             Guard guard, int times = 2);
+
+// The expected value of every output with the error that it may have.
+std::map<int32_t, Expected> reference_of(const OperatorProblem& problem, const OperatorData& data);
+
+struct OperatorCase {
+    OperatorProblem problem;
+    Target target;
+};
+std::ostream& operator<<(std::ostream& stream, const OperatorCase& c);
+std::string name_of_operator_case(const testing::TestParamInfo<OperatorCase>& info);
+std::vector<OperatorCase> cases_on(const std::vector<Target>& targets, const std::vector<OperatorProblem>& problems);
+
+// Runs a case against the reference. A forced kernel may refuse.
+void check_case(const OperatorCase& c);
+
+}  // namespace support
