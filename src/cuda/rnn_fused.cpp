@@ -66,6 +66,12 @@ RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std:
                               p.head_dim, multiprocessors);
         return teams;
     }
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, teams.kernel->function), "loading a kernel");
+    if (attributes.ptxVersion < 90) {
+        refusal = "the library was built without code of compute capability 9.0";
+        return teams;
+    }
     load(teams);
     teams.teams = resident_teams(teams);
     if (teams.teams == 0) refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);

@@ -157,6 +157,7 @@ class RnnForwardJob {
 
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
     extern __shared__ __align__(128) unsigned char shared[];
     const TeamVectors<S> vectors(f, shared);
     vectors.begin();
@@ -174,6 +175,7 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_
         }
         work.finish();
     }
+#endif
 }
 
 }  // namespace flashscan::cuda
