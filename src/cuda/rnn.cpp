@@ -4,34 +4,17 @@
 #include <limits>
 
 #include "cuda/kernels/rnn_params.h"
+#include "cuda/launch.h"
 #include "cuda/rnn_pass.h"
-#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
 
-// `threads` of them in blocks of `block`.
-template <typename... Params>
-void launch(const void* kernel, int64_t threads, int block, void* stream, Params... params) {
-    void* arguments[] = {&params...};
-    check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>((threads + block - 1) / block)),
-                           dim3(static_cast<unsigned>(block)), arguments, 0, static_cast<cudaStream_t>(stream)),
-          "launching a kernel");
-}
-
-// A kernel of a step, which comes after a product; `early`: it may start while that ends.
-void launch_step(const void* kernel, int64_t threads, bool early, void* stream, RnnParams& params, int64_t step) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>((threads + rnn_step_block - 1) / rnn_step_block));
-    config.blockDim = dim3(rnn_step_block);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
-    void* arguments[] = {&params, &step};
-    check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a step's kernel");
+// The kernel of a step, which comes after a product; `early`: it may start while that ends.
+void launch_step(const void* kernel, int64_t threads, bool early, void* stream, const RnnParams& params, int64_t step) {
+    LaunchShape shape = threads_in_blocks(threads, rnn_step_block);
+    shape.overlaps = early;
+    launch(kernel, shape, stream, params, step);
 }
 
 void clear(void* memory, size_t bytes, void* stream) {
@@ -53,9 +36,7 @@ class Alternating final : public RnnKernel {
           s_(problem, options.batch_invariant),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
-        int major = 0;
-        check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_), "asking what the device is");
-        early_ = major >= 9;
+        early_ = can_overlap(cell_.forward, device_);
         // Kernels are loaded here, because the first call may be captured.
         for (const void* kernel : {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward,
                                    cell_.backward_reset, data_.pass_states, data_.find_sequences, weights_.pack_weights,
@@ -95,7 +76,7 @@ class Alternating final : public RnnKernel {
         params.state_out = b.state_out;
         if (b.bias != nullptr) {
             const RnnBiasParams bias{b.bias, base + forward_.bias, p_.counts().biases, 1, p_.width()};
-            launch(weights_.widen_bias, p_.bias_count(), rnn_edge_block, stream, bias);
+            launch(weights_.widen_bias, threads_in_blocks(p_.bias_count(), rnn_edge_block), stream, bias);
             params.bias = bias.to;
         }
         const void* const weights = pack_weights(b.weight, base + forward_.weights, stream);
@@ -103,7 +84,7 @@ class Alternating final : public RnnKernel {
             clear(params.factors, factor_bytes(), stream);
             if (s_.split) clear(params.reset_factors, factor_bytes(), stream);
         }
-        launch(cell_.begin, elements(), rnn_step_block, stream, params);
+        launch(cell_.begin, threads_in_blocks(elements(), rnn_step_block), stream, params);
         void* const blas = base + forward_.blas;
         for (int64_t step = 0; step < p_.time; ++step) {
             multiply(forward_.products.together, weights, params.factors, s_.factor(), base + forward_.result,
@@ -143,11 +124,11 @@ class Alternating final : public RnnKernel {
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
         if (b.grad_bias != nullptr) {
             const RnnBiasParams sums{params.bias_sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()};
-            const int64_t blocks = (p_.bias_count() + rnn_sum_block_columns - 1) / rnn_sum_block_columns;
-            launch(weights_.sum_bias, blocks * rnn_edge_block, rnn_edge_block, stream, sums);
+            const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
+            launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream, sums);
         }
         if (b.grad_weight != nullptr)
-            launch(weights_.unpack_weights, p_.weight_count(), rnn_edge_block, stream,
+            launch(weights_.unpack_weights, threads_in_blocks(p_.weight_count(), rnn_edge_block), stream,
                    weight_params(base + backward_.weight_sums, b.grad_weight));
     }
 
@@ -182,9 +163,7 @@ class Alternating final : public RnnKernel {
 
     RnnSequenceParams sequences(const RnnBuffers& b) const {
         RnnSequenceParams params;
-        params.offsets = p_.packed() ? b.seq_offsets : nullptr;
-        params.are_i64 = p_.offsets_dtype == Dtype::i64;
-        params.sequences = p_.num_sequences;
+        if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
         params.time = p_.time;
         return params;
     }
@@ -192,14 +171,14 @@ class Alternating final : public RnnKernel {
         if (!p_.packed()) return nullptr;
         RnnSequenceParams params = sequences(b);
         params.sequence = static_cast<int64_t*>(memory);
-        launch(data_.find_sequences, p_.time, rnn_edge_block, stream, params);
+        launch(data_.find_sequences, threads_in_blocks(p_.time, rnn_edge_block), stream, params);
         return params.sequence;
     }
     // Of rows without a step.
     void pass_states(const RnnBuffers& b, const void* from, void* to, void* stream) const {
         if (to == nullptr || p_.state_count() == 0 || (s_.any && !p_.packed())) return;
         const RnnPassParams params{sequences(b), p_.counts().states, p_.state_rows(), p_.width(), from, to};
-        launch(data_.pass_states, p_.state_count(), rnn_edge_block, stream, params);
+        launch(data_.pass_states, threads_in_blocks(p_.state_count(), rnn_edge_block), stream, params);
     }
 
     RnnWeightParams weight_params(const void* from, void* to) const {
@@ -210,7 +189,8 @@ class Alternating final : public RnnKernel {
         if (p_.heads == 1 && p_.weight_dtype == p_.dtype && s_.padded == p_.head_dim &&
             reinterpret_cast<uintptr_t>(weight) % Product::alignment == 0)
             return weight;
-        launch(weights_.pack_weights, s_.weights(), rnn_edge_block, stream, weight_params(weight, memory));
+        launch(weights_.pack_weights, threads_in_blocks(s_.weights(), rnn_edge_block), stream,
+               weight_params(weight, memory));
         return memory;
     }
     const void* last_block(const void* weights) const {
@@ -272,7 +252,7 @@ class Alternating final : public RnnKernel {
     RnnShape s_;
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
-    bool early_ = false;  // the device can start kernels early
+    bool early_ = false;  // kernels may start before the product before them has ended
 };
 
 }  // namespace

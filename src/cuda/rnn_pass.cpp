@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace flashscan::cuda {
 namespace {
 
@@ -10,8 +12,6 @@ namespace {
 constexpr int64_t invariant_rows = 32;
 // Rows of the gradients that make one product for GRAD|WEIGHT: enough for full speed, few enough to keep SCRATCH small.
 constexpr int64_t chunk_rows = 4096;
-
-int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
@@ -70,9 +70,9 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant)
       together(split ? gates - 1 : gates) {
     if (!any) return;
     group = batch_invariant && !p.packed() ? invariant_rows : rows;
-    groups = (rows + group - 1) / group;
-    const int64_t most = std::max<int64_t>(chunk_rows / padded_rows(), 1), chunks = (p.time + most - 1) / most;
-    chunk_steps = (p.time + chunks - 1) / chunks;
+    groups = ceil_div(rows, group);
+    const int64_t chunks = ceil_div(p.time, std::max<int64_t>(chunk_rows / padded_rows(), 1));
+    chunk_steps = ceil_div(p.time, chunks);
 }
 
 RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {

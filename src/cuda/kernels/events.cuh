@@ -2,32 +2,10 @@
 // Steps at which the recurrence does not simply go on: resets and the edges of packed sequences, a bit a step.
 #pragma once
 
+#include "cuda/kernels/sequences.cuh"
 #include "cuda/kernels/steps.cuh"
 
 namespace flashscan::cuda {
-
-__device__ __forceinline__ int64_t load_offset(const SequenceOffsets& offsets, int64_t n) {
-    return offsets.are_i64 ? static_cast<const int64_t*>(offsets.data)[n]
-                           : static_cast<int64_t>(static_cast<const int32_t*>(offsets.data)[n]);
-}
-
-// Where the steps before `end` that belong to a sequence end.
-__device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, int64_t end) {
-    return offsets.data == nullptr ? end : min(end, load_offset(offsets, offsets.sequences));
-}
-
-// The sequence that holds step t: the last n with offsets[n] <= t and a step of its own.
-inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {
-    int64_t low = 0, high = offsets.sequences;  // offsets[low] <= t < offsets[high]
-    while (high - low > 1) {
-        const int64_t middle = (low + high) / 2;
-        if (load_offset(offsets, middle) <= t)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
 
 // The events of a lane's L steps, bit i that of its step i in the order of memory.
 template <int L>

@@ -51,6 +51,33 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
         f(std::integral_constant<Kind, Kind::plain>{});
 }
 
+// h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
+// the lane's own, and `edge` is the one beyond them.
+template <typename X, typename Shape, bool Down>
+struct StatesBefore {
+    using Wide = typename Element<X>::Wide;
+    const Place& at;
+    const Steps<X, Shape>& states;
+    Wide edge;
+
+    __device__ __forceinline__ Wide operator()(int i, int v) const {
+        if constexpr (!Shape::time_inner) return states.get(i, v);
+        const int neighbour = Down ? i - 1 : i + 1;
+        if (neighbour < 0 || neighbour >= Shape::L) return edge;
+        const Wide h = states.get(neighbour, 0);
+        return !Down && neighbour == at.steps ? edge : h;
+    }
+    // The edge from memory.
+    static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
+        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
+        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
+        Steps<X, Shape> one{};
+        load_element<X>(p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time,
+                        one.word);
+        return one.get(0, 0);
+    }
+};
+
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_>
 struct Walk {
     using Ty = Ty_;
