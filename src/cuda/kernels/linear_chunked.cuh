@@ -199,16 +199,19 @@ struct ChunkedBlock {
             if constexpr (Shape::time_inner) edge = edge_of(states);
         }
         const Before before{at, states, edge};
+        Wide first[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
         if (gate_wanted() && sums.wanted()) {
             sums.begin(at);
             walk.template backward<Kind::general>(
-                tile.gate, tile.source, carry, before,
+                tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
             return;
         }
         with_kind(p, tile.eventful, [&](auto kind) {
             walk.template backward<decltype(kind)::value>(
-                tile.gate, tile.source, carry, before,
+                tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
         });
         if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer);

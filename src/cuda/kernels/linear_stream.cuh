@@ -74,12 +74,14 @@ struct StreamWarp {
             const Before before{at, states, TimeInner && gate_wanted() ? Before::load_edge(p, at) : Wide{}};
             const bool summed = gate_wanted() && sums.wanted();
             if (summed) sums.begin(at);
-            walk.template backward<Kind::general>(gate, source, carry, before, [&](int i, const GateWide(&values)[1]) {
-                if (summed)
-                    sums.add(at, i, values, true);
-                else
-                    gate.set(i, values);
-            });
+            const Wide first[1] = {walk.before_row(0)};
+            walk.template backward<Kind::general>(gate, source, carry, first, before,
+                                                  [&](int i, const GateWide(&values)[1]) {
+                                                      if (summed)
+                                                          sums.add(at, i, values, true);
+                                                      else
+                                                          gate.set(i, values);
+                                                  });
             if (gate_wanted() && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
             if (summed && !p.sum_time) {
                 if (p.sum_rows)
