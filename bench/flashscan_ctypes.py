@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few calls of libflashscan.so that peers.py needs, on raw device pointers."""
+"""The few calls of libflashscan.so that peers.py and peers_rnn.py need, on raw pointers."""
 
 import ctypes
-from ctypes import byref, c_char_p, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
 CPU, CUDA = 0, 1
 DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "f64": 4, "c64": 5, "c128": 6}
-LAYOUTS = {"BTC": 0, "BCT": 1}
-INPUT, GATE, OUTPUT, GRAD = 1, 2, 3, 0x100
+LAYOUTS = {"BTC": 0, "BCT": 1, "BTGHD": 0, "TBGHD": 1}
+CELLS = {"lstm": 0, "gru": 1, "elman": 2, "slstm": 3, "gru-reset-before": 4, "elman-relu": 5}
+INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 1, 2, 3, 8, 9, 11, 0x100
+TRAINING = 4
 
 
 class Strides(ctypes.Structure):
@@ -21,6 +23,15 @@ class LinearDesc(ctypes.Structure):
         ("batch", c_int64), ("time", c_int64), ("channels", c_int64), ("num_sequences", c_int64),
         ("offsets_dtype", c_int32), ("reserved", c_int32), ("input", Strides), ("gate", Strides), ("output", Strides),
         ("grad_input", Strides), ("grad_gate", Strides), ("grad_output", Strides),
+    ]
+
+
+class RnnDesc(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("dtype", c_int32), ("weight_dtype", c_int32), ("layout", c_int32),
+        ("cell", c_int32), ("direction", c_int32), ("flags", c_uint32), ("offsets_dtype", c_int32), ("batch", c_int64),
+        ("time", c_int64), ("heads", c_int64), ("head_dim", c_int64), ("num_sequences", c_int64),
+        ("recurrent_clip", c_double),
     ]
 
 
@@ -45,6 +56,8 @@ class Library:
         self.lib.flashscan_plan_destroy.restype = None
         for name in ("flashscan_forward", "flashscan_backward"):
             getattr(self.lib, name).argtypes = [c_void_p, ctypes.POINTER(Arg), c_int32, c_void_p]
+        self.lib.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, ctypes.POINTER(c_size_t)]
+        self.lib.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, ctypes.POINTER(c_size_t)]
 
     def check(self, status):
         if status != 0:
@@ -55,27 +68,57 @@ class Library:
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-class LinearPlan:
-    """A dense linear recurrence of one dtype: layout "BTC" or "BCT", extents (B, T, C)."""
-
-    def __init__(self, library, dtype, layout, batch, time, channels, backend=CUDA, device=0):
+class Plan:
+    def __init__(self, library, make, desc, backend, device, threads, kernel):
         self.library = library
-        desc = LinearDesc(struct_size=ctypes.sizeof(LinearDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
-                          batch=batch, time=time, channels=channels)
-        options = Options(struct_size=ctypes.sizeof(Options), backend=backend, device=device)
+        options = Options(struct_size=ctypes.sizeof(Options), backend=backend, device=device, threads=threads,
+                          kernel=kernel.encode() if kernel else None)
         self.plan = c_void_p()
-        library.check(library.lib.flashscan_plan_linear(byref(self.plan), byref(desc), byref(options)))
+        library.check(make(byref(self.plan), byref(desc), byref(options)))
 
     def __del__(self):
         self.library.lib.flashscan_plan_destroy(self.plan)
 
+    def arg_bytes(self, backward, argument):
+        count = c_size_t()
+        self.library.check(self.library.lib.flashscan_plan_arg_bytes(self.plan, int(backward), argument, byref(count)))
+        return count.value
+
+    def kernel(self):
+        """The name of the kernel in the plan's description."""
+        text = ctypes.create_string_buffer(1 << 16)
+        self.library.check(self.library.lib.flashscan_plan_describe(self.plan, text, c_size_t(len(text)), None))
+        lines = text.value.decode().splitlines()
+        return next(line for line in lines if line.startswith("kernel ")).split()[1].rstrip(":")
+
     def bind(self, backward, pointers, num_bytes, stream):
         """A function without parameters that runs the pass on `pointers`, a dict of argument id to address, each of
-        `num_bytes` bytes."""
-        args = (Arg * len(pointers))(*[Arg(id=key, data=value, bytes=num_bytes) for key, value in pointers.items()])
+        `num_bytes` bytes or, where that is None, of what the plan asks for."""
+        sizes = {key: self.arg_bytes(backward, key) if num_bytes is None else num_bytes for key in pointers}
+        args = (Arg * len(pointers))(*[Arg(id=key, data=value, bytes=sizes[key]) for key, value in pointers.items()])
         execute = self.library.lib.flashscan_backward if backward else self.library.lib.flashscan_forward
 
         def call():
             self.library.check(execute(self.plan, args, len(args), stream))
 
         return call
+
+
+class LinearPlan(Plan):
+    """A dense linear recurrence of one dtype: layout "BTC" or "BCT", extents (B, T, C)."""
+
+    def __init__(self, library, dtype, layout, batch, time, channels, backend=CUDA, device=0):
+        desc = LinearDesc(struct_size=ctypes.sizeof(LinearDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
+                          batch=batch, time=time, channels=channels)
+        super().__init__(library, library.lib.flashscan_plan_linear, desc, backend, device, 0, None)
+
+
+class RnnPlan(Plan):
+    """A recurrent network of one dtype: layout "BTGHD" or "TBGHD"; backward needs `training`."""
+
+    def __init__(self, library, cell, dtype, layout, batch, time, heads, dim, training, backend=CUDA, device=0, threads=0,
+                 kernel=None):
+        desc = RnnDesc(struct_size=ctypes.sizeof(RnnDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
+                       cell=CELLS[cell], flags=TRAINING if training else 0, batch=batch, time=time, heads=heads,
+                       head_dim=dim)
+        super().__init__(library, library.lib.flashscan_plan_rnn, desc, backend, device, threads, kernel)

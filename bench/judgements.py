@@ -18,7 +18,7 @@ ROWS = {  # key: (title, target)
     "tiny": ("Tiny problem, time on the GPU", "≤ 4 us"),
     "host": ("Tiny problem, host time of a call", "≤ 3 us"),
     "cpu": ("CPU, f32", "≥ 80 % of the stream"),
-    "rnn": ("recurrent networks, each its own", "us per step"),
+    "rnn": ("Recurrent networks", "us a step, each its own"),
 }
 PEER_ROWS = {
     "accelerated-short": ("accelerated-scan, f32, T ≤ 2048", "1.5 times faster"),
@@ -111,7 +111,7 @@ def judgements_of(results):
             judgements += [judge(case, case["set"], target, report["backend"], "the plain case is not in the results")
                            for target in case["targets"]]
     backends = {report["backend"] for report in results.benches}
-    sets = ["ceiling", "peers", "ragged", "long", "tiny", "features"] if backends != {"cpu"} else []
+    sets = ["ceiling", "peers", "ragged", "long", "tiny", "features", "rnn"] if backends != {"cpu"} else []
     for name in sets + (["cpu"] if "cpu" in backends else []):
         for case in reports.load_problem_set(name):
             key = name, reports.problem_key(case)

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "rnn_floor.h"
+
 namespace bench {
 namespace {
 
@@ -144,6 +146,10 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
     result.spread_percent = (quantile(runs.us, 0.9) - quantile(runs.us, 0.1)) / result.median_us * 100;
     result.gbps = static_cast<double>(problem.required_bytes()) / result.median_us * 1e-3;
     if (problem.rnn) result.step_us = result.median_us / static_cast<double>(problem.extents.time);
+    if (problem.rnn && settings.backend == FLASHSCAN_CUDA) {
+        result.step_floor_us = rnn_step_floor_us(problem);
+        result.floor_percent = result.step_floor_us / result.step_us * 100;
+    }
     if (result.median_us < 100) measure_burst(machine, call, result);
     result.host_us = settings.backend == FLASHSCAN_CUDA ? host_us(machine, call, result.median_us) : 0;
 }

@@ -44,8 +44,9 @@ struct Result {
     std::vector<double> us;
     double min_us = 0, median_us = 0, spread_percent = 0;  // between the 10th and 90th percentile, of the median
     double gbps = 0, ceiling_gbps = 0, ceiling_percent = 0;
-    double step_us = 0;   // recurrent networks: median over the steps
-    double burst_us = 0;  // per call among 32 replayed from a graph, caches warm
+    double step_us = 0;                           // recurrent networks: median over the steps
+    double step_floor_us = 0, floor_percent = 0;  // of rnn_floor.h, on a GPU
+    double burst_us = 0;                          // per call among 32 replayed from a graph, caches warm
     double host_us = 0;
     double plan_cold_us = 0, plan_warm_us = 0;
     size_t scratch_bytes = 0;

@@ -1,38 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times PyTorch's LSTM, GRU and RNN on the CPU beside flashscan's, on the same weights and with the same threads.
+"""Times recurrent layers of other packages beside flashscan's: one process, the same tensors.
 
-    python3 bench/peers_rnn.py --threads 2 --json peers_rnn.json
+    python3 bench/peers_rnn.py --library build/sm90a/src/libflashscan.so --json peers_rnn.json
+    python3 bench/peers_rnn.py --device cpu --threads 2
 
-PyTorch's layers include the product of input and input weights, flashscan's do not. With an input of one number that
-product is next to nothing and the times compare as they are. For --inputs above 1 it is timed by itself, with PyTorch,
-and added to flashscan's: forward once, and in backward for the gradients of the input and of the input weights.
-Needs PyTorch and the flashscan package, for which FLASHSCAN_LIBRARY may name a library that is not installed.
+On a GPU PyTorch's layers are cuDNN's. They include the product of input and input weights, which flashscan takes as
+given: it is timed by itself, with PyTorch, and "recurrence" is the layer's time less the product's. FlashRNN is timed
+with --flashrnn where it is installed: it compiles for about a minute per shape. Times of a GPU are medians of calls
+between two CUDA events, with the L2 cache flushed before. A cell's outputs and gradient of R are compared with
+PyTorch's in f32 before anything is timed.
 """
 
 import argparse
+import dataclasses
+import datetime
 import json
 import statistics
+import sys
 import time
 
-import numpy as np
 import torch
 
-import flashscan
+import flashscan_ctypes as fs
+from peers import default_library
 
-LAYERS = {"lstm": (torch.nn.LSTM, 4), "gru": (torch.nn.GRU, 3), "elman": (torch.nn.RNN, 1)}
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+LAYERS = {"lstm": (torch.nn.LSTM, 4), "gru": (torch.nn.GRU, 3), "elman": (torch.nn.RNN, 1), "slstm": (None, 4)}
 
 
-def median_ms(call, runs):
-    call()
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
+@dataclasses.dataclass
+class Case:
+    cell: str
+    dtype: str
+    batch: int
+    heads: int
+    dim: int
+    time: int = 1024
+    inputs: int = 0  # 0: as many as outputs
+
+    gates = property(lambda self: LAYERS[self.cell][1])
+    width = property(lambda self: self.heads * self.dim)
+    name = property(lambda self: f"{self.cell} {self.dtype} b{self.batch} t{self.time} h{self.heads} d{self.dim}")
+
+
+def cases_of(table):
+    if table == "cpu":
+        return [Case(cell, "f32", 16, 1, 256, 200, inputs) for cell in ("lstm", "gru", "elman") for inputs in (1, 256)]
+    shapes = [(16, 1, 64), (16, 1, 128), (16, 1, 256), (16, 1, 512), (16, 1, 768), (16, 1, 1024), (64, 1, 768),
+              (1, 1, 768), (16, 12, 64), (16, 6, 128), (16, 3, 256)]
+    cases = [Case("lstm", dtype, *shape) for shape in shapes for dtype in ("f16", "bf16")]
+    cases += [Case(cell, dtype, 16, 1, 768) for cell in ("gru", "elman") for dtype in ("f16", "bf16")]
+    return cases + [Case("slstm", "bf16", 16, 12, 64), Case("slstm", "bf16", 16, 1, 768)]
+
+
+class Timer:
+    """Median microseconds of a call."""
+
+    def __init__(self, device, runs, budget_s):
+        self.cuda, self.runs, self.budget_s = device == "cuda", runs, budget_s
+        if self.cuda:
+            cache = torch.cuda.get_device_properties(0).L2_cache_size if hasattr(
+                torch.cuda.get_device_properties(0), "L2_cache_size") else 64 << 20
+            self.flush_buffer = torch.empty(4 * cache, dtype=torch.uint8, device="cuda")
+
+    def once(self, call):
+        if not self.cuda:
+            begin = time.perf_counter()
+            call()
+            return (time.perf_counter() - begin) * 1e6
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self.flush_buffer.zero_()
+        torch.cuda._sleep(200_000)  # the host runs ahead, so that its own part before the first launch does not count
+        start.record()
         call()
-        times.append((time.perf_counter() - start) * 1e3)
-    return statistics.median(times)
+        stop.record()
+        stop.synchronize()
+        return start.elapsed_time(stop) * 1e3
+
+    def __call__(self, call):
+        call(), call()
+        begin, times = time.monotonic(), []
+        while len(times) < self.runs and (len(times) < 3 or time.monotonic() - begin < self.budget_s):
+            times.append(self.once(call))
+        return statistics.median(times)
 
 
-def time_torch(layer, x, runs):
+class Data:
+    """A layer's tensors; x and output are [time, batch, ...]."""
+
+    def __init__(self, case, device):
+        self.case = case
+        generator = torch.Generator(device).manual_seed(1)
+        dtype, inputs = DTYPES[case.dtype], case.inputs or case.width
+
+        def make(scale, *shape):
+            return torch.empty(shape, device=device).uniform_(-scale, scale, generator=generator).to(dtype)
+
+        scale = case.dim ** -0.5
+        self.x = make(1, case.time, case.batch, inputs)
+        self.weight_in = make(inputs ** -0.5, case.gates, case.heads, case.dim, inputs)
+        self.weight = make(scale, case.gates, case.heads, case.dim, case.dim)
+        self.bias_in = make(scale, case.gates, case.heads, case.dim)
+        self.bias = make(scale, case.gates, case.heads, case.dim)
+        self.grad = make(1, case.time, case.batch, case.heads, case.dim)
+
+    def input_product(self):
+        """[time, batch, gates, heads, dim]"""
+        case = self.case
+        product = self.x @ self.weight_in.reshape(-1, self.x.shape[-1]).t()
+        return product.reshape(case.time, case.batch, case.gates, case.heads, case.dim)
+
+    def joined_bias(self):
+        """As flashscan takes it: GRU's n has one outside and one inside of the reset."""
+        if self.case.cell == "gru":
+            return torch.cat([self.bias_in[:2] + self.bias[:2], self.bias_in[2:], self.bias[2:]]).contiguous()
+        return self.bias_in + self.bias
+
+    def layer(self, head, dtype):
+        """PyTorch's layer of one head."""
+        case = self.case
+        layer = LAYERS[case.cell][0](self.x.shape[-1], case.dim, device=self.x.device, dtype=dtype)
+        with torch.no_grad():
+            for name, value in (("weight_ih_l0", self.weight_in), ("weight_hh_l0", self.weight),
+                                ("bias_ih_l0", self.bias_in), ("bias_hh_l0", self.bias)):
+                parameter = getattr(layer, name)
+                parameter.copy_(value[:, head].reshape(parameter.shape))
+        layer.flatten_parameters()
+        return layer
+
+
+class Flashscan:
+    def __init__(self, library, data, device, threads, kernel):
+        case, options = data.case, {"backend": fs.CUDA if device == "cuda" else fs.CPU, "threads": threads,
+                                    "kernel": kernel}
+        stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
+        make = lambda training: fs.RnnPlan(library, case.cell, case.dtype, "TBGHD", case.batch, case.time, case.heads,
+                                           case.dim, training, **options)
+        inference, training = make(False), make(True)
+        self.kernel = training.kernel()
+        self.output = torch.empty_like(data.grad)
+        self.grad_weight = torch.empty_like(data.weight)
+        self.kept = [data.input_product().contiguous(), data.joined_bias(), inference, training]
+        wx, bias = self.kept[:2]
+        reserve = torch.empty(training.arg_bytes(False, fs.RESERVE) + 256, dtype=torch.uint8, device=data.x.device)
+        aligned = (reserve.data_ptr() + 255) // 256 * 256
+        self.grads = [torch.empty_like(wx), torch.empty_like(bias), reserve]
+        forward = {fs.INPUT: wx.data_ptr(), fs.WEIGHT: data.weight.data_ptr(), fs.BIAS: bias.data_ptr(),
+                   fs.OUTPUT: self.output.data_ptr()}
+        backward = {fs.WEIGHT: data.weight.data_ptr(), fs.OUTPUT: self.output.data_ptr(), fs.RESERVE: aligned,
+                    fs.GRAD | fs.OUTPUT: data.grad.data_ptr(), fs.GRAD | fs.INPUT: self.grads[0].data_ptr(),
+                    fs.GRAD | fs.WEIGHT: self.grad_weight.data_ptr(), fs.GRAD | fs.BIAS: self.grads[1].data_ptr()}
+        self.forward = inference.bind(False, forward, None, stream)
+        self.forward_training = training.bind(False, {**forward, fs.RESERVE: aligned}, None, stream)
+        self.backward = training.bind(True, backward, None, stream)
+
+    def both(self):
+        self.forward_training()
+        self.backward()
+
+    def time(self, timer):
+        times = {"forward": timer(self.forward), "forward_training": timer(self.forward_training),
+                 "backward": timer(self.backward)}
+        return {**times, "both": timer(self.both), "kernel": self.kernel}
+
+    def error(self, data):
+        """Largest difference of the output and of R's gradient from PyTorch's in f32, relative to the largest value."""
+        self.both()
+        if LAYERS[data.case.cell][0] is None:
+            return 0.0 if bool(torch.isfinite(self.output.float()).all()) else float("nan")
+        worst = 0.0
+        for head in sorted({0, data.case.heads - 1}):
+            layer = data.layer(head, torch.float32)
+            output = layer(data.x.float())[0]
+            output.backward(data.grad[:, :, head].float())
+            gradient = layer.weight_hh_l0.grad.reshape(data.case.gates, data.case.dim, data.case.dim)
+            for got, want in ((self.output[:, :, head], output), (self.grad_weight[:, head], gradient)):
+                worst = max(worst, ((got.float() - want).abs().max() / want.abs().max()).item())
+        return worst
+
+
+def time_torch(data, timer):
+    case = data.case
+    layer = data.layer(0, DTYPES[case.dtype])
+    x, grad = data.x.clone().requires_grad_(), data.grad[:, :, 0].contiguous()
+
     def forward():
         with torch.no_grad():
             layer(x)
@@ -40,74 +191,124 @@ def time_torch(layer, x, runs):
     def both():
         layer.zero_grad(set_to_none=True)
         x.grad = None
-        layer(x)[0].sum().backward()
+        layer(x)[0].backward(grad)
 
-    return median_ms(forward, runs), median_ms(both, runs)
+    layer.eval()
+    inference = timer(forward)
+    layer.train()
+    times = {"forward": inference, "forward_training": timer(lambda: layer(x)), "both": timer(both)}
+    rows, weight = data.x.reshape(-1, x.shape[-1]), data.weight_in.reshape(-1, x.shape[-1])
+    grad_rows = torch.ones(rows.shape[0], weight.shape[0], dtype=x.dtype, device=x.device)
+    product = timer(lambda: rows @ weight.t())
+    products = product + timer(lambda: (grad_rows @ weight, grad_rows.t() @ rows))
+    return {**times, "product": product, "products": products,
+            "recurrence": {"forward": times["forward"] - product, "both": times["both"] - products}}
 
 
-def time_input_product(layer, x, runs):
-    weight, rows = layer.weight_ih_l0.detach(), x.detach().reshape(-1, x.shape[-1])
-    gradient = torch.ones(rows.shape[0], weight.shape[0])
-    forward = median_ms(lambda: rows @ weight.t(), runs)
-    return forward, forward + median_ms(lambda: (gradient @ weight, gradient.t() @ rows), runs)
+def time_flashrnn(data, timer):
+    from flashrnn import flashrnn
 
+    case = data.case
+    wx = data.input_product().transpose(0, 1).contiguous().requires_grad_()
+    weight, bias = data.weight.clone().requires_grad_(), data.joined_bias().requires_grad_()
+    grad = data.grad.transpose(0, 1).contiguous()
+    name = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[case.dtype]
+    backend = "cuda" if case.cell == "gru" else "cuda_fused"
 
-def time_flashscan(cell, layer, x, threads, runs):
-    gates, dim = LAYERS[cell][1], layer.hidden_size
-    batch, steps = x.shape[:2]
-    with torch.no_grad():
-        product = (x @ layer.weight_ih_l0.t()).numpy().reshape(batch, steps, gates, 1, dim)
-        recurrent = layer.weight_hh_l0.numpy().reshape(gates, 1, dim, dim)
-        inside, outside = layer.bias_hh_l0.numpy().reshape(gates, 1, dim), layer.bias_ih_l0.numpy().reshape(gates, 1, dim)
-        expected = layer(x)[0].numpy()
-    bias = inside + outside
-    if cell == "gru":  # r, z, n, and n's within the reset
-        bias = np.concatenate([bias[:2], outside[2:], inside[2:]])
-    ones = np.ones((batch, steps, 1, dim), np.float32)
-    options = {"cell": cell, "threads": threads}
+    def run():
+        return flashrnn(wx, weight, bias, function=case.cell, backend=backend, dtype=name)[0][0]
 
     def forward():
-        return flashscan.rnn(product, recurrent, bias, **options)
+        with torch.no_grad():
+            run()
 
     def both():
-        output, reserve = flashscan.rnn(product, recurrent, bias, return_reserve=True, **options)
-        flashscan.rnn_backward(recurrent, output, reserve, ones, **options)
+        wx.grad = weight.grad = bias.grad = None
+        run().backward(grad.reshape(case.batch, case.time, case.heads, case.dim))
 
-    error = float(np.abs(forward()[:, :, 0] - expected).max())
-    if error > 1e-5:
-        raise SystemExit(f"{cell}: the outputs differ by {error}")
-    return median_ms(forward, runs), median_ms(both, runs), error
+    return {"forward": timer(forward), "both": timer(both), "backend": backend}
+
+
+def run_case(case, library, timer, options):
+    data = Data(case, options.device)
+    ours = Flashscan(library, data, options.device, options.threads, options.kernel)
+    error = ours.error(data)
+    if not error <= (1e-4 if case.dtype == "f32" else 5e-2):
+        return {"problem": case.name, "error": error, "results": {"flashscan": "WRONG"}}
+    results = {"flashscan": ours.time(timer)}
+    peers = {}
+    if LAYERS[case.cell][0] is not None and case.heads == 1:
+        peers["cuDNN" if options.device == "cuda" else "torch"] = lambda: time_torch(data, timer)
+    if options.flashrnn:
+        peers["FlashRNN"] = lambda: time_flashrnn(data, timer)
+    for name, measure in peers.items():
+        try:
+            results[name] = measure()
+        except Exception as failure:  # one peer's failure must not lose the others' times
+            results[name] = f"{type(failure).__name__}: {str(failure).splitlines()[0][:160] if str(failure) else ''}"
+    return {"problem": case.name, "inputs": case.inputs or case.width, "time": case.time, "error": error,
+            "unit": "us", "results": results}
+
+
+def print_row(row):
+    ours, steps = row["results"]["flashscan"], row.get("time", 1)
+    print(f"{row['problem']}, {row.get('inputs', '?')} inputs, error {row['error']:.1e}")
+    for name, times in row["results"].items():
+        if isinstance(times, str):
+            print(f"    {name:<22} {times}")
+            continue
+        for label, part in ((name, times), (name + ", recurrence", times.get("recurrence", {}))):
+            if not part:
+                continue
+            cells = "".join(f"{part[key] / steps:12.3f}" if key in part else " " * 11 + "–"
+                            for key in ("forward", "forward_training", "both"))
+            ratio = "" if name == "flashscan" else (f"   ratio {part['forward'] / ours['forward']:.2f}"
+                                                    f" {part['both'] / ours['both']:.2f}")
+            print(f"    {label:<22}{cells}{ratio}{'   ' + ours['kernel'] if name == 'flashscan' else ''}")
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("batch", 16), ("steps", 200), ("dim", 256), ("runs", 20), ("threads", 1)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--library", default=default_library(), help="libflashscan.so (default: newest build)")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--table", choices=["cuda", "cpu"], help="the problems meant for the other device")
+    parser.add_argument("--kernel", help="force flashscan's kernel")
     parser.add_argument("--cells", nargs="+", choices=LAYERS, default=list(LAYERS))
-    parser.add_argument("--inputs", type=int, nargs="+", default=[1, 256])
+    parser.add_argument("--only", default="", help="only problems whose name contains this")
+    parser.add_argument("--steps", type=int, help="instead of the cases' own")
+    parser.add_argument("--threads", type=int, default=1, help="of the CPU")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--budget-s", type=float, default=0.3, help="for the runs of one time")
+    parser.add_argument("--flashrnn", action="store_true")
     parser.add_argument("--json")
+    parser.add_argument("--commit", default="")
     parser.add_argument("--note", default="", help="kept in the JSON: the machine, PyTorch's BLAS")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    cases = []
-    print(f"B {options.batch}, T {options.steps}, D {options.dim}, f32, {options.threads} threads; milliseconds,"
-          " forward and forward + backward")
-    for cell in options.cells:
-        for inputs in options.inputs:
-            layer = LAYERS[cell][0](inputs, options.dim, batch_first=True)
-            x = torch.randn(options.batch, options.steps, inputs, requires_grad=True)
-            peer = time_torch(layer, x, options.runs)
-            product = time_input_product(layer, x, options.runs) if inputs > 1 else (0.0, 0.0)
-            forward, both, error = time_flashscan(cell, layer, x, options.threads, options.runs)
-            ours = (forward + product[0], both + product[1])
-            print(f"{cell:<6} input {inputs:<5} torch {peer[0]:9.2f} {peer[1]:9.2f}   flashscan {ours[0]:9.2f}"
-                  f" {ours[1]:9.2f}   ratio {peer[0] / ours[0]:6.2f} {peer[1] / ours[1]:6.2f}")
-            cases.append({"cell": cell, "inputs": inputs, "torch_ms": peer, "flashscan_ms": (forward, both),
-                          "input_product_ms": product, "difference": error})
-    if options.json:
-        report = {"torch": torch.__version__, "options": vars(options), "cases": cases}
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
+    if options.device == "cuda":
+        options.threads = 0
+        torch.backends.cudnn.allow_tf32 = False
+    else:
+        torch.set_num_threads(options.threads)
+    library, timer = fs.Library(options.library), Timer(options.device, options.runs, options.budget_s)
+    device = torch.cuda.get_device_name(0) if options.device == "cuda" else f"CPU, {options.threads} threads"
+    report = {"format": "flashscan_peers_rnn 1", "library_version": library.version(), "commit": options.commit,
+              "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "device": device,
+              "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(), "note": options.note, "cases": []}
+    print(f"{device}; us a step: forward, forward of a training plan, forward + backward")
+    for case in cases_of(options.table or options.device):
+        if case.cell not in options.cells or options.only not in case.name:
+            continue
+        case.time = options.steps or case.time
+        try:
+            row = run_case(case, library, timer, options)
+        except RuntimeError as failure:
+            row = {"problem": case.name, "error": float("nan"), "results": {"flashscan": str(failure)[:300]}}
+        print_row(row)
+        report["cases"].append(row)
+        if options.json:
+            with open(options.json, "w", encoding="utf-8") as file:
+                json.dump(report, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -80,10 +80,10 @@ const char* layout_name(const Problem& p) {
 std::string rnn_json(const Result& r) {
     const RnnPart& rnn = *r.problem.rnn;
     return fmt::format(R"(     "cell": "{}", "heads": {}, "head_dim": {}, "weight_dtype": "{}", "training": {},
-     "step_us": {}, "reserve_bytes": {},
+     "step_us": {}, "step_floor_us": {}, "floor_percent": {}, "reserve_bytes": {},
 )",
                        rnn.cell_name(), rnn.heads, rnn.dim, bench::name_of(rnn.weight_dtype), rnn.training,
-                       number(r.step_us), r.reserve_bytes);
+                       number(r.step_us), number(r.step_floor_us), number(r.floor_percent), r.reserve_bytes);
 }
 
 std::string case_json(const Result& r) {
@@ -133,11 +133,12 @@ std::string table_header() {
 std::string table_row(const Result& r) {
     if (r.outcome != Outcome::measured)
         return fmt::format("{:<58} {:<14} {}: {}\n", r.problem.text, r.kernel, name_of(r.outcome), r.note);
+    const double percent = r.problem.rnn ? r.floor_percent : r.ceiling_percent;
     const auto optional = [](double value) { return value > 0 ? fmt::format("{:.2f}", value) : std::string("-"); };
     return fmt::format(
         "{:<58} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
         r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps),
-        r.problem.rnn ? "-" : fmt::format("{:.1f}%", r.ceiling_percent), optional(r.step_us), optional(r.burst_us),
+        percent > 0 ? fmt::format("{:.1f}%", percent) : std::string("-"), optional(r.step_us), optional(r.burst_us),
         optional(r.host_us), fmt::format("{:.0f}/{:.1f}", r.plan_cold_us, r.plan_warm_us), bytes_text(r.scratch_bytes),
         r.verdict.error, targets_text(r), r.note.empty() ? "" : "  (" + r.note + ")");
 }

@@ -56,11 +56,18 @@ def parse_problem(line):
     """The fields of a problem line that a case of the JSON has too; `line` as in problems/*.txt."""
     words = line.split()
     problem = " ".join(word for word in words if not word.startswith("@"))
+    targets = [{"target": word} for word in words if word.startswith("@")]
+    if words[0] == "rnn":
+        _, cell, direction, dtype, batch, time, heads, dim = words[:8]
+        batch, time, heads, dim = (int(word[1:]) for word in (batch, time, heads, dim))
+        return {"problem": problem, "pass": direction, "dtype": dtype, "cell": cell, "batch": batch, "time": time,
+                "heads": heads, "head_dim": dim, "channels": heads * dim,
+                "array_bytes": batch * time * heads * dim * DTYPE_BYTES[dtype], "targets": targets}
     _, direction, dtype, layout, batch, time, channels = words[:7]
     batch, time, channels = int(batch[1:]), int(time[1:]), int(channels[1:])
     return {"problem": problem, "pass": direction, "dtype": dtype, "layout": layout, "batch": batch, "time": time,
             "channels": channels, "array_bytes": batch * time * channels * DTYPE_BYTES[dtype],
-            "targets": [{"target": word} for word in words if word.startswith("@")]}
+            "targets": targets}
 
 
 def load_problem_set(name):
@@ -68,19 +75,25 @@ def load_problem_set(name):
     return [parse_problem(line) for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
+def is_rnn(case):
+    return case["problem"].startswith("rnn ")
+
+
 def options_of(case):
     """The words after the extents: states, reset, strided, ..."""
-    return case["problem"].split()[7:]
+    return case["problem"].split()[8 if is_rnn(case) else 7:]
 
 
 def problem_key(case):
     """The same for a line of a set and for its case, whatever the order of the options."""
-    return (*case["problem"].split()[:7], *sorted(options_of(case)))
+    options = options_of(case)
+    words = case["problem"].split()
+    return (*words[:len(words) - len(options)], *sorted(options))
 
 
 def short_name(case):
-    """The problem without the words that a table or chart says elsewhere: linear, and the pass."""
-    return " ".join(case["problem"].split()[2:])
+    """The problem without the words that a table or chart says elsewhere: linear or rnn, and the pass."""
+    return " ".join(word for word in case["problem"].split()[1:] if word not in PASS_NAMES)
 
 
 def is_plain(case):
@@ -94,7 +107,7 @@ def is_measured(case):
 def plain_cases(results):
     """Cases without options measured on a GPU: what other packages compute too."""
     return [case for report in results.benches if report["backend"] == "cuda" for case in report["cases"]
-            if is_measured(case) and is_plain(case)]
+            if is_measured(case) and is_plain(case) and not is_rnn(case)]
 
 
 def stream_us(case):

@@ -30,10 +30,10 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
     const int64_t batch = p.extents.batch, time = p.extents.time, skipped = batch - rows;
     int64_t first = 0;
     if (is_state(tensor.id)) {
-        const int64_t width = p.extents.channels;
-        box.extent[0] = p.rnn->states(), box.extent[1] = rows, box.extent[2] = width;
-        box.stride[0] = batch * width, box.stride[1] = width;
-        first = skipped * width;
+        const int64_t width = p.extents.channels, left = p.num_sequences > 0 ? 0 : skipped;
+        box.extent[0] = p.rnn->states(), box.extent[1] = p.state_rows() - left, box.extent[2] = width;
+        box.stride[0] = p.state_rows() * width, box.stride[1] = width;
+        first = left * width;
     } else if (is_input(tensor.id) || (tensor.id & ~grad) == FLASHSCAN_ARG_OUTPUT) {
         const int64_t step = p.extents.channels * (is_input(tensor.id) ? p.rnn->gates() : 1);
         const bool batch_first = p.layout == FLASHSCAN_LAYOUT_BTGHD;
@@ -51,8 +51,13 @@ void execute(const flashscan_plan* plan, bool backward, const std::vector<flashs
         throw Failure(fmt::format("reference: {}", flashscan_last_error()));
 }
 
-// Runs both passes of the reference on `rows` of the batch; the outputs in `values` are replaced.
-void run_reference(const Problem& p, int64_t rows, Values& values) {
+// RESET as [batch, time], empty where there is none.
+std::vector<std::byte> fetch_reset(Machine& machine, const Problem& p, const Tensors& tensors) {
+    return p.reset ? machine.gather(tensors[FLASHSCAN_ARG_RESET].box) : std::vector<std::byte>();
+}
+
+// Runs both passes of the reference on the last `rows` of the batch; the outputs in `values` are replaced.
+void run_reference(Machine& machine, const Problem& p, const Tensors& tensors, int64_t rows, Values& values) {
     flashscan_rnn_desc desc = p.describe_rnn();
     desc.dtype = desc.weight_dtype = FLASHSCAN_F64;
     desc.layout = FLASHSCAN_LAYOUT_BTGHD;
@@ -70,6 +75,14 @@ void run_reference(const Problem& p, int64_t rows, Values& values) {
         if ((id & grad) == 0) forward.push_back(arg);
         if (id != FLASHSCAN_ARG_INPUT && id != FLASHSCAN_ARG_BIAS && id != FLASHSCAN_ARG_STATE_OUT)
             backward.push_back(arg);
+    }
+    std::vector<std::byte> reset = fetch_reset(machine, p, tensors);
+    std::vector<int64_t> offsets = tensors.offsets();
+    const size_t masked = p.reset ? static_cast<size_t>(rows * p.extents.time) : 0;
+    for (std::vector<flashscan_arg>* args : {&forward, &backward}) {
+        if (p.reset) args->push_back({FLASHSCAN_ARG_RESET, 0, reset.data() + reset.size() - masked, masked});
+        if (!offsets.empty())
+            args->push_back({FLASHSCAN_ARG_SEQ_OFFSETS, 0, offsets.data(), offsets.size() * sizeof(int64_t)});
     }
     std::vector<char> memory;
     if (p.rnn->training) {
@@ -93,6 +106,23 @@ double error_bound(const Problem& p, const Tensor& tensor) {
     return 2 * roundoff(tensor.box.dtype) + factors + 256 * roundoff(state_dtype(p.dtype));
 }
 
+// For every step in memory's order: the sequence that it begins, -1 where it carries on, -2 after a reset.
+std::vector<int64_t> beginnings(Machine& machine, const Problem& p, const Tensors& tensors) {
+    const int64_t B = p.extents.batch, T = p.extents.time;
+    std::vector<int64_t> begins(static_cast<size_t>(B * T), -1);
+    const std::vector<int64_t>& offsets = tensors.offsets();
+    for (int64_t n = 0; n < p.state_rows(); ++n) {
+        const bool packed = !offsets.empty();
+        const int64_t begin = packed ? offsets[static_cast<size_t>(n)] : n * T;
+        const int64_t end = packed ? offsets[static_cast<size_t>(n) + 1] : (n + 1) * T;
+        if (begin < end) begins[static_cast<size_t>(p.reverse ? end - 1 : begin)] = n;
+    }
+    const std::vector<std::byte> reset = fetch_reset(machine, p, tensors);
+    for (size_t i = 0; i < reset.size(); ++i)
+        if (reset[i] != std::byte{0}) begins[i] = -2;
+    return begins;
+}
+
 // A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. GRU's
 // gate n is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in OUTPUT.
 void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verdict& verdict) {
@@ -108,6 +138,8 @@ void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verd
         return widen(machine.gather(part), tensor.box.dtype);
     };
     const bool batch_first = p.layout == FLASHSCAN_LAYOUT_BTGHD;
+    const std::vector<int64_t> begins = beginnings(machine, p, tensors);
+    const std::vector<double> zeros(static_cast<size_t>(D));
     std::vector<double> got_weight, want_weight, got_bias, want_bias;
     for (int64_t pick = 0; pick < 4; ++pick) {
         const int64_t gate = pick % gates, head = pick * (p.rnn->heads - 1) / 3, j = pick * (D - 1) / 3;
@@ -116,16 +148,17 @@ void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verd
             box(grad | FLASHSCAN_ARG_INPUT, row, B, T, 1, batch_first ? T * step : step, batch_first ? step : B * step);
         const std::vector<double> h =
             box(FLASHSCAN_ARG_OUTPUT, head * D, B, T, D, batch_first ? T * W : W, batch_first ? W : B * W);
-        std::vector<double> first(static_cast<size_t>(B * D));
-        if (p.states) first = box(FLASHSCAN_ARG_STATE_IN, head * D, 1, B, D, 0, W);
+        std::vector<double> first(static_cast<size_t>(p.state_rows() * D));
+        if (p.states) first = box(FLASHSCAN_ARG_STATE_IN, head * D, 1, p.state_rows(), D, 0, W);
         std::vector<double> sum(static_cast<size_t>(D));
         double bias = 0;
         for (int64_t b = 0; b < B; ++b)
             for (int64_t t = 0; t < T; ++t) {
                 const double d = dx[static_cast<size_t>(b * T + t)];
-                const int64_t before = p.reverse ? t + 1 : t - 1;
-                const bool outside = before < 0 || before >= T;
-                const double* factor = outside ? first.data() + b * D : h.data() + (b * T + before) * D;
+                const int64_t before = p.reverse ? t + 1 : t - 1, begun = begins[static_cast<size_t>(b * T + t)];
+                const double* factor = begun == -2  ? zeros.data()
+                                       : begun >= 0 ? first.data() + begun * D
+                                                    : h.data() + (b * T + before) * D;
                 for (int64_t k = 0; k < D; ++k) sum[static_cast<size_t>(k)] += d * factor[k];
                 bias += d;
             }
@@ -145,11 +178,11 @@ Verdict check_rnn_outputs(Machine& machine, const Problem& problem, const Tensor
     const int64_t rows = choose_rows(problem);
     Values values, got;
     for (const Tensor& tensor : tensors.tensors()) {
-        if (is_sum(tensor.id) && rows < problem.extents.batch) continue;
+        if (tensor.id == FLASHSCAN_ARG_RESET || (is_sum(tensor.id) && rows < problem.extents.batch)) continue;
         values[tensor.id] = fetch(machine, problem, tensor, rows);
         if (tensor.written) got[tensor.id] = values[tensor.id];
     }
-    run_reference(problem, rows, values);
+    run_reference(machine, problem, tensors, rows, values);
     Verdict verdict;
     for (const Tensor& tensor : tensors.tensors())
         if (got.contains(tensor.id))

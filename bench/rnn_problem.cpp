@@ -43,13 +43,19 @@ void parse_option(Problem& p, const std::string& word) {
         p.rnn->training = true;
     else if (word == "reverse")
         p.reverse = true;
+    else if (word == "reset")
+        p.reset = true;
     else if (word == "states")
         p.states = true;
+    else if (word.starts_with("sequences"))
+        p.num_sequences = parse_count(word, "sequences");
     else if (word.starts_with("@"))
         p.targets.push_back(parse_target(word));
     else
-        throw UsageError(fmt::format(
-            "'{}' is no option; accepted are TBGHD, weight-f32, training, reverse, states and targets", word));
+        throw UsageError(
+            fmt::format("'{}' is no option; accepted are TBGHD, weight-f32, training, reverse, reset, sequencesN, "
+                        "states and targets",
+                        word));
 }
 
 std::string write_problem(const Problem& p) {
@@ -59,6 +65,8 @@ std::string write_problem(const Problem& p) {
     if (p.rnn->weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.rnn->weight_dtype));
     if (p.rnn->training && !p.backward) text += " training";
     if (p.reverse) text += " reverse";
+    if (p.reset) text += " reset";
+    if (p.num_sequences > 0) text += fmt::format(" sequences{}", p.num_sequences);
     if (p.states) text += " states";
     return text;
 }
@@ -89,6 +97,8 @@ Problem parse_rnn_problem(const std::vector<std::string>& words) {
         throw UsageError("b, t, h and d must be at most 2^20");
     p.extents.channels = p.rnn->heads * p.rnn->dim;
     for (size_t i = 8; i < words.size(); ++i) parse_option(p, words[i]);
+    if (p.num_sequences > 0 && (p.extents.batch != 1 || p.num_sequences > p.extents.time))
+        throw UsageError(fmt::format("sequences{} needs b1 and at least as many steps", p.num_sequences));
     p.rnn->training = p.rnn->training || p.backward;
     p.text = write_problem(p);
     return p;
@@ -99,7 +109,9 @@ Problem parse_rnn_problem(const std::vector<std::string>& words) {
 int64_t rnn_required_bytes(const Problem& p) {
     const int64_t step_arrays = p.backward ? p.rnn->gates() + 2 : p.rnn->gates() + 1;
     const int64_t weight = p.rnn->gates() * p.extents.channels * p.rnn->dim * size_of(p.rnn->weight_dtype);
-    return step_arrays * p.array_bytes() + (p.backward ? 2 : 1) * weight;
+    const int64_t masks = (p.reset ? p.extents.batch * p.extents.time : 0) +
+                          (p.num_sequences > 0 ? (p.num_sequences + 1) * size_of(FLASHSCAN_I64) : 0);
+    return step_arrays * p.array_bytes() + (p.backward ? 2 : 1) * weight + masks;
 }
 
 flashscan_rnn_desc Problem::describe_rnn() const {
@@ -110,7 +122,9 @@ flashscan_rnn_desc Problem::describe_rnn() const {
     desc.layout = layout;
     desc.cell = rnn->cell;
     desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    desc.flags = rnn->training ? FLASHSCAN_RNN_TRAINING : 0;
+    if (rnn->training) desc.flags |= FLASHSCAN_RNN_TRAINING;
+    if (reset) desc.flags |= FLASHSCAN_RNN_RESET;
+    desc.num_sequences = num_sequences;
     desc.batch = extents.batch;
     desc.time = extents.time;
     desc.heads = rnn->heads;

@@ -23,7 +23,7 @@ void Tensors::add_dense(int32_t id, int32_t dtype, Kind kind, int64_t count, boo
 void Tensors::add_rnn_forward() {
     const Problem& p = problem_;
     const RnnPart& rnn = *p.rnn;
-    const int64_t states = rnn.states() * p.extents.batch * p.extents.channels;
+    const int64_t states = rnn.states() * p.state_rows() * p.extents.channels;
     add_dense(FLASHSCAN_ARG_INPUT, p.dtype, Kind::data, rnn.gates() * p.extents.count(), false);
     add_dense(FLASHSCAN_ARG_BIAS, rnn.weight_dtype, Kind::weight, rnn.biases() * p.extents.channels, false);
     add_dense(FLASHSCAN_ARG_WEIGHT, rnn.weight_dtype, Kind::weight, rnn.gates() * p.extents.channels * rnn.dim, false);
@@ -32,6 +32,9 @@ void Tensors::add_rnn_forward() {
         add_dense(FLASHSCAN_ARG_STATE_IN, state_dtype(p.dtype), Kind::data, states, false);
         if (!p.backward) add_dense(FLASHSCAN_ARG_STATE_OUT, state_dtype(p.dtype), Kind::data, states, true);
     }
+    if (p.reset)
+        add(FLASHSCAN_ARG_RESET, 0, Kind::reset, {p.extents.batch, p.extents.time, 1}, {p.extents.time, 1, 0}, false);
+    if (p.num_sequences > 0) add_offsets();
     if (!rnn.training) return;
     size_t reserve_bytes = 0;
     if (flashscan_plan_arg_bytes(plan_, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &reserve_bytes) != FLASHSCAN_OK)
@@ -57,7 +60,7 @@ void Tensors::add_rnn() {
     if (p.backward) {
         run_rnn_forward();
         constexpr int32_t grad = FLASHSCAN_GRAD;
-        const int64_t states = rnn.states() * p.extents.batch * p.extents.channels;
+        const int64_t states = rnn.states() * p.state_rows() * p.extents.channels;
         add_dense(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents.count(), false);
         add_dense(grad | FLASHSCAN_ARG_INPUT, p.dtype, Kind::data, rnn.gates() * p.extents.count(), true);
         add_dense(grad | FLASHSCAN_ARG_WEIGHT, rnn.weight_dtype, Kind::data, rnn.gates() * p.extents.channels * rnn.dim,

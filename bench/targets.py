@@ -58,6 +58,9 @@ def worst_judgement(row):
     def text(items):
         ceiling = row in ("large", "medium", "long", "ragged", "packed", "cpu")
         item = (min if ceiling else max)(items, key=lambda item: item.measured)
+        if row == "rnn":
+            item = max(items, key=lambda item: item.measured / item.limit)
+            return f"{item.measured:.2f} us, {code(item.case['problem'][4:])}"
         unit = "us" if row in ("tiny", "host") else "%"
         return f"{item.measured:{'+' if row == 'features' else ''}.1f} {unit}, {code(item.case['problem'][7:])}"
     return text
@@ -126,6 +129,22 @@ def write_tiny(judgements):
     return table(["problem", "time of", "target", "median", "in a graph, caches warm, us", "plain stream, us"], rows, 2)
 
 
+def write_rnn(judgements):
+    """A line for the problem and the passes: forward of an inference and of a training plan, backward."""
+    rows = defaultdict(dict)
+    for item in judgements:
+        words = [word for word in reports.short_name(item.case).split() if word != "training"]
+        training = "training" in reports.options_of(item.case)
+        value = item.note if item.measured is None else f"{item.measured:.2f} / {item.limit:g}{met_text(item)}"
+        if item.measured is not None and item.case.get("floor_percent"):
+            value += f", {item.case['floor_percent']:.0f} %"
+        rows[" ".join(words)][item.case["pass"] + ("+" if training else "")] = value
+    return ("Microseconds a step / target; percent: the floor of a step (bench/rnn_floor.cpp) over its time.\n\n"
+            + table(["problem", "forward", "forward, training", "backward"],
+                    [[code(name), *(cells.get(key, "–") for key in ("fwd", "fwd+", "bwd"))]
+                     for name, cells in rows.items()]))
+
+
 def write_comparisons(comparisons):
     rows = []
     for item in comparisons:
@@ -184,6 +203,8 @@ def write(results):
             continue
         if key == "tiny":
             text += "## Tiny problem: ≤ 4 us on the GPU, ≤ 3 us on the host\n\n" + write_tiny(items)
+        elif key == "rnn":
+            text += f"## {title}: {target}\n\n" + write_rnn(items)
         elif key == "features":
             text += f"## {title}: {target}\n\n"
             text += write_pairs(items, feature_cells, [" us", ", of the stream", ", over plain"])

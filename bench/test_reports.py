@@ -59,6 +59,9 @@ def made_up():
                    [("@4us", 6.0, False), ("@host3us", 2.5, True)]),
         *(bench_case(f"linear {direction} f32 BCT b8 t{time} c1536", "peers", time / 20, 80.0)
           for direction in ("fwd", "bwd") for time in (128, 256, 512, 1024)),
+        bench_case("rnn lstm fwd bf16 b16 t1024 h1 d768", "rnn", 1331.2, 0.1, [("@1.2us/step", 1.3, False)],
+                   floor_percent=67.8),
+        bench_case("rnn lstm fwd bf16 b16 t1024 h1 d768 training", "rnn", 1126.4, 0.1, [("@1.2us/step", 1.1, True)]),
         wrong,
     ]
 
@@ -118,6 +121,7 @@ class MadeUpResults(Folder):
         page = targets.write(self.results())
         self.assertIn("| `f32 BTC b4 t4096 c1024` | ceiling | 95 % | 50.0 | 96.5 % met | 90.0 | 71.2 % **missed** |",
                       page)
+        self.assertIn("| `lstm bf16 b16 t1024 h1 d768` | 1.30 / 1.2 **missed**, 68 % | 1.10 / 1.2 met | ", page)
         self.assertIn("| 100.0 | – | the plain case is not in the results |", page)
         self.assertIn("wrong: WRONG: error 1", page)
         self.assertIn("| 6.00 us **missed** | – | 4.80 |", page)

@@ -9,6 +9,7 @@
 
 #include "cuda/linear.h"
 #include "cuda/rnn.h"
+#include "cuda/rnn_fused.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -20,6 +21,7 @@ constexpr LinearCandidate linear[] = {
 };
 
 constexpr RnnCandidate rnn[] = {
+    {"fused", make_rnn_fused},
     {"alternating", make_rnn_alternating},
 };
 

@@ -5,7 +5,8 @@
 
 #include "cuda/kernels/rnn_params.h"
 #include "cuda/launch.h"
-#include "cuda/rnn_pass.h"
+#include "cuda/rnn_edges.h"
+#include "cuda/rnn_replay.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -17,10 +18,6 @@ void launch_step(const void* kernel, int64_t threads, bool early, void* stream, 
     launch(kernel, shape, stream, params, step);
 }
 
-void clear(void* memory, size_t bytes, void* stream) {
-    if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing memory");
-}
-
 char* at(const void* memory, int64_t elements, Dtype dtype) {
     return static_cast<char*>(const_cast<void*>(memory)) + elements * size_of(dtype);
 }
@@ -30,17 +27,14 @@ class Alternating final : public RnnKernel {
     Alternating(const RnnProblem& problem, const Options& options, std::string& refusal)
         : p_(problem),
           device_(options.device),
-          data_(rnn_data_kernels(problem.dtype)),
-          cell_(data_.cells[static_cast<int>(problem.cell)]),
-          weights_(rnn_weight_kernels(problem.dtype, problem.weight_dtype)),
+          cell_(rnn_data_kernels(problem.dtype).cells[static_cast<int>(problem.cell)]),
           s_(problem, options.batch_invariant),
+          edges_(p_, s_),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
         early_ = can_overlap(cell_.forward, device_);
-        // Kernels are loaded here, because the first call may be captured.
-        for (const void* kernel : {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward,
-                                   cell_.backward_reset, data_.pass_states, data_.find_sequences, weights_.pack_weights,
-                                   weights_.unpack_weights, weights_.widen_bias, weights_.sum_bias}) {
+        for (const void* kernel :
+             {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset}) {
             cudaFuncAttributes attributes{};
             if (kernel != nullptr) check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
         }
@@ -63,23 +57,19 @@ class Alternating final : public RnnKernel {
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        pass_states(b, b.state_in, b.state_out, stream);
+        edges_.pass_states(b, b.state_in, b.state_out, stream);
         if (!s_.any) return;
         char* const base = static_cast<char*>(b.scratch);
-        RnnParams params = common(b);
-        params.sequence = find_sequences(b, base + forward_.sequence, stream);
+        RnnParams params = edges_.common(b);
+        params.sequence = edges_.find_sequences(b, base + forward_.sequence, stream);
         params.states = base + forward_.states;
         params.factors = base + forward_.factors;
         params.reset_factors = base + forward_.reset_factors;
         params.products = base + forward_.result;
         params.input = b.input;
         params.state_out = b.state_out;
-        if (b.bias != nullptr) {
-            const RnnBiasParams bias{b.bias, base + forward_.bias, p_.counts().biases, 1, p_.width()};
-            launch(weights_.widen_bias, threads_in_blocks(p_.bias_count(), rnn_edge_block), stream, bias);
-            params.bias = bias.to;
-        }
-        const void* const weights = pack_weights(b.weight, base + forward_.weights, stream);
+        params.bias = edges_.widen_bias(b, base + forward_.bias, stream);
+        const void* const weights = edges_.pack_weights(b, base + forward_.weights, stream);
         if (has_padding()) {
             clear(params.factors, factor_bytes(), stream);
             if (s_.split) clear(params.reset_factors, factor_bytes(), stream);
@@ -101,15 +91,14 @@ class Alternating final : public RnnKernel {
 
     void backward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        pass_states(b, b.grad_state_out, b.grad_state_in, stream);
+        edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
         if (!s_.any) {
-            if (b.grad_weight != nullptr) clear(b.grad_weight, bytes(p_.weight_count()), stream);
-            if (b.grad_bias != nullptr) clear(b.grad_bias, bytes(p_.bias_count()), stream);
+            edges_.clear_gradients(b, stream);
             return;
         }
         char* const base = static_cast<char*>(b.scratch);
-        RnnParams params = common(b);
-        params.sequence = find_sequences(b, base + backward_.sequence, stream);
+        RnnParams params = edges_.common(b);
+        params.sequence = edges_.find_sequences(b, base + backward_.sequence, stream);
         params.states = base + backward_.states;
         params.through = base + backward_.result;
         params.grad_output = b.grad_output;
@@ -117,82 +106,22 @@ class Alternating final : public RnnKernel {
         params.grad_input = b.grad_input;
         params.grad_state_in = b.grad_state_in;
         params.bias_sums = b.grad_bias != nullptr ? base + backward_.bias_sums : nullptr;
-        const void* const weights = pack_weights(b.weight, base + backward_.weights, stream);
+        const void* const weights = edges_.pack_weights(b, base + backward_.weights, stream);
         if (has_padding()) clear_chunk(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : 1, stream);
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
-        if (b.grad_bias != nullptr) {
-            const RnnBiasParams sums{params.bias_sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()};
-            const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
-            launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream, sums);
-        }
-        if (b.grad_weight != nullptr)
-            launch(weights_.unpack_weights, threads_in_blocks(p_.weight_count(), rnn_edge_block), stream,
-                   weight_params(base + backward_.weight_sums, b.grad_weight));
+        edges_.store_grad_bias(b, params.bias_sums, stream);
+        edges_.store_grad_weight(b, base + backward_.weight_sums, stream);
     }
 
   private:
     int64_t elements() const { return s_.rows * p_.width(); }
     bool has_padding() const { return s_.padded != p_.head_dim || s_.padded_rows() != s_.rows; }
-    size_t bytes(int64_t weights) const { return static_cast<size_t>(weights * size_of(p_.weight_dtype)); }
     // Of the factors and of the gradients of one step.
     size_t factor_bytes() const { return static_cast<size_t>(s_.padded_rows() * s_.factor() * size_of(s_.dtype)); }
     size_t gradient_bytes() const { return static_cast<size_t>(s_.padded_rows() * s_.product() * size_of(s_.dtype)); }
 
-    RnnParams common(const RnnBuffers& b) const {
-        RnnParams params;
-        params.rows = s_.rows;
-        params.time = p_.time;
-        params.dim = p_.head_dim;
-        params.padded = s_.padded;
-        params.width = p_.width();
-        params.state_rows = p_.state_rows();
-        const RnnStrides in = p_.input_strides(), out = p_.output_strides();
-        params.input_strides = {in.state, in.batch, in.time};
-        params.output_strides = {out.state, out.batch, out.time};
-        params.reverse = p_.direction == Direction::reverse;
-        params.output_states = static_cast<int32_t>(p_.output_states());
-        params.clip = p_.recurrent_clip;
-        params.reset = p_.has_reset ? b.reset : nullptr;
-        params.state_in = b.state_in;
-        params.output = b.output;
-        params.kept = p_.training ? b.reserve : nullptr;
-        return params;
-    }
-
-    RnnSequenceParams sequences(const RnnBuffers& b) const {
-        RnnSequenceParams params;
-        if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
-        params.time = p_.time;
-        return params;
-    }
-    const int64_t* find_sequences(const RnnBuffers& b, void* memory, void* stream) const {
-        if (!p_.packed()) return nullptr;
-        RnnSequenceParams params = sequences(b);
-        params.sequence = static_cast<int64_t*>(memory);
-        launch(data_.find_sequences, threads_in_blocks(p_.time, rnn_edge_block), stream, params);
-        return params.sequence;
-    }
-    // Of rows without a step.
-    void pass_states(const RnnBuffers& b, const void* from, void* to, void* stream) const {
-        if (to == nullptr || p_.state_count() == 0 || (s_.any && !p_.packed())) return;
-        const RnnPassParams params{sequences(b), p_.counts().states, p_.state_rows(), p_.width(), from, to};
-        launch(data_.pass_states, threads_in_blocks(p_.state_count(), rnn_edge_block), stream, params);
-    }
-
-    RnnWeightParams weight_params(const void* from, void* to) const {
-        return {from, to, s_.gates, s_.heads, p_.head_dim, s_.padded};
-    }
-    // WEIGHT itself where it already is as the products take it.
-    const void* pack_weights(const void* weight, void* memory, void* stream) const {
-        if (p_.heads == 1 && p_.weight_dtype == p_.dtype && s_.padded == p_.head_dim &&
-            reinterpret_cast<uintptr_t>(weight) % Product::alignment == 0)
-            return weight;
-        launch(weights_.pack_weights, threads_in_blocks(s_.weights(), rnn_edge_block), stream,
-               weight_params(weight, memory));
-        return memory;
-    }
     const void* last_block(const void* weights) const {
         return at(weights, s_.together * s_.padded * s_.padded, s_.dtype);
     }
@@ -246,10 +175,9 @@ class Alternating final : public RnnKernel {
 
     RnnProblem p_;
     int device_;
-    const RnnDataKernels& data_;
     const RnnCellKernels& cell_;
-    const RnnWeightKernels& weights_;
     RnnShape s_;
+    RnnEdges edges_;
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
     bool early_ = false;  // kernels may start before the product before them has ended
@@ -266,7 +194,7 @@ std::unique_ptr<RnnKernel> make_rnn_alternating(const RnnProblem& problem, const
     }
     const DeviceScope scope(options.device);
     auto kernel = std::make_unique<Alternating>(problem, options, refusal);
-    return refusal.empty() ? std::move(kernel) : nullptr;
+    return refusal.empty() ? make_rnn_replay(std::move(kernel), problem, options) : nullptr;
 }
 
 }  // namespace flashscan::cuda

@@ -10,8 +10,6 @@ namespace {
 
 // Rows of a product whose number of rows is fixed: as many as the tensor cores take without slowing down.
 constexpr int64_t invariant_rows = 32;
-// Rows of the gradients that make one product for GRAD|WEIGHT: enough for full speed, few enough to keep SCRATCH small.
-constexpr int64_t chunk_rows = 4096;
 
 size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
@@ -58,7 +56,7 @@ RnnProducts make_products(int device, const RnnShape& s, ProductShape (*shape)(c
 
 }  // namespace
 
-RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant)
+RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows)
     : dtype(p.dtype),
       wide(state_dtype(p.dtype)),
       any(p.batch > 0 && p.time > 0),
@@ -73,6 +71,10 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant)
     groups = ceil_div(rows, group);
     const int64_t chunks = ceil_div(p.time, std::max<int64_t>(chunk_rows / padded_rows(), 1));
     chunk_steps = ceil_div(p.time, chunks);
+}
+
+RnnProducts make_grad_weights(int device, const RnnShape& s, std::string& refusal) {
+    return make_products(device, s, grad_weight_shape, refusal);
 }
 
 RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {
@@ -91,7 +93,7 @@ RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& 
 RnnBackwardPass::RnnBackwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {
     if (!s.any || !p.training) return;
     through = make_products(device, s, through_shape, refusal);
-    if (refusal.empty()) grad_weights = make_products(device, s, grad_weight_shape, refusal);
+    if (refusal.empty()) grad_weights = make_grad_weights(device, s, refusal);
     const int64_t chunk = s.chunk_steps * s.padded_rows();
     weights = workspace.book(bytes_of(s.weights(), s.dtype));
     states = workspace.book(bytes_of(p.counts().states * s.rows * p.width(), s.wide));

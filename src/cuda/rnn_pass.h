@@ -14,7 +14,8 @@ namespace flashscan::cuda {
 
 // Extents of the problem as the products see it.
 struct RnnShape {
-    RnnShape(const RnnProblem& problem, bool batch_invariant);
+    // The rows of a product for GRAD|WEIGHT are at most `chunk_rows`, at least one step's.
+    RnnShape(const RnnProblem& problem, bool batch_invariant, int64_t chunk_rows = 4096);
 
     Dtype dtype{}, wide{};
     bool any = false;    // there are steps to run
@@ -38,6 +39,9 @@ struct RnnProducts {
     Product together, last;
     size_t workspace_bytes() const { return std::max(together.workspace_bytes(), last.workspace_bytes()); }
 };
+
+// gradients factors^T of a chunk's steps.
+RnnProducts make_grad_weights(int device, const RnnShape& shape, std::string& refusal);
 
 struct RnnForwardPass {
     RnnForwardPass(int device, const RnnProblem& problem, const RnnShape& shape, std::string& refusal);

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "support/check.h"
+#include "support/rnn_check.h"
 
 namespace numeric {
 namespace {
@@ -28,31 +28,30 @@ class Concurrency : public testing::TestWithParam<Target> {};
 
 std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
 
-TEST_P(Concurrency, EightThreadsShareAPlan) {
-    SKIP_UNLESS_AVAILABLE(GetParam());
-    const Problem p = shared_problem();
-    Data data = make_data(p);
-    (void)reference_of(p, data);
-    const Plan plan(p, GetParam());
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
-    const auto run = [&](std::map<int32_t, Bytes>& bits, std::string& trouble) {
-        for (int repeat = 0; repeat < 5; ++repeat)
-            for (Call call : {forward_call(p, plan, GetParam().backend, data, Guard::end),
-                              backward_call(p, plan, GetParam().backend, data, Guard::end)}) {
-                if (call.run(plan.get()) != FLASHSCAN_OK) trouble += flashscan_last_error();
-                trouble += call.damage();
-                for (auto& [id, bytes] : call.output_bytes()) {
-                    if (repeat > 0 && bits[id] != bytes) trouble += "bits differ between runs; ";
-                    bits[id] = bytes;
-                }
+// Runs `calls` five times and keeps the bits; says what went wrong.
+std::string run_often(const flashscan_plan* plan, std::vector<Call> calls, std::map<int32_t, Bytes>& bits) {
+    std::string trouble;
+    for (int repeat = 0; repeat < 5; ++repeat)
+        for (Call& call : calls) {
+            if (call.run(plan) != FLASHSCAN_OK) trouble += flashscan_last_error();
+            trouble += call.damage();
+            for (auto& [id, bytes] : call.output_bytes()) {
+                if (repeat > 0 && bits[id] != bytes) trouble += "bits differ between runs; ";
+                bits[id] = bytes;
             }
-    };
+        }
+    return trouble;
+}
+
+// `run` on this thread, then on eight at once: each fills its bits, which must be those of this thread, and says what
+// went wrong.
+void expect_equal_bits(const std::function<std::string(std::map<int32_t, Bytes>&)>& run) {
     constexpr size_t count = 8;
     std::vector<std::map<int32_t, Bytes>> bits(count + 1);
     std::vector<std::string> trouble(count + 1);
-    run(bits[count], trouble[count]);
+    trouble[count] = run(bits[count]);
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < count; ++i) threads.emplace_back([&, i] { run(bits[i], trouble[i]); });
+    for (size_t i = 0; i < count; ++i) threads.emplace_back([&, i] { trouble[i] = run(bits[i]); });
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; i <= count; ++i) {
         EXPECT_EQ(trouble[i], "") << "thread " << i;
@@ -60,7 +59,67 @@ TEST_P(Concurrency, EightThreadsShareAPlan) {
     }
 }
 
+TEST_P(Concurrency, EightThreadsShareAPlan) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    const Problem p = shared_problem();
+    Data data = make_data(p);
+    (void)reference_of(p, data);
+    const Plan plan(p, GetParam());
+    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    const int32_t backend = GetParam().backend;
+    expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
+        return run_often(
+            plan.get(),
+            {forward_call(p, plan, backend, data, Guard::end), backward_call(p, plan, backend, data, Guard::end)},
+            bits);
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(Shared, Concurrency, testing::ValuesIn(planner_targets()), name_of_target);
+
+class RnnConcurrency : public testing::TestWithParam<Target> {};
+
+const char* const shared_networks[] = {"rnn lstm bf16 b5 t40 h2 d24 state-in state-out reset",
+                                       "rnn gru-reset-before f32 b3 t30 h1 d40 reverse all-states",
+                                       "rnn slstm f32 b1 t50 h3 d16 sequences4 state-in caller-scratch",
+                                       "rnn elman f16 b17 t20 h1 d33 weight-f32 state-in"};
+
+TEST_P(RnnConcurrency, EightThreadsShareAPlan) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    const Target& target = GetParam();
+    for (const char* line : shared_networks) {
+        SCOPED_TRACE(line);
+        const RnnProblem p = rnn_problem_of(line);
+        const RnnData data = make_data(p);
+        const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) continue;
+        ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+        expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
+            Call forward = forward_call(p, plan, target.backend, data, Guard::end);
+            if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
+            const Call backward = backward_call(p, plan, target.backend, data, forward, Guard::end);
+            return run_often(plan.get(), {forward, backward}, bits);
+        });
+    }
+}
+
+// What plans share behind the interface is made by whichever comes first.
+TEST_P(RnnConcurrency, EightThreadsMakePlansOfTheirOwn) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
+        std::string trouble;
+        for (const char* line : shared_networks) {
+            const RnnProblem p = rnn_problem_of(line);
+            const RnnOutcome outcome = run_rnn(p, GetParam(), make_data(p), Guard::end);
+            if (!GetParam().kernel.empty() && outcome.status == FLASHSCAN_UNSUPPORTED) continue;
+            trouble += outcome.message + outcome.damage;
+            for (const auto& [id, bytes] : outcome.bits) bits[static_cast<int32_t>(bits.size())] = bytes;
+        }
+        return trouble;
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, RnnConcurrency, testing::ValuesIn(rnn_kernel_targets()), name_of_target);
 
 #if !defined(__SANITIZE_THREAD__)
 TEST(Fork, ChildRunsAfterTheParentUsedThreads) {

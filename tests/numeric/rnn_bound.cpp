@@ -172,5 +172,44 @@ TEST(RnnBound, KnowsTheFirstStepsProduct) {
     }
 }
 
+// GRAD|INPUT of r, all else as it should be: s'(r) h R_n^T dg_n with both factors rounded, in networks of one step.
+Values through_reset(const RnnProblem& p, const RnnData& data, const RnnReference& reference, bool whole) {
+    Values gradient = reference.at(grad | FLASHSCAN_ARG_INPUT).value;
+    const auto weight = [&](int64_t gate, int64_t out, int64_t in) {
+        return data.weight[static_cast<size_t>((gate * p.width() + out) * p.dim + in)].real();
+    };
+    for (int64_t b = 0; b < p.batch; ++b)
+        for (int64_t w = 0; w < p.width(); ++w) {
+            const int64_t first = w / p.dim * p.dim, in = w - first;
+            double raw = data.input[p.input_index(b, 0, 0, w)].real() + data.bias[static_cast<size_t>(w)].real();
+            double sum = 0;
+            for (int64_t k = 0; k < p.dim; ++k) {
+                raw += weight(0, w, k) * data.state_in[p.state_index(0, b, first + k)].real();
+                const Value dg = reference.at(grad | FLASHSCAN_ARG_INPUT).value[p.input_index(b, 0, 2, first + k)];
+                if (whole || k > 0)
+                    sum += rounded(p.dtype, weight(2, first + k, in)).real() * rounded(p.dtype, dg).real();
+            }
+            const double r = 1 / (1 + std::exp(-raw));
+            gradient[p.input_index(b, 0, 0, w)] =
+                rounded(p.dtype, r * (1 - r) * data.state_in[p.state_index(0, b, w)].real() * sum);
+        }
+    return gradient;
+}
+
+TEST(RnnBound, KnowsTheProductBehindTheReset) {
+    for (const char* line : {"rnn gru-reset-before bf16 b3 t1 h2 d7 weight-f32 state-in",
+                             "rnn gru-reset-before f16 b3 t1 h1 d16 weight-f32 state-in",
+                             "rnn gru-reset-before bf16 b9 t1 h1 d1 weight-f32 state-in seed160",
+                             "rnn gru-reset-before bf16 b9 t1 h1 d1 weight-f32 state-in seed184"}) {
+        const RnnProblem p = rnn_problem_of(line);
+        SCOPED_TRACE(line);
+        const RnnData data = make_data(p);
+        const int32_t id = grad | FLASHSCAN_ARG_INPUT;
+        const RnnReference reference = reference_of(p, data);
+        EXPECT_TRUE(accepted(p, data, id, through_reset(p, data, reference, true), reference));
+        EXPECT_FALSE(accepted(p, data, id, through_reset(p, data, reference, false), reference)) << "a term less";
+    }
+}
+
 }  // namespace
 }  // namespace numeric

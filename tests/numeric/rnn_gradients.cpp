@@ -13,11 +13,6 @@ constexpr int32_t grad = FLASHSCAN_GRAD;
 
 class RnnWide : public testing::TestWithParam<RnnCase> {
   protected:
-    static RnnOutcome run(const RnnProblem& p, const RnnData& data, int times = 1) {
-        RnnOutcome outcome = run_rnn(p, GetParam().target, data, Guard::end, times);
-        require(outcome);
-        return outcome;
-    }
     void SetUp() override {
         SKIP_UNLESS_AVAILABLE(GetParam().target);
         const RnnProblem& p = GetParam().problem;
@@ -28,32 +23,46 @@ class RnnWide : public testing::TestWithParam<RnnCase> {
     }
 };
 
-// The function whose gradients backward gives. Steps that belong to no sequence do not count.
-double loss(const RnnProblem& p, const RnnData& data, const RnnOutcome& outcome) {
+// The function whose gradients backward gives, from a forward call that has run. Steps that belong to no sequence do
+// not count.
+double loss(const RnnProblem& p, const RnnData& data, const Call& call) {
     double sum = 0;
+    const Values output = call.values(FLASHSCAN_ARG_OUTPUT);
     for (const Sequence& q : sequences_of(p.batch, p.time, data.offsets))
         for (int64_t t = q.begin; t < q.end; ++t)
             for (int64_t s = 0; s < p.output_states(); ++s)
                 for (int64_t w = 0; w < p.width(); ++w) {
                     const size_t i = p.output_index(s, q.batch, t, w);
-                    sum += data.grad_output[i].real() * outcome[FLASHSCAN_ARG_OUTPUT][i].real();
+                    sum += data.grad_output[i].real() * output[i].real();
                 }
-    for (size_t i = 0; i < data.grad_state_out.size(); ++i)
-        sum += data.grad_state_out[i].real() * outcome[FLASHSCAN_ARG_STATE_OUT][i].real();
+    if (!p.state_out) return sum;
+    const Values state = call.values(FLASHSCAN_ARG_STATE_OUT);
+    for (size_t i = 0; i < state.size(); ++i) sum += data.grad_state_out[i].real() * state[i].real();
     return sum;
 }
 
 TEST_P(RnnWide, HasTheGradientsOfFiniteDifferences) {
     RnnProblem p = GetParam().problem;
     const RnnData data = make_data(p);
-    const RnnOutcome gradients = run(p, data, 2);
+    const Target& target = GetParam().target;
+    const RnnOutcome gradients = run_rnn(p, target, data, Guard::end);
+    require(gradients);
     p.backward = false;
-    const auto slope = [&](Values RnnData::*values, size_t i) {
+    const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    Call call = forward_call(p, plan, target.backend, data, Guard::end);
+    const auto slope = [&](Values RnnData::*values, int32_t argument, size_t i) {
         constexpr double h = 1e-6;
-        RnnData ahead = data, behind = data;
-        (ahead.*values)[i] += h;
-        (behind.*values)[i] -= h;
-        return (loss(p, ahead, run(p, ahead)) - loss(p, behind, run(p, behind))) / (2 * h);
+        Values changed = data.*values;
+        const auto loss_at = [&](double shift) {
+            changed[i] = (data.*values)[i] + shift;
+            call.set_input(argument, changed);
+            EXPECT_EQ(call.run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+            return loss(p, data, call);
+        };
+        const double difference = loss_at(h) - loss_at(-h);
+        call.set_input(argument, data.*values);
+        return difference / (2 * h);
     };
     const auto check = [&](Values RnnData::*values, int32_t argument, auto skip) {
         const Values& got = gradients[grad | argument];
@@ -62,7 +71,7 @@ TEST_P(RnnWide, HasTheGradientsOfFiniteDifferences) {
         for (size_t i = 0; i < got.size(); ++i) {
             if (skip(i)) continue;
             largest = std::max(largest, std::abs(got[i].real()));
-            EXPECT_NEAR(got[i].real(), slope(values, i), 1e-7 * (1 + std::abs(got[i].real())))
+            EXPECT_NEAR(got[i].real(), slope(values, argument, i), 1e-7 * (1 + std::abs(got[i].real())))
                 << "argument " << argument << " element " << i;
         }
         EXPECT_GT(largest, 1e-4) << "argument " << argument;

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel for recurrent networks against the oracle.
+/*
+ * Every kernel for recurrent networks against the oracle.
+ *
+ *   build/sm90a/tests/flashscan_numeric --gtest_filter='*Rnn*cuda*'      all on the GPU
+ *   FLASHSCAN_TEST_EXACT=1 compute-sanitizer --tool memcheck \
+ *       build/sm90a/tests/flashscan_numeric --gtest_filter='RnnPairs*cuda_alternating*'
+ */
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -88,14 +94,61 @@ std::vector<RnnProblem> shapes() {
         problems.push_back(rnn_problem_of(fmt::format("rnn bwd {} {} b{} t3 h1 d{} state-in state-out seed{}",
                                                       cells[i % 5], types[i % 3], batches[i], dims[i], i + 1)));
     for (const char* line :
-         {"lstm f32 b2 t5 h1 d512 state-in state-out", "gru bf16 b1 t3 h1 d768", "slstm f16 b1 t3 h1 d1024 weight-f32",
-          "lstm f32 b1 t520 h1 d12 sequences17 state-in state-out", "gru f64 b3 t257 h2 d5 reset threads3",
+         {"lstm f32 b1 t520 h1 d12 sequences17 state-in state-out", "gru f64 b3 t257 h2 d5 reset threads3",
           "gru-reset-before bf16 b2 t300 h1 d20 reverse grads-r", "lstm bf16 b16 t30 h12 d16 TBGHD",
           "elman f32 b1 t90 h3 d40 sequences60 offsets-i32 reverse"})
         problems.push_back(rnn_problem_of(std::string("rnn bwd ") + line));
     return problems;
 }
 
+// Every two of cell, type, D, B and T meet; where a pass has more than `most` multiplications, T and then B take their next
+// smaller value.
+std::vector<RnnProblem> grid(int64_t most) {
+    constexpr const char* cells[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
+    constexpr const char* types[] = {"f32", "bf16", "f16", "f64", "bf16 weight-f32", "f16 weight-f32"};
+    constexpr int64_t dims[] = {1, 7, 16, 33, 64, 100, 128, 200, 256, 512, 768, 1024};
+    constexpr int64_t batches[] = {1, 3, 8, 16, 17, 64}, times[] = {0, 1, 2, 65, 500};
+    std::vector<RnnProblem> problems;
+    for (std::vector<int> row : pairwise_rows({6, 6, 12, 6, 5}, 11)) {
+        const size_t i = problems.size();
+        RnnProblem p = rnn_problem_of(
+            fmt::format("rnn bwd {} {} d{} state-in state-out", cells[row[0]], types[row[1]], dims[row[2]]));
+        p.heads = p.dim >= 200 ? 1 : 1 + static_cast<int64_t>(i % 3);
+        p.layout = i % 2 == 0 ? FLASHSCAN_LAYOUT_BTGHD : FLASHSCAN_LAYOUT_TBGHD;
+        const auto multiplications = [&] { return batches[row[3]] * times[row[4]] * p.gates() * p.width() * p.dim; };
+        while (multiplications() > most && row[4] > 2) --row[4];
+        while (multiplications() > most && row[3] > 0) --row[3];
+        p.batch = batches[row[3]];
+        p.time = times[row[4]];
+        p.seed = 1 + i;
+        problems.push_back(p);
+    }
+    return problems;
+}
+
+// Those whose oracle is done in a moment, or the others: large weights.
+std::vector<RnnProblem> grid(int64_t most, bool heavy) {
+    std::vector<RnnProblem> problems = grid(most);
+    std::erase_if(problems, [=](const RnnProblem& p) { return (p.gates() * p.width() * p.dim > 300'000) != heavy; });
+    return problems;
+}
+
+std::vector<RnnProblem> large() {
+    std::vector<RnnProblem> problems = grid(5'000'000, true);
+    for (const char* line :
+         {"lstm f32 b2 t5 h1 d512", "gru bf16 b1 t3 h1 d768", "slstm f16 b1 t3 h1 d1024 weight-f32",
+          "lstm bf16 b64 t2 h1 d768", "lstm f16 b17 t2 h1 d1024", "gru bf16 b16 t2 h1 d1024 weight-f32",
+          "slstm bf16 b16 t5 h1 d512 all-states", "lstm bf16 b16 t9 h3 d256 reset", "elman f16 b8 t500 h1 d256",
+          "lstm bf16 b3 t500 h1 d128", "gru-reset-before f16 b8 t65 h1 d200", "lstm f32 b1 t500 h4 d64",
+          "gru bf16 b1 t65 h1 d512 sequences9", "lstm bf16 b64 t9 h12 d64"})
+        problems.push_back(rnn_problem_of(std::string("rnn bwd state-in state-out ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), grid(5'000'000, false))),
+                         name_of_rnn_case);
+INSTANTIATE_TEST_SUITE_P(HeavyRnn, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), large())),
+                         name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnShapes, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), shapes())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnPairs, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), pairs())),

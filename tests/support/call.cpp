@@ -107,6 +107,8 @@ void Call::set_input(int32_t id, const Values& values) {
     *changed.before = packed(changed, values);
 }
 
+void Call::set_bytes(int32_t id, const Bytes& bytes) { *slot(id).before = bytes; }
+
 void Call::input_bytes(int32_t id, Bytes bytes, size_t alignment) {
     add(id, FLASHSCAN_I64, {}, std::move(bytes), alignment).raw = true;
 }

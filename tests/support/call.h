@@ -66,8 +66,9 @@ class Call {
 
     std::vector<flashscan_arg>& arguments() { return arguments_; }
     flashscan_arg& argument(int32_t id);
-    // Replaces the values of an input; prepare() writes them.
+    // Replace the values of an input, or its bytes; prepare() writes them.
     void set_input(int32_t id, const Values& values);
+    void set_bytes(int32_t id, const Bytes& bytes);
 
   private:
     struct Slot {

@@ -457,6 +457,12 @@ FLASHSCAN_API flashscan_status flashscan_plan_describe(const flashscan_plan* pla
  * Execute a plan. `stream` is a cudaStream_t for CUDA plans (NULL: the legacy default stream) and is ignored by CPU
  * plans. A CUDA call only enqueues work, never synchronises, and may be captured in a CUDA graph; a CPU call is
  * finished when it returns.
+ *
+ * A recurrent network whose kernel enqueues several launches a step (flashscan_plan_describe says so) pays on the host
+ * for each of them. Calls of such a plan that repeat the pointers of an earlier one, SCRATCH's included, are replayed
+ * as one CUDA graph, which the second of them makes: keep arguments where they are. A plan keeps graphs for the last
+ * four sets of pointers, which take host memory for every launch; calls with the same pointers on several streams then
+ * run one after another. The bits are the same either way.
  */
 FLASHSCAN_API flashscan_status flashscan_forward(const flashscan_plan* plan, const flashscan_arg* args,
                                                  int32_t num_args, void* stream);

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks backward in one launch, from the last step to the first: a team of blocks keeps R^T of a head on
+// chip (rnn_team.cuh) and multiplies it by the gradients of the pre-activations.
+//
+//     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
+//
+// A lane owns elements (unit, row): it gets what reaches their h through R out of the product, carries the gradients of
+// their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team before it stores
+// anything else. d_raw and the h before each step are left for one product of the host, GRAD|WEIGHT; sums for GRAD|BIAS
+// stay in registers. What a step reads is fetched into L2 eight steps ahead and loaded before its product.
+//
+// A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
+// states. Costs are those of forward, with `gates` times as much through L2.
+#pragma once
+
+#include "cuda/kernels/rnn_backward.cuh"
+#include "cuda/kernels/rnn_fused_element.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X, typename Cell, typename S>
+class RnnBackwardJob {
+    static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
+    static constexpr int pairs = (G + 1) / 2;
+
+  public:
+    __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
+        : f_(f),
+          job_(f, index),
+          kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
+          input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
+          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
+
+    __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
+
+    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors) {
+        const int64_t step = f_.end - 1, t = time_of(f_.p, step);
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            const RnnOwn<S> e(f_, job_, i);
+            inside_[i] = e.inside;
+            cut_[i] = false;
+            place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
+            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_.p.output_strides, t);
+            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
+            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_.p.input_strides, t);
+            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
+            reset_[i] = e.row * f_.p.time;
+            const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
+            factor_[i] = static_cast<uint32_t*>(f_.factors) + (block * f_.p.padded + e.unit) / 2;
+            gradient_[i] = static_cast<uint32_t*>(f_.gradients) + (block * G * f_.p.padded + e.unit) / 2;
+            left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
+            load_kept(i, keep_[i]);
+#pragma unroll
+            for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
+#pragma unroll
+            for (int j = 0; j < P; ++j) sums_[i][j] = 0.0F;
+            if (f_.end == f_.p.time || !e.inside) continue;
+#pragma unroll
+            for (int s = 0; s < N; ++s) carry_[i][s] = static_cast<const float*>(f_.p.states)[carried(e, s)];
+            if (f_.p.bias_sums != nullptr)
+#pragma unroll
+                for (int j = 0; j < P; ++j) sums_[i][j] = static_cast<const float*>(f_.p.bias_sums)[carried(e, j)];
+        }
+    }
+
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
+                                         uint32_t turn, int64_t step) {
+        Quick before[own][K];
+        X given[own][N], h[own];
+        float through[own][1] = {};
+#pragma unroll
+        for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
+        const bool product = step + 1 < f_.end;
+        if (product) {
+            vectors.wait(turn);
+            team_product<X>(weights, vectors, turn, shared, through);
+        }
+        if (!TeamElement<S>::exist()) return;
+        Quick d_pre[own][P];
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            if (product) take(i, through[i][0]);
+            Quick previous[N];
+            enter(i, step, before[i], given[i], previous, h[i]);
+            Cell::backward(keep_[i], previous, carry_[i], d_pre[i]);
+            if (!inside_[i])
+#pragma unroll
+                for (int j = 0; j < P; ++j) d_pre[i][j] = 0.0F;
+        }
+        uint32_t words[own][pairs];
+#pragma unroll
+        for (int i = 0; i < own; ++i)
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair)
+                words[i][pair] = pair_gates(d_pre[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
+        if (step > f_.first || needs_last()) {
+#pragma unroll
+            for (int i = 0; i < own; ++i)
+#pragma unroll
+                for (int pair = 0; pair < pairs; ++pair)
+                    if (has_word(pair)) vectors.put(turn + 1, place_[i], mine(pair), words[i][pair]);
+            vectors.send(turn + 1);
+        }
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            store(i, d_pre[i], words[i], h[i]);
+#pragma unroll
+            for (int j = 0; j < P; ++j) sums_[i][j] += d_pre[i][j].value;
+#pragma unroll
+            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
+        }
+    }
+
+    // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
+    __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
+                                           unsigned char* shared, uint32_t turn) {
+        float through[own][1] = {};
+        if (needs_last()) {
+            vectors.wait(turn);
+            team_product<X>(weights, vectors, turn, shared, through);
+        } else {
+            __syncthreads();  // the next job's first product adds where this one's last did
+        }
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            const RnnOwn<S> e(f_, job_, i);
+            if (!e.inside) continue;
+            take(i, through[i][0]);
+            if (f_.p.bias_sums != nullptr)
+#pragma unroll
+                for (int j = 0; j < P; ++j) static_cast<float*>(f_.p.bias_sums)[carried(e, j)] = sums_[i][j];
+            if (f_.first > 0) {
+#pragma unroll
+                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = carry_[i][s].value;
+            } else if (f_.p.grad_state_in != nullptr) {
+                Quick state[N];
+                load_states(f_.p, e, f_.p.state_in, state);
+                Cell::leave(state, carry_[i]);
+                store_states(f_.p, e, f_.p.grad_state_in, carry_[i]);
+            }
+        }
+    }
+
+  private:
+    // Whether what the first step of this launch hands on is wanted; a cluster's barriers count every turn.
+    __device__ __forceinline__ bool needs_last() const {
+        return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
+    }
+
+    // What reaches h through R; nothing passes a reset.
+    __device__ __forceinline__ void take(int i, float through) {
+        if (cut_[i])
+#pragma unroll
+            for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
+        else
+            carry_[i][0] += Quick(clipped(through, f_.p.clip));
+    }
+    // The gradients given at `step`, and the states before it with the h that entered its product.
+    __device__ __forceinline__ void enter(int i, int64_t step, const Quick (&before)[K], const X (&given)[N],
+                                          Quick (&previous)[N], X& h) {
+        if (step + 1 == f_.p.time) {
+            Quick last[N];
+            load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
+            Cell::enter(last, keep_[i], carry_[i]);
+        }
+        Quick here[N];
+#pragma unroll
+        for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
+        Cell::enter(here, keep_[i], carry_[i]);
+        cut_[i] = f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0;
+        if (cut_[i]) {
+            h = Element<X>::narrow(0.0F);
+        } else if (step == 0) {
+            load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
+            h = Element<X>::narrow(previous[0].value);
+        } else {
+            Cell::states_of(before, previous);
+        }
+    }
+    // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
+    __device__ __forceinline__ void load_step(int i, int64_t step, Quick (&before)[K], X (&given)[N], X& h) {
+        if (step > 0) {
+            kept_[i] -= kept_step_;
+            load_kept(i, before);
+        }
+        const X zero = Element<X>::narrow(0.0F);
+#pragma unroll
+        for (int s = 0; s < N; ++s)
+            given[s] = inside_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
+        grad_output_[i] -= output_step_;
+        output_[i] -= output_step_;
+        h = inside_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
+        if (step >= rnn_steps_ahead && inside_[i]) fetch(i);
+    }
+    __device__ __forceinline__ void fetch(int i) const {
+        constexpr int ahead = rnn_steps_ahead - 1;
+        const int lane = static_cast<int>(threadIdx.x) % 32;
+        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ - lane + lane / 4 * 64);
+        if (lane < 4) {
+            ptx::prefetch(grad_output_[i] - ahead * output_step_);
+            if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
+        }
+    }
+    __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
+        return (s * f_.p.rows + e.row) * f_.p.width + e.w;
+    }
+    __device__ __forceinline__ void load_kept(int i, Quick (&keep)[K]) const {
+#pragma unroll
+        for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][k * 64] : 0.0F;
+    }
+    // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
+    static __device__ __forceinline__ constexpr int last_of(int pair) {
+        return 2 * pair + 1 < G ? 2 * pair + 1 : 2 * pair;
+    }
+    static __device__ __forceinline__ int mine(int pair) { return has_even_unit() ? 2 * pair : last_of(pair); }
+    static __device__ __forceinline__ bool has_word(int pair) { return 2 * pair + 1 < G || has_even_unit(); }
+    static __device__ __forceinline__ uint32_t pair_gates(const Quick (&d_pre)[P], int first, int last) {
+        return pair_halves(bits_of<X>(d_pre[first]), bits_of<X>(d_pre[last]));
+    }
+
+    __device__ __forceinline__ void store(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs], X h) {
+        if (f_.p.grad_input != nullptr) store_input(i, d_pre, words);
+        grad_input_[i] -= input_step_;
+        if (f_.factors != nullptr) {
+            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h), word = pair_halves(half, half);
+            if (left_[i] && has_even_unit()) *factor_[i] = word;
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair)
+                if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = words[pair];
+        }
+        const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
+        factor_[i] -= blocks;
+        gradient_[i] -= blocks * G;
+    }
+    __device__ __forceinline__ void store_input(int i, const Quick (&d_pre)[P], const uint32_t (&words)[pairs]) const {
+        if (f_.input_words != 0) {
+#pragma unroll
+            for (int pair = 0; pair < pairs; ++pair) {
+                uint32_t word = words[pair];
+                if (Cell::recurrent(2 * pair) != 2 * pair || Cell::recurrent(last_of(pair)) != last_of(pair))
+                    word = pair_gates(d_pre, 2 * pair, last_of(pair));
+                X* const to = grad_input_[i] + mine(pair) * f_.p.input_strides.state - (has_even_unit() ? 0 : 1);
+                if (inside_[i] && has_word(pair)) *reinterpret_cast<uint32_t*>(to) = word;
+            }
+        } else if (inside_[i]) {
+#pragma unroll
+            for (int g = 0; g < G; ++g) store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre[g].value);
+        }
+    }
+
+    const RnnFusedParams& f_;
+    RnnJob<S> job_;
+    int64_t kept_step_, input_step_, output_step_;
+    const float* kept_[own];  // of the step whose `kept` is known
+    const X* grad_output_[own];
+    const X* output_[own];
+    X* grad_input_[own];
+    uint32_t* factor_[own];
+    uint32_t* gradient_[own];
+    int64_t reset_[own];
+    int place_[own];
+    bool inside_[own], left_[own], cut_[own];
+    Quick carry_[own][N], keep_[own][K];
+    float sums_[own][P];
+};
+
+template <typename X, typename Cell, typename S>
+__global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid_constant__ RnnFusedParams f) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const TeamVectors<S> vectors(f, shared);
+    vectors.begin();
+    TeamWeights<S> weights;
+    int head = -1;
+    uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnBackwardJob<X, Cell, S> work(f, index);
+        if (work.job().head != head) load_weights(f, work.job(), weights);
+        head = work.job().head;
+        work.begin(vectors);
+        for (int64_t step = f.end - 1; step >= f.first; --step, ++turn) {
+            work.step(weights, vectors, shared, turn, step);
+            clear_slots(f, work.job(), vectors, turn);
+        }
+        work.finish(weights, vectors, shared, turn);
+    }
+}
+
+}  // namespace flashscan::cuda

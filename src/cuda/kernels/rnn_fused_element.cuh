@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the fused kernels of recurrent networks share: where a lane's elements are in the tensors of a call.
+#pragma once
+
+#include "cuda/kernels/quick_float.cuh"
+#include "cuda/kernels/rnn_element.cuh"
+#include "cuda/kernels/rnn_team.cuh"
+
+namespace flashscan::cuda {
+
+// Steps between asking L2 for data and using it: several times the latency of memory.
+constexpr int rnn_steps_ahead = 8;
+
+// A team's work from the first step to the last: a head, and rows of the batch.
+template <typename S>
+struct RnnJob {
+    int head, tile, block;  // block: of the team
+    __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job)
+        : head(job / f.tiles), tile(job % f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {}
+};
+
+template <typename S>
+__device__ __forceinline__ void load_weights(const RnnFusedParams& f, const RnnJob<S>& job, TeamWeights<S>& weights) {
+    constexpr int64_t block = S::threads * S::tiles * S::steps;
+    weights.load(static_cast<const uint4*>(f.weights) + job.head * f.blocks * block, job.block);
+}
+
+// An element of a job: a unit of the head and a row of the batch.
+template <typename S>
+struct RnnOwn {
+    int unit;
+    int64_t row, w;  // w: head D + unit
+    bool inside;
+
+    __device__ __forceinline__ RnnOwn(const RnnFusedParams& f, const RnnJob<S>& job, int i) {
+        const TeamElement<S> e(i);
+        unit = job.block * S::units + e.unit;
+        row = static_cast<int64_t>(job.tile) * S::rows + e.row;
+        w = job.head * f.p.dim + unit;
+        inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.rows;
+    }
+    // In a step of RESERVE, [patch, count, 2, 32]: a patch is what a warp has of 8 units and 8 rows.
+    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count) const {
+        const int64_t patch = (job.head * patch_rows(f) + row / 8) * patch_units(f) + unit / 8;
+        return (patch * count * 2 + row % 2) * 32 + static_cast<int>(threadIdx.x) % 32;
+    }
+    static __device__ __forceinline__ int64_t patch_rows(const RnnFusedParams& f) { return (f.p.rows + 7) / 8; }
+    static __device__ __forceinline__ int64_t patch_units(const RnnFusedParams& f) { return (f.p.dim + 7) / 8; }
+    static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int count) {
+        return f.heads * patch_rows(f) * patch_units(f) * count * 64;
+    }
+    __device__ __forceinline__ int64_t tensor(const RnnTensorStrides& strides, int64_t t) const {
+        return row * strides.batch + t * strides.time + w;
+    }
+    __device__ __forceinline__ int64_t state(const RnnParams& p, int s) const {
+        return (s * p.state_rows + row) * p.width + w;
+    }
+};
+
+// Makes room in the ring, where the team has one.
+template <typename S>
+__device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
+                                            const TeamVectors<S>& vectors, uint32_t turn) {
+    if constexpr (S::kind == Team::grid) {
+        if (turn % 8 != 0) return;
+        if (TeamElement<S>::exist())
+#pragma unroll 1
+            for (int i = 0; i < S::own; ++i) {
+                const TeamElement<S> e(i);
+                vectors.clear(turn, vectors.place(e.row, e.unit));
+            }
+        ptx::fence_device();
+    }
+}
+
+template <typename S, int N>
+__device__ __forceinline__ void load_states(const RnnParams& p, const RnnOwn<S>& e, const void* data,
+                                            Quick (&state)[N]) {
+#pragma unroll
+    for (int s = 0; s < N; ++s)
+        state[s] = data != nullptr && e.inside ? static_cast<const float*>(data)[e.state(p, s)] : 0.0F;
+}
+template <typename S, int N>
+__device__ __forceinline__ void store_states(const RnnParams& p, const RnnOwn<S>& e, void* data,
+                                             const Quick (&state)[N]) {
+    if (data == nullptr || !e.inside) return;
+#pragma unroll
+    for (int s = 0; s < N; ++s) static_cast<float*>(data)[e.state(p, s)] = state[s].value;
+}
+
+template <typename X>
+__device__ __forceinline__ uint32_t bits_of(Quick x) {
+    const X narrow = Element<X>::narrow(x.value);
+    return *reinterpret_cast<const uint16_t*>(&narrow);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks forward in one launch: a team of blocks keeps R of a head on chip and walks its rows from the first
+// step to the last (rnn_team.cuh).
+//
+//     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
+//
+// A lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers, runs the
+// cell and hands h to the team before it stores anything else. INPUT is fetched into L2 eight steps ahead, into registers
+// one step ahead.
+//
+// Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
+// products of a block, 6 cycles for each of its left operands in each of the SM's four partitions, the addition of
+// parts, the cell: about 0.7 us at D = 768, most of it the way through L2.
+#pragma once
+
+#include "cuda/kernels/rnn_fused_element.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X, typename Cell, typename S>
+class RnnForwardJob {
+    static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
+
+  public:
+    __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
+        : f_(f),
+          job_(f, index),
+          kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
+          input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
+          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
+
+    __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
+
+    // The states before the first step, and their h for the team.
+    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors, uint32_t turn) {
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            const RnnOwn<S> e(f_, job_, i);
+            inside_[i] = e.inside;
+            place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
+            const int64_t t = time_of(f_.p, 0);
+            input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_.p.input_strides, t);
+            output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
+            kept_[i] = static_cast<float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
+            reset_[i] = e.row * f_.p.time;
+            load_states(f_.p, e, f_.p.state_in, state_[i]);
+#pragma unroll
+            for (int j = 0; j < P; ++j)
+                bias_[i][j] = f_.p.bias != nullptr && e.inside
+                                  ? static_cast<const float*>(f_.p.bias)[j * f_.p.width + e.w]
+                                  : 0.0F;
+            load_input(i);
+        }
+        if (TeamElement<S>::exist()) hand_on(vectors, turn, 0);
+    }
+
+    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, unsigned char* shared,
+                                         uint32_t turn, int64_t step) {
+        float pre[own][P], sums[own][G];
+        const bool more = step + 1 < f_.p.time;
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+#pragma unroll
+            for (int j = 0; j < P; ++j) pre[i][j] = bias_[i][j];
+#pragma unroll
+            for (int g = 0; g < G; ++g) pre[i][g] += Element<X>::widen(next_[i][g]);
+            input_[i] += input_step_;
+            if (more) load_input(i);
+            if (step + rnn_steps_ahead < f_.p.time) fetch_input(i);
+        }
+        vectors.wait(turn);
+        team_product<X>(weights, vectors, turn, shared, sums);
+        if (!TeamElement<S>::exist()) return;
+        Quick keep[own][K], after[own][N];
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            Quick raw[P];
+#pragma unroll
+            for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
+#pragma unroll
+            for (int j = 0; j < P; ++j) raw[j] = pre[i][j];
+            Cell::forward(raw, state_[i], keep[i]);
+#pragma unroll
+            for (int s = 0; s < N; ++s) after[i][s] = state_[i][s];
+        }
+        if (more) hand_on(vectors, turn + 1, step + 1);
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            if (inside_[i]) store(i, after[i], keep[i]);
+            output_[i] += output_step_;
+            kept_[i] += kept_step_;
+        }
+    }
+
+    __device__ __forceinline__ void finish() const {
+#pragma unroll
+        for (int i = 0; i < own; ++i) store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, state_[i]);
+    }
+
+  private:
+    __device__ __forceinline__ void load_input(int i) {
+#pragma unroll
+        for (int g = 0; g < G; ++g)
+            next_[i][g] = inside_[i] ? input_[i][g * f_.p.input_strides.state] : Element<X>::narrow(0.0F);
+    }
+    // 8 units of a gate and row are one sector of memory; the lane of each unit fetches another gate.
+    __device__ __forceinline__ void fetch_input(int i) const {
+        const int gate = static_cast<int>(threadIdx.x) / 4 % 8;
+        if (inside_[i] && gate < G)
+            ptx::prefetch(input_[i] + (rnn_steps_ahead - 1) * input_step_ + gate * f_.p.input_strides.state);
+    }
+    // h before `step` for the team; nothing passes a reset.
+    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn, int64_t step) {
+#pragma unroll
+        for (int i = 0; i < own; ++i) {
+            if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
+#pragma unroll
+                for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
+            const uint32_t h = bits_of<X>(state_[i][0]), word = pair_halves(h, h);
+            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
+        }
+        vectors.send(turn);
+    }
+    __device__ __forceinline__ void store(int i, const Quick (&after)[N], const Quick (&keep)[K]) const {
+#pragma unroll
+        for (int s = 0; s < N; ++s)
+            if (s < f_.p.output_states) store_narrow<X>(output_[i], s * f_.p.output_strides.state, after[s].value);
+        if (f_.p.kept == nullptr) return;
+#pragma unroll
+        for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep[k].value;
+    }
+
+    const RnnFusedParams& f_;
+    RnnJob<S> job_;
+    int64_t kept_step_, input_step_, output_step_;
+    const X* input_[own];  // here and below: of the step that is loaded next, or stored next
+    X* output_[own];
+    float* kept_[own];
+    int64_t reset_[own];
+    int place_[own];
+    bool inside_[own];
+    Quick state_[own][N];
+    float bias_[own][P];
+    X next_[own][G];
+};
+
+template <typename X, typename Cell, typename S>
+__global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    const TeamVectors<S> vectors(f, shared);
+    vectors.begin();
+    TeamWeights<S> weights;
+    int head = -1;
+    uint32_t turn = 0;
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnForwardJob<X, Cell, S> work(f, index);
+        if (work.job().head != head) load_weights(f, work.job(), weights);
+        head = work.job().head;
+        work.begin(vectors, turn);
+        for (int64_t step = 0; step < f.p.time; ++step, ++turn) {
+            work.step(weights, vectors, shared, turn, step);
+            clear_slots(f, work.job(), vectors, turn);
+        }
+        work.finish();
+    }
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words in global memory through which blocks that run side by side hand each other a step's vectors.
+#pragma once
+
+#include <cstdint>
+
+namespace flashscan::cuda::ptx {
+
+__device__ __forceinline__ void store_shared_word(uint32_t* to, uint32_t word) {
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_words(const uint4* from) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(from)
+                 : "memory");
+    return v;
+}
+
+// Orders what this thread wrote and saw before against what it writes and sees after, for all threads of the device.
+__device__ __forceinline__ void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+
+__device__ __forceinline__ void prefetch(const void* address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}
+
+}  // namespace flashscan::cuda::ptx

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A warp's matrix product on tensor cores: 16 x 8 += 16 x 16 times 16 x 8. With r = lane / 4 and q = lane % 4 a lane has
+// of the left operand, two a word, (r, 2q..), (r + 8, 2q..), (r, 2q + 8..), (r + 8, 2q + 8..); of the right one
+// (2q.., r), (2q + 8.., r); of the sum (r, 2q), (r, 2q + 1), (r + 8, 2q), (r + 8, 2q + 1).
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace flashscan::cuda::ptx {
+
+template <typename X>
+__device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+    if constexpr (std::is_same_v<X, __nv_bfloat16>)
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                     "{%0,%1,%2,%3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+}  // namespace flashscan::cuda::ptx

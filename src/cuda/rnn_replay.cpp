@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A call's launches depend on the plan and on the call's pointers alone. The second call with the same pointers records
+// them on a stream of the plan's own and instantiates a graph; this and every later one launch it. A call goes launch
+// by launch where its pointers are new, where the caller captures the stream, and where another thread is at the graphs:
+// nobody waits for anybody, and the bits are the same either way.
+#include "cuda/rnn_replay.h"
+
+#include <array>
+#include <cstring>
+#include <mutex>
+
+#include "cuda/recent.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Below, the launches cost less than the graph; above, its nodes would take the host's memory.
+constexpr int64_t fewest_steps = 8, most_steps = 4096;
+constexpr size_t kept_calls = 4;
+
+struct DestroyGraph {
+    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+    // One that is running is freed when it is done.
+    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+using Graph = std::unique_ptr<CUgraph_st, DestroyGraph>;
+using Executable = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
+
+// While it lives, a capture that another thread has begun does not forbid this thread to make a graph.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+class Replay final : public RnnKernel {
+  public:
+    Replay(std::unique_ptr<RnnKernel> kernel, int device, bool pays)
+        : kernel_(std::move(kernel)), device_(device), pays_(pays) {}
+    ~Replay() override {
+        if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    }
+
+    std::string describe() const override {
+        return kernel_->describe() + (pays_ ? "; replayed as a graph when pointers repeat" : "");
+    }
+    size_t scratch_bytes(Pass pass) const override { return kernel_->scratch_bytes(pass); }
+    size_t reserve_bytes() const override { return kernel_->reserve_bytes(); }
+    void forward(const RnnBuffers& b, void* stream) const override { run(Pass::forward, b, stream); }
+    void backward(const RnnBuffers& b, void* stream) const override { run(Pass::backward, b, stream); }
+
+  private:
+    struct Key {
+        Pass pass{};
+        std::array<const void*, sizeof(RnnBuffers) / sizeof(void*)> pointers{};
+        bool operator==(const Key&) const = default;
+    };
+    static_assert(sizeof(RnnBuffers) % sizeof(void*) == 0);
+
+    static Key key_of(Pass pass, const RnnBuffers& b) {
+        Key key{pass, {}};
+        std::memcpy(key.pointers.data(), &b, sizeof b);
+        return key;
+    }
+    void enqueue(Pass pass, const RnnBuffers& b, void* stream) const {
+        if (pass == Pass::forward)
+            kernel_->forward(b, stream);
+        else
+            kernel_->backward(b, stream);
+    }
+    void run(Pass pass, const RnnBuffers& b, void* stream) const {
+        if (!pays_ || !replay(pass, b, stream)) enqueue(pass, b, stream);
+    }
+
+    // False where nothing was enqueued.
+    bool replay(Pass pass, const RnnBuffers& b, void* stream) const {
+        const DeviceScope scope(device_);
+        cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+        if (!succeeds(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture)) ||
+            capture != cudaStreamCaptureStatusNone)
+            return false;
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock || fails_) return false;
+        auto& call = recent_[key_of(pass, b)];
+        if (call.asked == 1) return false;
+        if (call.value == nullptr) call.value = record(pass, b);
+        fails_ =
+            call.value == nullptr || !succeeds(cudaGraphLaunch(call.value.get(), static_cast<cudaStream_t>(stream)));
+        return !fails_;
+    }
+    // Null where it fails; what is wrong is then found by enqueueing without a graph.
+    Executable record(Pass pass, const RnnBuffers& b) const {
+        const RelaxedCapture relaxed;
+        if (stream_ == nullptr && !succeeds(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking))) return nullptr;
+        if (!succeeds(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed))) return nullptr;
+        bool enqueued = true;
+        try {
+            enqueue(pass, b, stream_);
+        } catch (...) {
+            enqueued = false;
+        }
+        cudaGraph_t captured = nullptr;
+        const bool ended = succeeds(cudaStreamEndCapture(stream_, &captured));
+        const Graph graph(captured);
+        cudaGraphExec_t made = nullptr;
+        if (!ended || !enqueued || !succeeds(cudaGraphInstantiate(&made, captured, 0))) return nullptr;
+        return Executable(made);
+    }
+    static bool succeeds(cudaError_t result) {
+        if (result != cudaSuccess) cudaGetLastError();
+        return result == cudaSuccess;
+    }
+
+    std::unique_ptr<RnnKernel> kernel_;
+    int device_;
+    bool pays_;
+    mutable std::mutex mutex_;  // of all below
+    mutable cudaStream_t stream_ = nullptr;
+    mutable bool fails_ = false;
+    mutable Recent<Key, Executable, kept_calls> recent_;
+};
+
+}  // namespace
+
+std::unique_ptr<RnnKernel> make_rnn_replay(std::unique_ptr<RnnKernel> kernel, const RnnProblem& problem,
+                                           const Options& options) {
+    const bool pays = problem.batch > 0 && problem.time >= fewest_steps && problem.time <= most_steps;
+    return std::make_unique<Replay>(std::move(kernel), options.device, pays);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which fused kernel runs a recurrent network, and with how many blocks: pure choices by shape.
+#pragma once
+
+#include <span>
+
+#include "core/rounding.h"
+#include "cuda/instances/rnn_fused.h"
+
+namespace flashscan::cuda {
+
+struct RnnTeams {
+    const RnnFusedShape* shape = nullptr;  // null: none holds the head
+    int blocks = 0;                        // of a team
+    int64_t tiles = 0, jobs = 0;           // of rows, per head; heads times tiles
+    int64_t teams = 0;                     // at work at once
+    int64_t waves() const { return ceil_div(jobs, teams); }
+};
+
+// `multiprocessors`: blocks that run side by side. `batch_invariant`: the choice does not depend on `rows`.
+RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, int64_t head_dim, int64_t heads, int64_t rows,
+                      int multiprocessors, bool batch_invariant);
+
+}  // namespace flashscan::cuda

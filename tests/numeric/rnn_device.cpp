@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks where only a GPU can have them: captured and replayed, on several streams, on a device that is not
+// the current one. Built with CUDA only.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "support/rnn_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+std::vector<Target> cuda_targets() {
+    std::vector<Target> targets;
+    for (const Target& target : rnn_kernel_targets())
+        if (target.backend == FLASHSCAN_CUDA) targets.push_back(target);
+    return targets;
+}
+
+std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
+
+const char* const lines[] = {"rnn lstm bf16 b16 t20 h1 d64 state-in state-out",
+                             "rnn gru f16 b3 t40 h2 d33 state-in caller-scratch weight-f32 reset",
+                             "rnn gru-reset-before f32 b5 t30 h1 d24 state-in state-out reverse caller-scratch",
+                             "rnn slstm bf16 b1 t50 h3 d16 sequences4 state-in state-out all-states",
+                             "rnn lstm bf16 b16 t12 h1 d256 state-in caller-scratch"};
+
+class RnnDevice : public testing::TestWithParam<Target> {
+  protected:
+    // Both passes of `p`, ready to run with its own data.
+    struct Training {
+        explicit Training(const RnnProblem& problem)
+            : p(problem), plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel)), data(make_data(p)) {
+            if (!plan) return;
+            calls.push_back(forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end));
+            if (calls[0].run(plan.get()) != FLASHSCAN_OK) throw std::runtime_error(flashscan_last_error());
+            calls.push_back(backward_call(p, plan, FLASHSCAN_CUDA, data, calls[0], Guard::end));
+        }
+        bool refused() const { return !GetParam().kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED; }
+        // The values of another seed in the same memory.
+        void change(uint64_t seed) {
+            RnnProblem other = p;
+            other.seed = seed;
+            data = make_data(other);
+            calls[0].set_input(FLASHSCAN_ARG_INPUT, data.input);
+            for (Call& call : calls) {
+                call.set_input(FLASHSCAN_ARG_WEIGHT, data.weight);
+                if (p.state_in) call.set_input(FLASHSCAN_ARG_STATE_IN, data.state_in);
+            }
+            calls[1].set_input(grad | FLASHSCAN_ARG_OUTPUT, data.grad_output);
+            if (p.state_out) calls[1].set_input(grad | FLASHSCAN_ARG_STATE_OUT, data.grad_state_out);
+        }
+        // Backward reads what forward wrote.
+        void pass_on() {
+            calls[1].set_input(FLASHSCAN_ARG_OUTPUT, calls[0].values(FLASHSCAN_ARG_OUTPUT));
+            calls[1].set_bytes(FLASHSCAN_ARG_RESERVE, calls[0].output_bytes().at(FLASHSCAN_ARG_RESERVE));
+        }
+        std::map<int32_t, Bytes> bits() const {
+            std::map<int32_t, Bytes> all;
+            for (const Call& call : calls) all.merge(call.output_bytes());
+            return all;
+        }
+
+        RnnProblem p;
+        Plan plan;
+        RnnData data;
+        std::vector<Call> calls;  // forward, backward
+    };
+    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
+};
+
+// A training step in a caller's graph, replayed with other values.
+TEST_P(RnnDevice, RunsInACallersGraph) {
+    for (const char* line : lines) {
+        SCOPED_TRACE(line);
+        Training step(rnn_problem_of(line));
+        if (step.refused()) continue;
+        ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
+        const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_CUDA));
+        cudaGraphExec_t executables[2] = {};
+        for (size_t i = 0; i < 2; ++i) {
+            cudaGraph_t graph = nullptr;
+            ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+            const flashscan_status status = step.calls[i].execute(step.plan.get());
+            const std::string message = flashscan_last_error();
+            ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << message;
+            ASSERT_EQ(status, FLASHSCAN_OK) << message;
+            ASSERT_EQ(cudaGraphInstantiate(&executables[i], graph, 0), cudaSuccess);
+            cudaGraphDestroy(graph);
+        }
+        for (uint64_t seed = 1; seed <= 3; ++seed) {
+            step.change(seed);
+            for (size_t i = 0; i < 2; ++i) {
+                if (i == 1) step.pass_on();
+                step.calls[i].prepare();
+                ASSERT_EQ(cudaGraphLaunch(executables[i], stream), cudaSuccess);
+                step.calls[i].collect();
+                EXPECT_EQ(step.calls[i].damage(), "");
+            }
+            RnnProblem p = step.p;
+            p.seed = seed;
+            const RnnOutcome plain = run_rnn(p, GetParam(), step.data, Guard::end, 1);
+            require(plain);
+            EXPECT_TRUE(step.bits() == plain.bits) << "seed " << seed;
+        }
+        for (const cudaGraphExec_t executable : executables) cudaGraphExecDestroy(executable);
+    }
+}
+
+// A plan called again and again with the same pointers may replay its launches; its results are those of a new plan.
+TEST_P(RnnDevice, RepeatsWithTheSamePointers) {
+    for (const char* line : lines) {
+        SCOPED_TRACE(line);
+        Training step(rnn_problem_of(line));
+        if (step.refused()) continue;
+        ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
+        for (uint64_t seed = 1; seed <= 6; ++seed) {
+            step.change(seed);
+            for (size_t i = 0; i < 2; ++i) {
+                if (i == 1) step.pass_on();
+                ASSERT_EQ(step.calls[i].run(step.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+                EXPECT_EQ(step.calls[i].damage(), "");
+            }
+            RnnProblem p = step.p;
+            p.seed = seed;
+            const RnnOutcome plain = run_rnn(p, GetParam(), step.data, Guard::end, 1);
+            require(plain);
+            EXPECT_TRUE(step.bits() == plain.bits) << "seed " << seed;
+        }
+    }
+}
+
+// More sets of pointers than a plan keeps graphs of, in turns; then the plan goes while its work is still queued.
+TEST_P(RnnDevice, TakesManySetsOfPointers) {
+    const RnnProblem p = rnn_problem_of("rnn lstm fwd bf16 b4 t30 h1 d40 state-in");
+    const RnnData data = make_data(p);
+    auto plan = std::make_unique<Plan>(desc_of(p), options_of(p, FLASHSCAN_CUDA, GetParam().kernel));
+    if (!GetParam().kernel.empty() && plan->status() == FLASHSCAN_UNSUPPORTED)
+        GTEST_SKIP() << "kernel refuses: " << plan->message().substr(0, 300);
+    ASSERT_EQ(plan->status(), FLASHSCAN_OK) << plan->message();
+    std::vector<Call> calls;
+    for (int i = 0; i < 7; ++i) calls.push_back(forward_call(p, *plan, FLASHSCAN_CUDA, data, Guard::end));
+    for (int round = 0; round < 3; ++round)
+        for (Call& call : calls)
+            for (int repeat = 0; repeat < 2 + round; ++repeat)
+                ASSERT_EQ(call.run(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+    for (Call& call : calls) call.prepare();
+    for (Call& call : calls) ASSERT_EQ(call.execute(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+    plan.reset();
+    for (Call& call : calls) {
+        call.collect();
+        EXPECT_EQ(call.damage(), "");
+        EXPECT_TRUE(call.output_bytes() == calls[0].output_bytes());
+    }
+}
+
+// Another thread captures while this one's calls are replayed; neither hinders the other.
+TEST_P(RnnDevice, RepeatsWhileAnotherThreadCaptures) {
+    Training step(rnn_problem_of("rnn lstm bf16 b4 t30 h1 d40 state-in"));
+    if (step.refused()) GTEST_SKIP() << "kernel refuses: " << step.plan.message().substr(0, 300);
+    ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
+    step.calls[0].prepare();
+    cudaStream_t other = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
+    std::thread([&] { EXPECT_EQ(cudaStreamBeginCapture(other, cudaStreamCaptureModeRelaxed), cudaSuccess); }).join();
+    for (int repeat = 0; repeat < 4; ++repeat)
+        EXPECT_EQ(step.calls[0].execute(step.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaSuccess);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(other);
+    step.calls[0].collect();
+    EXPECT_EQ(step.calls[0].damage(), "");
+}
+
+// On the last device while the first is current.
+TEST_P(RnnDevice, RunsOnADeviceThatIsNotCurrent) {
+    int devices = 0;
+    ASSERT_EQ(cudaGetDeviceCount(&devices), cudaSuccess);
+    if (devices < 2) GTEST_SKIP() << "needs two devices";
+    for (const char* line : lines) {
+        SCOPED_TRACE(line);
+        const RnnProblem p = rnn_problem_of(line);
+        const RnnData data = make_data(p);
+        const RnnOutcome first = run_rnn(p, GetParam(), data, Guard::end, 1);
+        if (!GetParam().kernel.empty() && first.status == FLASHSCAN_UNSUPPORTED) continue;
+        require(first);
+        // A thread of its own, whose stream and buffers are made on that device.
+        std::thread([&] {
+            cudaSetDevice(devices - 1);
+            flashscan_options options = options_of(p, FLASHSCAN_CUDA, GetParam().kernel);
+            options.device = devices - 1;
+            const Plan plan(desc_of(p), options);
+            ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+            Call forward = forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
+            const auto run = [&](Call& call) {
+                for (int repeat = 0; repeat < 3; ++repeat) {
+                    call.prepare();
+                    cudaSetDevice(0);
+                    EXPECT_EQ(call.execute(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+                    int current = -1;
+                    cudaGetDevice(&current);
+                    EXPECT_EQ(current, 0);
+                    cudaSetDevice(devices - 1);
+                    call.collect();
+                }
+                EXPECT_EQ(call.damage(), "");
+                for (const auto& [id, bytes] : call.output_bytes()) EXPECT_TRUE(bytes == first.bits.at(id)) << id;
+            };
+            run(forward);
+            Call backward = backward_call(p, plan, FLASHSCAN_CUDA, data, forward, Guard::end);
+            run(backward);
+        }).join();
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rnn, RnnDevice, testing::ValuesIn(cuda_targets()), name_of_target);
+
+}  // namespace
+}  // namespace numeric
