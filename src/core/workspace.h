@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "core/rounding.h"
+
 namespace flashscan {
 
 inline constexpr size_t workspace_alignment = 256;
@@ -13,7 +15,7 @@ class Workspace {
     // The offset of a new sub-buffer of `bytes`.
     size_t book(size_t bytes) {
         const size_t offset = bytes_;
-        bytes_ += (bytes + workspace_alignment - 1) / workspace_alignment * workspace_alignment;
+        bytes_ += round_up(bytes, workspace_alignment);
         return offset;
     }
     size_t bytes() const { return bytes_; }

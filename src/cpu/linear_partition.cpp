@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace flashscan::cpu {
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t most_step_bytes = 8192;  // of one block: what the kernels' panels hold
 constexpr int64_t least_step_bytes = 256;
@@ -34,7 +34,7 @@ void choose_chunk(LinearPartition& q, const LinearProblem& p, const Sizes& size,
     const int64_t blocks =
         q.variant.along_time ? p.channels : ceil_div(p.channels * size.channel_bytes, least_step_bytes);
     q.few_blocks = q.rows * blocks < few;
-    const int64_t steps = std::max<int64_t>(512, ceil_div(chunk_numbers / (p.channels * size.parts), 512) * 512);
+    const int64_t steps = std::max<int64_t>(512, round_up(chunk_numbers / (p.channels * size.parts), 512));
     // Sums over the batch keep the rows of a tile of time together instead.
     if (pass == Pass::backward && q.sum_batch && !q.sum_time) return;
     if (batch_invariant || (q.few_blocks && p.time >= 2 * steps)) q.chunk = steps;
@@ -80,7 +80,7 @@ WindowLayout window_layout(const LinearPartition& p) {
     size_t end = 0;
     const auto place = [&end](int64_t bytes) {
         const size_t start = end;
-        end += static_cast<size_t>(ceil_div(bytes, 64) * 64);
+        end += static_cast<size_t>(round_up(bytes, 64));
         return start;
     };
     WindowLayout layout{};

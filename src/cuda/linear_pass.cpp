@@ -9,8 +9,6 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass) {
     if (pass == Pass::forward) return {p.input, p.output};
     return {p.grad_output, p.output, p.grad_input};
@@ -45,7 +43,7 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
 
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
-    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, p.packed()};
+    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant};
 }
 
 LinearTile tile_of(const TileFacts& facts) { return {facts.lane_rows, facts.steps, facts.warps}; }
@@ -80,7 +78,7 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
         const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
         const int64_t steps = std::max<int64_t>(limit / step_bytes / l.tuning.chunk_steps, 1) * l.tuning.chunk_steps;
         l.launch_steps = std::min(l.launch_steps, steps);
-        if (!l.streams()) l.tuning.chunks = std::max<int64_t>(divide_up(l.launch_steps, l.tuning.chunk_steps), 1);
+        if (!l.streams()) l.tuning.chunks = std::max<int64_t>(ceil_div(l.launch_steps, l.tuning.chunk_steps), 1);
     }
     l.partial_time = !over_time ? l.launch_steps : l.streams() ? 1 : l.tuning.chunks;
     l.partial =
@@ -91,8 +89,8 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
 
 void book_look_back(LinearPass& l) {
     if (l.streams() || l.tuning.chunks <= 1) return;
-    const int64_t groups = divide_up(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
-    const int64_t links = divide_up(groups, int64_t{1} << l.tuning.log2_link_groups);
+    const int64_t groups = ceil_div(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
+    const int64_t links = ceil_div(groups, int64_t{1} << l.tuning.log2_link_groups);
     const int64_t rows = l.batches * l.tuning.row_groups * l.tile().lane_rows
                          << (l.tuning.log2_lane_rows + l.tuning.log2_warp_rows);
     const auto bytes = [&](int64_t count, int size) { return static_cast<size_t>(count * rows * size); };
@@ -102,6 +100,52 @@ void book_look_back(LinearPass& l) {
     l.records = l.workspace.book(l.look_back_bytes);
     l.totals = l.records + records;
     l.carries = l.totals + totals;
+}
+
+// The tensor as the pass's kernel sees it.
+View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
+    const int64_t size = size_of(dtype);
+    View v;
+    v.batch = strides.batch * size;
+    v.time = strides.time * size;
+    v.row = (pass.fold && strides.channels == 0 ? strides.batch : strides.channels) * size;
+    return v;
+}
+
+// That each tensor must have where access is aligned.
+int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
+    return pass.time_inner ? 16 : pass.tile().lane_rows * size_of(dtype);
+}
+
+void settle_params(LinearPass& l, const LinearProblem& p) {
+    LinearParams& params = l.params;
+    const bool backward = l.pass == Pass::backward;
+    params.gate = view_of(l, p.gate, p.gate_dtype);
+    params.source = view_of(l, backward ? p.grad_output : p.input, p.dtype);
+    params.result = view_of(l, backward ? p.grad_input : p.output, p.dtype);
+    params.states = view_of(l, p.output, p.dtype);
+    params.grad_gate = view_of(l, p.grad_gate, p.gate_dtype);
+    if (p.packed()) params.offsets = {nullptr, p.num_sequences, p.offsets_dtype == Dtype::i64, 0};
+    params.gate_form = static_cast<int32_t>(p.gate_form);
+    params.batches = l.batches;
+    params.rows = l.rows;
+    params.row_groups = l.tuning.row_groups;
+    params.by_row_groups = divisor_of(static_cast<uint32_t>(l.tuning.row_groups));
+    params.time = p.time;
+    params.log2_lane_rows = l.tuning.log2_lane_rows;
+    params.log2_warp_rows = l.tuning.log2_warp_rows;
+    params.log2_group_chunks = l.tuning.log2_group_chunks;
+    params.log2_link_groups = l.tuning.log2_link_groups;
+    if (l.sums_gate) {
+        params.sum_batch = p.broadcasts(broadcast_batch);
+        params.sum_time = p.broadcasts(broadcast_time);
+        params.sum_rows = p.broadcasts(broadcast_channels);
+    }
+    params.partial_time = l.partial_time;
+    params.partial_rows = l.partial_rows;
+    if (!l.aligned) return;
+    l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
+    l.gate_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.gate_dtype));
 }
 
 }  // namespace
@@ -121,13 +165,6 @@ std::string LinearPass::describe() const {
     return text;
 }
 
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant) {
-    LinearPass l;
-    l.pass = pass;
-    settle_axes(l, problem, batch_invariant);
-    return choose_linear_algorithm(shape_of(l, problem, batch_invariant));
-}
-
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant) {
     LinearPass l;
@@ -140,11 +177,8 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
                                                     : tune_chunked(shape, tile_of(l.tile()));
     book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
+    settle_params(l, problem);
     return l;
-}
-
-int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
-    return pass.time_inner ? 16 : pass.tile().lane_rows * size_of(dtype);
 }
 
 bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
@@ -155,7 +189,7 @@ bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
     l.tuning.algorithm = LinearAlgorithm::chunked;
     const int64_t pack = l.tile().lane_rows;
     const auto fits = [&](const Strides& strides, Dtype dtype) {
-        const View v = view_of(l, nullptr, strides, dtype);
+        const View v = view_of(l, strides, dtype);
         const int64_t size = size_of(dtype), piece = alignment_of_access(l, dtype);
         const bool batches = v.batch % piece == 0 || l.batches == 1;
         if (l.time_inner) return v.time == size && v.row % piece == 0 && batches && p.time * size % piece == 0;
@@ -166,16 +200,6 @@ bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
            fits(p.gate, p.gate_dtype) &&
            (pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
             fits(p.grad_gate, p.gate_dtype));
-}
-
-View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype) {
-    const int64_t size = size_of(dtype);
-    View v;
-    v.data = static_cast<char*>(const_cast<void*>(data));
-    v.batch = strides.batch * size;
-    v.time = strides.time * size;
-    v.row = (pass.fold && strides.channels == 0 ? strides.batch : strides.channels) * size;
-    return v;
 }
 
 }  // namespace flashscan::cuda

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/linear_problem.h"
+#include "core/rounding.h"
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
 #include "cuda/kernels/linear_params.h"
@@ -31,6 +32,9 @@ struct LinearPass {
     int64_t blocks() const { return tuning.chunks * (batches / batch_loop) * tuning.row_groups; }
     std::string describe() const;
 
+    LinearParams params;                               // of every launch, but for what depends on the call
+    uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
+
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
 
@@ -51,20 +55,13 @@ struct LinearPass {
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
     int shared_bytes() const { return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0); }
-    int64_t launches() const { return time <= launch_steps ? 1 : (time + launch_steps - 1) / launch_steps; }
+    int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
 };
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant);
 
-// The algorithm for a pass when none is forced.
-LinearAlgorithm choose_algorithm(const LinearProblem& problem, Pass pass, bool batch_invariant);
-
-// Whether the extents and strides of a pass allow aligned access, and which alignment each of its tensors must have then.
+// Whether the extents and strides of a pass allow aligned access.
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
-int64_t alignment_of_access(const LinearPass& pass, Dtype dtype);
-
-// The tensor as the pass's kernel sees it.
-View view_of(const LinearPass& pass, const void* data, const Strides& strides, Dtype dtype);
 
 }  // namespace flashscan::cuda

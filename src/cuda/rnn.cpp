@@ -4,33 +4,18 @@
 #include <limits>
 
 #include "cuda/kernels/rnn_params.h"
+#include "cuda/launch.h"
 #include "cuda/rnn_edges.h"
 #include "cuda/rnn_replay.h"
-#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
 
-// A kernel of a step, which comes after a product; `early`: it may start while that ends.
-void launch_step(const void* kernel, int64_t threads, bool early, void* stream, RnnParams& params, int64_t step) {
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>((threads + rnn_step_block - 1) / rnn_step_block));
-    config.blockDim = dim3(rnn_step_block);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
-    void* arguments[] = {&params, &step};
-    check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a step's kernel");
-}
-
-void launch_begin(const void* kernel, int64_t threads, void* stream, RnnParams& params) {
-    void* arguments[] = {&params};
-    check(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>((threads + rnn_step_block - 1) / rnn_step_block)),
-                           dim3(rnn_step_block), arguments, 0, static_cast<cudaStream_t>(stream)),
-          "launching a kernel");
+// The kernel of a step, which comes after a product; `early`: it may start while that ends.
+void launch_step(const void* kernel, int64_t threads, bool early, void* stream, const RnnParams& params, int64_t step) {
+    LaunchShape shape = threads_in_blocks(threads, rnn_step_block);
+    shape.overlaps = early;
+    launch(kernel, shape, stream, params, step);
 }
 
 char* at(const void* memory, int64_t elements, Dtype dtype) {
@@ -47,9 +32,7 @@ class Alternating final : public RnnKernel {
           edges_(p_, s_),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
-        int major = 0;
-        check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_), "asking what the device is");
-        early_ = major >= 9;
+        early_ = can_overlap(cell_.forward, device_);
         for (const void* kernel :
              {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset}) {
             cudaFuncAttributes attributes{};
@@ -91,7 +74,7 @@ class Alternating final : public RnnKernel {
             clear(params.factors, factor_bytes(), stream);
             if (s_.split) clear(params.reset_factors, factor_bytes(), stream);
         }
-        launch_begin(cell_.begin, elements(), stream, params);
+        launch(cell_.begin, threads_in_blocks(elements(), rnn_step_block), stream, params);
         void* const blas = base + forward_.blas;
         for (int64_t step = 0; step < p_.time; ++step) {
             multiply(forward_.products.together, weights, params.factors, s_.factor(), base + forward_.result,
@@ -197,7 +180,7 @@ class Alternating final : public RnnKernel {
     RnnEdges edges_;
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
-    bool early_ = false;  // the device can start kernels early
+    bool early_ = false;  // kernels may start before the product before them has ended
 };
 
 }  // namespace

@@ -1,23 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/rnn_edges.h"
 
-#include "cuda/runtime.h"
+#include "cuda/launch.h"
 
 namespace flashscan::cuda {
-namespace {
-
-// `threads` of them in blocks of rnn_edge_block.
-template <typename Params>
-void launch(const void* kernel, int64_t threads, void* stream, Params params) {
-    void* arguments[] = {&params};
-    check(
-        cudaLaunchKernel(kernel, dim3(static_cast<unsigned>((threads + rnn_edge_block - 1) / rnn_edge_block)),
-                         dim3(static_cast<unsigned>(rnn_edge_block)), arguments, 0, static_cast<cudaStream_t>(stream)),
-        "launching a kernel");
-}
-
-}  // namespace
-
 void clear(void* memory, size_t bytes, void* stream) {
     if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing memory");
 }
@@ -57,9 +43,7 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
 
 RnnSequenceParams RnnEdges::sequences(const RnnBuffers& b) const {
     RnnSequenceParams params;
-    params.offsets = p_.packed() ? b.seq_offsets : nullptr;
-    params.are_i64 = p_.offsets_dtype == Dtype::i64;
-    params.sequences = p_.num_sequences;
+    if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
     params.time = p_.time;
     return params;
 }
@@ -68,19 +52,19 @@ const int64_t* RnnEdges::find_sequences(const RnnBuffers& b, void* memory, void*
     if (!p_.packed()) return nullptr;
     RnnSequenceParams params = sequences(b);
     params.sequence = static_cast<int64_t*>(memory);
-    launch(data_.find_sequences, p_.time, stream, params);
+    launch(data_.find_sequences, threads_in_blocks(p_.time, rnn_edge_block), stream, params);
     return params.sequence;
 }
 
 void RnnEdges::pass_states(const RnnBuffers& b, const void* from, void* to, void* stream) const {
     if (to == nullptr || p_.state_count() == 0 || (s_.any && !p_.packed())) return;
     const RnnPassParams params{sequences(b), p_.counts().states, p_.state_rows(), p_.width(), from, to};
-    launch(data_.pass_states, p_.state_count(), stream, params);
+    launch(data_.pass_states, threads_in_blocks(p_.state_count(), rnn_edge_block), stream, params);
 }
 
 const void* RnnEdges::widen_bias(const RnnBuffers& b, void* memory, void* stream) const {
     if (b.bias == nullptr) return nullptr;
-    launch(weights_.widen_bias, p_.bias_count(), stream,
+    launch(weights_.widen_bias, threads_in_blocks(p_.bias_count(), rnn_edge_block), stream,
            RnnBiasParams{b.bias, memory, p_.counts().biases, 1, p_.width()});
     return memory;
 }
@@ -93,20 +77,22 @@ const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stre
     if (p_.heads == 1 && p_.weight_dtype == p_.dtype && s_.padded == p_.head_dim &&
         reinterpret_cast<uintptr_t>(b.weight) % Product::alignment == 0)
         return b.weight;
-    launch(weights_.pack_weights, s_.weights(), stream, weight_params(b.weight, memory));
+    launch(weights_.pack_weights, threads_in_blocks(s_.weights(), rnn_edge_block), stream,
+           weight_params(b.weight, memory));
     return memory;
 }
 
 void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const {
     if (b.grad_bias == nullptr) return;
-    const int64_t blocks = (p_.bias_count() + rnn_sum_block_columns - 1) / rnn_sum_block_columns;
-    launch(weights_.sum_bias, blocks * rnn_edge_block, stream,
+    const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
+    launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream,
            RnnBiasParams{sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()});
 }
 
 void RnnEdges::store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const {
     if (b.grad_weight == nullptr) return;
-    launch(weights_.unpack_weights, p_.weight_count(), stream, weight_params(sums, b.grad_weight));
+    launch(weights_.unpack_weights, threads_in_blocks(p_.weight_count(), rnn_edge_block), stream,
+           weight_params(sums, b.grad_weight));
 }
 
 void RnnEdges::clear_gradients(const RnnBuffers& b, void* stream) const {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "cuda/kernels/rnn_fused_params.h"
+#include "cuda/launch.h"
 #include "cuda/rnn_edges.h"
-#include "cuda/runtime.h"
 #include "cuda/tuning/rnn_tuning.h"
 
 namespace flashscan::cuda {
@@ -115,7 +115,7 @@ class Fused final : public RnnKernel {
         return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
     }
     size_t reserve_bytes() const override {
-        const int64_t patches = p_.heads * ((p_.batch + 7) / 8) * ((p_.head_dim + 7) / 8);
+        const int64_t patches = p_.heads * ceil_div(p_.batch, 8) * ceil_div(p_.head_dim, 8);
         return static_cast<size_t>(p_.time * patches * kept_ * 64) * sizeof(float);
     }
 
@@ -128,7 +128,7 @@ class Fused final : public RnnKernel {
         f.p.input = b.input;
         f.p.state_out = b.state_out;
         f.end = p_.time;
-        launch(forward_teams_, f, stream);
+        launch_teams(forward_teams_, f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -150,7 +150,7 @@ class Fused final : public RnnKernel {
         f.factors = sums_weights ? base + factors_ : nullptr;
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch(backward_teams_, f, stream);
+            launch_teams(backward_teams_, f, stream);
             if (sums_weights) add_grad_weights(base, f, stream);
             if (f.first > 0) fill_ring(f.ring, backward_teams_, stream);
         }
@@ -187,24 +187,20 @@ class Fused final : public RnnKernel {
     // `period`: of k in backward, 0 in forward.
     const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
         const RnnFusedKernel& k = *t.kernel;
-        RnnFusedWeightParams params{b.weight,
-                                    to,
-                                    static_cast<int32_t>(s_.gates),
-                                    static_cast<int32_t>(p_.heads),
-                                    static_cast<int32_t>(p_.head_dim),
-                                    t.blocks,
-                                    k.row_gates,
-                                    k.groups,
-                                    k.unit_warps,
-                                    k.parts,
-                                    k.tiles,
-                                    k.steps,
-                                    period};
-        void* arguments[] = {&params};
-        const int64_t blocks = (ordered_words(t) + rnn_fused_weight_block - 1) / rnn_fused_weight_block;
-        check(cudaLaunchKernel(order_weights_, dim3(static_cast<unsigned>(blocks)), dim3(rnn_fused_weight_block),
-                               arguments, 0, static_cast<cudaStream_t>(stream)),
-              "launching a kernel");
+        const RnnFusedWeightParams params{b.weight,
+                                          to,
+                                          static_cast<int32_t>(s_.gates),
+                                          static_cast<int32_t>(p_.heads),
+                                          static_cast<int32_t>(p_.head_dim),
+                                          t.blocks,
+                                          k.row_gates,
+                                          k.groups,
+                                          k.unit_warps,
+                                          k.parts,
+                                          k.tiles,
+                                          k.steps,
+                                          period};
+        launch(order_weights_, threads_in_blocks(ordered_words(t), rnn_fused_weight_block), stream, params);
         return to;
     }
 
@@ -224,7 +220,7 @@ class Fused final : public RnnKernel {
         if (ring_bytes(t) > 0)
             check(cudaMemsetAsync(ring, 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)), "filling memory");
     }
-    static void launch(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
+    static void launch_teams(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
         cudaLaunchAttribute attribute{};
         const cudaLaunchConfig_t config = configure(teams, attribute, stream);
         void* arguments[] = {&f};

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace flashscan::cuda {
 namespace {
 
 // Rows of a product whose number of rows is fixed: as many as the tensor cores take without slowing down.
 constexpr int64_t invariant_rows = 32;
-
-int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
 size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
@@ -68,9 +68,9 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows
       together(split ? gates - 1 : gates) {
     if (!any) return;
     group = batch_invariant && !p.packed() ? invariant_rows : rows;
-    groups = (rows + group - 1) / group;
-    const int64_t most = std::max<int64_t>(chunk_rows / padded_rows(), 1), chunks = (p.time + most - 1) / most;
-    chunk_steps = (p.time + chunks - 1) / chunks;
+    groups = ceil_div(rows, group);
+    const int64_t chunks = ceil_div(p.time, std::max<int64_t>(chunk_rows / padded_rows(), 1));
+    chunk_steps = ceil_div(p.time, chunks);
 }
 
 RnnProducts make_grad_weights(int device, const RnnShape& s, std::string& refusal) {

@@ -82,12 +82,4 @@ TEST(LinearTuning, BatchInvariantCutsDependOnTimeAlone) {
         }
 }
 
-TEST(LinearTuning, PackedBatchInvariantRowsAreNotCut) {
-    LinearShape shape = shape_of(1, 64, 5000, false);
-    shape.packed = true;
-    EXPECT_EQ(choose_linear_algorithm(shape), LinearAlgorithm::chunked);
-    shape.batch_invariant = true;
-    EXPECT_EQ(choose_linear_algorithm(shape), LinearAlgorithm::stream);
-}
-
 }  // namespace

@@ -26,26 +26,17 @@ __device__ __forceinline__ void load_element(const char* from, uint32_t* to) {
     } else {
         constexpr int part = alignof(T) < 8 ? 1 : 2;  // words that lie together
 #pragma unroll
-        for (int i = 0; i < static_cast<int>(sizeof(T)) / 4; i += part) {
-            const auto vector = *reinterpret_cast<const WordVector<part>*>(from + 4 * i);
-#pragma unroll
-            for (int k = 0; k < part; ++k) to[i + k] = vector.word[k];
-        }
+        for (int i = 0; i < static_cast<int>(sizeof(T)) / 4; i += part) load_words<part>(from + 4 * i, to + i);
     }
 }
 template <typename T>
-__device__ __forceinline__ void store_element(char* to, const uint32_t* from) {
+__device__ __forceinline__ void store_element(const uint32_t* from, char* to) {
     if constexpr (sizeof(T) == 2) {
         *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(*from);
     } else {
         constexpr int part = alignof(T) < 8 ? 1 : 2;
 #pragma unroll
-        for (int i = 0; i < static_cast<int>(sizeof(T)) / 4; i += part) {
-            WordVector<part> vector;
-#pragma unroll
-            for (int k = 0; k < part; ++k) vector.word[k] = from[i + k];
-            *reinterpret_cast<WordVector<part>*>(to + 4 * i) = vector;
-        }
+        for (int i = 0; i < static_cast<int>(sizeof(T)) / 4; i += part) store_words<part>(from + i, to + 4 * i);
     }
 }
 
@@ -61,23 +52,16 @@ struct ChannelCopies {
     }
 
     static __device__ __forceinline__ void load_step(const char* from, uint32_t* to) {
-        if constexpr (packs) {
-            const auto vector = *reinterpret_cast<const WordVector<words>*>(from);
-#pragma unroll
-            for (int k = 0; k < words; ++k) to[k] = vector.word[k];
-        } else {
+        if constexpr (packs)
+            load_words<words>(from, to);
+        else
             load_element<T>(from, to);
-        }
     }
     static __device__ __forceinline__ void store_step(const uint32_t* from, char* to) {
-        if constexpr (packs) {
-            WordVector<words> vector;
-#pragma unroll
-            for (int k = 0; k < words; ++k) vector.word[k] = from[k];
-            *reinterpret_cast<WordVector<words>*>(to) = vector;
-        } else {
-            store_element<T>(to, from);
-        }
+        if constexpr (packs)
+            store_words<words>(from, to);
+        else
+            store_element<T>(from, to);
     }
 
     // Of steps moved by `shift`, those in [0, time); the others and those that do not exist are zero bits.
@@ -161,23 +145,16 @@ struct TimeCopies {
     }
 
     static __device__ __forceinline__ void load_piece(const char* from, uint32_t* to) {
-        if constexpr (whole_vectors) {
-            const auto vector = *reinterpret_cast<const WordVector<4>*>(from);
-#pragma unroll
-            for (int k = 0; k < 4; ++k) to[k] = vector.word[k];
-        } else {
+        if constexpr (whole_vectors)
+            load_words<4>(from, to);
+        else
             load_element<T>(from, to);
-        }
     }
     static __device__ __forceinline__ void store_piece(const uint32_t* from, char* to) {
-        if constexpr (whole_vectors) {
-            WordVector<4> vector;
-#pragma unroll
-            for (int k = 0; k < 4; ++k) vector.word[k] = from[k];
-            *reinterpret_cast<WordVector<4>*>(to) = vector;
-        } else {
-            store_element<T>(to, from);
-        }
+        if constexpr (whole_vectors)
+            store_words<4>(from, to);
+        else
+            store_element<T>(from, to);
     }
 
     // Steps that do not exist may read as what lies there, up to `time`.
@@ -218,12 +195,7 @@ struct TimeCopies {
 
     static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char* buffer) {
 #pragma unroll
-        for (int n = 0; n < vectors; ++n) {
-            WordVector<4> vector;
-#pragma unroll
-            for (int k = 0; k < 4; ++k) vector.word[k] = tile.word[4 * n + k];
-            *reinterpret_cast<WordVector<4>*>(buffer + place(at.lane, n)) = vector;
-        }
+        for (int n = 0; n < vectors; ++n) store_words<4>(tile.word + 4 * n, buffer + place(at.lane, n));
         __syncwarp();
         char* to = origin(view, at);
         if (is_run(at)) {
@@ -258,18 +230,14 @@ struct TimeCopies {
             for (int i = 0; i < piece_steps && step + i < at.warp_steps; ++i) {
                 uint32_t bits[element_words];
                 load_element<T>(from + i * size, bits);
-                store_element<T>(to + bytes + i * size, bits);
+                store_element<T>(bits, to + bytes + i * size);
             }
         }
     }
 
     static __device__ __forceinline__ void read(Tile& tile, const Place& at, const char* buffer) {
 #pragma unroll
-        for (int n = 0; n < vectors; ++n) {
-            const auto vector = *reinterpret_cast<const WordVector<4>*>(buffer + place(at.lane, n));
-#pragma unroll
-            for (int k = 0; k < 4; ++k) tile.word[4 * n + k] = vector.word[k];
-        }
+        for (int n = 0; n < vectors; ++n) load_words<4>(buffer + place(at.lane, n), tile.word + 4 * n);
     }
 };
 

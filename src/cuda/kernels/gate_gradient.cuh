@@ -42,8 +42,12 @@ struct GateGradientSum {
         if (i >= at.steps) return;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            GateWide& to = p.sum_time ? sum[v] : of_step(i, v, static_cast<int>(threadIdx.x));
-            to = first && !p.sum_time ? values[v] : to + values[v];
+            if (p.sum_time) {
+                sum[v] = sum[v] + values[v];
+                continue;
+            }
+            GateWide& to = of_step(i, v, static_cast<int>(threadIdx.x));
+            to = first ? values[v] : to + values[v];
         }
     }
 

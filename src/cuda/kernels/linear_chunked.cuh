@@ -38,7 +38,7 @@ struct ChunkedConfig {
 };
 
 // What a lane holds of a chunk.
-template <typename Ty, typename Shape, bool Backward>
+template <typename Ty, typename Shape>
 struct ChunkedTile {
     using GateCopies = Copies<typename Ty::G, Shape>;
     using Data = Copies<typename Ty::X, Shape>;
@@ -55,7 +55,7 @@ template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;
     using Shape = typename Config::Shape;
-    using Tile = ChunkedTile<Ty, Shape, Backward>;
+    using Tile = ChunkedTile<Ty, Shape>;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -64,6 +64,7 @@ struct ChunkedBlock {
     using Sum = typename Config::Sum;
     using Chain = typename Config::Chain;
     using Walker = Walk<Ty, Shape, Down, Backward>;
+    using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
 
     const LinearParams& p;
@@ -73,9 +74,12 @@ struct ChunkedBlock {
     int64_t group;            // of rows, in the batch
     char* buffer;
 
+    // Batch entries that a block walks one after another.
+    static __device__ __forceinline__ int entries(const LinearParams& p) { return Backward ? p.batch_loop : 1; }
+
     // Made anew for each phase of the kernel: what it takes to know where one is need not be kept in registers.
     static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
-                                                        int entry, int entries) {
+                                                        int entry) {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = warps >> p.log2_warp_rows;
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
@@ -90,14 +94,14 @@ struct ChunkedBlock {
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
         const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * L;
-        return {
-            p,
-            {p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries), log2_rows, warps_in_time},
-            place_of<Shape>(batch, row0, t0, p.rows, end_of_steps(p.offsets, p.end), thread & 31, p.log2_lane_rows),
-            warp_row,
-            warp_time,
-            group,
-            shared_memory() + warp * (Config::buffers / warps)};
+        return {p,
+                {p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows,
+                 warps_in_time},
+                place_of<Shape>(batch, row0, t0, p.rows, end_of_steps(p.offsets, p.end), thread & 31, p.log2_lane_rows),
+                warp_row,
+                warp_time,
+                group,
+                shared_memory() + warp * (Config::buffers / warps)};
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
@@ -180,16 +184,10 @@ struct ChunkedBlock {
 
     // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
     __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
-        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
         const Wide mine = states.get(Down ? L - 1 : 0, 0);
         const Wide other = shuffle(mine, Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
         const bool inside = Down ? at.segment > 0 : at.segment < at.segments() - 1 && at.steps == L;
-        if (inside) return other;
-        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
-        const char* const from = p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time;
-        Steps<X, Shape> one{};
-        load_element<X>(from, one.word);
-        return one.get(0, 0);
+        return inside ? other : Before::load_edge(p, at);
     }
 
     __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,
@@ -200,23 +198,20 @@ struct ChunkedBlock {
             Tile::Data::arrange(tile.states_in, at, buffer, states);
             if constexpr (Shape::time_inner) edge = edge_of(states);
         }
-        const auto before = [&](int i, int v) -> Wide {
-            if constexpr (!Shape::time_inner) return states.get(i, v);
-            const int neighbour = Down ? i - 1 : i + 1;
-            if (neighbour < 0 || neighbour >= L) return edge;
-            const Wide h = states.get(neighbour, 0);
-            return !Down && neighbour == at.steps ? edge : h;
-        };
+        const Before before{at, states, edge};
+        Wide first[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
         if (gate_wanted() && sums.wanted()) {
             sums.begin(at);
             walk.template backward<Kind::general>(
-                tile.gate, tile.source, carry, before,
+                tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
             return;
         }
         with_kind(p, tile.eventful, [&](auto kind) {
             walk.template backward<decltype(kind)::value>(
-                tile.gate, tile.source, carry, before,
+                tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
         });
         if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer);
@@ -242,17 +237,17 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;
 
     typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
-    const int entries = Backward ? p.batch_loop : 1;
+    const int entries = Block::entries(p);
     for (int entry = 0; entry < entries; ++entry) {
         typename Block::Tile tile;
         {
-            const Block block = Block::here(p, chain_memory, entry, entries);
+            const Block block = Block::here(p, chain_memory, entry);
             block.load(tile);
             if (entry > 0) __syncthreads();  // the chain's shared memory was read until here
             block.summarize(tile);
         }
         typename Ty::Wide carry[Block::V];
-        const Block block = Block::here(p, chain_memory, entry, entries);
+        const Block block = Block::here(p, chain_memory, entry);
         block.find_carry(tile.through, carry);
         block.walk(tile, carry, sums, entry == 0);
         if constexpr (Backward)

@@ -5,7 +5,7 @@
 // row axis where all strides allow (`batches` is then 1 and `rows` is B * C).
 #pragma once
 
-#include <cstdint>
+#include "cuda/kernels/sequences.h"
 
 namespace flashscan::cuda {
 
@@ -27,13 +27,6 @@ constexpr bool is_time_inner(Access access) { return access >= Access::time; }
 struct View {
     char* data = nullptr;
     int64_t batch = 0, row = 0, time = 0;
-};
-
-// SEQ_OFFSETS; data is null when not packed.
-struct SequenceOffsets {
-    const void* data = nullptr;
-    int64_t sequences = 0;
-    int32_t are_i64 = 0, unused = 0;
 };
 
 // Divides numbers below 2^31 by a constant: n / d = n * magic / 2^(32 + shift).

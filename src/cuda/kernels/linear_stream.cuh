@@ -33,6 +33,7 @@ struct StreamWarp {
     using GateWide = typename Ty::GateWide;
     using GateCopies = Copies<G, Shape>;
     using Data = Copies<X, Shape>;
+    using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, log2_rows = 5;
     struct Tile {
         typename GateCopies::Fetched gate;
@@ -57,15 +58,6 @@ struct StreamWarp {
         if (gate_wanted()) Data::fetch(p.states, at, TimeInner ? 0 : Down ? -1 : 1, p.time, tile.states);
     }
 
-    // h before the step that the walk of a tile ends with.
-    __device__ __forceinline__ Wide edge_of(const Place& at) const {
-        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
-        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
-        Steps<X, Shape> one{};
-        load_element<X>(p.states.data + batch * p.states.batch + at.row * p.states.row + t * p.states.time, one.word);
-        return one.get(0, 0);
-    }
-
     __device__ __forceinline__ void walk(const Tile& tile, const Place& at, typename Config::Sum& sums,
                                          Wide (&carry)[1]) const {
         char* const buffer = shared_memory();
@@ -79,22 +71,17 @@ struct StreamWarp {
         if constexpr (Backward) {
             Steps<X, Shape> states{};
             if (gate_wanted()) Data::arrange(tile.states, at, buffer, states);
-            const Wide edge = TimeInner && gate_wanted() ? edge_of(at) : Wide{};
-            const auto before = [&](int i, int) -> Wide {
-                if constexpr (!TimeInner) return states.get(i, 0);
-                const int neighbour = Down ? i - 1 : i + 1;
-                if (neighbour < 0 || neighbour >= L) return edge;
-                const Wide h = states.get(neighbour, 0);
-                return !Down && neighbour == at.steps ? edge : h;
-            };
+            const Before before{at, states, TimeInner && gate_wanted() ? Before::load_edge(p, at) : Wide{}};
             const bool summed = gate_wanted() && sums.wanted();
             if (summed) sums.begin(at);
-            walk.template backward<Kind::general>(gate, source, carry, before, [&](int i, const GateWide(&values)[1]) {
-                if (summed)
-                    sums.add(at, i, values, true);
-                else
-                    gate.set(i, values);
-            });
+            const Wide first[1] = {walk.before_row(0)};
+            walk.template backward<Kind::general>(gate, source, carry, first, before,
+                                                  [&](int i, const GateWide(&values)[1]) {
+                                                      if (summed)
+                                                          sums.add(at, i, values, true);
+                                                      else
+                                                          gate.set(i, values);
+                                                  });
             if (gate_wanted() && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
             if (summed && !p.sum_time) {
                 if (p.sum_rows)

@@ -154,8 +154,9 @@ struct LookBack {
             const int row = thread - half;
             if (row < rows() && last_of_group() && !last_of_link() && !last())
                 publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
-        } else if (groups > 0) {
-            fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
+        } else {
+            if (groups > 0) fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
+            ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
         }
         __syncthreads();
     }
@@ -199,6 +200,7 @@ struct LookBack {
         for (int i = first; i < last; ++i)
             m = Ty::compose(m,
                             to_map<Ty>(await_value<Record<Ty>>(records, place(start + static_cast<uint32_t>(i), row))));
+        __syncwarp();  // shuffles of lanes that are apart, as waiting leaves them, take several times as long
         for (int distance = rows(); distance < 32; distance *= 2) {
             const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
             if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t
             if (s < p.output_states) given[s] = load_wide<X>(p.grad_output, e.tensor(p.output_strides, s, t));
         load_previous<X, Cell>(p, e, step, n, previous, h);
     }
-    wait_for_product();
+    ptx::wait_for_launch_before();
     leave_step<X, Cell>(p, e, step + 1, n, carry);
     if (step < 0) return;
     load_sums(p, e, step, sums);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward_reset(RnnParams p, i
         load_kept(p, e, time_of(p, step), keep);
         load_previous<X, Cell>(p, e, step, n, previous, h);
     }
-    wait_for_product();
+    ptx::wait_for_launch_before();
     load_sums(p, e, step, sums);
     if (n >= 0) {
         const Wide product = static_cast<const Wide*>(p.through)[e.factor(p)];

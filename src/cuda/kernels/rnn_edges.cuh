@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/rnn_params.h"
+#include "cuda/kernels/sequences.cuh"
 #include "cuda/kernels/types.cuh"
 
 namespace flashscan::cuda {
@@ -14,28 +15,10 @@ __device__ __forceinline__ int64_t rnn_thread() {
     return static_cast<int64_t>(blockIdx.x) * rnn_edge_threads + threadIdx.x;
 }
 
-__device__ __forceinline__ int64_t rnn_offset(const RnnSequenceParams& p, int64_t n) {
-    return p.are_i64 != 0 ? static_cast<const int64_t*>(p.offsets)[n]
-                          : static_cast<int64_t>(static_cast<const int32_t*>(p.offsets)[n]);
-}
-
 // sequence[t] of every t: the last n with offsets[n] <= t, which has a step of its own, or -1 past the last.
 static __global__ void __launch_bounds__(rnn_edge_threads) rnn_find_sequences(RnnSequenceParams p) {
     const int64_t t = rnn_thread();
-    if (t >= p.time) return;
-    int64_t low = 0, high = p.sequences;
-    if (t >= rnn_offset(p, high)) {
-        p.sequence[t] = -1;
-        return;
-    }
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        if (rnn_offset(p, middle) <= t)
-            low = middle;
-        else
-            high = middle;
-    }
-    p.sequence[t] = low;
+    if (t < p.time) p.sequence[t] = t < end_of_steps(p.offsets, p.time) ? find_sequence(p.offsets, t) : -1;
 }
 
 template <typename Wide>
@@ -43,7 +26,8 @@ __global__ void __launch_bounds__(rnn_edge_threads) rnn_pass_states(RnnPassParam
     const int64_t i = rnn_thread();
     if (i >= p.states * p.rows * p.width) return;
     const int64_t n = i / p.width % p.rows;
-    if (p.sequences.offsets != nullptr && rnn_offset(p.sequences, n) != rnn_offset(p.sequences, n + 1)) return;
+    const SequenceOffsets& offsets = p.sequences.offsets;
+    if (offsets.data != nullptr && load_offset(offsets, n) != load_offset(offsets, n + 1)) return;
     static_cast<Wide*>(p.to)[i] = p.from != nullptr ? static_cast<const Wide*>(p.from)[i] : Wide(0);
 }
 

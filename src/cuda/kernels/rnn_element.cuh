@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Places of an element, and what happens to its states between two steps.
+// A step's kernel may start while the product before it ends: it loads what the call was given before it waits for that
+// launch, and touches what the call computes itself after it.
 #pragma once
 
 #include "cuda/kernels/rnn_params.h"
 #include "cuda/kernels/types.cuh"
+#include "cuda/ptx/launch.cuh"
 #include "math/rnn.h"
 
 namespace flashscan::cuda {
@@ -13,14 +16,6 @@ constexpr int rnn_threads = 128;
 // The cell whose last gate's product takes r h.
 template <typename Cell>
 constexpr bool resets_before = std::is_same_v<Cell, GruResetBeforeCell>;
-
-// A step's kernel may start while the product before it ends: what the call was given is loaded before this line, what
-// the call computes itself is touched after it.
-__device__ __forceinline__ void wait_for_product() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 struct RnnElement {
     int64_t index, row, w;

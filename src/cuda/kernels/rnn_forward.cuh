@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_forward_reset(RnnParams p, in
         pre = load_wide<X>(p.input, e.tensor(p.input_strides, 0, time_of(p, step)));
         if (p.bias != nullptr) pre += static_cast<const Wide*>(p.bias)[e.w];
     }
-    wait_for_product();
+    ptx::wait_for_launch_before();
     if (n >= 0) {
         pre += static_cast<const Wide*>(p.products)[e.product(p, Cell::gates, 0)];
         factor = Cell::reset(pre, static_cast<const Wide*>(p.states)[e.carried(p, 0)]);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_forward(RnnParams p, int64_t 
         if (p.bias != nullptr)
             for (int j = 0; j < P; ++j) pre[j] += static_cast<const Wide*>(p.bias)[j * p.width + e.w];
     }
-    wait_for_product();
+    ptx::wait_for_launch_before();
     for (int s = 0; s < S; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
     if (n >= 0) {
         Wide keep[K];

@@ -14,7 +14,7 @@
 //     kept        [T, B, kept, H, D]          RESERVE
 #pragma once
 
-#include <cstdint>
+#include "cuda/kernels/sequences.h"
 
 namespace flashscan::cuda {
 
@@ -59,9 +59,8 @@ struct RnnParams {
 
 // Packed sequences, and rows without a step.
 struct RnnSequenceParams {
-    const void* offsets = nullptr;  // null when not packed
-    int32_t are_i64 = 0;
-    int64_t sequences = 0, time = 0;
+    SequenceOffsets offsets;
+    int64_t time = 0;
     int64_t* sequence = nullptr;  // filled
 };
 

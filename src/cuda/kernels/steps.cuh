@@ -46,6 +46,21 @@ struct alignas(Words >= 4 ? 16 : 4 * Words) WordVector {
     uint32_t word[Words];
 };
 
+// Words that lie together, in one access.
+template <int Words>
+__device__ __forceinline__ void load_words(const char* from, uint32_t* to) {
+    const auto vector = *reinterpret_cast<const WordVector<Words>*>(from);
+#pragma unroll
+    for (int i = 0; i < Words; ++i) to[i] = vector.word[i];
+}
+template <int Words>
+__device__ __forceinline__ void store_words(const uint32_t* from, char* to) {
+    WordVector<Words> vector;
+#pragma unroll
+    for (int i = 0; i < Words; ++i) vector.word[i] = from[i];
+    *reinterpret_cast<WordVector<Words>*>(to) = vector;
+}
+
 template <typename T, typename Shape>
 struct Steps {
     using Wide = typename Element<T>::Wide;

@@ -33,14 +33,15 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
 enum class Kind {
     plain,  // gates by value, no events
     forms,  // log or logit gates, no events
-    cuts,   // gates by value; resets and sequences without states at their edges
+    cuts,   // gates by value; resets, sequences without states at their edges, unpacked rows with STATE_IN
     general
 };
 
 // Calls f with the kind of a warp's steps as a constant.
 template <typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
-    const bool states = p.carry_in != nullptr || p.carry_out != nullptr || p.state_in != nullptr;
+    const bool states =
+        p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     if (events && (states || p.gate_form != gate_value))
         f(std::integral_constant<Kind, Kind::general>{});
     else if (events)
@@ -50,6 +51,33 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
     else
         f(std::integral_constant<Kind, Kind::plain>{});
 }
+
+// h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
+// the lane's own, and `edge` is the one beyond them.
+template <typename X, typename Shape, bool Down>
+struct StatesBefore {
+    using Wide = typename Element<X>::Wide;
+    const Place& at;
+    const Steps<X, Shape>& states;
+    Wide edge;
+
+    __device__ __forceinline__ Wide operator()(int i, int v) const {
+        if constexpr (!Shape::time_inner) return states.get(i, v);
+        const int neighbour = Down ? i - 1 : i + 1;
+        if (neighbour < 0 || neighbour >= Shape::L) return edge;
+        const Wide h = states.get(neighbour, 0);
+        return !Down && neighbour == at.steps ? edge : h;
+    }
+    // The edge from memory.
+    static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
+        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
+        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
+        Steps<X, Shape> one{};
+        load_element<X>(p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time,
+                        one.word);
+        return one.get(0, 0);
+    }
+};
 
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_>
 struct Walk {
@@ -113,11 +141,13 @@ struct Walk {
         if (p.carry_out == nullptr || v >= at.rows) return;
         store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
     }
-    // h before the first step of a sequence.
-    template <Kind kind>
-    __device__ __forceinline__ Wide before_first(int step, int v) const {
-        if (kind != Kind::general || p.state_in == nullptr || v >= at.rows) return Wide{};
-        if (p.offsets.data == nullptr) return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
+    // h before the first step of an unpacked row, loaded by the lane that holds that step, and of a sequence.
+    __device__ __forceinline__ Wide before_row(int v) const {
+        if (events.end == 0 || p.offsets.data != nullptr || p.state_in == nullptr || v >= at.rows) return Wide{};
+        return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
+    }
+    __device__ __forceinline__ Wide before_sequence(int step, int v) const {
+        if (p.state_in == nullptr || v >= at.rows) return Wide{};
         return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
 
@@ -165,11 +195,11 @@ struct Walk {
         });
     }
 
-    // Walks with carry c in and out. before(i, v) is h before step i; the gradients of a step's gates as given go to
-    // sink(i, values).
+    // Walks with carry c in and out. before(i, v) is h before step i, first[v] before the row's first step; the
+    // gradients of a step's gates as given go to sink(i, values).
     template <Kind kind, typename Before, typename Sink>
     __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
-                                             Before&& before, Sink&& sink) const {
+                                             const Wide (&first)[V], Before&& before, Sink&& sink) const {
         for_steps([&](int i) {
             Wide results[V];
             GateWide gate_gradients[V];
@@ -180,7 +210,8 @@ struct Walk {
                 bool reset = false;
                 if constexpr (has_events<kind>) {
                     if (events.at(events.begin, i)) c[v] = injected<kind>(i, v);
-                    if (events.at(events.end, i)) h = before_first<kind>(i, v);
+                    if (events.at(events.end, i))
+                        h = kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
                     reset = events.at(events.reset, i);
                 }
                 const Wide g = source.get(i, v) + c[v];

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace flashscan::cuda {
 namespace {
-
-constexpr int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // The least n with 2^n >= count, at most `limit`.
 int log2_up(int64_t count, int limit) {
@@ -25,16 +25,16 @@ constexpr int folded = 4, log2_longest_group = 7;
 // as there are.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
     if (shape.sums_rows_every_step) return 5;
-    if (shape.time_inner) return 5 - log2_up(divide_up(shape.time, tile.steps), 5);
-    return shape.batch_invariant ? 5 : log2_up(divide_up(shape.rows, tile.lane_rows), 5);
+    if (shape.time_inner) return 5 - log2_up(ceil_div(shape.time, tile.steps), 5);
+    return shape.batch_invariant ? 5 : log2_up(ceil_div(shape.rows, tile.lane_rows), 5);
 }
 
 // As many warps after one another as time has steps for, but no more than a seventh of them in vain.
 int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
-    const int64_t warps = divide_up(time, warp_steps);
+    const int64_t warps = ceil_div(time, warp_steps);
     const auto wasted = [&](int log2) {
         const int64_t block = int64_t{1} << log2;
-        return divide_up(warps, block) * block - warps;
+        return round_up(warps, block) - warps;
     };
     int log2 = log2_up(warps, log2_warps);
     while (log2 > 0 && 7 * wasted(log2) > warps) --log2;
@@ -43,15 +43,10 @@ int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
 
 }  // namespace
 
-LinearAlgorithm choose_linear_algorithm(const LinearShape& shape) {
-    // Chunks of packed sequences do not begin where a sequence does, so its bits would depend on those before it.
-    return shape.packed && shape.batch_invariant ? LinearAlgorithm::stream : LinearAlgorithm::chunked;
-}
-
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::stream;
-    t.row_groups = divide_up(shape.rows, int64_t{32} * tile.lane_rows);
+    t.row_groups = ceil_div(shape.rows, int64_t{32} * tile.lane_rows);
     t.chunk_steps = tile.steps;
     return t;
 }
@@ -66,9 +61,9 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     const auto cut = [&](int log2_warp_rows) {
         t.log2_warp_rows = log2_warp_rows;
         rows = int64_t{tile.lane_rows} << (t.log2_lane_rows + log2_warp_rows);
-        t.row_groups = divide_up(shape.rows, rows);
+        t.row_groups = ceil_div(shape.rows, rows);
         t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
-        t.chunks = std::max<int64_t>(divide_up(shape.time, t.chunk_steps), 1);
+        t.chunks = std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
     };
     // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
     const auto waits = [&] {

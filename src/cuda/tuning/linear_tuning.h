@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which linear kernel, and how it cuts the problem: plain data, chosen by a pure function of the shape.
+// How a linear kernel cuts the problem: plain data, chosen by a pure function of the shape.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,6 @@ struct LinearShape {
     bool time_inner = false;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
-    bool packed = false;
 };
 
 // The tile of an algorithm: rows and steps of a lane, warps of a block.
@@ -36,8 +35,6 @@ struct LinearTuning {
     int log2_link_groups = 0;   // groups of a link of the carry chain
 };
 
-// The stream kernel where time may not be cut.
-LinearAlgorithm choose_linear_algorithm(const LinearShape& shape);
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 

@@ -21,9 +21,9 @@ RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t 
         RnnTeams teams;
         teams.kind = shape.kind;
         teams.kernel = pass == Pass::forward ? &shape.forward : &shape.backward;
-        teams.blocks = static_cast<int>((head_dim + teams.kernel->units - 1) / teams.kernel->units);
+        teams.blocks = static_cast<int>(ceil_div(head_dim, teams.kernel->units));
         if (teams.blocks > multiprocessors) continue;
-        teams.tiles = (rows + teams.kernel->rows - 1) / teams.kernel->rows;
+        teams.tiles = ceil_div(rows, teams.kernel->rows);
         teams.jobs = heads * teams.tiles;
         teams.teams = std::min<int64_t>(teams.jobs, multiprocessors / teams.blocks);
         const auto cost = [](const RnnTeams& t) { return static_cast<double>(t.waves()) * step_time(*t.kernel); };

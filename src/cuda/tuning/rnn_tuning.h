@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "core/rounding.h"
 #include "cuda/instances/rnn_fused.h"
 
 namespace flashscan::cuda {
@@ -15,7 +16,7 @@ struct RnnTeams {
     int blocks = 0;                          // of a team
     int64_t tiles = 0, jobs = 0;             // of rows, per head; heads times tiles
     int64_t teams = 0;                       // at work at once
-    int64_t waves() const { return (jobs + teams - 1) / teams; }
+    int64_t waves() const { return ceil_div(jobs, teams); }
 };
 
 // `multiprocessors`: blocks that run side by side. `batch_invariant`: the choice does not depend on `rows`.

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole units, for numbers that are not negative.
+#pragma once
+
+#include <type_traits>
+
+namespace flashscan {
+
+template <typename T>
+constexpr T ceil_div(T a, std::type_identity_t<T> b) {
+    return (a + b - 1) / b;
+}
+
+template <typename T>
+constexpr T round_up(T a, std::type_identity_t<T> unit) {
+    return ceil_div(a, unit) * unit;
+}
+
+}  // namespace flashscan

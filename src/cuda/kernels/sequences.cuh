@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which packed sequence a step belongs to.
+#pragma once
+
+#include "cuda/kernels/sequences.h"
+
+namespace flashscan::cuda {
+
+__device__ __forceinline__ int64_t load_offset(const SequenceOffsets& offsets, int64_t n) {
+    return offsets.are_i64 ? static_cast<const int64_t*>(offsets.data)[n]
+                           : static_cast<int64_t>(static_cast<const int32_t*>(offsets.data)[n]);
+}
+
+// Where the steps before `end` that belong to a sequence end.
+__device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, int64_t end) {
+    return offsets.data == nullptr ? end : min(end, load_offset(offsets, offsets.sequences));
+}
+
+// The sequence that holds step t: the last n with offsets[n] <= t and a step of its own.
+inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {
+    int64_t low = 0, high = offsets.sequences;  // offsets[low] <= t < offsets[high]
+    while (high - low > 1) {
+        const int64_t middle = (low + high) / 2;
+        if (load_offset(offsets, middle) <= t)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// The same by a whole warp, which cuts the range in 32 at once.
+__device__ __forceinline__ int64_t find_sequence_by_warp(const SequenceOffsets& offsets, int64_t t, int lane) {
+    int64_t low = 0, count = offsets.sequences;  // the last n with offsets[n] <= t is in [low, low + count)
+    while (count > 1) {
+        const int64_t stride = (count + 31) / 32, n = low + stride * lane;
+        const bool before = n < low + count && load_offset(offsets, n) <= t;
+        const int64_t parts = __popc(__ballot_sync(0xffffffffU, before)) - 1;
+        count = min(stride, count - parts * stride);
+        low += parts * stride;
+    }
+    return low;
+}
+
+}  // namespace flashscan::cuda
