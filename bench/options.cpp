@@ -120,7 +120,8 @@ std::string usage() {
                          options: gate-DTYPE log logit broadcast-AXES reverse reset sequencesN states strided misaligned
                          targets: @95% of the stream ceiling, @4us, @host3us, @plain+3% of the case without options
                          rnn CELL fwd|bwd DTYPE bN tN hN dN [options] [targets]
-                         options: TBGHD weight-f32 training reverse states; targets: @1.2us/step, @4us, @host3us
+                         options: TBGHD weight-f32 training reverse reset sequencesN states all-states
+                         targets: @1.2us/step, @4us, @host3us
                          operator KIND fwd|bwd DTYPE bN tN cN [dN] [options] [targets]
                          options: exclusive reduction BCT reverse states; targets: @95%, @4us
   --problems-dir DIR   default: problems beside the executable

@@ -44,10 +44,12 @@ struct RnnPart {
     int64_t heads = 1, dim = 1;
     int32_t weight_dtype = FLASHSCAN_F32;
     bool training = false;  // a forward pass that fills RESERVE; always so for backward
+    bool all_states = false;
 
     int64_t gates() const;
     int64_t biases() const;
     int64_t states() const;
+    int64_t output_states() const { return all_states ? states() : 1; }
     const char* cell_name() const;
 };
 

@@ -47,6 +47,8 @@ void parse_option(Problem& p, const std::string& word) {
         p.reset = true;
     else if (word == "states")
         p.states = true;
+    else if (word == "all-states")
+        p.rnn->all_states = true;
     else if (word.starts_with("sequences"))
         p.num_sequences = parse_count(word, "sequences");
     else if (word.starts_with("@"))
@@ -54,7 +56,7 @@ void parse_option(Problem& p, const std::string& word) {
     else
         throw UsageError(
             fmt::format("'{}' is no option; accepted are TBGHD, weight-f32, training, reverse, reset, sequencesN, "
-                        "states and targets",
+                        "states, all-states and targets",
                         word));
 }
 
@@ -68,6 +70,7 @@ std::string write_problem(const Problem& p) {
     if (p.reset) text += " reset";
     if (p.num_sequences > 0) text += fmt::format(" sequences{}", p.num_sequences);
     if (p.states) text += " states";
+    if (p.rnn->all_states) text += " all-states";
     return text;
 }
 
@@ -107,7 +110,7 @@ Problem parse_rnn_problem(const std::vector<std::string>& words) {
 // INPUT, OUTPUT and WEIGHT once; backward OUTPUT, both gradients of them, WEIGHT and its gradient. RESERVE is a
 // kernel's own and not counted.
 int64_t rnn_required_bytes(const Problem& p) {
-    const int64_t step_arrays = p.backward ? p.rnn->gates() + 2 : p.rnn->gates() + 1;
+    const int64_t step_arrays = p.rnn->gates() + (p.backward ? 2 : 1) * p.rnn->output_states();
     const int64_t weight = p.rnn->gates() * p.extents.channels * p.rnn->dim * size_of(p.rnn->weight_dtype);
     const int64_t masks = (p.reset ? p.extents.batch * p.extents.time : 0) +
                           (p.num_sequences > 0 ? (p.num_sequences + 1) * size_of(FLASHSCAN_I64) : 0);
@@ -124,6 +127,7 @@ flashscan_rnn_desc Problem::describe_rnn() const {
     desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
     if (rnn->training) desc.flags |= FLASHSCAN_RNN_TRAINING;
     if (reset) desc.flags |= FLASHSCAN_RNN_RESET;
+    if (rnn->all_states) desc.flags |= FLASHSCAN_RNN_ALL_STATES;
     desc.num_sequences = num_sequences;
     desc.batch = extents.batch;
     desc.time = extents.time;

@@ -27,7 +27,7 @@ void Tensors::add_rnn_forward() {
     add_dense(FLASHSCAN_ARG_INPUT, p.dtype, Kind::data, rnn.gates() * p.extents.count(), false);
     add_dense(FLASHSCAN_ARG_BIAS, rnn.weight_dtype, Kind::weight, rnn.biases() * p.extents.channels, false);
     add_dense(FLASHSCAN_ARG_WEIGHT, rnn.weight_dtype, Kind::weight, rnn.gates() * p.extents.channels * rnn.dim, false);
-    add_dense(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents.count(), true);
+    add_dense(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, rnn.output_states() * p.extents.count(), true);
     if (p.states) {
         add_dense(FLASHSCAN_ARG_STATE_IN, state_dtype(p.dtype), Kind::data, states, false);
         if (!p.backward) add_dense(FLASHSCAN_ARG_STATE_OUT, state_dtype(p.dtype), Kind::data, states, true);
@@ -61,7 +61,7 @@ void Tensors::add_rnn() {
         run_rnn_forward();
         constexpr int32_t grad = FLASHSCAN_GRAD;
         const int64_t states = rnn.states() * p.state_rows() * p.extents.channels;
-        add_dense(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents.count(), false);
+        add_dense(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, rnn.output_states() * p.extents.count(), false);
         add_dense(grad | FLASHSCAN_ARG_INPUT, p.dtype, Kind::data, rnn.gates() * p.extents.count(), true);
         add_dense(grad | FLASHSCAN_ARG_WEIGHT, rnn.weight_dtype, Kind::data, rnn.gates() * p.extents.channels * rnn.dim,
                   true);

@@ -21,17 +21,26 @@
 //     f[t]         dc likewise: 8 u sqrt(sum of max |GRAD|OUTPUT|^2 from here on) max(1, |states|)
 //                  + u (8 + steps left) max |dg|
 //     GRAD|STATE_IN  of h: 2 (u sqrt(D) + 2 v) |R^k| |dg| of the first step unless it resets, at most 2 recurrent_clip
+//     GRAD|INPUT   of GRU's r, dg_n (R_n h + BIAS_rn) r (1 - r): 2 / 4 |dg| times the error of R_n h, as 1 / 4 is the
+//                  sigmoid's largest slope
 //     GRAD|INPUT   of the gate r that resets before the product, whose gradient comes through R_n^T of the same step:
-//                  2 / 4 |h| (u sqrt(D) + 2 v) |R^k| |dg|, as 1 / 4 is the sigmoid's largest slope
+//                  2 / 4 |h| (u sqrt(D) + 2 v) |R^k| |dg|
 //     sums         n products over batch and time in any order add 12 v |dg|_2 |h| and u (32 + 8 sqrt n) |dg|_1 |h|
 //                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature
 //
 // and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53.
+//
+// Where a derivative jumps, at ReLU's 0 and where sLSTM's max decide, an error of any size changes gradients by what
+// they are. Elements whose raw is so near such a kink that its error (the step's disturbance and the root mean square
+// of what changes there) reaches it may be on either side: the oracle runs on data that takes all of them to one
+// (rnn_kinks.h). Twice what then changes is allowed where it changes, twice its mean over the head everywhere in the
+// head, since other choices of sides add up otherwise, and to a sum the terms' changes in quadrature.
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "support/rnn_check.h"
+#include "support/rnn_kinks.h"
 #include "support/rnn_magnitudes.h"
 
 namespace support {
@@ -39,7 +48,7 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int runs = 4;
-constexpr double widening = 12;
+constexpr double widening = 12, certainty = 2, mixing = 2;
 
 class RnnBounds {
   public:
@@ -57,6 +66,7 @@ class RnnBounds {
         base_ = run(exact_);
         sizes_.emplace(p_, exact_, base_, arithmetic_, factors_);
         for (int i = 0; i < runs; ++i) disturbed_.push_back(run(disturb(i)));
+        turn_at_kinks();
     }
 
     RnnReference reference() const {
@@ -87,24 +97,43 @@ class RnnBounds {
         return outcome;
     }
 
+    // Of R h, by f32 arithmetic and rounded factors.
+    double product_error(const RnnMagnitudes::Step& step, int64_t gate, int64_t w) const {
+        const double root = std::sqrt(static_cast<double>(p_.dim));
+        return (arithmetic_ * root + 2 * factors_) * sizes_->row(gate, w) * step.h;
+    }
+    // The most that INPUT of the i-th step is disturbed.
+    double disturbance(const Sequence& q, int64_t i, int64_t gate, int64_t w) const {
+        const int64_t t = q.step(p_.reverse, i), head = w / p_.dim;
+        const RnnMagnitudes::Step& step = sizes_->step(q.batch, t, head);
+        const double e = i > 0 ? sizes_->step(q.batch, q.step(p_.reverse, i - 1), head).error : 0;
+        const double input = modulus(data_.input, p_.input_index(q.batch, t, gate, w));
+        return arithmetic_ * 8 * (1 + input + step.m) + product_error(step, gate, w) + sizes_->row(gate, w) * e;
+    }
+
+    void turn_at_kinks() {
+        const bool slstm = p_.cell == FLASHSCAN_CELL_SLSTM;
+        const std::vector<double> off = spread(FLASHSCAN_ARG_OUTPUT, base_[FLASHSCAN_ARG_OUTPUT].size());
+        const RnnKinks kinks(p_, exact_, base_, [&](const Sequence& q, int64_t i, int64_t w) {
+            const int64_t t = q.step(p_.reverse, i);
+            return std::max(disturbance(q, i, 0, w), slstm ? disturbance(q, i, 1, w) : 0) +
+                   off[wide_.output_index(slstm ? 3 : 0, q.batch, t, w)] / widening +
+                   sizes_->step(q.batch, t, w / p_.dim).error;
+        });
+        for (int choice = 0; choice < kinks.choices(); ++choice) turned_.push_back(run(kinks.pushed(choice)));
+    }
+
     RnnData disturb(int run) const {
         RnnData data = exact_;
         const uint64_t stream = 1000 + 10 * static_cast<uint64_t>(run);
         const auto noise = [&](uint64_t which, size_t i) { return 2 * uniform(p_.seed, stream + which, i) - 1; };
-        const double root = std::sqrt(static_cast<double>(p_.dim));
         for (const Sequence& q : sequences_of(p_.batch, p_.time, data_.offsets))
             for (int64_t i = 0; i < q.length(); ++i)
                 for (int64_t w = 0; w < p_.width(); ++w) {
                     const int64_t t = q.step(p_.reverse, i), head = w / p_.dim;
-                    const RnnMagnitudes::Step& step = sizes_->step(q.batch, t, head);
-                    const double e = i > 0 ? sizes_->step(q.batch, q.step(p_.reverse, i - 1), head).error : 0;
                     for (int64_t g = 0; g < p_.gates(); ++g) {
                         const size_t at = p_.input_index(q.batch, t, g, w);
-                        const double row = sizes_->row(g, w);
-                        const double size =
-                            arithmetic_ * (8 * (1 + modulus(data.input, at) + step.m) + root * row * step.h) +
-                            2 * factors_ * row * step.h + row * e;
-                        data.input[at] += noise(0, at) * size;
+                        data.input[at] += noise(0, at) * disturbance(q, i, g, w);
                     }
                     const double later =
                         i + 1 < q.length() ? sizes_->step(q.batch, q.step(p_.reverse, i + 1), head).dg : 0;
@@ -118,21 +147,32 @@ class RnnBounds {
         return data;
     }
 
-    // 12 times the largest root mean square of the changes over a head's elements, which lie together everywhere.
+    double change(const RnnOutcome& outcome, int32_t id, size_t i) const {
+        const double change = std::abs(outcome[id][i] - base_[id][i]);
+        return std::isfinite(change) ? change : 0;
+    }
+    // The largest change of each element when it and others change sides at kinks.
+    std::vector<double> jumps(int32_t id, size_t count) const {
+        std::vector<double> jump(count);
+        for (const RnnOutcome& turned : turned_)
+            for (size_t i = 0; i < count; ++i) jump[i] = std::max(jump[i], change(turned, id, i));
+        return jump;
+    }
+    // By a head's elements, which lie together everywhere.
     std::vector<double> spread(int32_t id, size_t count) const {
-        std::vector<double> tolerance(count);
+        std::vector<double> tolerance = (id & grad) != 0 ? jumps(id, count) : std::vector<double>(count);
         const size_t D = static_cast<size_t>(p_.dim);
         for (size_t start = 0; start < count; start += D) {
-            double most = 0;
+            double most = 0, mixed = 0;
             for (const RnnOutcome& disturbed : disturbed_) {
                 double sum = 0;
-                for (size_t i = start; i < start + D; ++i) {
-                    const double change = std::abs(disturbed[id][i] - base_[id][i]);
-                    if (std::isfinite(change)) sum += square(change);
-                }
+                for (size_t i = start; i < start + D; ++i)
+                    sum += square(std::max(0.0, change(disturbed, id, i) - certainty * tolerance[i]));
                 most = std::max(most, std::sqrt(sum / static_cast<double>(D)));
             }
-            std::fill_n(tolerance.begin() + static_cast<std::ptrdiff_t>(start), D, widening * most);
+            for (size_t i = start; i < start + D; ++i) mixed += tolerance[i] / static_cast<double>(D);
+            for (size_t i = start; i < start + D; ++i)
+                tolerance[i] = widening * most + certainty * tolerance[i] + mixing * mixed;
         }
         return tolerance;
     }
@@ -141,7 +181,11 @@ class RnnBounds {
         return p_.clip > 0 ? std::min(error, p_.clip) : error;
     }
     double floor_of(const RnnMagnitudes::Step& step, int64_t gate, int64_t w) const {
-        const bool behind_product = p_.cell == FLASHSCAN_CELL_GRU_RESET_BEFORE && gate == 0;
+        if (gate > 0) return step.floor;
+        if (p_.cell == FLASHSCAN_CELL_GRU)
+            return step.floor +
+                   step.dg / 2 * (8 * arithmetic_ + product_error(step, 2, w) + sizes_->row(2, w) * step.error);
+        const bool behind_product = p_.cell == FLASHSCAN_CELL_GRU_RESET_BEFORE;
         return step.floor + (behind_product ? step.h / 2 * sizes_->column(w) * step.dg : 0);
     }
     void add_local(int32_t id, std::vector<double>& tolerance) const {
@@ -171,9 +215,10 @@ class RnnBounds {
         const bool bias = id == (grad | FLASHSCAN_ARG_BIAS);
         const size_t D = static_cast<size_t>(p_.dim);
         const double n = static_cast<double>(p_.batch * p_.time);
+        const std::vector<double> jump = jumps(grad | FLASHSCAN_ARG_INPUT, base_[grad | FLASHSCAN_ARG_INPUT].size());
         for (int64_t j = 0; j < (bias ? p_.biases() : p_.gates()); ++j)
             for (int64_t w = 0; w < p_.width(); ++w) {
-                double ones = 0, squares = 0, floors = 0, h = 0;
+                double ones = 0, squares = 0, floors = 0, turns = 0, h = 0;
                 for (int64_t b = 0; b < p_.batch; ++b)
                     for (int64_t t = 0; t < p_.time; ++t) {
                         // GRU's fourth bias takes r times the gradient of the third.
@@ -184,10 +229,11 @@ class RnnBounds {
                         ones += dg;
                         squares += dg * dg;
                         floors += square(floor_of(step, j, w));
+                        if (!turned_.empty()) turns += square(jump[at]);
                         h = std::max(h, step.h);
                     }
                 const double error = 12 * factors_ * std::sqrt(squares) + arithmetic_ * (32 + 8 * std::sqrt(n)) * ones +
-                                     4 * std::sqrt(floors);
+                                     4 * std::sqrt(floors) + std::sqrt(turns);
                 const auto row = static_cast<size_t>(j * p_.width() + w);
                 if (bias) tolerance[row] += error;
                 for (size_t k = 0; !bias && k < D; ++k) tolerance[row * D + k] += error * h;
@@ -201,7 +247,7 @@ class RnnBounds {
     RnnData exact_;
     RnnOutcome base_;
     std::optional<RnnMagnitudes> sizes_;
-    std::vector<RnnOutcome> disturbed_;
+    std::vector<RnnOutcome> disturbed_, turned_;
 };
 
 }  // namespace

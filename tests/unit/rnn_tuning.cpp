@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which team of blocks runs a recurrent network: a pure function of the shape and of the table of kernels.
+#include "cuda/tuning/rnn_tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace {
+
+using namespace flashscan::cuda;
+
+constexpr int multiprocessors = 132;
+
+RnnFusedShape shape_of(Team kind, int head_dim, int units, int rows) {
+    RnnFusedShape shape;
+    shape.kind = kind;
+    shape.head_dim = head_dim;
+    shape.forward.units = shape.backward.units = units;
+    shape.forward.rows = shape.backward.rows = rows;
+    return shape;
+}
+
+const std::vector<RnnFusedShape> shapes{shape_of(Team::block, 64, 64, 4),    shape_of(Team::block, 64, 64, 8),
+                                        shape_of(Team::cluster, 128, 32, 8), shape_of(Team::cluster, 512, 32, 8),
+                                        shape_of(Team::grid, 512, 16, 8),    shape_of(Team::grid, 512, 16, 32),
+                                        shape_of(Team::grid, 1024, 16, 8),   shape_of(Team::grid, 1024, 16, 32)};
+
+RnnTeams choose(int64_t head_dim, int64_t heads, int64_t rows, bool batch_invariant = false) {
+    return choose_teams(shapes, head_dim, heads, rows, multiprocessors, batch_invariant);
+}
+
+TEST(RnnTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
+    for (const int64_t head_dim : {1, 31, 64, 65, 128, 129, 500, 512, 513, 768, 1024})
+        for (const int64_t heads : {1, 3, 12, 1000})
+            for (const int64_t rows : {1, 4, 5, 8, 9, 33, 64, 1000})
+                for (const bool batch_invariant : {false, true}) {
+                    const RnnTeams t = choose(head_dim, heads, rows, batch_invariant);
+                    ASSERT_NE(t.shape, nullptr);
+                    EXPECT_GE(t.shape->head_dim, head_dim);
+                    EXPECT_GE(t.blocks * t.shape->forward.units, head_dim);
+                    EXPECT_LT((t.blocks - 1) * t.shape->forward.units, head_dim);
+                    EXPECT_GE(t.tiles * t.shape->forward.rows, rows);
+                    EXPECT_LT((t.tiles - 1) * t.shape->forward.rows, rows);
+                    EXPECT_EQ(t.jobs, heads * t.tiles);
+                    EXPECT_GE(t.teams, 1);
+                    EXPECT_LE(t.teams, t.jobs);
+                    EXPECT_LE(t.teams * t.blocks, multiprocessors);
+                    EXPECT_GE(t.waves() * t.teams, t.jobs);
+                    EXPECT_LT((t.waves() - 1) * t.teams, t.jobs);
+                }
+}
+
+TEST(RnnTuning, TakesTheSmallestHeadThatHolds) {
+    EXPECT_EQ(choose(64, 1, 16).shape->head_dim, 64);
+    EXPECT_EQ(choose(65, 1, 16).shape->head_dim, 128);
+    EXPECT_EQ(choose(129, 1, 16).shape->head_dim, 512);
+    EXPECT_EQ(choose(768, 1, 16).shape->head_dim, 1024);
+}
+
+TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {
+    EXPECT_EQ(choose(1025, 1, 16).shape, nullptr);
+    EXPECT_EQ(choose_teams({}, 1, 1, 1, multiprocessors, false).shape, nullptr);
+    EXPECT_NE(choose_teams(shapes, 1024, 1, 16, 64, false).shape, nullptr);
+    EXPECT_EQ(choose_teams(shapes, 1024, 1, 16, 63, false).shape, nullptr);
+}
+
+TEST(RnnTuning, SplitsRowsWhileTeamsAreFree) {
+    EXPECT_EQ(choose(64, 1, 16).shape->forward.rows, 4);
+    EXPECT_EQ(choose(64, 1, 132 * 8).shape->forward.rows, 8);
+    EXPECT_EQ(choose(1024, 1, 16).shape->forward.rows, 8);
+    EXPECT_EQ(choose(1024, 1, 64).shape->forward.rows, 32);
+}
+
+TEST(RnnTuning, PrefersTheFirstOfEqualCost) {
+    const RnnTeams t = choose(512, 1, 8);
+    EXPECT_EQ(t.shape->kind, Team::cluster);
+    EXPECT_EQ(t.blocks, 16);
+}
+
+TEST(RnnTuning, BatchInvariantTeamsDoNotDependOnRows) {
+    for (const int64_t head_dim : {64, 100, 512, 1024}) {
+        const RnnFusedShape* const one = choose(head_dim, 1, 1, true).shape;
+        for (const int64_t rows : {2, 9, 64, 10000}) EXPECT_EQ(choose(head_dim, 3, rows, true).shape, one);
+    }
+}
+
+}  // namespace
