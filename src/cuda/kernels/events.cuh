@@ -37,33 +37,6 @@ __device__ __forceinline__ typename Events<L>::Mask reset_bits(const uint8_t* re
     return L >= 32 ? bits : bits & ((Mask(1) << (L % 32)) - 1);
 }
 
-// First and last steps of sequences among the lane's, by a whole warp; `first` is the lane's first step, counted from
-// the warp's. Out of line: it runs while loads are on their way, and packed problems alone need it.
-template <typename Mask>
-struct SequenceEdges {
-    Mask first = 0, last = 0;
-};
-template <typename Mask>
-__device__ __noinline__ SequenceEdges<Mask> sequence_edges(const SequenceOffsets& offsets, int64_t warp_t0,
-                                                           int warp_steps, int lane, int first, int steps) {
-    constexpr int64_t beyond = 1 << 20;
-    SequenceEdges<Mask> edges;
-    int64_t n = find_sequence_by_warp(offsets, warp_t0, lane) + lane;
-    uint32_t inside;
-    do {
-        const int64_t from = n <= offsets.sequences ? load_offset(offsets, n) - warp_t0 : beyond;
-        const int edge = static_cast<int>(max(min(from, beyond), int64_t{-1}));
-        inside = __ballot_sync(0xffffffffU, edge <= warp_steps);
-        for (int i = 0; i < __popc(inside); ++i) {  // offsets ascend
-            const int step = __shfl_sync(0xffffffffU, edge, i) - first;
-            if (step >= 0 && step < steps) edges.first |= Mask(1) << step;
-            if (step > 0 && step <= steps) edges.last |= Mask(1) << (step - 1);
-        }
-        n += 32;
-    } while (inside == 0xffffffffU);
-    return edges;
-}
-
 template <bool Backward>
 __device__ __forceinline__ bool may_have_events(const LinearParams& p) {
     return p.reset != nullptr || p.offsets.data != nullptr || (Backward && p.state_in != nullptr);
@@ -76,11 +49,18 @@ __device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Plac
     using Mask = typename Events<L>::Mask;
     Events<L> events;
     if (p.reset != nullptr) events.reset = reset_bits<L>(p.reset + at.batch * p.time + at.warp_t0, at);
-    if (p.offsets.data != nullptr && at.warp_steps > 0) {
-        const SequenceEdges<Mask> edges =
-            sequence_edges<Mask>(p.offsets, at.warp_t0, at.warp_steps, at.lane, at.segment * L, at.steps);
-        events.begin = Down ? edges.last : edges.first;
-        events.end = Down ? edges.first : edges.last;
+    if (p.offsets.data != nullptr && at.steps > 0) {
+        const int64_t first = find_sequence(p.offsets, at.t0);
+        Mask low = 0, high = 0;
+        int64_t from = load_offset(p.offsets, first);
+        for (int64_t n = first; n < p.offsets.sequences && from < at.t0 + at.steps; ++n) {
+            const int64_t to = load_offset(p.offsets, n + 1);
+            if (from < to && from >= at.t0) low |= Mask(1) << (from - at.t0);
+            if (from < to && to <= at.t0 + at.steps) high |= Mask(1) << (to - 1 - at.t0);
+            from = to;
+        }
+        events.begin = Down ? high : low;
+        events.end = Down ? low : high;
     }
     if (Backward && p.offsets.data == nullptr && p.state_in != nullptr) {
         const int64_t first = (Down ? 0 : p.time - 1) - at.t0;

@@ -29,17 +29,4 @@ inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offs
     return low;
 }
 
-// The same by a whole warp, which cuts the range in 32 at once.
-__device__ __forceinline__ int64_t find_sequence_by_warp(const SequenceOffsets& offsets, int64_t t, int lane) {
-    int64_t low = 0, count = offsets.sequences;  // the last n with offsets[n] <= t is in [low, low + count)
-    while (count > 1) {
-        const int64_t stride = (count + 31) / 32, n = low + stride * lane;
-        const bool before = n < low + count && load_offset(offsets, n) <= t;
-        const int64_t parts = __popc(__ballot_sync(0xffffffffU, before)) - 1;
-        count = min(stride, count - parts * stride);
-        low += parts * stride;
-    }
-    return low;
-}
-
 }  // namespace flashscan::cuda
