@@ -27,7 +27,7 @@ const std::vector<RnnFusedShape> shapes{shape_of(Team::block, 64, 64, 4),    sha
                                         shape_of(Team::grid, 1024, 16, 8),   shape_of(Team::grid, 1024, 16, 32)};
 
 RnnTeams choose(int64_t head_dim, int64_t heads, int64_t rows, bool batch_invariant = false) {
-    return choose_teams(shapes, head_dim, heads, rows, multiprocessors, batch_invariant);
+    return choose_teams(shapes, flashscan::Pass::forward, head_dim, heads, rows, multiprocessors, batch_invariant);
 }
 
 TEST(RnnTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
@@ -36,12 +36,11 @@ TEST(RnnTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
             for (const int64_t rows : {1, 4, 5, 8, 9, 33, 64, 1000})
                 for (const bool batch_invariant : {false, true}) {
                     const RnnTeams t = choose(head_dim, heads, rows, batch_invariant);
-                    ASSERT_NE(t.shape, nullptr);
-                    EXPECT_GE(t.shape->head_dim, head_dim);
-                    EXPECT_GE(t.blocks * t.shape->forward.units, head_dim);
-                    EXPECT_LT((t.blocks - 1) * t.shape->forward.units, head_dim);
-                    EXPECT_GE(t.tiles * t.shape->forward.rows, rows);
-                    EXPECT_LT((t.tiles - 1) * t.shape->forward.rows, rows);
+                    ASSERT_NE(t.kernel, nullptr);
+                    EXPECT_GE(t.blocks * t.kernel->units, head_dim);
+                    EXPECT_LT((t.blocks - 1) * t.kernel->units, head_dim);
+                    EXPECT_GE(t.tiles * t.kernel->rows, rows);
+                    EXPECT_LT((t.tiles - 1) * t.kernel->rows, rows);
                     EXPECT_EQ(t.jobs, heads * t.tiles);
                     EXPECT_GE(t.teams, 1);
                     EXPECT_LE(t.teams, t.jobs);
@@ -52,36 +51,44 @@ TEST(RnnTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
 }
 
 TEST(RnnTuning, TakesTheSmallestHeadThatHolds) {
-    EXPECT_EQ(choose(64, 1, 16).shape->head_dim, 64);
-    EXPECT_EQ(choose(65, 1, 16).shape->head_dim, 128);
-    EXPECT_EQ(choose(129, 1, 16).shape->head_dim, 512);
-    EXPECT_EQ(choose(768, 1, 16).shape->head_dim, 1024);
+    EXPECT_EQ(choose(64, 1, 1024).kernel, &shapes[1].forward);
+    EXPECT_EQ(choose(65, 1, 16).kernel, &shapes[2].forward);
+    EXPECT_EQ(choose(129, 1, 16).kernel, &shapes[3].forward);
+    EXPECT_EQ(choose(768, 1, 16).kernel, &shapes[6].forward);
+}
+
+TEST(RnnTuning, ChoosesEachPassByItsOwnKernels) {
+    const RnnTeams t = choose_teams(shapes, flashscan::Pass::backward, 768, 1, 16, multiprocessors, false);
+    EXPECT_EQ(t.kernel, &shapes[6].backward);
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {
-    EXPECT_EQ(choose(1025, 1, 16).shape, nullptr);
-    EXPECT_EQ(choose_teams({}, 1, 1, 1, multiprocessors, false).shape, nullptr);
-    EXPECT_NE(choose_teams(shapes, 1024, 1, 16, 64, false).shape, nullptr);
-    EXPECT_EQ(choose_teams(shapes, 1024, 1, 16, 63, false).shape, nullptr);
+    const auto kernel = [](std::span<const RnnFusedShape> of, int64_t head_dim, int device) {
+        return choose_teams(of, flashscan::Pass::forward, head_dim, 1, 16, device, false).kernel;
+    };
+    EXPECT_EQ(kernel(shapes, 1025, multiprocessors), nullptr);
+    EXPECT_EQ(kernel({}, 1, multiprocessors), nullptr);
+    EXPECT_NE(kernel(shapes, 1024, 64), nullptr);
+    EXPECT_EQ(kernel(shapes, 1024, 63), nullptr);
 }
 
 TEST(RnnTuning, SplitsRowsWhileTeamsAreFree) {
-    EXPECT_EQ(choose(64, 1, 16).shape->forward.rows, 4);
-    EXPECT_EQ(choose(64, 1, 132 * 8).shape->forward.rows, 8);
-    EXPECT_EQ(choose(1024, 1, 16).shape->forward.rows, 8);
-    EXPECT_EQ(choose(1024, 1, 64).shape->forward.rows, 32);
+    EXPECT_EQ(choose(64, 1, 16).kernel->rows, 4);
+    EXPECT_EQ(choose(64, 1, 132 * 8).kernel->rows, 8);
+    EXPECT_EQ(choose(1024, 1, 16).kernel->rows, 8);
+    EXPECT_EQ(choose(1024, 1, 64).kernel->rows, 32);
 }
 
 TEST(RnnTuning, PrefersTheFirstOfEqualCost) {
     const RnnTeams t = choose(512, 1, 8);
-    EXPECT_EQ(t.shape->kind, Team::cluster);
+    EXPECT_EQ(t.kind, Team::cluster);
     EXPECT_EQ(t.blocks, 16);
 }
 
 TEST(RnnTuning, BatchInvariantTeamsDoNotDependOnRows) {
     for (const int64_t head_dim : {64, 100, 512, 1024}) {
-        const RnnFusedShape* const one = choose(head_dim, 1, 1, true).shape;
-        for (const int64_t rows : {2, 9, 64, 10000}) EXPECT_EQ(choose(head_dim, 3, rows, true).shape, one);
+        const RnnFusedKernel* const one = choose(head_dim, 1, 1, true).kernel;
+        for (const int64_t rows : {2, 9, 64, 10000}) EXPECT_EQ(choose(head_dim, 3, rows, true).kernel, one);
     }
 }
 
