@@ -240,8 +240,8 @@ TEST(RnnBound, AllowsOtherSidesNextToKinksAlone) {
         const Expected& expected = reference.at(grad | FLASHSCAN_ARG_INPUT);
         size_t turned = 0, loose = 0;
         for (size_t i = 0; i < expected.value.size(); ++i) {
-            turned += static_cast<size_t>(std::abs(got[grad | FLASHSCAN_ARG_INPUT][i] - expected.value[i]) > 0.1);
-            loose += static_cast<size_t>(expected.tolerance[i] > 0.1);
+            turned += static_cast<size_t>(std::abs(got[grad | FLASHSCAN_ARG_INPUT][i] - expected.value[i]) > 0.2);
+            loose += static_cast<size_t>(expected.tolerance[i] > 0.2);
         }
         EXPECT_GT(turned, 0U) << "the case shows nothing";
         EXPECT_LT(loose, expected.value.size() / 20);

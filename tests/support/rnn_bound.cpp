@@ -33,8 +33,8 @@
 // Where a derivative jumps, at ReLU's 0 and where sLSTM's max decide, an error of any size changes gradients by what
 // they are. Elements whose raw is so near such a kink that its error (the step's disturbance and the root mean square
 // of what changes there) reaches it may be on either side: the oracle runs on data that takes all of them to one
-// (rnn_kinks.h). Twice what then changes is allowed where it changes, twice its mean over the head everywhere in the
-// head, since other choices of sides add up otherwise, and to a sum the terms' changes in quadrature.
+// (rnn_kinks.h). Twice what then changes is allowed where it changes, four times its mean over the head everywhere in
+// the head, since other choices of sides add up otherwise, and to a sum the terms' changes in quadrature.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -48,7 +48,7 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int runs = 4;
-constexpr double widening = 12, certainty = 2, mixing = 2;
+constexpr double widening = 12, certainty = 2, mixing = 4;
 
 class RnnBounds {
   public:
@@ -167,7 +167,7 @@ class RnnBounds {
             for (const RnnOutcome& disturbed : disturbed_) {
                 double sum = 0;
                 for (size_t i = start; i < start + D; ++i)
-                    sum += square(std::max(0.0, change(disturbed, id, i) - certainty * tolerance[i]));
+                    sum += square(std::max(0.0, change(disturbed, id, i) - tolerance[i]));
                 most = std::max(most, std::sqrt(sum / static_cast<double>(D)));
             }
             for (size_t i = start; i < start + D; ++i) mixed += tolerance[i] / static_cast<double>(D);
