@@ -103,10 +103,11 @@ class Host final : public OperatorKernel {
         for (int64_t i = 0; i < q.steps; ++i) {
             const int64_t here = place(q, i);
             const char* x = at(b.input, here);
-            if (b.output != nullptr && exclusive) std::memcpy(at(b.output, here), y, bytes_);
+            // An exclusive scan has STATE_IN, so that there is a y.
+            if (b.output != nullptr && exclusive && y != nullptr) std::memcpy(at(b.output, here), y, bytes_);
             char* next = b.output != nullptr && !exclusive ? at(b.output, here) : y == own ? own + bytes_ : own;
             if (y == nullptr)
-                std::memcpy(next, x, bytes_);
+                std::memcpy(next, x, bytes_);  // NOLINT(clang-analyzer-core.NonNullParamChecker): `own` is not null
             else
                 f_.host(f_.state, y, x, next);
             y = next;

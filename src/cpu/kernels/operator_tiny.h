@@ -6,6 +6,8 @@
 // A step then waits for a shuffle and D multiply-adds, and nothing goes through memory but x and y.
 #pragma once
 
+#include <bit>
+
 #include "cpu/kernels/convert.h"
 #include "cpu/kernels/operator.h"
 
@@ -13,7 +15,7 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 
 template <typename T, int D>
 struct Tiny {
-    static constexpr int pitch = D == 3 ? 4 : D, lanes = pitch * pitch;
+    static constexpr int pitch = static_cast<int>(std::bit_ceil(static_cast<unsigned>(D))), lanes = pitch * pitch;
     typedef T Vector __attribute__((vector_size(lanes * sizeof(T))));
 
     template <int K, int... I>
