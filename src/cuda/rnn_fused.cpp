@@ -15,8 +15,6 @@ namespace {
 // A launch of backward leaves the factors of this many rows for one product.
 constexpr int64_t launch_rows = 16384;
 
-size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
-
 void load(const RnnTeams& teams) {
     const auto set = [&](cudaFuncAttribute attribute, int value) {
         check(cudaFuncSetAttribute(teams.kernel->function, attribute, value), "loading a kernel");

@@ -11,8 +11,6 @@ namespace {
 // Rows of a product whose number of rows is fixed: as many as the tensor cores take without slowing down.
 constexpr int64_t invariant_rows = 32;
 
-size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
-
 ProductShape forward_shape(const RnnShape& s, int64_t gates) {
     return {.dtype = s.dtype,
             .heads = s.heads,

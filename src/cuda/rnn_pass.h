@@ -12,6 +12,8 @@
 
 namespace flashscan::cuda {
 
+inline size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
+
 // Extents of the problem as the products see it.
 struct RnnShape {
     // The rows of a product for GRAD|WEIGHT are at most `chunk_rows`, at least one step's.

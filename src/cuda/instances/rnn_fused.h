@@ -30,7 +30,8 @@ struct RnnFusedShape {
 const void* rnn_fused_weight_kernel(Dtype dtype, Dtype weight_dtype);
 inline constexpr int rnn_fused_weight_block = 256;
 
-// Shapes of `cell`, smaller head dims in front, then fewer rows, then in order of preference; none where there is no fused kernel.
+// Shapes of `cell`, smaller head dims in front, then fewer rows, then in order of preference; none where there is no
+// fused kernel.
 std::span<const RnnFusedShape> rnn_fused_shapes(Dtype dtype, Cell cell);
 
 }  // namespace flashscan::cuda

@@ -6,8 +6,9 @@
 //
 // A lane owns elements (unit, row): it gets what reaches their h through R out of the product, carries the gradients of
 // their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team; what the step made
-// is stored while the next product waits for its operands. d_raw and the h before each step are left for one product of the host, GRAD|WEIGHT; sums for GRAD|BIAS
-// stay in registers. What a step reads is fetched into L2 eight steps ahead and loaded before its product.
+// is stored while the next product waits for its operands. d_raw and the h before each step are left for one product
+// that the host enqueues, GRAD|WEIGHT; sums for GRAD|BIAS stay in registers. What a step reads is fetched into L2 eight
+// steps ahead and loaded before its product ends.
 //
 // A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
 // states. Costs are those of forward, with `gates` times as much through L2.

@@ -5,8 +5,8 @@
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
 // A lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers, runs the
-// cell and hands h to the team; what the step made is stored while the next product waits for its operands. INPUT is fetched into L2 eight steps ahead, into registers
-// one step ahead.
+// cell and hands h to the team; what the step made is stored while the next product waits for its operands. INPUT is
+// fetched into L2 eight steps ahead, into registers one step ahead.
 //
 // Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
 // products of a block, 6 cycles for each of its left operands in each of the SM's four partitions, the addition of

@@ -4,7 +4,7 @@
 // A job is a head and a tile of rows. A team of blocks, each with some units (elements of the head), walks a job from
 // its first step to its last, then its next job. RESERVE of these kernels is
 //
-//     kept    [T, H, tiles of 8 rows, groups of 8 units, kept, 2, 32]     f32, see RnnPatch
+//     kept    [T, H, tiles of 8 rows, groups of 8 units, kept, 2, 32]     f32, see RnnOwn
 #pragma once
 
 #include "cuda/kernels/rnn_params.h"
