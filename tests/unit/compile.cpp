@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "cuda/jit/operator_source.h"
 #include "cuda/loader/library.h"
-#include "cuda/loader/nvrtc.h"
+#include "support/lto_ir.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -49,21 +49,6 @@ std::string failure(const CustomOperator& custom, Code code) {
     }
     ADD_FAILURE() << "compiled";
     return "";
-}
-
-// As a user's own compiler makes it.
-std::string lto_ir_of(const char* source) {
-    const Nvrtc& library = nvrtc();
-    nvrtcProgram program = nullptr;
-    library.create(&program, source, "user.cu", 0, nullptr, nullptr);
-    const char* options[] = {"-arch=sm_90", "-dlto", "-rdc=true"};
-    EXPECT_EQ(library.compile(program, 3, options), NVRTC_SUCCESS);
-    size_t size = 0;
-    library.lto_ir_size(program, &size);
-    std::string bytes(size, '\0');
-    library.lto_ir(program, bytes.data());
-    library.destroy(&program);
-    return bytes;
 }
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
@@ -144,7 +129,7 @@ TEST_F(Compile, HeadersOfTheToolkit) {
 }
 
 TEST_F(Compile, LtoIrIsLinked) {
-    CustomOperator custom = custom_of(lto_ir_of(moments), "merge");
+    CustomOperator custom = custom_of(support::lto_ir_of(moments), "merge");
     custom.code_kind = CodeKind::lto_ir;
     EXPECT_EQ(compiled(custom).substr(1, 3), "ELF");
     custom.name = "marge";

@@ -2,7 +2,7 @@
 // SEQ_OFFSETS as kernels are launched with it.
 #pragma once
 
-#include <cstdint>
+#include "math/integers.h"
 
 namespace flashscan::cuda {
 

@@ -2,7 +2,7 @@
 // Words of 8 bytes in global memory through which blocks of one launch hand data to later blocks.
 #pragma once
 
-#include <cstdint>
+#include "math/integers.h"
 
 namespace flashscan::cuda::ptx {
 
