@@ -27,6 +27,7 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
+    {"compiled", make_custom_scan},
     {"compiled_tree", make_custom_tree},
     {"batched", make_custom_batched},
 };

@@ -66,8 +66,9 @@ class Mirror {
         : plan_(plan), pass_(pass), host_(args), device_(args) {
         for (flashscan_arg& arg : device_) {
             if (shared) {
+                const void* from = arg.data;
                 arg.data = pinned(arg.bytes);
-                std::copy_n(static_cast<char*>(host_of(arg)), arg.bytes, static_cast<char*>(arg.data));
+                std::copy_n(static_cast<const char*>(from), arg.bytes, static_cast<char*>(arg.data));
                 continue;
             }
             buffers_.push_back(make_buffer(FLASHSCAN_CUDA, arg.bytes, Guard::end, 1, shift));
@@ -77,7 +78,7 @@ class Mirror {
         }
         if (!shared) return;
         const size_t scratch = plan.bytes(pass, FLASHSCAN_ARG_SCRATCH);
-        device_.push_back({FLASHSCAN_ARG_SCRATCH, 0, pinned(scratch), scratch});
+        if (scratch > 0) device_.push_back({FLASHSCAN_ARG_SCRATCH, 0, pinned(scratch), scratch});
     }
     ~Mirror() {
         for (void* memory : pinned_) cudaFreeHost(memory);
@@ -106,7 +107,6 @@ class Mirror {
     }
 
   private:
-    void* host_of(const flashscan_arg& arg) const { return arg.data; }
     void* pinned(size_t bytes) {
         void* memory = nullptr;
         if (cudaMallocHost(&memory, std::max<size_t>(bytes, 1)) != cudaSuccess) throw std::bad_alloc();
