@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda/linear.h"
+#include "cuda/operator_elements.h"
 #include "cuda/rnn.h"
 #include "cuda/rnn_fused.h"
 #include "cuda/runtime.h"
@@ -23,6 +24,11 @@ constexpr LinearCandidate linear[] = {
 constexpr RnnCandidate rnn[] = {
     {"fused", make_rnn_fused},
     {"alternating", make_rnn_alternating},
+};
+
+constexpr OperatorCandidate operators[] = {
+    {"numbers", make_operator_numbers},
+    {"tiny", make_operator_tiny},
 };
 
 bool checks_wanted() {
@@ -104,7 +110,7 @@ class CudaBackend final : public Backend {
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
-    std::span<const OperatorCandidate> operator_candidates() const override { return {}; }
+    std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);

@@ -123,9 +123,10 @@ __global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
     const R before = chain.find_before(scan.summarize(items), [&](int row, const R& carry) {
         if (p.marks != nullptr) static_cast<R*>(p.marks)[chain.place(at.chunk, row)] = carry;
     });
-    if (p.output == nullptr && p.reduced == nullptr && p.state_out == nullptr) return;
+    if (p.marks != nullptr) return;
     scan.walk(before, items);
     if (p.output != nullptr) tile.store(p.output, items);
+    if (p.prefixes != nullptr) tile.store_wide(p.prefixes, items);
 }
 
 // A thread a chain.
