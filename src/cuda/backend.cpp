@@ -9,6 +9,7 @@
 
 #include "cuda/linear.h"
 #include "cuda/operator_custom.h"
+#include "cuda/operator_elements.h"
 #include "cuda/rnn.h"
 #include "cuda/rnn_fused.h"
 #include "cuda/runtime.h"
@@ -27,6 +28,8 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
+    {"numbers", make_operator_numbers},
+    {"tiny", make_operator_tiny},
     {"compiled", make_custom_scan},
     {"compiled_tree", make_custom_tree},
     {"batched", make_custom_batched},

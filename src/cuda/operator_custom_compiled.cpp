@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(32 * ElementScan<ScanOperator>::war
     scan_elements<ScanOperator>(p);
 }
 extern "C" __global__ void __launch_bounds__(256) flashscan_empty(const __grid_constant__ EmptyElementParams p) {
-    scan_empty<ScanOperator>(p);
+    pass_empty_elements<ScanOperator>(p);
 }
 )";
 

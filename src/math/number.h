@@ -2,11 +2,14 @@
 // Number types of the formulas: complex numbers and 16-bit storage. Compiles as C++, CUDA C++ and with NVRTC.
 #pragma once
 
-#if !defined(__CUDACC_RTC__)
+#if defined(__CUDACC_RTC__)
+// NVRTC has no headers; these are its names for them.
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+#else
+#include <cstdint>
 #include <cstring>
 #endif
-
-#include "math/integers.h"
 
 #if defined(__CUDACC__)
 #define FLASHSCAN_HD __host__ __device__ __forceinline__

@@ -88,6 +88,22 @@ extern "C" __device__ void scale_adjoint(void*, const void*, const void*, const 
     EXPECT_EQ(compile(source, custom, arch).substr(1, 3), "ELF");
 }
 
+TEST_F(Compile, ScansOfElementsOfAnySize) {
+    for (const int64_t bytes : {1, 3, 4, 24, 100, 128}) {
+        CustomOperator custom = custom_of(
+            "extern \"C\" __device__ void last(const void*, const void* r, void* o) {\n"
+            "    memcpy(o, r, " +
+                std::to_string(bytes) + ");\n}\n",
+            "last");
+        custom.element_bytes = bytes;
+        const KernelSource source =
+            operator_source(custom, "#include \"cuda/kernels/custom_element.cuh\"\n",
+                            "extern \"C\" __global__ void k(const __grid_constant__ ElementScanParams p) {\n"
+                            "    scan_elements<CustomScanOperator<CustomOperator>>(p);\n}\n");
+        EXPECT_EQ(compile(source, custom, arch).substr(1, 3), "ELF") << bytes;
+    }
+}
+
 TEST_F(Compile, ErrorsComeBackWholeAndNameTheLine) {
     const std::string text =
         failure(custom_of("extern \"C\" __device__ void merge(const void* l, const void*, void*) {\n"

@@ -2,8 +2,9 @@
 // Sets all bits of the memory that chunks meet through, while the launch that uses it already begins.
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/ptx/launch.cuh"
-#include "math/integers.h"
 
 namespace flashscan::cuda {
 

@@ -77,12 +77,10 @@ struct ElementChain {
     }
 
     // What is before the thread's steps: closed, or empty where a row begins. `mine` is the run of its own. `done` is
-    // told about the row's run before the chunk by the row's thread. For all threads of the block.
+    // told what is before the chunk, by the thread whose index is the row's. For all threads of the block.
     template <typename Done>
     __device__ __forceinline__ R find_before(const R& mine, Done&& done) const {
-        const R through = scan_lanes(mine);
-        if (at.segment == at.segments - 1) totals()[(at.warp_time << at.log2_rows) + at.row_in_block] = through;
-        __syncthreads();
+        const R through = scan_lanes<false>(mine);
         R before;
         before.tag = run_empty;
         if (g.chunks > 1) {
@@ -92,19 +90,41 @@ struct ElementChain {
         } else if (static_cast<int>(threadIdx.x) < rows()) {
             done(static_cast<int>(threadIdx.x), before);
         }
-        for (int w = 0; w < at.warp_time; ++w) append(before, totals()[(w << at.log2_rows) + at.row_in_block]);
-        const R lane_before = shuffle_run(through, (at.lane - at.neighbour) & 31);
-        if (at.segment > 0) append(before, lane_before);
+        advance<false>(before, through);
         return before;
     }
 
+    // The same where time runs the other way and what comes before the chunk then is known.
+    __device__ __forceinline__ R find_after(const R& mine, R after) const {
+        const R through = scan_lanes<true>(mine);
+        advance<true>(after, through);
+        return after;
+    }
+
   private:
+    // The run of the lane's steps and those before them in the warp. Leaves the warp's run in shared memory.
+    template <bool Back>
     __device__ __forceinline__ R scan_lanes(R run) const {
+        const int segment = Back ? at.segments - 1 - at.segment : at.segment;
+        const int neighbour = Back ? -at.neighbour : at.neighbour;
         for (int distance = 1; distance < at.segments; distance *= 2) {
-            const R earlier = shuffle_run(run, (at.lane - distance * at.neighbour) & 31);
-            if (at.segment >= distance) prepend(earlier, run);
+            const R earlier = shuffle_run(run, (at.lane - distance * neighbour) & 31);
+            if (segment >= distance) prepend(earlier, run);
         }
+        if (segment == at.segments - 1) totals()[(at.warp_time << at.log2_rows) + at.row_in_block] = run;
+        __syncthreads();
         return run;
+    }
+    // Appends what is between the beginning of the chunk and the lane.
+    template <bool Back>
+    __device__ __forceinline__ void advance(R& before, const R& through) const {
+        const int warps = Back ? at.warps_in_time - 1 - at.warp_time : at.warp_time;
+        for (int n = 0; n < warps; ++n) {
+            const int w = Back ? at.warps_in_time - 1 - n : n;
+            append(before, totals()[(w << at.log2_rows) + at.row_in_block]);
+        }
+        const R earlier = shuffle_run(through, (Back ? at.lane + at.neighbour : at.lane - at.neighbour) & 31);
+        if ((Back ? at.segments - 1 - at.segment : at.segment) > 0) append(before, earlier);
     }
 
     __device__ __forceinline__ R block_run(int row) const {

@@ -106,8 +106,7 @@ struct ElementScan {
 };
 
 template <typename Op>
-__global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
-    element_scan(const __grid_constant__ ElementScanParams p) {
+__device__ __forceinline__ void scan_elements(const ElementScanParams& p) {
     using Scan = ElementScan<Op>;
     using R = typename Scan::R;
     extern __shared__ __align__(16) char memory[];
@@ -123,14 +122,15 @@ __global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
     const R before = chain.find_before(scan.summarize(items), [&](int row, const R& carry) {
         if (p.marks != nullptr) static_cast<R*>(p.marks)[chain.place(at.chunk, row)] = carry;
     });
-    if (p.output == nullptr && p.reduced == nullptr && p.state_out == nullptr) return;
+    if (p.marks != nullptr) return;
     scan.walk(before, items);
     if (p.output != nullptr) tile.store(p.output, items);
+    if (p.prefixes != nullptr) tile.store_wide(p.prefixes, items);
 }
 
 // A thread a chain.
 template <typename Op>
-__global__ void __launch_bounds__(256) element_empty(const __grid_constant__ EmptyElementParams p) {
+__device__ __forceinline__ void pass_empty_elements(const EmptyElementParams& p) {
     const int64_t chain = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
     if (chain >= p.chains) return;
     if (p.offsets.data != nullptr) {
@@ -149,6 +149,17 @@ __global__ void __launch_bounds__(256) element_empty(const __grid_constant__ Emp
     }
     if (p.state_out != nullptr) op.store_state(static_cast<char*>(p.state_out) + chain * Op::state_bytes, y);
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + chain * Op::bytes, y, false);
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
+    element_scan(const __grid_constant__ ElementScanParams p) {
+    scan_elements<Op>(p);
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(256) element_empty(const __grid_constant__ EmptyElementParams p) {
+    pass_empty_elements<Op>(p);
 }
 
 }  // namespace flashscan::cuda

@@ -31,6 +31,13 @@ struct ElementTile {
         for (int i = 0; i < L; ++i, to += step_bytes())
             if (at.exists(i)) op.store(to, items[i], g.aligned != 0);
     }
+    // As states.
+    __device__ __forceinline__ void store_wide(void* data, const Element (&items)[L]) const {
+        char* const to = static_cast<char*>(data);
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+            if (at.exists(i)) op.store_state(to + at.element(g, at.time(g, i)) * Op::state_bytes, items[i]);
+    }
 };
 
 }  // namespace flashscan::cuda

@@ -2,7 +2,7 @@
 // SEQ_OFFSETS as kernels are launched with it.
 #pragma once
 
-#include "math/integers.h"
+#include <cstdint>
 
 namespace flashscan::cuda {
 

@@ -2,7 +2,7 @@
 // Words of 8 bytes in global memory through which blocks of one launch hand data to later blocks.
 #pragma once
 
-#include "math/integers.h"
+#include <cstdint>
 
 namespace flashscan::cuda::ptx {
 

@@ -6,6 +6,18 @@
 
 namespace flashscan::cuda {
 
+// What the geometry depends on besides the problem.
+struct ElementFacts {
+    int bytes = 0;          // of an element in memory
+    int words = 0;          // of 4 bytes, of an element in registers
+    int run_bytes = 0;      // of a Run<Element>
+    int steps = 0;          // of a lane
+    int warps = 0;          // of a block
+    int buffer_bytes = 0;   // of dynamic shared memory, for tiles
+    int channels = 1;       // neighbouring channels that are one element
+    bool backward = false;  // walks the other way
+};
+
 // Rows are counted per batch, after the host folded batches where it can.
 struct ElementShape {
     int64_t batches = 0, rows = 0, time = 0;
