@@ -13,6 +13,8 @@
 namespace numeric {
 namespace {
 
+using namespace custom;
+
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
 constexpr const char* exact_code = R"(

@@ -18,6 +18,12 @@ struct alignas(alignment_in(Bytes, 16)) CustomElement {
     unsigned char data[Bytes];
 };
 
+// Rare, and no part of the code that is compiled for every step.
+inline __device__ __noinline__ void copy_bytes(unsigned char* to, const unsigned char* from, int bytes) {
+#pragma unroll 1
+    for (int i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
 // Functor: made of the operator's state, over pointers.
 template <typename Functor>
 struct CustomScanOperator {
@@ -50,10 +56,13 @@ struct CustomScanOperator {
     }
     __device__ __forceinline__ Element load_state(const char* from) const {
         Element x;
-        memcpy(&x, from, bytes);
+        copy_bytes(x.data, reinterpret_cast<const unsigned char*>(from), bytes);
         return x;
     }
-    __device__ __forceinline__ void store_state(char* to, const Element& y) const { memcpy(to, &y, bytes); }
+    __device__ __forceinline__ void store_state(char* to, const Element& y) const {
+        const Element apart = y;
+        copy_bytes(reinterpret_cast<unsigned char*>(to), apart.data, bytes);
+    }
 };
 
 }  // namespace flashscan::cuda
