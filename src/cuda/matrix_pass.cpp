@@ -11,6 +11,15 @@ int64_t row_tiles(const MatrixKernel& kernel, const MatrixShape& shape, bool sum
     return summaries ? (shape.has_sums ? rows : 0) + all : rows;
 }
 
+// Whether MatrixKernel::plain takes it.
+bool is_plain(const MatrixWalk& w) {
+    const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
+    return w.dim % 4 == 0 && w.matrix_dtype == Dtype::f32 && (w.emitted == nullptr || w.emitted_dtype == Dtype::f32) &&
+           (w.reduced == nullptr || w.emitted_dtype == Dtype::f32) && w.addend == nullptr && w.added_start == nullptr &&
+           w.transposed == 0 && w.rounded_factors == 0 && aligned(w.matrix) && aligned(w.emitted) &&
+           aligned(w.started) && aligned(w.finished) && aligned(w.reduced);
+}
+
 // Whether their code is that of the device, which no later one runs.
 bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) {
     for (const MatrixKernel& kernel : walks) {
@@ -47,9 +56,11 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
         const MatrixLevel& level = plan_.levels[i];
         for (const MatrixKernel* kernel : {level.summarise, level.walk}) {
             if (kernel == nullptr) continue;
-            check(cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                       kernel->shared_bytes),
-                  "loading a kernel");
+            for (const void* function : {kernel->function, kernel->plain})
+                if (function != nullptr)
+                    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                               kernel->shared_bytes),
+                          "loading a kernel");
             const int64_t blocks = shape.chains * level.pieces * row_tiles(*kernel, shape, kernel == level.summarise);
             if (blocks > std::numeric_limits<int32_t>::max())
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
@@ -123,7 +134,7 @@ void MatrixPass::start(const MatrixKernel& kernel, const MatrixWalk& walk, void*
     LaunchShape shape = blocks_of(walk.chains * walk.pieces_here * walk.row_tiles, kernel.threads);
     shape.shared_bytes = kernel.shared_bytes;
     shape.overlaps = overlaps_;
-    launch(kernel.function, shape, stream, walk);
+    launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 
 std::string MatrixPass::describe() const {

@@ -12,11 +12,15 @@ namespace flashscan::cuda {
 // A walk: what a block of it needs and takes.
 struct MatrixKernel {
     const void* function = nullptr;
+    const void* plain = nullptr;  // for f32 with nothing added, everything aligned to 16 bytes
     int threads = 0, shared_bytes = 0;
     int rows = 0, dim = 0;  // the most
     bool on_tensor_cores = false;
     bool by_warpgroups = false;  // on compute capability 9.0 alone
-    double rate = 0;             // multiply-adds of a multiprocessor in a clock, about
+    int chunk = 1;               // products of 8 that tensor cores add up at a time
+    // On an H200: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`, and
+    // multiply-adds of a multiprocessor that is full, in a clock.
+    double step = 0, rate = 0;
 };
 
 struct MatrixKernels {

@@ -14,14 +14,20 @@ namespace flashscan::cuda {
 static_assert(matrix_gradient_block == matrix_gradient_threads && matrix_gradient_block_tile == matrix_gradient_tile);
 
 template <typename Tile>
-MatrixKernel make_matrix_walk(double rate) {
-    return {reinterpret_cast<const void*>(&matrix_walk<Tile>),
+MatrixKernel make_matrix_walk(double step, double rate) {
+    const void* plain = nullptr;
+    if constexpr (std::is_same_v<typename Tile::Number, float>)
+        plain = reinterpret_cast<const void*>(&matrix_walk<Tile, true>);
+    return {reinterpret_cast<const void*>(&matrix_walk<Tile, false>),
+            plain,
             Tile::threads,
             matrix_shared_bytes<Tile>,
             Tile::rows,
             Tile::dim,
             Tile::on_tensor_cores,
             Tile::by_warpgroups,
+            Tile::chunk,
+            step,
             rate};
 }
 
@@ -36,10 +42,11 @@ const MatrixKernels& make_simt_kernels() {
     constexpr int slab = sizeof(Number) > 8 ? 8 : 16;
     constexpr double rate =
         60.0 / (is_complex(dtype_of_number<Number>) ? 4 : 1) * (sizeof(RealType<Number>) == 4 ? 1.5 : 1);
+    constexpr double slower = 90 / rate;
     static const std::array walks{
-        make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, slab>>(rate),
-        make_matrix_walk<SimtTile<Number, 32, 128, 8, 32, slab>>(rate),
-        make_matrix_walk<SimtTile<Number, 4, 1024, 1, 256, 2>>(rate),
+        make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, slab>>(1.2 * slower, rate),
+        make_matrix_walk<SimtTile<Number, 32, 128, 8, 32, slab>>(6 * slower, rate),
+        make_matrix_walk<SimtTile<Number, 4, 1024, 1, 256, 2>>(50 * slower, rate),
     };
     static const MatrixKernels kernels = make_matrix_kernels<Number>(walks);
     return kernels;

@@ -17,6 +17,7 @@ struct SimtTile {
     static constexpr int row_stride = Dim + width, slab_stride = Dim;
     static constexpr int depth_unit = width;
     static constexpr bool on_tensor_cores = false, by_warpgroups = false;
+    static constexpr int chunk = 1;
     static constexpr int row_numbers = Rows * row_stride;
     static_assert(own_rows >= 1 && own_words >= 1 && Slab % width == 0);
 

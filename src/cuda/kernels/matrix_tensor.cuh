@@ -24,6 +24,7 @@ struct TensorTile {
     static constexpr int row_stride = Dim + 4, slab_stride = Dim + 8;
     static constexpr int depth_unit = 8;  // products are multiples of it deep
     static constexpr bool on_tensor_cores = true, by_warpgroups = false;
+    static constexpr int chunk = 1;
     static constexpr int row_numbers = Rows * row_stride;
 
     float sum[row_tiles][column_tiles][4];
@@ -100,7 +101,7 @@ struct TensorTile {
 
     template <int Products>
     __device__ __forceinline__ void multiply(const float* left, const float* matrix, int depth) {
-#pragma unroll 1
+#pragma unroll(row_tiles* column_tiles <= 2 ? 4 : 1)
         for (int k = 0; k < depth; k += 8) {
             uint32_t high[row_tiles][4], low[row_tiles][4];
 #pragma unroll

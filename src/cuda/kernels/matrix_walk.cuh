@@ -24,7 +24,9 @@ template <typename Tile>
 inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile::Number)) *
                                            (Tile::row_numbers + Tile::stages * Tile::slab * Tile::slab_stride);
 
-template <typename Tile>
+// Plain: f32 matrices as they are, nothing added, everything in words of 16 bytes: a third of the code, which small
+// problems wait for.
+template <typename Tile, bool Plain>
 class MatrixBlock {
     using Number = typename Tile::Number;
     using Real = RealType<Number>;
@@ -40,14 +42,18 @@ class MatrixBlock {
         piece_ = w_.first_piece + block % w_.pieces_here;
         chain_ = block / w_.pieces_here;
         // The tiles of U, then those of P.
-        const bool has_rows = w_.work == MatrixWork::walk || w_.addend != nullptr;
+        const bool has_rows = w_.work == MatrixWork::walk || adds_anything();
         const int32_t tiles = has_rows ? (w_.rows + Tile::rows - 1) / Tile::rows : 0;
         product_ = tile >= tiles;
         rows_ = product_ ? d_ : w_.rows;
         first_row_ = (product_ ? tile - tiles : tile) * Tile::rows;
-        adds_ = w_.addend != nullptr && !product_;
+        adds_ = adds_anything() && !product_;
         emits_ = w_.work == MatrixWork::walk && w_.emitted != nullptr;
         find_steps();
+        copies_ = is_transposed()                               ? Copies::numbers
+                  : in_words(w_.matrix, w_.matrix_dtype)        ? Copies::words
+                  : sizeof(Number) == 4 && in_octets(w_.matrix) ? Copies::octets
+                                                                : Copies::numbers;
         depth_ = (d_ + Tile::depth_unit - 1) / Tile::depth_unit * Tile::depth_unit;
         slabs_of_step_ = (d_ + Tile::slab - 1) / Tile::slab;
     }
@@ -65,6 +71,10 @@ class MatrixBlock {
     }
 
   private:
+    __device__ __forceinline__ bool adds_anything() const { return !Plain && w_.addend != nullptr; }
+    __device__ __forceinline__ bool is_transposed() const { return !Plain && w_.transposed != 0; }
+    __device__ __forceinline__ bool is_conjugate() const { return !Plain && w_.conjugate != 0; }
+
     __device__ __forceinline__ void find_steps() {
         const int64_t outer = chain_ / w_.chains_inside;
         int64_t from = 0, length = w_.steps;
@@ -85,7 +95,12 @@ class MatrixBlock {
     // Where the block's rows of `element` begin in an array of r or u.
     __device__ __forceinline__ int64_t rows_at(int64_t element) const { return (element * rows_ + first_row_) * d_; }
     __device__ __forceinline__ bool in_words(const void* data, Dtype dtype) const {
-        return dtype == dtype_of_number<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+        return Plain ||
+               (dtype == dtype_of_number<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0);
+    }
+    __device__ __forceinline__ bool in_octets(const void* data) const {
+        return (w_.matrix_dtype == Dtype::bf16 || w_.matrix_dtype == Dtype::f16) && d_ % 8 == 0 &&
+               reinterpret_cast<uintptr_t>(data) % 16 == 0;
     }
     __device__ __forceinline__ int rows_here() const { return min(Tile::rows, rows_ - first_row_); }
 
@@ -129,7 +144,7 @@ class MatrixBlock {
     // Fills the rows with those of M[0].
     __device__ __forceinline__ void load_matrix_rows() const {
         const int64_t from = place(0) * d_ * d_;
-        if (w_.transposed == 0 && w_.conjugate == 0) {
+        if (!is_transposed() && !is_conjugate()) {
             const bool whole = in_words(w_.matrix, w_.matrix_dtype);
             for_words([&](int row, int column) {
                 Tile::write(row_, row, column,
@@ -140,11 +155,11 @@ class MatrixBlock {
         }
         for_words([&](int row, int column) {
             for (int n = 0; n < width && column + n < d_; ++n) {
-                const int own = first_row_ + row, i = w_.transposed != 0 ? column + n : own,
-                          j = w_.transposed != 0 ? own : column + n;
+                const int own = first_row_ + row, i = is_transposed() ? column + n : own,
+                          j = is_transposed() ? own : column + n;
                 const Number x =
                     load_number<Number>(w_.matrix, w_.matrix_dtype, from + static_cast<int64_t>(i) * d_ + j);
-                Tile::put(row_, row, column + n, w_.conjugate != 0 ? conj(x) : x);
+                Tile::put(row_, row, column + n, is_conjugate() ? conj(x) : x);
             }
         });
     }
@@ -163,7 +178,7 @@ class MatrixBlock {
             return;
         }
         if (w_.started != nullptr) load_rows(w_.started, own, chain_);
-        if (w_.added_start == nullptr) return;
+        if (Plain || w_.added_start == nullptr) return;
         __syncthreads();
         pass_on(w_.added_start, w_.added_start_dtype, chain_, -1);
     }
@@ -233,7 +248,8 @@ class MatrixBlock {
             }
             const int k = slab * Tile::slab;
             tile.multiply(row_, k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
-                          w_.matrix_dtype != dtype_of_number<Number>, w_.rounded_factors != 0, w_.conjugate != 0);
+                          !Plain && w_.matrix_dtype != dtype_of_number<Number>, !Plain && w_.rounded_factors != 0,
+                          is_conjugate());
             if (++stage == Tile::stages) stage = 0;
             if (++slab < slabs_of_step_) continue;
             __syncthreads();
@@ -254,13 +270,13 @@ class MatrixBlock {
         Number* const to = slabs_ + stage * Tile::slab * Tile::slab_stride;
         const int first = slab * Tile::slab, there = min(Tile::slab, d_ - first);
         const int64_t element = place(s) * d_ * d_, from = element + static_cast<int64_t>(first) * d_;
-        if (w_.transposed == 0 && in_words(w_.matrix, w_.matrix_dtype))
+        if (Plain || copies_ == Copies::words)
             fetch_words(to, static_cast<const Number*>(w_.matrix) + from, there);
-        else if (w_.transposed == 0 && d_ % 8 == 0 && sizeof(Number) == 4 && w_.matrix_dtype != Dtype::f32 &&
-                 reinterpret_cast<uintptr_t>(w_.matrix) % 16 == 0)
+        else if (copies_ == Copies::octets)
             fetch_octets(to, from, there);
         else
             fetch_numbers(to, element, first, there);
+        if (first + there == depth_ || there == Tile::slab) return;
         // The rows up to a multiple of what a product takes.
         for (int i = threadIdx.x; i < (min(Tile::slab, depth_ - first) - there) * Tile::dim; i += Tile::threads)
             to[(there + i / Tile::dim) * Tile::slab_stride + i % Tile::dim] = Number{};
@@ -297,7 +313,7 @@ class MatrixBlock {
             low = Element<__half>::widen_half(word, 0), high = Element<__half>::widen_half(word, 1);
     }
     __device__ __forceinline__ void fetch_numbers(Number* to, int64_t element, int first, int there) const {
-        const bool across = w_.transposed != 0;
+        const bool across = is_transposed();
         const int fast = across ? Tile::slab : Tile::dim;
         for (int i = threadIdx.x; i < Tile::slab * Tile::dim; i += Tile::threads) {
             const int k = across ? i % fast : i / fast, n = across ? i / fast : i % fast;
@@ -336,6 +352,12 @@ class MatrixBlock {
         });
     }
 
+    enum class Copies {  // of slabs, at a time
+        words,
+        octets,  // of 16-bit numbers
+        numbers
+    };
+
     const MatrixWalk& w_;
     Number* const row_;
     Number* const slabs_;
@@ -344,16 +366,17 @@ class MatrixBlock {
     int64_t piece_, chain_, base_, stride_;
     int64_t count_;   // steps of the piece
     int64_t places_;  // where r is emitted
+    Copies copies_;
     bool product_, adds_, emits_;
 };
 
-template <typename Tile>
+template <typename Tile, bool Plain>
 __global__ __launch_bounds__(Tile::threads) void matrix_walk(const __grid_constant__ MatrixWalk walk) {
 #ifndef FLASHSCAN_HAS_WGMMA
     if constexpr (Tile::by_warpgroups) return;
 #endif
     extern __shared__ __align__(1024) unsigned char shared[];
-    MatrixBlock<Tile>(walk, reinterpret_cast<typename Tile::Number*>(shared)).run();
+    MatrixBlock<Tile, Plain>(walk, reinterpret_cast<typename Tile::Number*>(shared)).run();
 }
 
 }  // namespace flashscan::cuda

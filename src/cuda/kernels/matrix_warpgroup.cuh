@@ -23,6 +23,7 @@ struct WarpgroupTile {
     static constexpr int row_numbers = 2 * Rows * Dim, slab_stride = Dim + 8;
     static constexpr int depth_unit = 8 * Chunk;
     static constexpr bool on_tensor_cores = true, by_warpgroups = true;
+    static constexpr int chunk = Chunk;
     static_assert(tiles >= 1 && Dim % 64 == 0 && Slab % (8 * Chunk) == 0);
 
     float sum[tiles][Rows / 2];
@@ -101,8 +102,11 @@ struct WarpgroupTile {
 #pragma unroll
         for (int t = 0; t < tiles; ++t) {
             if (column(t) >= columns) return;
-#pragma unroll 1
-            for (int deep = 0; deep < depth; deep += depth_unit) {
+            // Slabs begin where one of the rows' panels of 32 columns, or a whole number of slabs in it, does.
+            const uint32_t panel = row_address + static_cast<uint32_t>((k / 32 * (32 * Rows) + k % 32) * 4);
+#pragma unroll
+            for (int deep = 0; deep < Slab; deep += depth_unit) {
+                if (deep >= depth) break;
                 uint32_t high[Chunk][4], low[Chunk][4];
 #pragma unroll
                 for (int c = 0; c < Chunk; ++c)
@@ -115,21 +119,27 @@ struct WarpgroupTile {
                     }
                 float part[Rows / 2];
                 ptx::fence_products();
+                // The small ones first: what rounding towards zero takes is in proportion to what is there.
+                if constexpr (Products == 3)
 #pragma unroll
-                for (int c = 0; c < Chunk; ++c) {
-                    const int at = k + deep + 8 * c;
-                    const uint32_t address = row_address + static_cast<uint32_t>((at / 32 * (32 * Rows) + at % 32) * 4);
-                    const uint64_t row_high = ptx::describe_columns(address);
-                    ptx::multiply_columns(part, high[c], row_high, c > 0);
-                    if constexpr (Products >= 2)
-                        ptx::multiply_columns(part, high[c], ptx::describe_columns(address + to_low), true);
-                    if constexpr (Products == 3) ptx::multiply_columns(part, low[c], row_high, true);
-                }
+                    for (int c = 0; c < Chunk; ++c)
+                        ptx::multiply_columns(part, low[c], rows_at(panel, deep + 8 * c), c > 0);
+                if constexpr (Products >= 2)
+#pragma unroll
+                    for (int c = 0; c < Chunk; ++c)
+                        ptx::multiply_columns(part, high[c], rows_at(panel + to_low, deep + 8 * c),
+                                              Products == 3 || c > 0);
+#pragma unroll
+                for (int c = 0; c < Chunk; ++c)
+                    ptx::multiply_columns(part, high[c], rows_at(panel, deep + 8 * c), Products >= 2 || c > 0);
                 ptx::wait_for_products();
 #pragma unroll
                 for (int i = 0; i < Rows / 2; ++i) sum[t][i] += part[i];
             }
         }
+    }
+    static __device__ __forceinline__ uint64_t rows_at(uint32_t panel, int column) {
+        return ptx::describe_columns(panel + static_cast<uint32_t>((column / 32 * (32 * Rows) + column % 32) * 4));
     }
 };
 
