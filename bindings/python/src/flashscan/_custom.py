@@ -117,13 +117,14 @@ def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: boo
     return _run(request, problem, scan, arrays, False)
 
 
-def backward(request: Request, x: Any, grad_output: Any, initial: Any, seq_offsets: Any) -> list[Any]:
+def backward(request: Request, x: Any, grad_output: Any, initial: Any, grad_final: Any, seq_offsets: Any) -> list[Any]:
     """The gradients of x, and of the initial state if there is one."""
-    names = ("x", "grad_output", "initial", "seq_offsets")
-    problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, seq_offsets))
-    spec, grad, start = problem.specs[:3]
+    names = ("x", "grad_output", "initial", "grad_final", "seq_offsets")
+    problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, grad_final, seq_offsets))
+    spec, grad, start, last = problem.specs[:4]
     problem.read(lib.INPUT, spec)
     problem.read_converted(lib.GRAD | lib.OUTPUT, grad, scan.output_shape, spec.dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, last, scan.state_shape, spec.dtype)
     problem.write(lib.GRAD | lib.INPUT, spec.shape, spec.dtype)
     if start is not None:
         problem.read_converted(lib.STATE_IN, start, scan.state_shape, spec.dtype)
