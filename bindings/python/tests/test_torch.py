@@ -93,6 +93,18 @@ def test_gradients_of_functions(device, reverse):
         close(one, other)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64, torch.complex128])
+def test_functions_on_other_dtypes(device, dtype):
+    x = Numbers(device).uniform(7, 2, 2, dtype=dtype, grad=True)
+    got = supported(lambda: ft.prefix_scan(x, lambda left, right: left @ right, axis=0))
+    want = [x[0]]
+    for t in range(1, 7):
+        want.append(want[-1] @ x[t])
+    assert got.dtype == dtype
+    for one, other in zip(*(torch.autograd.grad(each.abs().sum(), x) for each in (got, torch.stack(want)))):
+        torch.testing.assert_close(one, other, rtol=5e-2 if dtype == torch.bfloat16 else 1e-4, atol=5e-2)
+
+
 def test_affine_gradients(device):
     numbers = Numbers(device)
     given = [numbers.uniform(*shape, grad=True) for shape in ((2, 5, 3, 3), (2, 5, 3), (2, 3))]

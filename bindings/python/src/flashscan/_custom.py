@@ -16,6 +16,10 @@ from ._operator import CUSTOM, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
 
+# Of which numbers gradients of elements are made.
+_GRADIENTS = {lib.F32: lib.F32, lib.C64: lib.F32, lib.F64: lib.F64, lib.C128: lib.F64}
+
+
 class _Callbacks:
     """Functions on arrays as the library calls them. What they raise is kept, since it must not pass through the library."""
 
@@ -94,7 +98,7 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
         custom.batched = callbacks.operator(request.op)
     if request.adjoint is not None:
         custom.batched_adjoint = callbacks.adjoint(request.adjoint)
-        fields = (x.number, *fields[1:])  # of which gradients are made
+        fields = (_GRADIENTS[x.number], *fields[1:])
     fields = (*fields, ctypes.addressof(custom))
     plan = lib.Plan("operator", fields, thread_count(request.threads), problem.backend, problem.index)
     try:

@@ -140,11 +140,23 @@ def _adjoint_of(op: Any) -> Any:
     return adjoint
 
 
+def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None, final: bool, *options: Any) -> Any:
+    """``options``: mode, axis, reverse."""
+    training = torch.is_grad_enabled() and (x.requires_grad or (initial is not None and initial.requires_grad))
+    if not training:
+        results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
+        return tuple(results) if final else results[0]
+    # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
+    wide = state_dtype(x.dtype)
+    request = _custom.Request(op, *options, adjoint=_adjoint_of(op) if callable(op) else None)
+    results = _Custom.apply(x.to(wide), None if initial is None else initial.to(wide), offsets, request, final)
+    return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
+
+
 def _scan(x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool) -> Any:
     offsets = as_offsets(seq_offsets, x)
     if not isinstance(op, str):
-        request = _custom.Request(op, mode, axis, reverse, adjoint=_adjoint_of(op) if callable(op) else None)
-        return _Custom.apply(x, initial, offsets, request, final)
+        return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
     lower = autocast_dtype(x)
     if lower is not None and op in _LOWERED | _WIDENED:
         x = x.to(lower if op in _LOWERED else torch.float32)
@@ -168,7 +180,8 @@ def prefix_scan(
     """``flashscan.prefix_scan`` with autograd, differentiable in ``x`` and ``initial``.
 
     ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
-    that combines them pair by pair by differentiable operations; no gradient goes to tensors that the function holds.
+    that combines them pair by pair by differentiable operations; it gets 16-bit elements in float32 where gradients are
+    recorded, and no gradient goes to tensors that it holds.
     Under autocast "matmul" takes the lower dtype, and "add", "mul" and "logaddexp" float32, as PyTorch's own do.
 
     Args and results are those of ``flashscan.prefix_scan``.
