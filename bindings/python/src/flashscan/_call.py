@@ -94,19 +94,6 @@ class Problem:
         dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
         self._reads.append((number, spec.position, lambda array: dense(array, dtype), size))
 
-    def read_bytes(self, number: int, spec: Spec) -> None:
-        """Reads what ``write_bytes`` made, wherever it was moved since."""
-        pointer, make = self.space.pointer, self.space.bytes_maker(spec.size, self.device)
-
-        def aligned(array: Any) -> Any:
-            if pointer(array) % 256 == 0:
-                return array
-            copy = make()
-            copy[:] = array
-            return copy
-
-        self._reads.append((number, spec.position, aligned, spec.size))
-
     def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
         if spec is None:

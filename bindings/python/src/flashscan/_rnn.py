@@ -112,7 +112,7 @@ def backward(problem: Problem, *options: Any) -> Call:
     problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, net.state_shape, net.state_dtype)
     if reserve.number != lib.U8 or not reserve.dense:
         raise FlashscanTypeError(f"reserve has dtype {reserve.dtype}; accepted is what rnn returned as its reserve")
-    problem.read_bytes(lib.RESERVE, reserve)
+    problem.read(lib.RESERVE, reserve)
     problem.write(lib.GRAD | lib.INPUT, net.input_shape, out.dtype)
     problem.write(lib.GRAD | lib.WEIGHT, R.shape, R.dtype)
     problem.write(lib.GRAD | lib.BIAS, net.bias_shape, R.dtype)
