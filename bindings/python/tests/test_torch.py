@@ -287,6 +287,23 @@ def test_backward_on_another_stream(device):
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("batch, time", [(0, 4), (2, 0), (0, 0)])
+def test_empty(device, batch, time):
+    numbers = Numbers(device)
+    x = numbers.uniform(batch, time, 3, grad=True)
+    state = numbers.uniform(batch, 3)
+    output, last = ft.linear_scan(0.5, x, state, return_final_state=True)
+    output.sum().backward()
+    assert output.shape == x.shape == x.grad.shape and last.shape == (batch, 3)
+    if time == 0:
+        assert torch.equal(last, state)
+    Wx, R, b, state = network(numbers, "lstm", (batch, time), rows=batch)
+    output, last = supported(lambda: ft.rnn(Wx, R, b, "lstm", state, return_final_state=True))
+    (output.sum() + last.sum()).backward()
+    assert R.grad.shape == R.shape and not R.grad.any()
+    assert supported(lambda: ft.prefix_scan(x, "add", axis=1)).shape == x.shape
+
+
 def test_mistakes_are_named(device):
     numbers = Numbers(device)
     x = numbers.uniform(2, 5, 3, grad=True)

@@ -31,7 +31,7 @@ class HostOperator:
     state: int = 0
 
 
-Operator = Union[str, HostOperator, Callable[[Array, Array], ArrayLike]]
+Operator = Union[str, HostOperator, Callable[[Any, Any], Any]]
 
 
 def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
@@ -142,7 +142,7 @@ def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool
 
 
 def prefix_scan(
-    x: ArrayLike,
+    x: Array,
     op: Operator,
     *,
     axis: int | None = None,
@@ -156,8 +156,9 @@ def prefix_scan(
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` of an associative operator along an axis.
 
     Args:
-        x: array of float32, float64, float16 or bfloat16, or for "add", "mul", "matmul" of complex64 or complex128; of
-            any dtype for other operators.
+        x: an array of NumPy, PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU; float32, float64,
+            float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; of any dtype for operators that
+            are no names.
         op: "add", "mul", "min", "max", "logaddexp" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
             or a function ``f(left, right)`` of two arrays of n elements each, ``[n, *x.shape[axis + 1:]]``, that
             combines them pair by pair and is called about ``2 log2(time)`` times.
@@ -167,7 +168,7 @@ def prefix_scan(
         initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
-        threads: number of CPU threads, 0 for all.
+        threads: number of CPU threads, 0 for all, and on a GPU.
 
     Returns:
         ``y`` of ``x``'s shape, or ``(y, final)``.
@@ -178,7 +179,7 @@ def prefix_scan(
 
 
 def reduce(
-    x: ArrayLike,
+    x: Array,
     op: Operator,
     *,
     axis: int | None = None,
@@ -200,7 +201,7 @@ def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Arra
 
 
 def prefix_scan_backward(
-    x: ArrayLike,
+    x: Array,
     op: str,
     grad_output: ArrayLike,
     output: ArrayLike | None = None,
@@ -223,7 +224,7 @@ def prefix_scan_backward(
 
 
 def reduce_backward(
-    x: ArrayLike,
+    x: Array,
     op: str,
     grad_output: ArrayLike,
     *,

@@ -42,14 +42,21 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     x, initial, seq_offsets, *ctx.options = inputs
     op, mode = ctx.options[:2]
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, output[0] if op == "matmul" and mode != REDUCTION else None, initial, seq_offsets)
-    ctx.output = output[0].shape
+    scan = mode != REDUCTION
+    ctx.save_for_backward(
+        None if op == "add" and scan else x, output[0] if op == "matmul" and scan else None, initial, seq_offsets
+    )
+    ctx.output = output[0].shape, x.dtype
 
 
 def _backward(ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
     x, output, initial, seq_offsets = ctx.saved_tensors
-    grad = x.new_zeros(ctx.output) if grad is None else grad
-    dx, dinitial = _backward_op(x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
+    if grad is None and grad_final is None:
+        return (None,) * 7
+    if grad is None:
+        grad = grad_final.new_zeros(ctx.output[0], dtype=ctx.output[1])
+    # Sums do not look at x: anything of its shape stands for it.
+    dx, dinitial = _backward_op(grad if x is None else x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
     return (dx, optional(dinitial, initial), None, None, None, None, None)
 
 
