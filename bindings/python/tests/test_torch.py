@@ -105,6 +105,37 @@ def test_functions_on_other_dtypes(device, dtype):
         torch.testing.assert_close(one, other, rtol=5e-2 if dtype == torch.bfloat16 else 1e-4, atol=5e-2)
 
 
+GATED = """
+extern "C" __device__ void gated(const void* lhs, const void* rhs, void* out) {
+    const double *l = (const double*)lhs, *r = (const double*)rhs;
+    double* o = (double*)out;
+    o[0] = l[0] * r[0];
+    o[1] = r[0] * l[1] + r[1];
+}
+extern "C" __device__ void gated_adjoint(const void* lhs, const void* rhs, const void* grad, void* dlhs, void* drhs) {
+    const double *l = (const double*)lhs, *r = (const double*)rhs, *g = (const double*)grad;
+    double *dl = (double*)dlhs, *dr = (double*)drhs;
+    dl[0] = g[0] * r[0];
+    dl[1] = g[1] * r[0];
+    dr[0] = g[0] * l[0] + g[1] * l[1];
+    dr[1] = g[1];
+}
+"""
+
+
+def test_device_code(device):
+    x = Numbers(device).uniform(3, 17, 2, grad=True)
+    op = flashscan.CudaOperator(GATED, "gated", "gated_adjoint")
+    if device == "cpu":
+        with pytest.raises(flashscan.FlashscanError):
+            ft.prefix_scan(x, op, axis=1)
+        return
+    got = supported(lambda: ft.prefix_scan(x, op, axis=1))
+    close(got[..., 1], ft.linear_scan(x[..., :1], x[..., 1:])[..., 0])
+    close(got[..., 0], x[..., 0].cumprod(1))
+    check_gradients(lambda x: ft.prefix_scan(x, op, axis=1), x)
+
+
 def test_affine_gradients(device):
     numbers = Numbers(device)
     given = [numbers.uniform(*shape, grad=True) for shape in ((2, 5, 3, 3), (2, 5, 3), (2, 3))]

@@ -12,7 +12,7 @@ from typing import Any
 from . import _library as lib
 from ._call import Problem, look, space_of, thread_count
 from ._errors import FlashscanError, FlashscanTypeError
-from ._operator import CUSTOM, HostOperator, Scan, axis_of
+from ._operator import CUSTOM, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
 
@@ -94,11 +94,18 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
     fields = scan.fields
     if isinstance(request.op, HostOperator):
         custom.state, custom.host = request.op.state, request.op.address
+    elif isinstance(request.op, CudaOperator):
+        source = isinstance(request.op.code, str)
+        code = request.op.code.encode() if source else request.op.code
+        custom.code_kind = lib.CODE_CUDA_SOURCE if source else lib.CODE_LTO_IR
+        custom.code, custom.code_bytes = ctypes.cast(ctypes.c_char_p(code), ctypes.c_void_p), len(code)
+        custom.name, custom.adjoint_name = request.op.name.encode(), request.op.adjoint_name.encode() or None
     else:
         custom.batched = callbacks.operator(request.op)
     if request.adjoint is not None:
         custom.batched_adjoint = callbacks.adjoint(request.adjoint)
-        fields = (_GRADIENTS[x.number], *fields[1:])
+    if request.adjoint is not None or custom.adjoint_name:
+        fields = (_GRADIENTS.get(x.number, 0), *fields[1:])
     fields = (*fields, ctypes.addressof(custom))
     plan = lib.Plan("operator", fields, thread_count(request.threads), problem.backend, problem.index)
     try:

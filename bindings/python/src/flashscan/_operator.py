@@ -31,7 +31,22 @@ class HostOperator:
     state: int = 0
 
 
-Operator = Union[str, HostOperator, Callable[[Any, Any], Any]]
+@dataclass(frozen=True)
+class CudaOperator:
+    """An associative operator in device code, for arrays on a GPU:
+    ``extern "C" __device__ void name(const void* lhs, const void* rhs, void* out)``.
+
+    ``code`` is CUDA C++ source, or as bytes LTO-IR, of which ``numba.cuda.compile(.., abi="c", output="ltoir")`` makes
+    some. ``adjoint_name`` names ``void(const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
+    void* grad_rhs)`` in the same code, for gradients. An element is what lies behind the scanned axis.
+    """
+
+    code: str | bytes
+    name: str
+    adjoint_name: str = ""
+
+
+Operator = Union[str, HostOperator, CudaOperator, Callable[[Any, Any], Any]]
 
 
 def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
@@ -134,8 +149,10 @@ def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool
     """``options``: axis, reverse, threads."""
     if _named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
-    if not callable(op) and not isinstance(op, HostOperator):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}, HostOperator, callables")
+    if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
+        raise FlashscanTypeError(
+            f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}, HostOperator, CudaOperator, callables"
+        )
     from . import _custom
 
     return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
@@ -160,7 +177,7 @@ def prefix_scan(
             float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; of any dtype for operators that
             are no names.
         op: "add", "mul", "min", "max", "logaddexp" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
-            or a function ``f(left, right)`` of two arrays of n elements each, ``[n, *x.shape[axis + 1:]]``, that
+            a ``CudaOperator``, or a function ``f(left, right)`` of two arrays of n elements each, ``[n, *x.shape[axis + 1:]]``, that
             combines them pair by pair and is called about ``2 log2(time)`` times.
         axis: the axis of time; -3 for "matmul", -1 for the other names. Other operators need it.
         reverse: the same scan on the flipped sequence, flipped back.

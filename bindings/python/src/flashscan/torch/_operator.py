@@ -154,7 +154,7 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
         results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
         return tuple(results) if final else results[0]
     # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
-    wide = state_dtype(x.dtype)
+    wide = state_dtype(x.dtype) if callable(op) else x.dtype
     request = _custom.Request(op, *options, adjoint=_adjoint_of(op) if callable(op) else None)
     results = _Custom.apply(x.to(wide), None if initial is None else initial.to(wide), offsets, request, final)
     return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
