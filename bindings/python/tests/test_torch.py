@@ -342,5 +342,9 @@ def test_mistakes_are_named(device):
         ft.linear_scan(0.5, x, layout="tbc")
     with pytest.raises(flashscan.FlashscanValueError, match="R has shape"):
         ft.rnn(x.reshape(2, 5, 1, 1, 3), x, cell="elman")
+    with pytest.raises(flashscan.FlashscanValueError, match="op is 'sub'; accepted are 'add'"):
+        ft.prefix_scan(x, "sub", axis=1)
+    with pytest.raises(flashscan.FlashscanValueError, match="axis is 3 for an array of 3 axes"):
+        ft.reduce(x, "add", axis=3)
     with pytest.raises(KeyError, match="from the operator"):
         ft.prefix_scan(x, lambda left, right: {}["from the operator"], axis=1)

@@ -184,6 +184,8 @@ def device_count(backend: int) -> int:
 class Plan:
     """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
 
+    _plan: c_void_p | None = None
+
     def __init__(self, family: str, fields: tuple, threads: int, backend: int = CPU, device: int = 0) -> None:
         self._plan = c_void_p()
         desc_type, create = _FAMILIES[family]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library as lib
-from ._call import Call, Problem, data_number, kind
+from ._call import Call, Problem, choose, data_number, kind
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
@@ -96,14 +96,14 @@ class Scan:
 
 
 def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None) -> Scan:
-    ndim = len(x.shape)
+    number, ndim = choose("op", op, _NAMED), len(x.shape)
     inner = 2 if op == "matmul" else 0
     if ndim < inner + 1:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are arrays of {inner + 1} axes or more")
     if inner and x.shape[-1] != x.shape[-2]:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
     place = axis_of(axis, -3 if inner else -1, ndim, inner)
-    return Scan(problem, x, _NAMED[op], mode, place, inner, reverse, offsets)
+    return Scan(problem, x, number, mode, place, inner, reverse, offsets)
 
 
 @kind(0, "x", "initial", "seq_offsets")

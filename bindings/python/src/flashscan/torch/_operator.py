@@ -188,7 +188,7 @@ def prefix_scan(
 
     ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
     that combines them pair by pair by differentiable operations; it gets 16-bit elements in float32 where gradients are
-    recorded, and no gradient goes to tensors that it holds.
+    recorded, no gradient goes to tensors that it holds, and torch.compile breaks its graph there.
     Under autocast "matmul" takes the lower dtype, and "add", "mul" and "logaddexp" float32, as PyTorch's own do.
 
     Args and results are those of ``flashscan.prefix_scan``.
