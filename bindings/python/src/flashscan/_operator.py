@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library as lib
-from ._call import Call, Problem, choose, data_number, kind
+from ._call import Call, Problem, data_number, kind
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
-_NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
+NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
 AFFINE, CUSTOM = 6, 7
 INCLUSIVE, EXCLUSIVE, REDUCTION = range(3)
 # Whose gradient of x reads x.
@@ -96,14 +96,14 @@ class Scan:
 
 
 def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None) -> Scan:
-    number, ndim = choose("op", op, _NAMED), len(x.shape)
+    ndim = len(x.shape)
     inner = 2 if op == "matmul" else 0
     if ndim < inner + 1:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are arrays of {inner + 1} axes or more")
     if inner and x.shape[-1] != x.shape[-2]:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
     place = axis_of(axis, -3 if inner else -1, ndim, inner)
-    return Scan(problem, x, number, mode, place, inner, reverse, offsets)
+    return Scan(problem, x, NAMED[op], mode, place, inner, reverse, offsets)
 
 
 @kind(0, "x", "initial", "seq_offsets")
@@ -137,21 +137,21 @@ def backward(problem: Problem, op: str, mode: int, axis: int | None, reverse: bo
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), True)
 
 
-def _named(op: Any, others: str) -> bool:
+def named(op: Any, others: str) -> bool:
     if isinstance(op, str):
-        if op not in _NAMED:
-            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}{others}")
+        if op not in NAMED:
+            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}{others}")
         return True
     return False
 
 
 def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any) -> list[Array]:
     """``options``: axis, reverse, threads."""
-    if _named(op, " and callables"):
+    if named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
     if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
         raise FlashscanTypeError(
-            f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}, HostOperator, CudaOperator, callables"
+            f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, CudaOperator, callables"
         )
     from . import _custom
 
@@ -177,8 +177,8 @@ def prefix_scan(
             float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; of any dtype for operators that
             are no names.
         op: "add", "mul", "min", "max", "logaddexp" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
-            a ``CudaOperator``, or a function ``f(left, right)`` of two arrays of n elements each, ``[n, *x.shape[axis + 1:]]``, that
-            combines them pair by pair and is called about ``2 log2(time)`` times.
+            a ``CudaOperator``, or a function ``f(left, right)`` of two arrays of n elements each,
+            ``[n, *x.shape[axis + 1:]]``, that combines them pair by pair and is called about ``2 log2(time)`` times.
         axis: the axis of time; -3 for "matmul", -1 for the other names. Other operators need it.
         reverse: the same scan on the flipped sequence, flipped back.
         exclusive: ``x[t]`` is left out of ``y[t]``; the first is ``initial``, or the identity of a named operator.
@@ -211,8 +211,8 @@ def reduce(
 
 def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:
     """``arrays``: output, grad_output, initial, grad_final, seq_offsets; ``options``: mode, axis, reverse, threads."""
-    if not _named(op, ""):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}")
+    if not named(op, ""):
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}")
     results = backward((x, *arrays), (op, *options))
     return results[0], results[1] if arrays[2] is not None else None
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from .. import _affine, _custom, _operator
-from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of
+from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of, named
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
 
@@ -162,7 +162,7 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
 
 def _scan(x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool) -> Any:
     offsets = as_offsets(seq_offsets, x)
-    if not isinstance(op, str):
+    if not named(op, " and callables"):
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
     lower = autocast_dtype(x)
     if lower is not None and op in _LOWERED | _WIDENED:
