@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-from torch_support import DEVICES, Numbers, close, needs_compile, supported, torch
-
 import flashscan
 import flashscan.torch as ft
+import pytest
 from flashscan._rnn import CELLS
+from torch_support import DEVICES, Numbers, close, needs_compile, supported, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -238,7 +237,7 @@ def test_operators_are_registered_as_pytorch_wants_them(device, family, monkeypa
                 op = getattr(module, name)
                 monkeypatch.setattr(module, name, lambda *args, op=op: made.append((op, args)) or op(*args))
     function(*inputs)
-    (op, args), = made
+    ((op, args),) = made
     torch.library.opcheck(op.default, args)
 
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-from torch_support import DEVICES, Numbers, close, torch
-from torch import nn
-
 import flashscan
 import flashscan.torch as ft
+import pytest
+from torch import nn
+from torch_support import DEVICES, Numbers, close, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 

@@ -14,8 +14,8 @@ from ._types import Array, ArrayLike
 def _scan(problem: Problem, W: Spec, like: Spec, seq_offsets: Spec | None, reverse: bool) -> Scan:
     if len(like.shape) < 2 or W.shape != (*like.shape, like.shape[-1]):
         raise FlashscanValueError(
-            f"W has shape {W.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and matrices "
-            "[..., time, d, d]"
+            f"W has shape {W.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and "
+            "matrices [..., time, d, d]"
         )
     scan = Scan(problem, like, AFFINE, INCLUSIVE, len(like.shape) - 2, 1, reverse, seq_offsets)
     problem.read_converted(lib.GATE, W, W.shape, like.dtype)
@@ -63,8 +63,8 @@ def affine_scan(
 
     Args:
         W: ``[..., time, d, d]`` (row: out, column: in), of ``b``'s dtype.
-        b: ``[..., time, d]`` of float32, float64, float16, bfloat16, complex64 or complex128; an array of NumPy, PyTorch,
-            CuPy or a package that speaks DLPack, on the CPU or a GPU.
+        b: ``[..., time, d]`` of float32, float64, float16, bfloat16, complex64 or complex128; an array of NumPy,
+            PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU.
         initial_state: ``[..., d]``, or ``[num_sequences, d]`` if packed.
         reverse: ``x[t] = W[t] x[t+1] + b[t]``.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along time.

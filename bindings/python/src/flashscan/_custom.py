@@ -15,13 +15,12 @@ from ._errors import FlashscanError, FlashscanTypeError
 from ._operator import CUSTOM, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
-
 # Of which numbers gradients of elements are made.
 _GRADIENTS = {lib.F32: lib.F32, lib.C64: lib.F32, lib.F64: lib.F64, lib.C128: lib.F64}
 
 
 class _Callbacks:
-    """Functions on arrays as the library calls them. What they raise is kept, since it must not pass through the library."""
+    """Functions on arrays as the library calls them. What they raise is kept: it must not pass through the library."""
 
     def __init__(self, space: Any, x: Spec, axis: int) -> None:
         self.space, self.x, self.shape = space, x, x.shape[axis + 1 :]
@@ -66,7 +65,7 @@ class _Callbacks:
 
 @dataclass(frozen=True)
 class Request:
-    """A call with an operator that is a function; ``adjoint(left, right, grad)`` gives the gradients of both operands."""
+    """A call with an operator that is a function; ``adjoint(left, right, grad)`` gives both operands' gradients."""
 
     op: Any
     mode: int

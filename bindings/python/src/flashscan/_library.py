@@ -6,7 +6,19 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_char_p,
+    c_double,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_void_p,
+)
 from pathlib import Path
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError

@@ -164,8 +164,8 @@ def linear_scan(
         threads: number of CPU threads; 0 for all that OpenMP would use, and on a GPU.
 
     Returns:
-        The output h, of the input's package, shape and dtype, dense; with ``return_final_state`` the pair of it and the final
-        state, of ``initial_state``'s shape.
+        The output h, of the input's package, shape and dtype, dense; with ``return_final_state`` the pair of it and the
+        final state, of ``initial_state``'s shape.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.

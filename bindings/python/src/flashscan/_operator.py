@@ -95,7 +95,9 @@ class Scan:
         self.axis = axis
 
 
-def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None) -> Scan:
+def _scan_of(
+    problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None
+) -> Scan:
     ndim = len(x.shape)
     inner = 2 if op == "matmul" else 0
     if ndim < inner + 1:
@@ -145,7 +147,9 @@ def named(op: Any, others: str) -> bool:
     return False
 
 
-def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any) -> list[Array]:
+def _run(
+    x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any
+) -> list[Array]:
     """``options``: axis, reverse, threads."""
     if named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))

@@ -64,7 +64,8 @@ _OPTIONS = "Tensor? seq_offsets, str op, int mode, int axis, bool reverse"
 _op = register("scan", f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)", _kernel, _fake, _save, _backward)
 _backward_op = register(
     "scan_backward",
-    f"(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, {_OPTIONS}) -> (Tensor, Tensor)",
+    "(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, "
+    f"{_OPTIONS}) -> (Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
 )
@@ -123,7 +124,9 @@ class _Custom(torch.autograd.Function):
     """An operator that is a function on tensors; autograd of the function itself gives its adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, initial: Tensor | None, seq_offsets: Tensor | None, request: Any, final: bool) -> Any:
+    def forward(
+        ctx: Any, x: Tensor, initial: Tensor | None, seq_offsets: Tensor | None, request: Any, final: bool
+    ) -> Any:
         ctx.request, ctx.final = request, final
         ctx.save_for_backward(x, initial, seq_offsets)
         results = _custom.forward(request, x, initial, seq_offsets, final)
@@ -160,7 +163,9 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
     return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
 
 
-def _scan(x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool) -> Any:
+def _scan(
+    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool
+) -> Any:
     offsets = as_offsets(seq_offsets, x)
     if not named(op, " and callables"):
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
