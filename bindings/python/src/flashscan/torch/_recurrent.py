@@ -215,8 +215,8 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     __doc__ = (
         _Recurrent.__doc__.replace("a recurrent network", "a GRU network", 1)
-        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there are "
-        "3 biases then.\n"
+        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there "
+        "are 3 biases then.\n"
     )
 
     def __init__(self, *args: Any, reset_after: bool = True, **options: Any) -> None:
