@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import flashscan
+import threading
+
 import numpy as np
 import pytest
 from flashscan import _library as lib
@@ -181,6 +183,16 @@ def test_current_stream(torch):
         assert not stream.query()
     stream.synchronize()
     assert torch.equal(got, want)
+
+
+def test_other_threads_run_beside_a_call():
+    x = np.random.default_rng(12).uniform(-0.1, 0.1, (64, 256, 256))
+    worker = threading.Thread(target=flashscan.prefix_scan, args=(x, "matmul"), kwargs={"threads": 1})
+    worker.start()
+    rounds = 0
+    while worker.is_alive():
+        rounds += 1
+    assert rounds > 1000
 
 
 class Behind:
