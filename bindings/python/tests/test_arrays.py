@@ -228,6 +228,10 @@ def test_dlpack_of_other_packages():
     got = flashscan.linear_scan(gate, Behind(x))
     assert isinstance(got, np.ndarray)
     np.testing.assert_array_equal(got, want)
+    gate.flags.writeable = False
+    got = flashscan.linear_scan(gate, Behind(x), reset=np.zeros((2, 9), bool))
+    np.testing.assert_array_equal(got, want)
+    gate.flags.writeable = True
     got = flashscan.linear_scan(Behind(gate), WithNamespace(x))
     assert isinstance(got, WithNamespace)
     np.testing.assert_array_equal(got.array, want)

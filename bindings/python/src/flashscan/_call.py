@@ -16,8 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _foreign
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
@@ -242,7 +240,7 @@ def space_of(value: Any) -> Any:
         space = _package("torch")
     elif kind.__module__.partition(".")[0] == "cupy":
         space = _package("cupy")
-    elif isinstance(value, np.ndarray) or not _foreign.is_foreign(value):
+    elif not _foreign.is_foreign(value):
         space = _numpy
     else:
         return None

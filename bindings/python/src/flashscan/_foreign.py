@@ -23,6 +23,8 @@ _LEGACY_STREAM = 1  # of the CUDA array interface
 
 
 def is_foreign(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return False
     return hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack_device__")
 
 
