@@ -282,13 +282,12 @@ def test_weights_in_float32_with_16_bit_data(device, dtype):
 def test_cuda_graph(device, family):
     if device == "cpu":
         pytest.skip("graphs are of CUDA")
-    function, inputs = calls(device)[family]
-    want = function(*inputs)
-    gradients = torch.autograd.grad(want.sum(), inputs)
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
+    with torch.cuda.stream(stream):  # autograd goes on where leaves were made
+        function, inputs = calls(device)[family]
         for _ in range(3):
-            torch.autograd.grad(function(*inputs).sum(), inputs)
+            want = function(*inputs)
+            gradients = torch.autograd.grad(want.sum(), inputs)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):

@@ -7,7 +7,7 @@ namespace flashscan::cuda {
 // For each largest dim the shortest step, and the most work a second.
 std::span<const MatrixKernel> matrix_warpgroup_walks() {
     static const std::array walks{
-        make_matrix_walk<WarpgroupTile<16, 64, 1, 64, 3, 4>>(0.8, 100),
+        make_matrix_walk<WarpgroupTile<16, 64, 1, 64, 3, 2>>(0.8, 100),
         make_matrix_walk<WarpgroupTile<64, 64, 1, 64, 3, 1>>(2.2, 200),
         make_matrix_walk<WarpgroupTile<16, 128, 2, 64, 3, 4>>(1.3, 120),
         make_matrix_walk<WarpgroupTile<64, 128, 2, 32, 3, 2>>(4, 200),

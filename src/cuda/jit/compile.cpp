@@ -30,8 +30,9 @@ using uintptr_t = unsigned long long;
 
 // `log` is what the compiler or the linker says.
 [[noreturn]] void refuse(const CustomOperator& custom, const std::string& log) {
+    const bool is_code = log.find("bad input") == std::string::npos;
     for (const std::string& name : {custom.name, custom.adjoint_name}) {
-        if (name.empty()) continue;
+        if (name.empty() || !is_code) continue;
         const bool unknown = log.find(fmt::format("the global scope has no \"{}\"", name)) != std::string::npos;
         const bool unresolved = log.find(fmt::format("Unresolved extern function '{}'", name)) != std::string::npos;
         if (unknown || unresolved)
