@@ -94,19 +94,6 @@ def on_gpu(options):
     return {"torch": torch.__version__, "device": torch.cuda.get_device_name(), "rows": rows}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--threads", type=int, default=0, help="of flashscan; 0: all")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--json", help="write the times here")
-    parser.add_argument("--cuda", action="store_true", help="on a GPU, beside torch_parallel_scan")
-    options = parser.parse_args()
-    report = on_gpu(options) if options.cuda else on_cpu(options)
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(report, file, indent=2)
-
-
 def on_cpu(options):
     rng, rows = np.random.default_rng(0), []
     print(f"{'n x d x d, f32':<16} {'NumPy us':>10} {'flashscan us':>13} {'ratio':>6}")
@@ -120,6 +107,19 @@ def on_cpu(options):
         print(f"{f'{n} x {d} x {d}':<16} {numpy_us:>10.0f} {own_us:>13.0f} {numpy_us / own_us:>6.1f}")
         rows.append({"n": n, "d": d, "numpy_us": numpy_us, "flashscan_us": own_us, "ratio": numpy_us / own_us})
     return {"numpy": np.__version__, "threads": options.threads, "rows": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=0, help="of flashscan; 0: all")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--json", help="write the times here")
+    parser.add_argument("--cuda", action="store_true", help="on a GPU, beside torch_parallel_scan")
+    options = parser.parse_args()
+    report = on_gpu(options) if options.cuda else on_cpu(options)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(report, file, indent=2)
 
 
 if __name__ == "__main__":

@@ -471,6 +471,9 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less on the
  * plan's backend; its description says which.
  *
+ * On a GPU the products of f32 and 16-bit data may run on tensor cores, three of tf32 for one of f32. Their rounding
+ * stays below the bound of f32's, (d + 2) 2^-23 of the product of the factors' moduli; an infinite element may give NaN.
+ *
  * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
  * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the gradient,
  * infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0. Powers and
