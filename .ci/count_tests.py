@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the counts of every test runner from the JUnit files in a folder, then their sum.
+"""Prints the counts of every test runner from the JUnit files and logs in a folder, then their sum.
 
 A ctest test that is a GoogleTest executable counts as the cases that its summary names, any other as one.
 """
@@ -14,6 +14,16 @@ SUMMARY = {
     "failed": re.compile(r"^\[  FAILED  \] (\d+) tests?, listed below", re.MULTILINE),
     "skipped": re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE),
 }
+# What runners without JUnit files print.
+LOGS = {
+    "cargo": re.compile(r"^test result: .*? (?P<passed>\d+) passed; (?P<failed>\d+) failed; (?P<skipped>\d+) ignored", re.M),
+    "julia": re.compile(r"^FlashScan +\| +(?P<passed>\d+) +\d+ *$", re.M),
+}
+
+
+def count_log(path: Path) -> dict[str, int]:
+    found = [match.groupdict() for match in LOGS[path.stem].finditer(path.read_text())]
+    return {what: sum(int(counts.get(what, 0)) for counts in found) for what in SUMMARY}
 
 
 def count_case(case: ElementTree.Element) -> dict[str, int]:
@@ -32,11 +42,13 @@ def count_case(case: ElementTree.Element) -> dict[str, int]:
 def main() -> int:
     total = dict.fromkeys(SUMMARY, 0)
     empty = []
-    for path in sorted(Path(sys.argv[1]).glob("*.xml")):
-        counts = dict.fromkeys(SUMMARY, 0)
-        for case in ElementTree.parse(path).getroot().iter("testcase"):
-            for what, number in count_case(case).items():
-                counts[what] += number
+    folder = Path(sys.argv[1])
+    for path in sorted([*folder.glob("*.xml"), *(folder / f"{name}.log" for name in LOGS)]):
+        if path.suffix == ".log":
+            counts = count_log(path) if path.exists() else dict.fromkeys(SUMMARY, 0)
+        else:
+            cases = [count_case(case) for case in ElementTree.parse(path).getroot().iter("testcase")]
+            counts = {what: sum(case[what] for case in cases) for what in SUMMARY}
         print(f"{path.stem}: " + ", ".join(f"{number} {what}" for what, number in counts.items()))
         empty += [path.stem] if not any(counts.values()) else []
         total = {what: total[what] + counts[what] for what in total}

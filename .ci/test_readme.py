@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the examples of README.md as a reader would: against build/cpu, and with the installed Python package."""
 
+import os
 import re
 import subprocess
 import sys
@@ -19,20 +20,48 @@ def blocks(language):
     return found
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def run(*command, **environment):
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+def compile_and_run(code, source, *compiler):
+    source.write_text(code)
+    program = source.with_suffix("")
+    link = [f"-L{LIBRARY}", "-lflashscan", f"-Wl,-rpath,{LIBRARY}"]
+    run(*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o", program, *link)
+    assert run(program) == expected_after(code)
+
+
 @pytest.mark.parametrize("code", blocks("c"))
 def test_c(code, tmp_path):
-    (tmp_path / "example.c").write_text(code)
-    warnings = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    link = [f"-L{LIBRARY}", "-lflashscan", f"-Wl,-rpath,{LIBRARY}"]
-    program = tmp_path / "example"
-    run("cc", *warnings, f"-I{ROOT / 'include'}", str(tmp_path / "example.c"), "-o", str(program), *link)
-    assert run(str(program)) == expected_after(code)
+    compile_and_run(code, tmp_path / "example.c", "cc", "-std=c99")
+
+
+@pytest.mark.parametrize("code", blocks("cpp"))
+def test_cpp(code, tmp_path):
+    compile_and_run(code, tmp_path / "example.cpp", "c++", "-std=c++17")
+
+
+@pytest.mark.parametrize("code", blocks("rust"))
+def test_rust(code, tmp_path):
+    crate = ROOT / "bindings" / "rust" / "flashscan"
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.rs").write_text(code)
+    package = '[package]\nname = "example"\nversion = "0.0.0"\nedition = "2021"\n'
+    (tmp_path / "Cargo.toml").write_text(f'{package}[dependencies]\nflashscan = {{ path = "{crate}" }}\n')
+    manifest = str(tmp_path / "Cargo.toml")
+    target = os.environ.get("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    run("cargo", "run", "--offline", "--manifest-path", manifest, FLASHSCAN_LIB_DIR=str(LIBRARY), CARGO_TARGET_DIR=target)
+
+
+@pytest.mark.parametrize("code", blocks("julia"))
+def test_julia(code, tmp_path):
+    (tmp_path / "example.jl").write_text(code)
+    project = ROOT / "bindings" / "julia" / "FlashScan"
+    run("julia", f"--project={project}", str(tmp_path / "example.jl"), FLASHSCAN_LIB_DIR=str(LIBRARY))
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -45,7 +74,7 @@ def expected_after(code):
     """The output that a `text` block right after the example shows."""
     rest = README[README.index(code) + len(code) :]
     match = re.match(r"```\s*```text\n(.*?)^```$", rest, re.MULTILINE | re.DOTALL)
-    assert match, "a C example must be followed by a text block with its output"
+    assert match, "the example must be followed by a text block with its output"
     return match.group(1)
 
 

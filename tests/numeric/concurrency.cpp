@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "support/operator_check.h"
 #include "support/rnn_check.h"
 
 namespace numeric {
@@ -120,6 +121,37 @@ TEST_P(RnnConcurrency, EightThreadsMakePlansOfTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shared, RnnConcurrency, testing::ValuesIn(rnn_kernel_targets()), name_of_target);
+
+class OperatorConcurrency : public testing::TestWithParam<Target> {};
+
+const char* const shared_scans[] = {"operator add inclusive bf16 b3 t700 c5 state-in state-out",
+                                    "operator logaddexp exclusive f32 BCT b2 t900 c3 state-in reverse",
+                                    "operator max reduction f32 b1 t400 c7 sequences4 caller-scratch",
+                                    "operator matmul inclusive f32 b1 t300 c2 d3 state-in",
+                                    "operator matmul reduction f64 b2 t200 c1 d17 state-in",
+                                    "operator affine inclusive f32 b2 t300 c1 d4 state-in state-out"};
+
+TEST_P(OperatorConcurrency, EightThreadsShareAPlan) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    const Target& target = GetParam();
+    for (const char* line : shared_scans) {
+        SCOPED_TRACE(line);
+        const OperatorProblem p = operator_problem_of(line);
+        const OperatorData data = make_data(p);
+        const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) continue;
+        ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+        expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
+            Call forward = forward_call(p, plan, target.backend, data, Guard::end);
+            if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
+            const Values output = forward.values(FLASHSCAN_ARG_OUTPUT);
+            const Call backward = backward_call(p, plan, target.backend, data, output, Guard::end);
+            return run_often(plan.get(), {forward, backward}, bits);
+        });
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shared, OperatorConcurrency, testing::ValuesIn(operator_kernel_targets()), name_of_target);
 
 #if !defined(__SANITIZE_THREAD__)
 TEST(Fork, ChildRunsAfterTheParentUsedThreads) {

@@ -25,6 +25,8 @@ int64_t output_time(const OperatorProblem& p, const OperatorData& data) {
     return p.reduction() ? 1 : written_time(p, data);
 }
 
+}  // namespace
+
 Call forward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
     const int32_t state = state_dtype(p.dtype);
@@ -56,6 +58,8 @@ Call backward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, 
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;
 }
+
+namespace {
 
 void collect(const Call& call, OperatorOutcome& outcome) {
     for (const auto& [id, bytes] : call.output_bytes()) outcome.values[id] = call.values(id);

@@ -12,6 +12,11 @@ struct OperatorOutcome : Run {
     std::map<int32_t, Values> values;  // of each output
     const Values& operator[](int32_t id) const { return values.at(id); }
 };
+// The arguments that `problem` calls for, ready to run; `output` is what forward gave.
+Call forward_call(const OperatorProblem& problem, const Plan& plan, int32_t backend, const OperatorData& data,
+                  Guard guard);
+Call backward_call(const OperatorProblem& problem, const Plan& plan, int32_t backend, const OperatorData& data,
+                   const Values& output, Guard guard);
 // Both passes, or forward alone; each so often in the same memory.
 OperatorOutcome run_operator(const OperatorProblem& problem, const Target& target, const OperatorData& data,
                              Guard guard, int times = 2);
