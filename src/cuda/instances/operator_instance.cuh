@@ -19,6 +19,7 @@ ElementFacts facts_of(bool backward) {
     facts.run_bytes = static_cast<int>(sizeof(Run<Element>));
     facts.steps = ElementScan<Op>::L;
     facts.warps = ElementScan<Op>::warps;
+    facts.buffer_bytes = element_buffer_bytes(facts.bytes, facts.steps, facts.warps);
     facts.backward = backward;
     return facts;
 }

@@ -72,4 +72,15 @@ FLASHSCAN_HD constexpr int element_chain_runs(int warps, int log2_lane_rows, int
     return 2 * lanes + (1 << (log2_lane_rows + log2_warp_rows));
 }
 
+// Bytes between the runs of neighbouring lanes in a warp's buffer, so that no two of eight lanes meet in a bank; 0 where
+// runs are no whole vectors of 16 bytes.
+FLASHSCAN_HD constexpr int element_pitch(int bytes, int steps) {
+    const int run = bytes * steps;
+    return run % 16 != 0 ? 0 : run % 32 != 0 ? run : run + 16;
+}
+// Of a block, where time is innermost.
+FLASHSCAN_HD constexpr int element_buffer_bytes(int bytes, int steps, int warps) {
+    return 32 * warps * element_pitch(bytes, steps);
+}
+
 }  // namespace flashscan::cuda

@@ -40,6 +40,7 @@ template <typename Op>
 struct ElementScan {
     using Element = typename Op::Element;
     static constexpr int L = element_steps(Op::bytes), warps = element_warps(sizeof(Element));
+    static constexpr int buffers = element_buffer_bytes(Op::bytes, L, warps);
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Op, L, warps>;
     using Tile = ElementTile<Op, L, warps>;
@@ -112,14 +113,15 @@ __global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
     using R = typename Scan::R;
     extern __shared__ __align__(16) char memory[];
     if (blockIdx.z * gridDim.y + blockIdx.y >= p.grid.chunks) return;
+    char* const runs = memory + (p.grid.time_inner != 0 ? Scan::buffers : 0);
     const Op op(p.kind, p.operator_state);
     const typename Scan::Place at(p.grid);
     typename Scan::Element items[Scan::L];
-    const typename Scan::Tile tile{op, p.grid, at};
+    const typename Scan::Tile tile{op, p.grid, at, memory};
     tile.load(p.input, items);
     const ElementEdges edges(p.grid, at);
     const Scan scan{p, op, at, edges};
-    const typename Scan::Chain chain{op, p.grid, at, reinterpret_cast<R*>(memory)};
+    const typename Scan::Chain chain{op, p.grid, at, reinterpret_cast<R*>(runs)};
     const R before = chain.find_before(scan.summarize(items), [&](int row, const R& carry) {
         if (p.marks != nullptr) static_cast<R*>(p.marks)[chain.place(at.chunk, row)] = carry;
     });

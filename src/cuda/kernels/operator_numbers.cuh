@@ -280,18 +280,25 @@ __global__ void __launch_bounds__(32 * NumbersBackward<X, V>::warps, 2)
     constexpr int L = Pass::L;
     extern __shared__ __align__(16) char memory[];
     if (blockIdx.z * gridDim.y + blockIdx.y >= p.grid.chunks) return;
+    char* const runs = memory + (p.grid.time_inner != 0 ? element_buffer_bytes(Pass::Op::bytes, L, Pass::warps) : 0);
     const typename Pass::Op op(p.kind, nullptr);
     const typename Pass::Place at(p.grid);
-    const ElementTile<typename Pass::Op, L, Pass::warps> tile{op, p.grid, at};
+    const ElementTile<typename Pass::Op, L, Pass::warps> tile{op, p.grid, at, memory};
     Number left[L], right[L], dy[L];
-    if (p.input != nullptr) tile.load(p.input, left);
+    if (p.input != nullptr && p.grad_output != nullptr) {
+        tile.load(p.input, left, p.grad_output, dy);
+    } else {
+        if (p.input != nullptr) tile.load(p.input, left);
+        if (p.grad_output != nullptr) tile.load(p.grad_output, dy);
+    }
+    if (p.grad_output == nullptr) {
 #pragma unroll
-    for (int i = 0; i < L; ++i) dy[i] = Number{};
-    if (p.grad_output != nullptr) tile.load(p.grad_output, dy);
+        for (int i = 0; i < L; ++i) dy[i] = Number{};
+    }
     const ElementEdges edges(p.grid, at);
     const Pass pass{p, op, at, edges};
     if (p.input != nullptr) {
-        const typename Pass::Values values{op, p.grid, at, reinterpret_cast<Run<Number>*>(memory)};
+        const typename Pass::Values values{op, p.grid, at, reinterpret_cast<Run<Number>*>(runs)};
         const auto chunk = static_cast<int32_t>(p.grid.chunks) - 1 - at.chunk;
         Run<Number> mark;
         mark.tag = run_empty;
@@ -307,7 +314,7 @@ __global__ void __launch_bounds__(32 * NumbersBackward<X, V>::warps, 2)
         }
     }
     const typename Pass::Slopes slopes;
-    const typename Pass::Maps maps{slopes, p.grid, at, reinterpret_cast<Run<typename Pass::Map>*>(memory)};
+    const typename Pass::Maps maps{slopes, p.grid, at, reinterpret_cast<Run<typename Pass::Map>*>(runs)};
     const auto before = maps.find_before(pass.summarize(left, dy), [](int, const auto&) {});
     pass.walk(before, left, right, dy);
     if (p.grad_input != nullptr) tile.store(p.grad_input, dy);

@@ -13,7 +13,7 @@ struct ElementFacts {
     int run_bytes = 0;      // of a Run<Element>
     int steps = 0;          // of a lane
     int warps = 0;          // of a block
-    int buffer_bytes = 0;   // of dynamic shared memory, for tiles
+    int buffer_bytes = 0;   // of shared memory, where time is innermost
     int channels = 1;       // neighbouring channels that are one element
     bool backward = false;  // walks the other way
 };
