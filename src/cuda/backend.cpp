@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "cuda/linear.h"
+#include "cuda/operator_custom.h"
 #include "cuda/operator_elements.h"
+#include "cuda/operator_matrices.h"
 #include "cuda/rnn.h"
 #include "cuda/rnn_fused.h"
 #include "cuda/runtime.h"
@@ -29,6 +31,10 @@ constexpr RnnCandidate rnn[] = {
 constexpr OperatorCandidate operators[] = {
     {"numbers", make_operator_numbers},
     {"tiny", make_operator_tiny},
+    {"matrices", make_operator_matrices},
+    {"compiled", make_custom_scan},
+    {"compiled_tree", make_custom_tree},
+    {"batched", make_custom_batched},
 };
 
 bool checks_wanted() {

@@ -25,6 +25,7 @@ ElementScanParams OperatorScan::common(const OperatorBuffers& b, const void* out
     params.state_in = b.state_in;
     params.mode = static_cast<int32_t>(p_.mode);
     params.kind = static_cast<int32_t>(p_.kind);
+    params.operator_state = kernels_.operator_state;
     return params;
 }
 
@@ -61,6 +62,7 @@ void OperatorScan::pass_empty(const OperatorBuffers& b, void* stream) const {
     params.state_out = b.state_out;
     params.reduced = p_.is_reduction() ? b.output : nullptr;
     params.kind = static_cast<int32_t>(p_.kind);
+    params.operator_state = kernels_.operator_state;
     const bool written = params.state_out != nullptr || params.reduced != nullptr;
     if (!written || params.chains == 0 || (!p_.packed() && p_.time > 0)) return;
     launch(kernels_.empty, threads_in_blocks(params.chains, empty_threads), stream, params);

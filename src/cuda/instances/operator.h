@@ -16,6 +16,7 @@ struct ElementKernels {
     const void* empty = nullptr;            // (EmptyElementParams)
     const void* gradients = nullptr;        // (NumbersBackwardParams) or (TinyBackwardParams)
     const void* empty_gradients = nullptr;  // (EmptyGradientParams)
+    const void* operator_state = nullptr;   // of a custom operator
 };
 
 inline constexpr int largest_tiny_dim = 4;

@@ -107,8 +107,7 @@ struct ElementScan {
 };
 
 template <typename Op>
-__global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
-    element_scan(const __grid_constant__ ElementScanParams p) {
+__device__ __forceinline__ void scan_elements(const ElementScanParams& p) {
     using Scan = ElementScan<Op>;
     using R = typename Scan::R;
     extern __shared__ __align__(16) char memory[];
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
 
 // A thread a chain.
 template <typename Op>
-__global__ void __launch_bounds__(256) element_empty(const __grid_constant__ EmptyElementParams p) {
+__device__ __forceinline__ void pass_empty_elements(const EmptyElementParams& p) {
     const int64_t chain = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
     if (chain >= p.chains) return;
     if (p.offsets.data != nullptr) {
@@ -152,6 +151,17 @@ __global__ void __launch_bounds__(256) element_empty(const __grid_constant__ Emp
     }
     if (p.state_out != nullptr) op.store_state(static_cast<char*>(p.state_out) + chain * Op::state_bytes, y);
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + chain * Op::bytes, y, false);
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(32 * ElementScan<Op>::warps)
+    element_scan(const __grid_constant__ ElementScanParams p) {
+    scan_elements<Op>(p);
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(256) element_empty(const __grid_constant__ EmptyElementParams p) {
+    pass_empty_elements<Op>(p);
 }
 
 }  // namespace flashscan::cuda
