@@ -35,7 +35,7 @@ LaunchShape shape_of(const ElementPass& e, const ElementFacts& facts) {
     shape.blocks.y = static_cast<unsigned>(layers);
     shape.blocks.z = static_cast<unsigned>(planes);
     const int runs = element_chain_runs(facts.warps, e.tuning.log2_lane_rows, e.tuning.log2_warp_rows);
-    shape.shared_bytes = runs * facts.run_bytes + (e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
+    shape.shared_bytes = runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
     return shape;
 }
 

@@ -72,13 +72,18 @@ FLASHSCAN_HD constexpr int element_chain_runs(int warps, int log2_lane_rows, int
     return 2 * lanes + (1 << (log2_lane_rows + log2_warp_rows));
 }
 
+// Whether a lane keeps its elements in shared memory, not in registers. Loops over them are then not unrolled: code that
+// runs once takes longer to fetch than to run.
+FLASHSCAN_HD constexpr bool element_is_kept(int bytes) { return bytes >= 16; }
+
 // Bytes between the runs of neighbouring lanes in a warp's buffer, so that no two of eight lanes meet in a bank; 0 where
-// runs are no whole vectors of 16 bytes.
+// there is no buffer, as runs are no whole vectors of 16 bytes.
 FLASHSCAN_HD constexpr int element_pitch(int bytes, int steps) {
-    const int run = bytes * steps;
-    return run % 16 != 0 ? 0 : run % 32 != 0 ? run : run + 16;
+    const int run = bytes * steps, padded = (run + 15) / 16 * 16;
+    if (run != padded && !element_is_kept(bytes)) return 0;
+    return padded % 32 != 0 ? padded : padded + 16;
 }
-// Of a block, where time is innermost.
+// Of a block, where time is innermost or elements are kept.
 FLASHSCAN_HD constexpr int element_buffer_bytes(int bytes, int steps, int warps) {
     return 32 * warps * element_pitch(bytes, steps);
 }

@@ -49,12 +49,15 @@ struct Tiny {
     static constexpr int numbers = D * D;
     static constexpr int bytes = numbers * static_cast<int>(sizeof(X));
     static constexpr int state_bytes = numbers * static_cast<int>(sizeof(Wide));
-    static constexpr bool has_identity = true;
+    static constexpr bool has_identity = true, has_parts = true;
 
     __device__ __forceinline__ Tiny(int32_t, const void*) {}
 
     __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
         return product<false, false>(l, r);
+    }
+    __device__ __forceinline__ Element combine_rarely(const Element& l, const Element& r) const {
+        return combine(l, r);
     }
     __device__ __forceinline__ Element identity() const {
         Element y{};
@@ -235,7 +238,7 @@ __global__ void __launch_bounds__(32 * TinyBackward<X, D>::warps)
     const Pass pass{p, op, at, edges};
     const typename Pass::Maps maps;
     const typename Pass::Chain chain{maps, p.grid, at, reinterpret_cast<Run<typename Pass::Map>*>(memory)};
-    pass.walk(chain.find_before(pass.summarize(), [](int, const auto&) {}));
+    pass.walk(chain.find_before(pass.summarize(), true, [](int, const auto&) {}));
 }
 
 }  // namespace flashscan::cuda
