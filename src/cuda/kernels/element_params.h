@@ -59,7 +59,7 @@ struct EmptyElementParams {
     const void* operator_state = nullptr;
 };
 
-// Steps that a lane holds of elements of `bytes` bytes in memory.
+// Steps that a lane holds of elements of `bytes` bytes in registers.
 FLASHSCAN_HD constexpr int element_steps(int bytes) {
     return bytes <= 4 ? 16 : bytes <= 16 ? 8 : bytes <= 64 ? 4 : bytes <= 128 ? 2 : 1;
 }

@@ -43,14 +43,14 @@ template <typename Op>
 __device__ __noinline__ typename Op::Element load_initial(const ElementScanParams& p, int64_t batch, int64_t row,
                                                           int64_t t0, int i) {
     const Op op(p.kind, p.operator_state);
-    const int64_t t = element_time<element_steps(Op::bytes)>(p.grid, t0, i);
+    const int64_t t = element_time<element_steps(sizeof(typename Op::Element))>(p.grid, t0, i);
     return op.load_state(static_cast<const char*>(p.state_in) + element_state(p.grid, batch, row, t) * Op::state_bytes);
 }
 template <typename Op>
 __device__ __noinline__ void store_final(const ElementScanParams& p, int64_t batch, int64_t row, int64_t t0, int i,
                                          typename Op::Element y) {
     const Op op(p.kind, p.operator_state);
-    const int64_t t = element_time<element_steps(Op::bytes)>(p.grid, t0, i);
+    const int64_t t = element_time<element_steps(sizeof(typename Op::Element))>(p.grid, t0, i);
     const int64_t state = element_state(p.grid, batch, row, t);
     if (p.state_out != nullptr) op.store_state(static_cast<char*>(p.state_out) + state * Op::state_bytes, y);
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + state * Op::bytes, y, false);
@@ -59,7 +59,7 @@ __device__ __noinline__ void store_final(const ElementScanParams& p, int64_t bat
 template <typename Op>
 struct ElementScan {
     using Element = typename Op::Element;
-    static constexpr int L = element_steps(Op::bytes), warps = element_warps(sizeof(Element));
+    static constexpr int L = element_steps(sizeof(typename Op::Element)), warps = element_warps(sizeof(Element));
     static constexpr int buffers = element_buffer_bytes(Op::bytes, L, warps);
     static constexpr bool kept = element_is_kept(Op::bytes);
     static constexpr int unrolled = kept ? 1 : L;

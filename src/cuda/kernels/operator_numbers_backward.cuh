@@ -43,7 +43,7 @@ template <typename Op>
 __device__ __noinline__ typename Op::Element load_entering(const NumbersBackwardParams& p, int64_t batch, int64_t row,
                                                            int64_t t0, int i) {
     const Op op;
-    const int64_t t = element_time<element_steps(Op::bytes)>(p.grid, t0, i);
+    const int64_t t = element_time<element_steps(sizeof(typename Op::Element))>(p.grid, t0, i);
     const int64_t state = element_state(p.grid, batch, row, t);
     typename Op::Element g{};
     if (p.grad_state_out != nullptr)
@@ -57,14 +57,14 @@ __device__ __noinline__ typename Op::Element load_entering(const NumbersBackward
 template <typename Op>
 __device__ __noinline__ typename Op::Element load_state_in(const NumbersBackwardParams& p, int64_t batch, int64_t row,
                                                            int64_t t0, int i) {
-    const int64_t t = element_time<element_steps(Op::bytes)>(p.grid, t0, i);
+    const int64_t t = element_time<element_steps(sizeof(typename Op::Element))>(p.grid, t0, i);
     return Op().load_state(static_cast<const char*>(p.state_in) +
                            element_state(p.grid, batch, row, t) * Op::state_bytes);
 }
 template <typename Op>
 __device__ __noinline__ void store_grad_state_in(const NumbersBackwardParams& p, int64_t batch, int64_t row, int64_t t0,
                                                  int i, typename Op::Element g) {
-    const int64_t t = element_time<element_steps(Op::bytes)>(p.grid, t0, i);
+    const int64_t t = element_time<element_steps(sizeof(typename Op::Element))>(p.grid, t0, i);
     Op().store_state(static_cast<char*>(p.grad_state_in) + element_state(p.grid, batch, row, t) * Op::state_bytes, g);
 }
 
@@ -75,7 +75,7 @@ struct NumbersBackward {
     using Number = typename Op::Element;
     using Slopes = NumberSlopes<X, V>;
     using Map = typename Slopes::Element;
-    static constexpr int L = element_steps(Op::bytes), warps = element_warps(sizeof(Number));
+    static constexpr int L = element_steps(sizeof(Number)), warps = element_warps(sizeof(Number));
     static constexpr bool has_slopes = !std::is_same_v<Operator, combine::Add>;  // other than ones
     using Place = ElementPlace<L, warps>;
     using Values = ElementChain<Op, L, warps>;

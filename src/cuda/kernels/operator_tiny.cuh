@@ -129,7 +129,7 @@ struct TinyBackward {
     using Matrix = typename Op::Element;
     using Maps = TinyMaps<X, D>;
     using Map = typename Maps::Element;
-    static constexpr int L = element_steps(Op::bytes), warps = element_warps(sizeof(Matrix));
+    static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Maps, L, warps>;
 
