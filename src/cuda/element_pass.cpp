@@ -35,7 +35,7 @@ LaunchShape shape_of(const ElementPass& e, const ElementFacts& facts) {
     shape.blocks.y = static_cast<unsigned>(layers);
     shape.blocks.z = static_cast<unsigned>(planes);
     const int runs = element_chain_runs(facts.warps, e.tuning.log2_lane_rows, e.tuning.log2_warp_rows);
-    shape.shared_bytes = std::max(runs * facts.run_bytes, facts.buffer_bytes);
+    shape.shared_bytes = runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
     return shape;
 }
 
@@ -118,7 +118,7 @@ ElementGrid grid_of_call(const ElementPass& pass, const ElementFacts& facts, con
         });
     };
     g.aligned = are_aligned(largest_part(facts.bytes));
-    g.vectors = g.time_inner != 0 && are_aligned(16) && (g.rows == 1 || g.row_stride * facts.bytes % 16 == 0);
+    g.vectors = g.time_inner != 0 && are_aligned(16) && g.time * facts.bytes % 16 == 0;
     return g;
 }
 

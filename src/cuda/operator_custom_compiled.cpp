@@ -88,8 +88,10 @@ ElementKernels scan_of(const OperatorProblem& p, const Module& module, const voi
     k.forward.words = ceil_div(bytes, 4);
     const int padded = 4 * k.forward.words, alignment = padded % 16 == 0 ? 16 : padded % 8 == 0 ? 8 : 4;
     k.forward.run_bytes = round_up(padded + 4, bytes % 4 == 0 ? alignment : 4);
-    k.forward.steps = element_steps(bytes);
+    k.forward.steps = element_steps(padded);
     k.forward.warps = element_warps(padded);
+    k.forward.keeps = element_is_kept(bytes);
+    k.forward.buffer_bytes = element_buffer_bytes(bytes, k.forward.steps, k.forward.warps);
     k.scan = module.kernel("flashscan_scan");
     k.empty = module.kernel("flashscan_empty");
     k.operator_state = state;

@@ -111,7 +111,7 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
     std::vector<std::unique_ptr<Variant>> variants;
     const bool pairs = p.layout == Layout::btc && p.channels > 1 && p.channels % 2 == 0;
     for (const int channels : {2, 1}) {
-        const ElementKernels* kernels = channels == 1 || pairs ? element_kernels(p.dtype, 0, channels) : nullptr;
+        const ElementKernels* kernels = channels == 1 || pairs ? number_kernels(p.dtype, p.kind, channels) : nullptr;
         if (kernels == nullptr) continue;
         variants.push_back(std::make_unique<Variant>(p, *kernels, options));
         refusal = variants.back()->refusal(options.device);

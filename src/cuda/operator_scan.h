@@ -15,7 +15,7 @@ class OperatorScan {
                  Workspace& workspace);
 
     // Why the device does not take it; empty if it does.
-    std::string refusal() const { return refusal_of(pass_, kernels_.scan, device_); }
+    std::string refusal() const;
     std::string describe() const { return pass_.describe(); }
     // Whether time is cut into chunks, and the values that find_marks writes.
     bool is_cut() const { return pass_.tuning.chunks > 1; }
@@ -34,6 +34,7 @@ class OperatorScan {
     const OperatorProblem p_;
     const ElementKernels& kernels_;
     int device_;
+    bool batch_invariant_;
     ElementPass pass_;
     bool overlaps_;
 };

@@ -79,7 +79,7 @@ std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& proble
         refusal = "elements are no matrices";
         return nullptr;
     }
-    const ElementKernels* kernels = element_kernels(p.dtype, p.dim, 1);
+    const ElementKernels* kernels = tiny_kernels(p.dtype, p.dim);
     if (kernels == nullptr) {
         refusal = fmt::format("a thread's registers hold matrices of up to {} rows and {} bytes", largest_tiny_dim,
                               largest_tiny_bytes);

@@ -17,11 +17,24 @@ using namespace support;
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int32_t output_id = FLASHSCAN_ARG_OUTPUT, state_id = FLASHSCAN_ARG_STATE_OUT;
 
-OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
-    OperatorOutcome outcome = run_operator(p, {}, data, Guard::end);
+OperatorOutcome run(const OperatorProblem& p, const OperatorData& data, const Target& target = {}) {
+    OperatorOutcome outcome = run_operator(p, target, data, Guard::end);
     require(outcome);
     return outcome;
 }
+
+// What holds on every backend.
+class OnBackend : public testing::TestWithParam<Target> {
+  protected:
+    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
+    static OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
+        return numeric::run(p, data, GetParam());
+    }
+};
+class OperatorBits : public OnBackend {};
+class OperatorModes : public OnBackend {};
+class OperatorStates : public OnBackend {};
+class OperatorValuesOf : public OnBackend {};
 
 // Both signs of what makes kernels cut time and share work.
 std::vector<std::string> lines() {
@@ -33,7 +46,7 @@ std::vector<std::string> lines() {
     return list;
 }
 
-TEST(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
+TEST_P(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);
@@ -51,7 +64,7 @@ TEST(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
     }
 }
 
-TEST(OperatorBits, AreThoseOfOneThread) {
+TEST(OperatorThreads, LeaveEveryBit) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("bwd " + line + " threads1");
         const OperatorData data = make_data(p);
@@ -63,7 +76,7 @@ TEST(OperatorBits, AreThoseOfOneThread) {
     }
 }
 
-TEST(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
+TEST_P(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("fwd " + line + " invariant");
         if (p.batch > 1 || p.channels > 1) continue;
@@ -82,7 +95,7 @@ TEST(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
 }
 
 // exclusive[t + 1] = inclusive[t], but for the bracketing where time is cut, and the final states agree.
-TEST(OperatorModes, ExclusiveIsInclusiveOneStepLater) {
+TEST_P(OperatorModes, ExclusiveIsInclusiveOneStepLater) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);
@@ -100,7 +113,7 @@ TEST(OperatorModes, ExclusiveIsInclusiveOneStepLater) {
 }
 
 // A sequence cut in two and carried on through its state.
-TEST(OperatorStates, CarryASequenceOn) {
+TEST_P(OperatorStates, CarryASequenceOn) {
     for (const char* kind : {"add", "mul", "min", "logaddexp", "matmul d3", "affine d4"}) {
         OperatorProblem p = operator_problem_of(std::string("operator fwd f64 b1 t101 c1 state-in state-out ") + kind);
         const OperatorData whole = make_data(p);
@@ -162,7 +175,7 @@ TEST(OperatorAffine, WithDiagonalMatricesIsTheLinearRecurrence) {
     compare(diagonal, backward.grad_gate);
 }
 
-TEST(OperatorValuesOf, TiesZerosAndSpecialNumbers) {
+TEST_P(OperatorValuesOf, TiesZerosAndSpecialNumbers) {
     constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
     struct Known {
         const char* line;
@@ -197,6 +210,13 @@ TEST(OperatorValuesOf, TiesZerosAndSpecialNumbers) {
                 EXPECT_EQ(outcome[grad | FLASHSCAN_ARG_INPUT][i], k.grad_input[i]) << k.line << " gradient " << i;
         }
 }
+
+const auto each_backend = testing::ValuesIn(operator_kernel_targets());
+constexpr auto name_of_backend = [](const testing::TestParamInfo<Target>& info) { return text_of(info.param); };
+INSTANTIATE_TEST_SUITE_P(Operator, OperatorBits, each_backend, name_of_backend);
+INSTANTIATE_TEST_SUITE_P(Operator, OperatorModes, each_backend, name_of_backend);
+INSTANTIATE_TEST_SUITE_P(Operator, OperatorStates, each_backend, name_of_backend);
+INSTANTIATE_TEST_SUITE_P(Operator, OperatorValuesOf, each_backend, name_of_backend);
 
 TEST(HeavyOperator, AMillionSteps) {
     for (const char* line : {"add f64 t1000000", "logaddexp f64 t1000003 BCT", "matmul d2 f64 t1000000",

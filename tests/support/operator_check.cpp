@@ -10,8 +10,9 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-Tensor dense(const std::array<int64_t, 3>& e) {
+Tensor dense(const OperatorProblem& p, const std::array<int64_t, 3>& e) {
     Tensor tensor;
+    tensor.misaligned = p.misaligned;
     tensor.extents = e;
     tensor.strides = {e[1] * e[2], e[2], 1};
     return tensor;
@@ -30,11 +31,11 @@ int64_t output_time(const OperatorProblem& p, const OperatorData& data) {
 Call forward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
     const int32_t state = state_dtype(p.dtype);
-    call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), data.input);
-    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
-    call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), output_time(p, data));
-    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), 1);
+    call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
+    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), data.state_in);
+    call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output_time(p, data));
+    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, dense(p, p.state_extents()), 1);
     add_masks(call, {}, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
     return call;
@@ -44,16 +45,17 @@ Call backward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, 
                    const Values& output, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
     const int32_t state = state_dtype(p.dtype);
-    if (reads_input(p)) call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), data.input);
-    if (reads_output(p)) call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), output);
-    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
-    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), data.grad_output);
-    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), data.grad_state_out);
+    if (reads_input(p)) call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
+    if (reads_output(p)) call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output);
+    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), data.state_in);
+    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), data.grad_output);
+    if (p.state_out)
+        call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p, p.state_extents()), data.grad_state_out);
     const int64_t end = written_time(p, data);
-    call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p.extents(p.element())), end);
-    if (p.affine()) call.output(grad | FLASHSCAN_ARG_GATE, p.dtype, dense(p.extents(p.gate_element())), end);
-    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), 1);
+    call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), end);
+    if (p.affine()) call.output(grad | FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), end);
+    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), 1);
     add_masks(call, {}, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;

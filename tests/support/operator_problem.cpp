@@ -51,6 +51,8 @@ bool parse_flag(OperatorProblem& p, const std::string& word) {
         p.batch_invariant = true;
     else if (word == "caller-scratch")
         p.caller_scratch = true;
+    else if (word == "misaligned")
+        p.misaligned = true;
     else
         return word == "operator";
     return true;
@@ -122,6 +124,7 @@ std::string text_of(const OperatorProblem& p) {
     if (p.state_out) text += " state-out";
     if (p.batch_invariant) text += " invariant";
     if (p.caller_scratch) text += " caller-scratch";
+    if (p.misaligned) text += " misaligned";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values != OperatorValues::positive)
         text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/instances/operator.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace flashscan::cuda {
@@ -12,7 +13,10 @@ void add_operator_f64(std::vector<ElementKernels>& table);
 void add_operator_c64(std::vector<ElementKernels>& table);
 void add_operator_c128(std::vector<ElementKernels>& table);
 
-const ElementKernels* element_kernels(Dtype dtype, int64_t dim, int channels) {
+namespace {
+
+template <typename F>
+const ElementKernels* find(F&& fits) {
     static const std::vector<ElementKernels> table = [] {
         std::vector<ElementKernels> all;
         for (auto* add : {add_operator_f32, add_operator_bf16, add_operator_f16, add_operator_f64, add_operator_c64,
@@ -20,9 +24,20 @@ const ElementKernels* element_kernels(Dtype dtype, int64_t dim, int channels) {
             add(all);
         return all;
     }();
-    for (const ElementKernels& entry : table)
-        if (entry.dtype == dtype && entry.dim == dim && entry.forward.channels == channels) return &entry;
-    return nullptr;
+    const auto found = std::find_if(table.begin(), table.end(), fits);
+    return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels) {
+    return find([&](const ElementKernels& k) {
+        return k.dtype == dtype && k.dim == 0 && k.kind == static_cast<int>(kind) && k.forward.channels == channels;
+    });
+}
+
+const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim) {
+    return find([&](const ElementKernels& k) { return dim > 0 && k.dtype == dtype && k.dim == dim; });
 }
 
 }  // namespace flashscan::cuda

@@ -10,6 +10,7 @@ namespace flashscan::cuda {
 struct ElementKernels {
     Dtype dtype{};
     int dim = 0;           // of matrices; 0: numbers
+    int kind = 0;          // OperatorKind of numbers
     ElementFacts forward;  // facts.channels numbers of neighbouring channels are one element
     ElementFacts backward;
     const void* scan = nullptr;             // (ElementScanParams)
@@ -23,7 +24,8 @@ inline constexpr int largest_tiny_dim = 4;
 // Of an element in memory, of matrices that fit the registers of a thread.
 inline constexpr int64_t largest_tiny_bytes = 128;
 
-// Null where there is none.
-const ElementKernels* element_kernels(Dtype dtype, int64_t dim, int channels);
+// Null where there are none. Of numbers, `channels` a element; of matrices.
+const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
+const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim);
 
 }  // namespace flashscan::cuda

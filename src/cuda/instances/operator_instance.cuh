@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cuda/instances/operator.h"
-#include "cuda/kernels/operator_numbers.cuh"
+#include "cuda/kernels/operator_numbers_backward.cuh"
 #include "cuda/kernels/operator_tiny.cuh"
 
 namespace flashscan::cuda {
@@ -19,21 +19,25 @@ ElementFacts facts_of(bool backward) {
     facts.run_bytes = static_cast<int>(sizeof(Run<Element>));
     facts.steps = ElementScan<Op>::L;
     facts.warps = ElementScan<Op>::warps;
+    facts.buffer_bytes = element_buffer_bytes(facts.bytes, facts.steps, facts.warps);
+    facts.keeps = ElementScan<Op>::kept;
     facts.backward = backward;
     return facts;
 }
 
-template <typename X, int V>
-ElementKernels number_kernels(Dtype dtype) {
-    using Op = Numbers<X, V>;
+template <typename X, int V, typename Operator>
+ElementKernels number_kernels(Dtype dtype, int kind) {
+    using Op = Numbers<X, V, Operator>;
     ElementKernels k;
     k.dtype = dtype;
+    k.kind = kind;
     k.forward = facts_of<Op, typename Op::Element>(false);
     k.backward = facts_of<Op, typename NumberSlopes<X, V>::Element>(true);
+    k.backward.keeps = false;
     k.forward.channels = k.backward.channels = V;
     k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
     k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
-    k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V>);
+    k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
     k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
     return k;
 }
@@ -46,6 +50,8 @@ ElementKernels tiny_kernels(Dtype dtype) {
     k.dim = D;
     k.forward = facts_of<Op, typename Op::Element>(false);
     k.backward = facts_of<Op, typename TinyMaps<X, D>::Element>(true);
+    k.backward.keeps = false;
+    k.backward.buffer_bytes = 0;
     k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
     k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
     k.gradients = reinterpret_cast<const void*>(&tiny_backward<X, D>);
@@ -64,8 +70,10 @@ void add_tiny(std::vector<ElementKernels>& table, Dtype dtype) {
 // Pairs of channels where a number has 16 bits.
 template <typename X>
 void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
-    table.push_back(number_kernels<X, 1>(dtype));
-    if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2>(dtype));
+    with_number_operators<typename Element<X>::Wide>([&](int kind, auto op) {
+        table.push_back(number_kernels<X, 1, decltype(op)>(dtype, kind));
+        if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2, decltype(op)>(dtype, kind));
+    });
     add_tiny<X, 1>(table, dtype);
 }
 

@@ -29,7 +29,8 @@ inline __device__ __noinline__ void copy_bytes(void* to, const void* from, int b
 template <typename Functor>
 struct CustomScanOperator {
     static constexpr int bytes = Functor::bytes, state_bytes = bytes;
-    static constexpr bool has_identity = false, whole_words = bytes % 4 == 0;
+    static constexpr bool has_identity = false, has_parts = true;
+    static constexpr bool whole_words = bytes % 4 == 0;
     using Element = CustomElement<bytes>;
 
     void* state;
@@ -45,6 +46,9 @@ struct CustomScanOperator {
         Aligned out;
         Functor{state}(&left, &right, &out);
         return out.element;
+    }
+    __device__ __forceinline__ Element combine_rarely(const Element& l, const Element& r) const {
+        return combine(l, r);
     }
     __device__ __forceinline__ Element load(const char* from, bool aligned) const {
         if (whole_words && aligned) return *reinterpret_cast<const Element*>(from);

@@ -11,8 +11,9 @@
 // lengths never add up to more than the shifted sum.
 #pragma once
 
+#include <cstdint>
+
 #include "cuda/kernels/sequences.h"
-#include "math/integers.h"
 #include "math/number.h"
 
 namespace flashscan::cuda {

@@ -2,7 +2,7 @@
 // What the kernels of custom_tree_copies.cuh are launched with besides the tree.
 #pragma once
 
-#include "math/integers.h"
+#include <cstdint>
 
 namespace flashscan::cuda {
 

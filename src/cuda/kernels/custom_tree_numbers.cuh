@@ -2,7 +2,7 @@
 // Numbers at any address: elements of custom operators are bytes, wherever the caller put them.
 #pragma once
 
-#include "math/integers.h"
+#include <cstdint>
 
 namespace flashscan::cuda {
 

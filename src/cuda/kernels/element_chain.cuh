@@ -77,15 +77,17 @@ struct ElementChain {
     }
 
     // What is before the thread's steps: closed, or empty where a row begins. `mine` is the run of its own. `done` is
-    // told what is before the chunk, by the thread whose index is the row's. For all threads of the block.
+    // told what is before the chunk, by the thread whose index is the row's. Not `wanted`, the block does for others
+    // alone. For all threads of the block.
     template <typename Done>
-    __device__ __forceinline__ R find_before(const R& mine, Done&& done) const {
+    __device__ __forceinline__ R find_before(const R& mine, bool wanted, Done&& done) const {
         const R through = scan_lanes<false>(mine);
         R before;
         before.tag = run_empty;
         if (g.chunks > 1) {
             ptx::wait_for_launch_before();  // which clears the words
-            look_back(done);
+            look_back(wanted, done);
+            if (!wanted) return before;
             before = carries()[at.row_in_block];
         } else if (static_cast<int>(threadIdx.x) < rows()) {
             done(static_cast<int>(threadIdx.x), before);
@@ -107,6 +109,7 @@ struct ElementChain {
     __device__ __forceinline__ R scan_lanes(R run) const {
         const int segment = Back ? at.segments - 1 - at.segment : at.segment;
         const int neighbour = Back ? -at.neighbour : at.neighbour;
+#pragma unroll 1
         for (int distance = 1; distance < at.segments; distance *= 2) {
             const R earlier = shuffle_run(run, (at.lane - distance * neighbour) & 31);
             if (segment >= distance) prepend(earlier, run);
@@ -119,6 +122,7 @@ struct ElementChain {
     template <bool Back>
     __device__ __forceinline__ void advance(R& before, const R& through) const {
         const int warps = Back ? at.warps_in_time - 1 - at.warp_time : at.warp_time;
+#pragma unroll 1
         for (int n = 0; n < warps; ++n) {
             const int w = Back ? at.warps_in_time - 1 - n : n;
             append(before, totals()[(w << at.log2_rows) + at.row_in_block]);
@@ -129,28 +133,33 @@ struct ElementChain {
 
     __device__ __forceinline__ R block_run(int row) const {
         R run = totals()[row];
+#pragma unroll 1
         for (int w = 1; w < at.warps_in_time; ++w) append(run, totals()[(w << at.log2_rows) + row]);
         return run;
     }
+    __device__ __forceinline__ bool publishes_total() const { return last_of_group() && !last_of_link() && !last(); }
+    __device__ __forceinline__ bool publishes_carry() const { return last_of_link() && !last(); }
 
+    // A row's thread is in the second half of the block where that holds all rows.
     template <typename Done>
-    __device__ __forceinline__ void look_back(Done&& done) const {
-        const int row = static_cast<int>(threadIdx.x);
+    __device__ __forceinline__ void look_back(bool wanted, Done&& done) const {
+        const int row = static_cast<int>(threadIdx.x) ^ half;
         R mine;
+        mine.tag = run_empty;
         if (row < rows()) {
             mine = block_run(row);
             if (!last() && !last_of_group()) publish_run(g.records, records_count(), place(at.chunk, row), mine);
         }
-        fold_earlier();
-        if (row < rows()) {
+        if (!wanted && !publishes_total() && !publishes_carry()) return;
+        fold_earlier(row, mine);
+        if (row < rows() && (wanted || publishes_carry())) {
             R carry;
             carry.tag = run_empty;
             if (link() > 0) carry = await_run<Element>(g.carries, carries_count(), place(link(), row));
-            if (earlier_groups() > 0) append_folds(carry, 0, row);
-            if (earlier_chunks() > 0) append_folds(carry, Warps / 2, row);
+            append_folds(carry, earlier_groups() > 0, earlier_chunks() > 0, row);
             carries()[row] = carry;
             done(row, carry);
-            if (!last() && last_of_link()) {
+            if (publishes_carry()) {
                 append(carry, mine);
                 publish_run(g.carries, carries_count(), place(link() + 1, row), carry);
             }
@@ -159,24 +168,25 @@ struct ElementChain {
     }
 
     // The first half of the block folds the groups, the second the chunks.
-    __device__ __forceinline__ void fold_earlier() const {
+    __device__ __forceinline__ void fold_earlier(int row, const R& mine) const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
-        if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return;
-        if (thread >= half) {
-            if (chunks > 0) fold(g.records, records_count(), at.chunk - chunks, chunks, thread - half, Warps / 2);
+        if (chunks + groups == 0 && !publishes_total()) return;
+        const bool folds_chunks = thread >= half;
+        const int count = folds_chunks ? chunks : groups;
+        if (count > 0)
+            fold(folds_chunks ? g.records : g.totals, folds_chunks ? records_count() : totals_count(),
+                 (folds_chunks ? at.chunk : group()) - count, count, thread & (half - 1), folds_chunks ? Warps / 2 : 0);
+        if (folds_chunks)
             ptx::named_barrier<1, half>();
-            const int row = thread - half;
-            if (row < rows() && last_of_group() && !last_of_link() && !last()) {
-                R total;
-                total.tag = run_empty;
-                if (chunks > 0) append_folds(total, Warps / 2, row);
-                append(total, block_run(row));
-                publish_run(g.totals, totals_count(), place(group(), row), total);
-            }
-        } else {
-            if (groups > 0) fold(g.totals, totals_count(), group() - groups, groups, thread, 0);
+        else
             ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
+        if (folds_chunks && row < rows() && publishes_total()) {
+            R total;
+            total.tag = run_empty;
+            append_folds(total, false, chunks > 0, row);
+            append(total, mine);
+            publish_run(g.totals, totals_count(), place(group(), row), total);
         }
         __syncthreads();
     }
@@ -189,16 +199,21 @@ struct ElementChain {
         R run;
         run.tag = run_empty;
         const int end = min(count, (part + 1) * each);
+#pragma unroll 1
         for (int i = part * each; i < end; ++i) append(run, await_run<Element>(memory, values, place(start + i, row)));
         __syncwarp();  // shuffles of lanes that are apart, as waiting leaves them, take several times as long
+#pragma unroll 1
         for (int distance = rows(); distance < 32; distance *= 2) {
             const R later = shuffle_run(run, (lane + distance) & 31);
             if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) append(run, later);
         }
         if (lane < rows()) folds()[((first_fold + thread / 32) << at.log2_rows) + row] = run;
     }
-    __device__ __forceinline__ void append_folds(R& run, int first, int row) const {
-        for (int n = first; n < first + Warps / 2; ++n) append(run, folds()[(n << at.log2_rows) + row]);
+    // Those of groups, then those of chunks.
+    __device__ __forceinline__ void append_folds(R& run, bool groups, bool chunks, int row) const {
+        const int last = chunks ? Warps : Warps / 2;
+#pragma unroll 1
+        for (int n = groups ? 0 : Warps / 2; n < last; ++n) append(run, folds()[(n << at.log2_rows) + row]);
     }
 };
 

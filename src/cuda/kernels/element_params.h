@@ -59,7 +59,7 @@ struct EmptyElementParams {
     const void* operator_state = nullptr;
 };
 
-// Steps that a lane holds of elements of `bytes` bytes in memory.
+// Steps that a lane holds of elements of `bytes` bytes in registers.
 FLASHSCAN_HD constexpr int element_steps(int bytes) {
     return bytes <= 4 ? 16 : bytes <= 16 ? 8 : bytes <= 64 ? 4 : bytes <= 128 ? 2 : 1;
 }
@@ -70,6 +70,22 @@ FLASHSCAN_HD constexpr int element_warps(int bytes) { return bytes <= 8 ? 8 : 4;
 FLASHSCAN_HD constexpr int element_chain_runs(int warps, int log2_lane_rows, int log2_warp_rows) {
     const int lanes = warps << log2_lane_rows;  // totals of warps; folds are as many where there are groups
     return 2 * lanes + (1 << (log2_lane_rows + log2_warp_rows));
+}
+
+// Whether a lane keeps its elements in shared memory, not in registers. Loops over them are then not unrolled: code that
+// runs once takes longer to fetch than to run.
+FLASHSCAN_HD constexpr bool element_is_kept(int bytes) { return bytes >= 16; }
+
+// Bytes between the runs of neighbouring lanes in a warp's buffer, so that no two of eight lanes meet in a bank; 0 where
+// there is no buffer, as runs are no whole vectors of 16 bytes.
+FLASHSCAN_HD constexpr int element_pitch(int bytes, int steps) {
+    const int run = bytes * steps, padded = (run + 15) / 16 * 16;
+    if (run != padded && !element_is_kept(bytes)) return 0;
+    return padded % 32 != 0 ? padded : padded + 16;
+}
+// Of a block, where time is innermost or elements are kept.
+FLASHSCAN_HD constexpr int element_buffer_bytes(int bytes, int steps, int warps) {
+    return 32 * warps * element_pitch(bytes, steps);
 }
 
 }  // namespace flashscan::cuda

@@ -10,6 +10,17 @@
 
 namespace flashscan::cuda {
 
+// The element of STATE_IN and STATE_OUT that step t of a row belongs to.
+__device__ __forceinline__ int64_t element_state(const ElementGrid& g, int64_t batch, int64_t row, int64_t t) {
+    return (g.offsets.data == nullptr ? batch : find_sequence(g.offsets, t)) * g.rows + row;
+}
+
+// The time of step i of a lane whose lowest is t0.
+template <int L>
+__device__ __forceinline__ int64_t element_time(const ElementGrid& g, int64_t t0, int i) {
+    return g.down != 0 ? t0 + L - 1 - i : t0 + i;
+}
+
 template <int L, int Warps>
 struct ElementPlace {
     int32_t chunk, row_group, row_groups;  // row_groups: of all batches
@@ -21,6 +32,7 @@ struct ElementPlace {
     bool row_exists;
     int64_t t0;       // the lowest time of the lane's steps
     int first, last;  // the steps that exist
+    bool whole;       // all steps of the warp exist
 
     __device__ __forceinline__ explicit ElementPlace(const ElementGrid& g) {
         const int thread = static_cast<int>(threadIdx.x);
@@ -45,20 +57,17 @@ struct ElementPlace {
         const int64_t end = end_of_steps(g.offsets, g.time);
         const int count = row_exists ? static_cast<int>(max(min(end - t0, int64_t{L}), int64_t{0})) : 0;
         first = g.down != 0 ? L - count : 0, last = g.down != 0 ? L : count;
+        whole = __all_sync(0xffffffffU, count == L) != 0;
     }
 
     __device__ __forceinline__ bool exists(int i) const { return i >= first && i < last; }
-    __device__ __forceinline__ bool full() const { return last - first == L; }
-    __device__ __forceinline__ int64_t time(const ElementGrid& g, int i) const {
-        return g.down != 0 ? t0 + L - 1 - i : t0 + i;
-    }
+    __device__ __forceinline__ int64_t time(const ElementGrid& g, int i) const { return element_time<L>(g, t0, i); }
     __device__ __forceinline__ int64_t element(const ElementGrid& g, int64_t t) const {
         return batch * g.batch_stride + row * g.row_stride + t * g.time_stride;
     }
     // The element of STATE_IN and STATE_OUT that step i belongs to.
     __device__ __forceinline__ int64_t state(const ElementGrid& g, int i) const {
-        const int64_t state_row = g.offsets.data == nullptr ? batch : find_sequence(g.offsets, time(g, i));
-        return state_row * g.rows + row;
+        return element_state(g, batch, row, time(g, i));
     }
 };
 

@@ -68,16 +68,20 @@ __device__ __forceinline__ Run<Element> await_run(const void* memory, int64_t co
 #pragma unroll
     for (int first = 0; first < Words::count; first += Words::batch) {
         uint64_t word[Words::batch];
+        bool written;
+        do {
+            written = true;
+#pragma unroll
+            for (int i = 0; i < Words::batch; ++i)
+                if (first + i < Words::count) word[i] = ptx::load_word(from + (first + i) * count);
+#pragma unroll
+            for (int i = 0; i < Words::batch; ++i)
+                if (first + i < Words::count) written = written && word[i] != ptx::empty_word;
+        } while (!written);
 #pragma unroll
         for (int i = 0; i < Words::batch; ++i)
-            if (first + i < Words::count) word[i] = ptx::load_word(from + (first + i) * count);
-#pragma unroll
-        for (int i = 0; i < Words::batch; ++i) {
-            if (first + i >= Words::count) continue;
-            while (word[i] == ptx::empty_word) word[i] = ptx::load_word(from + (first + i) * count);
-            words.words[first + i] = static_cast<uint32_t>(word[i]);
-            run.tag = static_cast<int32_t>(word[i] >> 32);
-        }
+            if (first + i < Words::count) words.words[first + i] = static_cast<uint32_t>(word[i]);
+        run.tag = static_cast<int32_t>(word[0] >> 32);
     }
     words.get(run.value);
     return run;

@@ -49,12 +49,15 @@ struct Tiny {
     static constexpr int numbers = D * D;
     static constexpr int bytes = numbers * static_cast<int>(sizeof(X));
     static constexpr int state_bytes = numbers * static_cast<int>(sizeof(Wide));
-    static constexpr bool has_identity = true;
+    static constexpr bool has_identity = true, has_parts = true;
 
     __device__ __forceinline__ Tiny(int32_t, const void*) {}
 
     __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
         return product<false, false>(l, r);
+    }
+    __device__ __forceinline__ Element combine_rarely(const Element& l, const Element& r) const {
+        return combine(l, r);
     }
     __device__ __forceinline__ Element identity() const {
         Element y{};
@@ -126,7 +129,7 @@ struct TinyBackward {
     using Matrix = typename Op::Element;
     using Maps = TinyMaps<X, D>;
     using Map = typename Maps::Element;
-    static constexpr int L = element_steps(Op::bytes), warps = element_warps(sizeof(Matrix));
+    static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Maps, L, warps>;
 
@@ -235,7 +238,7 @@ __global__ void __launch_bounds__(32 * TinyBackward<X, D>::warps)
     const Pass pass{p, op, at, edges};
     const typename Pass::Maps maps;
     const typename Pass::Chain chain{maps, p.grid, at, reinterpret_cast<Run<typename Pass::Map>*>(memory)};
-    pass.walk(chain.find_before(pass.summarize(), [](int, const auto&) {}));
+    pass.walk(chain.find_before(pass.summarize(), true, [](int, const auto&) {}));
 }
 
 }  // namespace flashscan::cuda

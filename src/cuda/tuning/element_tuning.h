@@ -13,7 +13,8 @@ struct ElementFacts {
     int run_bytes = 0;      // of a Run<Element>
     int steps = 0;          // of a lane
     int warps = 0;          // of a block
-    int buffer_bytes = 0;   // of dynamic shared memory, for tiles
+    int buffer_bytes = 0;   // of shared memory, where time is innermost or elements are kept there
+    bool keeps = false;     // elements in shared memory
     int channels = 1;       // neighbouring channels that are one element
     bool backward = false;  // walks the other way
 };

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's scans of elements in registers: where chunks, groups and links end, alignments, and bits.
+#include <gtest/gtest.h>
+
+#include "support/operator_check.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+class OperatorElements : public testing::TestWithParam<OperatorCase> {};
+
+TEST_P(OperatorElements, MatchTheReference) {
+    SKIP_UNLESS_AVAILABLE(GetParam().target);
+    check_case(GetParam());
+}
+
+std::vector<OperatorProblem> problems_of(const std::vector<std::string>& kinds, const std::vector<std::string>& lines) {
+    constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
+    constexpr const char* features[] = {"", "reverse", "state-in", "reverse state-in state-out", "misaligned"};
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const std::string& line : lines)
+        for (const std::string& kind : kinds) {
+            const std::string text =
+                "operator bwd " + kind + " " + line + " " + modes[i % 3] + " " + features[i % 5] + " seed";
+            problems.push_back(operator_problem_of(text + std::to_string(++i)));
+        }
+    return problems;
+}
+
+// Chunks of one chain have 4096, 2048 and 1024 steps of numbers, and 1024 and 512 of matrices; of 32 rows, a 32nd.
+const std::vector<std::string> lines{"b1 t4095 c1",
+                                     "b1 t4096 c1",
+                                     "b1 t4097 c1 BCT",
+                                     "b1 t8193 c1 sequences3",
+                                     "b1 t1023 c1",
+                                     "b1 t1024 c1",
+                                     "b1 t1025 c1 BCT",
+                                     "b1 t511 c1",
+                                     "b1 t512 c1",
+                                     "b1 t513 c1",
+                                     "b1 t12288 c1",
+                                     "b3 t2048 c2 BCT",
+                                     "b2 t1000 c3 BCT",
+                                     "b2 t64 c37 BCT",
+                                     "b1 t400 c70",
+                                     "b1 t3000 c32",
+                                     "b2 t129 c33",
+                                     "b2 t257 c6",
+                                     "b1 t6001 c4 sequences9",
+                                     "b1 t2222 c34 sequences5",
+                                     "b4 t16 c5 BCT",
+                                     "b1 t4096 c2 sequences4 BCT offsets-i32"};
+
+INSTANTIATE_TEST_SUITE_P(Numbers, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, "numbers"}},
+                                                    problems_of({"add f32", "mul bf16", "logaddexp f32", "max f16",
+                                                                 "min f64", "mul c64", "add c128"},
+                                                                lines))),
+                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, "tiny"}},
+                                                    problems_of({"matmul f32 d4", "matmul f32 d2", "matmul bf16 d3",
+                                                                 "matmul f64 d4", "matmul f16 d4", "matmul c64 d3",
+                                                                 "matmul c128 d2", "matmul f32 d3"},
+                                                                lines))),
+                         name_of_operator_case);
+
+// More chunks than a group has, and more than a link.
+INSTANTIATE_TEST_SUITE_P(Links, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, ""}},
+                                                    problems_of({"add f32", "logaddexp f32", "matmul d2 f32"},
+                                                                {"b1 t40000 c20", "b1 t70001 c1",
+                                                                 "b1 t33000 c32 sequences3"}))),
+                         name_of_operator_case);
+
+}  // namespace
+}  // namespace numeric

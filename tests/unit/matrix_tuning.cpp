@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// How chains of matrices are cut in time, and which kernels walk them.
+#include "cuda/tuning/matrix_tuning.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace {
+
+using namespace flashscan::cuda;
+
+constexpr int multiprocessors = 132, shared_bytes = 232448;
+
+// Small and large, plain and on tensor cores.
+const std::array<MatrixKernel, 3> kernels{{{nullptr, 128, 20000, 16, 16, false, false, 60},
+                                           {nullptr, 256, 100000, 64, 64, false, false, 90},
+                                           {nullptr, 256, 150000, 64, 128, true, false, 400}}};
+
+TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
+    for (const int32_t dim : {5, 16, 33, 64})
+        for (const int64_t chains : {1, 40, 3000})
+            for (const int64_t steps : {1, 2, 7, 100, 4096, 65537, 1000003}) {
+                MatrixShape shape;
+                shape.dim = shape.rows = dim;
+                shape.chains = shape.plan_chains = chains;
+                shape.steps = steps;
+                const MatrixPlan plan = plan_matrices(kernels, shape, multiprocessors, shared_bytes);
+                ASSERT_FALSE(plan.levels.empty());
+                int64_t left = steps;
+                for (size_t i = 0; i < plan.levels.size(); ++i) {
+                    const MatrixLevel& level = plan.levels[i];
+                    EXPECT_EQ(level.steps, left);
+                    EXPECT_GE(level.pieces * level.piece_steps, level.steps);
+                    EXPECT_LT((level.pieces - 1) * level.piece_steps, level.steps);
+                    ASSERT_NE(level.walk, nullptr);
+                    EXPECT_GE(level.walk->dim, dim);
+                    EXPECT_EQ(level.summarise == nullptr, level.pieces == 1);
+                    EXPECT_TRUE(level.summarise == nullptr || level.summarise->dim >= dim);
+                    EXPECT_EQ(level.pieces == 1, i + 1 == plan.levels.size());
+                    left = level.pieces - 1;
+                }
+            }
+}
+
+TEST(MatrixTuning, TimeIsWholeWhereItMayNotBeCut) {
+    MatrixShape shape;
+    shape.dim = shape.rows = 16;
+    shape.chains = shape.plan_chains = 1;
+    shape.steps = 100000;
+    shape.cuttable = false;
+    EXPECT_EQ(plan_matrices(kernels, shape, multiprocessors, shared_bytes).levels.size(), 1U);
+}
+
+TEST(MatrixTuning, TakesMatricesThatAKernelHolds) {
+    EXPECT_TRUE(has_matrix_kernel(kernels, 128, shared_bytes));
+    EXPECT_FALSE(has_matrix_kernel(kernels, 129, shared_bytes));
+    EXPECT_FALSE(has_matrix_kernel(kernels, 128, 120000));
+}
+
+}  // namespace
