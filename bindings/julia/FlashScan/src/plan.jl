@@ -67,10 +67,14 @@ end
 
 # :input or :grad_input as a number of the C interface.
 function argument_id(name::Symbol)
-    haskey(ARGUMENTS, name) && return Int32(ARGUMENTS[name])
-    text = String(name)
-    startswith(text, "grad_") && return GRAD | argument_id(Symbol(text[6:end]))
-    throw(ArgumentError("there is no argument $name; accepted are $(keys(ARGUMENTS)), and grad_ before them"))
+    id = get(ARGUMENT_IDS, name, Int32(0))
+    id != 0 || throw(ArgumentError("there is no argument $name; accepted are $(keys(ARGUMENTS)), and grad_ before them"))
+    id
+end
+const ARGUMENT_IDS = Dict{Symbol,Int32}()
+for (name, id) in pairs(ARGUMENTS)
+    ARGUMENT_IDS[name] = id
+    ARGUMENT_IDS[Symbol(:grad_, name)] = GRAD | id
 end
 
 """

@@ -182,7 +182,7 @@ impl<T: Element> ScanPlan<T> {
 
 arguments! {
     /// Arguments of [`ScanPlan::forward`]. Data are [B, T, C, element], or [B, C, T, element] in that layout; an element is
-    /// one number, [d, d] for matrices, [d] for affine maps. States are [B, C, element], [sequences, C, element] if packed.
+    /// one number, `[d, d]` for matrices, `[d]` for affine maps. States are [B, C, element], [sequences, C, element] if packed.
     ScanForward<'a, T: Element> {
         input: &'a [T] = sys::FLASHSCAN_ARG_INPUT,
         /// Of affine maps: [B, T, C, d, d].
