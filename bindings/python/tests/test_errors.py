@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import flashscan
-from flashscan import _library, linear_scan, linear_scan_backward
+from flashscan import _library, _linear, linear_scan, linear_scan_backward
 
 X = np.ones((2, 5, 3), np.float32)
 G = np.full((2, 5, 3), 0.5, np.float32)
@@ -71,18 +72,21 @@ def test_type_errors(case):
 def test_structs_have_the_size_of_the_header():
     assert ctypes.sizeof(_library.LinearDesc) == 216
     assert ctypes.sizeof(_library.Options) == 32
-    assert ctypes.sizeof(_library.Arg) == 24
+    assert struct.calcsize(_library.ARG) == 24
 
 
-def test_plans_are_cached_and_dropped():
+def test_calls_and_plans_are_cached_and_dropped():
+    calls = _linear.forward.cached
+    calls.cache_clear()
     _library.plan.cache_clear()
     for _ in range(3):
         linear_scan(G, X)
-    assert (_library.plan.cache_info().misses, _library.plan.cache_info().hits) == (1, 2)
-    most = _library.plan.cache_info().maxsize
+    assert (calls.cache_info().misses, calls.cache_info().hits) == (1, 2)
+    assert (_library.plan.cache_info().misses, _library.plan.cache_info().hits) == (1, 0)
+    most = calls.cache_info().maxsize
     for time in range(1, most + 10):
         linear_scan(0.5, np.zeros((1, time, 1)))
-    assert _library.plan.cache_info().currsize == most
+    assert calls.cache_info().currsize == most == _library.plan.cache_info().currsize
 
 
 def import_with(path):

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrences over sequences, forward and backward, on NumPy arrays.
+"""Recurrences over sequences, forward and backward, on arrays of NumPy, PyTorch, CuPy and packages that speak DLPack.
 
 ``linear_scan`` computes ``h[t] = a[t] * h[t-1] + x[t]``, ``rnn`` LSTM, GRU, Elman and sLSTM networks, ``prefix_scan``
 and ``reduce`` scans and reductions with any associative operator, ``affine_scan`` ``x[t] = W[t] x[t-1] + b[t]`` with
-matrices; the functions whose names end in ``_backward`` their gradients. Every failure is a ``FlashscanError``; a
+matrices; the functions whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or
+on a GPU, there on the caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with
+autograd, and modules; ``flashscan.compat`` has other packages' signatures. Every failure is a ``FlashscanError``; a
 mistake in the arguments is also a ``ValueError`` or a ``TypeError``.
 """
 
 from ._affine import affine_scan, affine_scan_backward
 from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
+from ._info import device_count
 from ._library import version as _version
 from ._linear import linear_scan, linear_scan_backward
 from ._operator import HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
@@ -22,6 +25,7 @@ __all__ = [
     "HostOperator",
     "affine_scan",
     "affine_scan_backward",
+    "device_count",
     "linear_scan",
     "linear_scan_backward",
     "prefix_scan",

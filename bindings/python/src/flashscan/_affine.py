@@ -3,25 +3,50 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from . import _library as lib
-from ._arrays import Array
+from ._call import Call, Problem, kind
 from ._errors import FlashscanValueError
-from ._operator import _AFFINE, _INCLUSIVE, _problem, _Problem
+from ._operator import AFFINE, INCLUSIVE, Scan
+from ._spaces import Spec
+from ._types import Array, ArrayLike
 
 
-def _affine(W: ArrayLike, like: Array, *rest: Any) -> tuple[Array, _Problem]:
-    matrices = np.ascontiguousarray(W, like.dtype)
-    if like.ndim < 2 or matrices.shape != (*like.shape, like.shape[-1]):
+def _scan(problem: Problem, W: Spec, like: Spec, seq_offsets: Spec | None, reverse: bool) -> Scan:
+    if len(like.shape) < 2 or W.shape != (*like.shape, like.shape[-1]):
         raise FlashscanValueError(
-            f"W has shape {matrices.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and "
-            "matrices [..., time, d, d]"
+            f"W has shape {W.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and matrices "
+            "[..., time, d, d]"
         )
-    problem = _problem(like, _AFFINE, _INCLUSIVE, like.ndim - 2, 1, *rest)
-    problem.add(lib.GATE, matrices)
-    return matrices, problem
+    scan = Scan(problem, like, AFFINE, INCLUSIVE, len(like.shape) - 2, 1, reverse, seq_offsets)
+    problem.read_converted(lib.GATE, W, W.shape, like.dtype)
+    return scan
+
+
+@kind(1, "W", "b", "initial_state", "seq_offsets")
+def forward(problem: Problem, final: bool, reverse: bool, threads: int) -> Call:
+    W, b, state, seq_offsets = problem.specs
+    scan = _scan(problem, W, b, seq_offsets, reverse)
+    problem.read(lib.INPUT, b)
+    problem.read_converted(lib.STATE_IN, state, scan.state_shape, scan.state_dtype)
+    problem.write(lib.OUTPUT, b.shape, b.dtype)
+    if final:
+        problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
+    return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
+
+
+@kind(1, "W", "output", "grad_output", "initial_state", "grad_final_state", "seq_offsets")
+def backward(problem: Problem, reverse: bool, threads: int) -> Call:
+    W, out, grad, state, grad_state, seq_offsets = problem.specs
+    scan = _scan(problem, W, out, seq_offsets, reverse)
+    problem.read(lib.OUTPUT, out)
+    problem.read_converted(lib.GRAD | lib.OUTPUT, grad, out.shape, out.dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, scan.state_shape, scan.state_dtype)
+    problem.write(lib.GRAD | lib.GATE, W.shape, out.dtype)
+    problem.write(lib.GRAD | lib.INPUT, out.shape, out.dtype)
+    if state is not None:
+        problem.read_converted(lib.STATE_IN, state, scan.state_shape, scan.state_dtype)
+        problem.write(lib.GRAD | lib.STATE_IN, scan.state_shape, scan.state_dtype)
+    return problem.call(problem.plan("operator", (*scan.fields, None), threads), True)
 
 
 def affine_scan(
@@ -48,15 +73,8 @@ def affine_scan(
     Returns:
         ``x`` of ``b``'s shape, or ``(x, final_state)``.
     """
-    array = np.ascontiguousarray(b)
-    _, problem = _affine(W, array, reverse, seq_offsets, threads)
-    problem.add(lib.INPUT, array)
-    if initial_state is not None:
-        problem.add_given(lib.STATE_IN, "initial_state", initial_state, problem.state_shape, problem.state_dtype)
-    output = problem.new(lib.OUTPUT, problem.shape, problem.dtype)
-    last = problem.new(lib.STATE_OUT, problem.state_shape, problem.state_dtype) if return_final_state else None
-    problem.plan().forward(problem.args)
-    return output if last is None else (output, last)
+    results = forward((W, b, initial_state, seq_offsets), (return_final_state, reverse, threads))
+    return tuple(results) if return_final_state else results[0]
 
 
 def affine_scan_backward(
@@ -72,19 +90,6 @@ def affine_scan_backward(
 ) -> tuple[Array, Array, Array | None]:
     """Gradients ``(grad_W, grad_b, grad_initial_state)`` of ``affine_scan``, given its ``output`` and the gradients of
     its results; the last is None without ``initial_state``."""
-    array = np.ascontiguousarray(output)
-    matrices, problem = _affine(W, array, reverse, seq_offsets, threads)
-    problem.add(lib.OUTPUT, array)
-    problem.add_given(lib.GRAD | lib.OUTPUT, "grad_output", grad_output, problem.shape, problem.dtype)
-    if grad_final_state is not None:
-        problem.add_given(
-            lib.GRAD | lib.STATE_OUT, "grad_final_state", grad_final_state, problem.state_shape, problem.state_dtype
-        )
-    grad_initial = None
-    if initial_state is not None:
-        problem.add_given(lib.STATE_IN, "initial_state", initial_state, problem.state_shape, problem.state_dtype)
-        grad_initial = problem.new(lib.GRAD | lib.STATE_IN, problem.state_shape, problem.state_dtype)
-    grad_b = problem.new(lib.GRAD | lib.INPUT, problem.shape, problem.dtype)
-    grad_W = problem.new(lib.GRAD | lib.GATE, matrices.shape, problem.dtype)
-    problem.plan().backward(problem.args)
-    return grad_W, grad_b, grad_initial
+    arrays = (W, output, grad_output, initial_state, grad_final_state, seq_offsets)
+    results = backward(arrays, (reverse, threads))
+    return results[0], results[1], results[2] if initial_state is not None else None

@@ -6,18 +6,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Sequence
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from pathlib import Path
-from typing import Any
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
+CPU, CUDA = range(2)
 F32, BF16, F16, F64, C64, C128, I32, I64 = range(1, 9)
-INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS = range(1, 10)
-RESERVE = 11
+U8, BOOL = -1, -2  # of resets, whose type no descriptor names
+INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(1, 12)
 GRAD = 0x100
 FLAG_RESET, FLAG_ALL_STATES, FLAG_TRAINING = 1, 2, 4
+WORKSPACE_LIBRARY, WORKSPACE_CALLER = range(2)
 
 
 class Strides(Structure):
@@ -90,6 +90,7 @@ class OperatorDesc(Structure):
 BatchedOperator = CFUNCTYPE(
     c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p
 )
+BatchedAdjoint = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)
 
 
 class CustomOperator(Structure):
@@ -102,7 +103,7 @@ class CustomOperator(Structure):
         ("host", c_void_p),
         ("host_adjoint", c_void_p),
         ("batched", BatchedOperator),
-        ("batched_adjoint", c_void_p),
+        ("batched_adjoint", BatchedAdjoint),
         ("code", c_void_p),
         ("code_bytes", c_size_t),
         ("name", c_char_p),
@@ -122,8 +123,7 @@ class Options(Structure):
     ]
 
 
-class Arg(Structure):
-    _fields_ = [("id", c_int32), ("reserved", c_int32), ("data", c_void_p), ("bytes", c_size_t)]
+ARG = "iiNN"  # flashscan_arg as the struct module writes it: id, reserved, data, bytes
 
 
 def _load() -> ctypes.CDLL:
@@ -139,10 +139,12 @@ def _load() -> ctypes.CDLL:
         ) from error
     library.flashscan_last_error.restype = c_char_p
     library.flashscan_status_name.restype = c_char_p
+    library.flashscan_device_count.argtypes = [c_int32, POINTER(c_int32)]
     library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
     library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
     library.flashscan_plan_operator.argtypes = [POINTER(c_void_p), POINTER(OperatorDesc), POINTER(Options)]
     library.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, POINTER(c_size_t)]
+    library.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
     library.flashscan_plan_destroy.restype = None
     for function in (library.flashscan_forward, library.flashscan_backward):
@@ -164,7 +166,7 @@ def version() -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-def _check(status: int) -> None:
+def check(status: int) -> None:
     if status == 0:
         return
     name = _library.flashscan_status_name(status).decode()
@@ -172,33 +174,56 @@ def _check(status: int) -> None:
     raise (FlashscanValueError if status <= LAST_CALLER_MISTAKE else FlashscanError)(message, status)
 
 
+def device_count(backend: int) -> int:
+    count = c_int32()
+    check(_library.flashscan_device_count(backend, byref(count)))
+    return count.value
+
+
 class Plan:
     """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
 
-    def __init__(self, family: str, fields: tuple, threads: int) -> None:
+    def __init__(self, family: str, fields: tuple, threads: int, backend: int = CPU, device: int = 0) -> None:
         self._plan = c_void_p()
         desc_type, create = _FAMILIES[family]
         desc = desc_type(ctypes.sizeof(desc_type), *fields)
-        options = Options(struct_size=ctypes.sizeof(Options), threads=threads)
-        _check(create(byref(self._plan), byref(desc), byref(options)))
+        # Packages that own devices' memory have pools of their own, which scratch is taken from.
+        workspace = WORKSPACE_CALLER if backend == CUDA else WORKSPACE_LIBRARY
+        options = Options(ctypes.sizeof(Options), backend, device, threads, workspace=workspace)
+        check(create(byref(self._plan), byref(desc), byref(options)))
 
     def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
         destroy(self._plan)
 
-    def forward_bytes(self, number: int) -> int:
-        """The bytes that an argument of the forward pass needs."""
+    @property
+    def handle(self) -> int:
+        return self._plan.value
+
+    def arg_bytes(self, backward: bool, number: int) -> int:
+        """The bytes that an argument of a pass needs."""
         size = c_size_t()
-        _check(_library.flashscan_plan_arg_bytes(self._plan, 0, number, byref(size)))
+        check(_library.flashscan_plan_arg_bytes(self._plan, int(backward), number, byref(size)))
         return size.value
 
-    def forward(self, args: Sequence[Any]) -> None:
-        _check(_library.flashscan_forward(self._plan, (Arg * len(args))(*args), len(args), None))
-
-    def backward(self, args: Sequence[Any]) -> None:
-        _check(_library.flashscan_backward(self._plan, (Arg * len(args))(*args), len(args), None))
+    def describe(self) -> str:
+        length = c_size_t()
+        check(_library.flashscan_plan_describe(self._plan, None, 0, byref(length)))
+        text = ctypes.create_string_buffer(length.value + 1)
+        check(_library.flashscan_plan_describe(self._plan, text, len(text), byref(length)))
+        return text.value.decode()
 
 
 @functools.lru_cache(maxsize=256)
-def plan(family: str, fields: tuple, threads: int) -> Plan:
+def plan(family: str, fields: tuple, threads: int, backend: int, device: int) -> Plan:
     """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is a key of _FAMILIES."""
-    return Plan(family, fields, threads)
+    return Plan(family, fields, threads, backend, device)
+
+
+# Called with a plan's handle, packed flashscan_args, their number and a stream; they return a status.
+forward = _library.flashscan_forward
+backward = _library.flashscan_backward
+
+
+def path() -> str:
+    """The file of the library, or the name under which the loader found it."""
+    return _library._name

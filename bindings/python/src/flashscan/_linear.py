@@ -1,26 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal, overload
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from . import _library as lib
-from ._arrays import (
-    OFFSETS_DTYPES,
-    Array,
-    argument,
-    choose,
-    dtype_number,
-    reset_flags,
-    sequence_offsets,
-    state_array,
-    state_dtype,
-    thread_count,
-)
-from ._errors import FlashscanTypeError, FlashscanValueError
+from ._call import Call, Problem, choose, data_number, kind, same_dtype, same_shape
+from ._errors import FlashscanValueError
+from ._spaces import Spec
+from ._types import Array, ArrayLike
 
 # Axis of batch, time and channels in an array of each layout, and the layout's number.
 _LAYOUTS = {"btc": (0, (0, 1, 2)), "bct": (1, (0, 2, 1))}
@@ -28,117 +15,90 @@ _GATE_FORMS = {"value": 0, "log": 1, "logit": 2}
 _DENSE = (0, 0, 0)
 
 
-def _sequence_array(name: str, value: ArrayLike) -> Array:
-    array = np.asarray(value)
-    if array.ndim != 3:
-        raise FlashscanValueError(f"{name} has shape {array.shape}; accepted are arrays of 3 axes")
-    return array
+def _three_axes(spec: Spec) -> None:
+    if len(spec.shape) != 3:
+        raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted are arrays of 3 axes")
 
 
-def _strided(array: Array, axes: tuple[int, int, int]) -> tuple[Array, tuple[int, int, int]]:
-    """An array the library can read in place, or a dense copy, and its strides along (batch, time, channels).
+def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Reads an array where it lies, or a dense copy. Returns its strides along (batch, time, channels).
 
     Strides along axes of extent 1 are 0. All zero means dense to the library.
     """
-    if not array.flags.aligned:
-        array = array.copy(order="C")
-    if array.flags.c_contiguous:
-        return array, _DENSE
-    item = array.itemsize
-    steps = [0 if array.shape[axis] <= 1 else array.strides[axis] for axis in axes]
-    if any(step < 0 or step % item for step in steps) or not any(steps):
-        return np.ascontiguousarray(array), _DENSE
-    return array, (steps[0] // item, steps[1] // item, steps[2] // item)
+    missing = 3 - len(spec.shape)
+    shape, strides = (1,) * missing + spec.shape, (0,) * missing + spec.strides
+    steps = tuple(0 if shape[axis] <= 1 else strides[axis] for axis in axes)
+    item = spec.itemsize
+    in_place = spec.plain and any(steps) and not any(step < 0 or step % item for step in steps)
+    if spec.dense or not in_place:
+        problem.read(number, spec)
+        return _DENSE
+    problem.read(number, spec, in_place=True)
+    return tuple(step // item for step in steps)
 
 
-@dataclass
-class _Problem:
-    """One call's arrays and options, checked and brought into the library's terms."""
-
-    gate: Array  # three axes, strides the library takes
-    gate_shape: tuple[int, ...]  # as the caller gave it
-    fields: list[Any]  # the descriptor's fields up to its strides
-    gate_strides: tuple[int, int, int]
-    axes: tuple[int, int, int]
-    shape: tuple[int, int, int]
-    dtype: np.dtype
-    state_shape: tuple[int, int]
-    args: list[tuple[int, int, int, int]]  # of both passes
-    kept: list[Array]  # arrays that `args` point to
-    packed: bool
-    threads: int
-
-    def new(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        # Steps behind the last packed sequence are not written by the library.
-        return np.zeros(shape, dtype) if self.packed else np.empty(shape, dtype)
-
-    def add(self, number: int, array: Array) -> None:
-        self.args.append(argument(number, array))
-        self.kept.append(array)
-
-    def add_state(self, number: int, name: str, value: ArrayLike) -> None:
-        self.add(number, state_array(name, value, self.state_shape, self.dtype))
-
-    def plan(self, *strides: tuple[int, int, int]) -> lib.Plan:
-        """`strides` of input, gate, output, grad_input, grad_gate and grad_output."""
-        return lib.plan("linear", (*self.fields, *strides), self.threads)
-
-
-def _gate(gate: ArrayLike, like: Array, axes: tuple[int, int, int]) -> tuple[Array, tuple[int, ...], int]:
-    """The gate with three axes, the shape it was given in, and the bits of gate_broadcast."""
-    array = np.asarray(gate, like.dtype) if isinstance(gate, (int, float, complex)) else np.asarray(gate)
-    shape = (1,) * (3 - array.ndim) + array.shape
+def _broadcast(gate: Spec, like: Spec, axes: tuple[int, int, int]) -> int:
+    """The bits of gate_broadcast."""
+    shape = (1,) * (3 - len(gate.shape)) + gate.shape
     if len(shape) != 3 or any(n not in (1, m) for n, m in zip(shape, like.shape)):
         raise FlashscanValueError(
-            f"gate has shape {array.shape}; accepted are shapes that broadcast to the other array's, {like.shape}"
+            f"gate has shape {gate.shape}; accepted are shapes that broadcast to the other array's, {like.shape}"
         )
-    bits = sum(1 << i for i, axis in enumerate(axes) if shape[axis] == 1 and like.shape[axis] != 1)
-    return array.reshape(shape), array.shape, bits
+    return sum(1 << i for i, axis in enumerate(axes) if shape[axis] == 1 and like.shape[axis] != 1)
 
 
-def _problem(
-    gate: ArrayLike,
-    like: Array,
-    name: str,
-    layout: str,
-    gate_form: str,
-    reverse: bool,
-    seq_offsets: ArrayLike | None,
-    reset: ArrayLike | None,
-    threads: int,
-) -> _Problem:
-    layout_number, axes = choose("layout", layout, _LAYOUTS)
-    form = choose("gate_form", gate_form, _GATE_FORMS)
-    dtype = dtype_number(name, like)
-    gate_array, gate_shape, broadcast = _gate(gate, like, axes)
-    gate_array, gate_strides = _strided(gate_array, axes)
-    batch, time, channels = (like.shape[axis] for axis in axes)
-    offsets = None if seq_offsets is None else sequence_offsets(seq_offsets)
-    sequences = 0 if offsets is None else offsets.size - 1
-    offsets_dtype = 0 if offsets is None else OFFSETS_DTYPES[offsets.dtype]
-    flags = 0 if reset is None else lib.FLAG_RESET
-    fields = [dtype, dtype_number("gate", gate_array), layout_number, form, broadcast, int(bool(reverse)), flags]
-    fields += [batch, time, channels, sequences, offsets_dtype, 0]
-    problem = _Problem(
-        gate=gate_array,
-        gate_shape=gate_shape,
-        fields=fields,
-        gate_strides=gate_strides,
-        axes=axes,
-        shape=like.shape,
-        dtype=like.dtype,
-        state_shape=(batch if offsets is None else sequences, channels),
-        args=[],
-        kept=[],
-        packed=offsets is not None,
-        threads=thread_count(threads),
-    )
-    problem.add(lib.GATE, gate_array)
-    if offsets is not None:
-        problem.add(lib.SEQ_OFFSETS, offsets)
-    if reset is not None:
-        problem.add(lib.RESET, reset_flags(reset, (batch, time)))
-    return problem
+class _Linear:
+    """What both passes have in common; ``like`` is an array of the input's shape and dtype."""
+
+    def __init__(
+        self, problem: Problem, gate: Spec, like: Spec, seq_offsets: Spec | None, reset: Spec | None, options: tuple
+    ) -> None:
+        layout, gate_form, reverse, self.threads = options
+        layout_number, self.axes = choose("layout", layout, _LAYOUTS)
+        form = choose("gate_form", gate_form, _GATE_FORMS)
+        number = data_number(like)
+        broadcast = _broadcast(gate, like, self.axes)
+        batch, time, channels = (like.shape[axis] for axis in self.axes)
+        sequences, offsets = problem.read_offsets(seq_offsets)
+        flags = problem.read_reset(reset, (batch, time))
+        self.fields = (number, data_number(gate), layout_number, form, broadcast, int(bool(reverse)), flags)
+        self.fields += (batch, time, channels, sequences, offsets, 0)
+        self.gate_strides = _read(problem, lib.GATE, gate, self.axes)
+        self.state_shape = (sequences if problem.packed else batch, channels)
+        self.state_dtype = problem.state_dtype(like.dtype, number)
+
+
+@kind(1, "gate", "input", "initial_state", "seq_offsets", "reset")
+def forward(problem: Problem, final: bool, *options: Any) -> Call:
+    gate, x, state, seq_offsets, reset = problem.specs
+    _three_axes(x)
+    linear = _Linear(problem, gate, x, seq_offsets, reset, options)
+    strides = _read(problem, lib.INPUT, x, linear.axes)
+    problem.read_converted(lib.STATE_IN, state, linear.state_shape, linear.state_dtype)
+    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    if final:
+        problem.write(lib.STATE_OUT, linear.state_shape, linear.state_dtype)
+    fields = (*linear.fields, strides, linear.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE)
+    return problem.call(problem.plan("linear", fields, linear.threads), False)
+
+
+@kind(1, "gate", "output", "grad_output", "initial_state", "grad_final_state", "seq_offsets", "reset")
+def backward(problem: Problem, *options: Any) -> Call:
+    gate, out, grad, state, grad_state, seq_offsets, reset = problem.specs
+    _three_axes(out)
+    _three_axes(grad)
+    linear = _Linear(problem, gate, out, seq_offsets, reset, options)
+    same_shape(grad, out.shape)
+    same_dtype(grad, out.dtype)
+    strides = _read(problem, lib.OUTPUT, out, linear.axes)
+    grad_strides = _read(problem, lib.GRAD | lib.OUTPUT, grad, linear.axes)
+    problem.read_converted(lib.STATE_IN, state, linear.state_shape, linear.state_dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, linear.state_shape, linear.state_dtype)
+    problem.write(lib.GRAD | lib.GATE, gate.shape, gate.dtype)
+    problem.write(lib.GRAD | lib.INPUT, out.shape, out.dtype)
+    problem.write(lib.GRAD | lib.STATE_IN, linear.state_shape, linear.state_dtype)
+    fields = (*linear.fields, _DENSE, linear.gate_strides, strides, _DENSE, _DENSE, grad_strides)
+    return problem.call(problem.plan("linear", fields, linear.threads), True)
 
 
 @overload
@@ -209,20 +169,9 @@ def linear_scan(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    array = _sequence_array("input", input)
-    problem = _problem(gate, array, "input", layout, gate_form, reverse, seq_offsets, reset, threads)
-    array, strides = _strided(array, problem.axes)
-    if initial_state is not None:
-        problem.add_state(lib.STATE_IN, "initial_state", initial_state)
-    output = problem.new(problem.shape, problem.dtype)
-    problem.add(lib.INPUT, array)
-    problem.add(lib.OUTPUT, output)
-    final_state = None
-    if return_final_state:
-        final_state = np.empty(problem.state_shape, state_dtype(problem.dtype))
-        problem.add(lib.STATE_OUT, final_state)
-    problem.plan(strides, problem.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE).forward(problem.args)
-    return output if final_state is None else (output, final_state)
+    arrays = (gate, input, initial_state, seq_offsets, reset)
+    results = forward(arrays, (return_final_state, layout, gate_form, reverse, threads))
+    return tuple(results) if return_final_state else results[0]
 
 
 def linear_scan_backward(
@@ -257,25 +206,5 @@ def linear_scan_backward(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    array, grad = _sequence_array("output", output), _sequence_array("grad_output", grad_output)
-    problem = _problem(gate, array, "output", layout, gate_form, reverse, seq_offsets, reset, threads)
-    if grad.shape != array.shape:
-        raise FlashscanValueError(f"grad_output has shape {grad.shape}; accepted is output's shape, {array.shape}")
-    if grad.dtype != array.dtype:
-        raise FlashscanTypeError(f"grad_output has dtype {grad.dtype}; accepted is output's dtype, {array.dtype}")
-    array, strides = _strided(array, problem.axes)
-    grad, grad_strides = _strided(grad, problem.axes)
-    if initial_state is not None:
-        problem.add_state(lib.STATE_IN, "initial_state", initial_state)
-    if grad_final_state is not None:
-        problem.add_state(lib.GRAD | lib.STATE_OUT, "grad_final_state", grad_final_state)
-    grad_gate = problem.new(problem.gate.shape, problem.gate.dtype)
-    grad_input = problem.new(problem.shape, problem.dtype)
-    grad_state = np.empty(problem.state_shape, state_dtype(problem.dtype))
-    problem.add(lib.OUTPUT, array)
-    problem.add(lib.GRAD | lib.OUTPUT, grad)
-    problem.add(lib.GRAD | lib.GATE, grad_gate)
-    problem.add(lib.GRAD | lib.INPUT, grad_input)
-    problem.add(lib.GRAD | lib.STATE_IN, grad_state)
-    problem.plan(_DENSE, problem.gate_strides, strides, _DENSE, _DENSE, grad_strides).backward(problem.args)
-    return grad_gate.reshape(problem.gate_shape), grad_input, grad_state
+    arrays = (gate, output, grad_output, initial_state, grad_final_state, seq_offsets, reset)
+    return tuple(backward(arrays, (layout, gate_form, reverse, threads)))

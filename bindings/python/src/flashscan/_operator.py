@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Union
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from . import _library as lib
-from ._arrays import OFFSETS_DTYPES, Array, argument, dtype_number, sequence_offsets, state_dtype, thread_count
-from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
+from ._call import Call, Problem, data_number, kind
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._spaces import Spec
+from ._types import Array, ArrayLike
 
-_KINDS = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
-_AFFINE, _CUSTOM = 6, 7
-_INCLUSIVE, _EXCLUSIVE, _REDUCTION = range(3)
-# Whether a gradient of x reads x.
+_NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
+AFFINE, CUSTOM = 6, 7
+INCLUSIVE, EXCLUSIVE, REDUCTION = range(3)
+# Whose gradient of x reads x.
 _READS_X = {"mul", "min", "max", "logaddexp", "matmul"}
 
 
@@ -36,52 +34,7 @@ class HostOperator:
 Operator = Union[str, HostOperator, Callable[[Array, Array], ArrayLike]]
 
 
-@dataclass
-class _Problem:
-    """One call's options, checked and brought into the library's terms, and its arguments."""
-
-    mode: int
-    kind: int
-    axis: int
-    shape: tuple[int, ...]
-    state_shape: tuple[int, ...]
-    dtype: np.dtype
-    fields: tuple[Any, ...]
-    threads: int
-    packed: bool
-    args: list[tuple[int, int, int, int]] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
-
-    @property
-    def state_dtype(self) -> np.dtype:
-        return self.dtype if self.kind == _CUSTOM else state_dtype(self.dtype)
-
-    @property
-    def output_shape(self) -> tuple[int, ...]:
-        return self.state_shape if self.mode == _REDUCTION else self.shape
-
-    def add(self, number: int, array: Array) -> Array:
-        self.args.append(argument(number, array))
-        self.kept.append(array)
-        return array
-
-    def add_given(self, number: int, name: str, value: ArrayLike, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        array = np.asarray(value)
-        if array.shape != shape:
-            raise FlashscanValueError(f"{name} has shape {array.shape}; accepted is {shape}")
-        if not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise FlashscanTypeError(f"{name} has dtype {array.dtype}; accepted are those that convert to {dtype}")
-        self.add(number, np.ascontiguousarray(array, dtype))
-
-    def new(self, number: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        # Steps behind the last packed sequence are not written by the library.
-        return self.add(number, np.zeros(shape, dtype) if self.packed else np.empty(shape, dtype))
-
-    def plan(self) -> lib.Plan:
-        return lib.plan("operator", (*self.fields, None), self.threads)
-
-
-def _axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
+def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
     """The axis of time, counted from the front; ``inner`` axes behind it belong to an element."""
     if axis is None:
         if default is None:
@@ -96,105 +49,96 @@ def _axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> in
     return place
 
 
-def _problem(
-    x: Array,
-    kind: int,
-    mode: int,
-    axis: int,
-    inner: int,
-    reverse: bool,
-    seq_offsets: ArrayLike | None,
-    threads: int,
-) -> _Problem:
-    custom = kind == _CUSTOM
-    offsets = None if seq_offsets is None else sequence_offsets(seq_offsets)
-    batch, time = math.prod(x.shape[:axis]), x.shape[axis]
-    behind = x.shape[axis + 1 :]
-    channels = 1 if custom else math.prod(behind[: len(behind) - inner])
-    if offsets is not None and batch != 1:
-        raise FlashscanValueError(f"x has shape {x.shape} with seq_offsets; accepted are extents of 1 before axis {axis}")
-    sequences = 0 if offsets is None else offsets.size - 1
-    fields = (0 if custom else dtype_number("x", x), kind, 0, mode, int(bool(reverse)), 0)
-    fields += (0 if offsets is None else OFFSETS_DTYPES[offsets.dtype], batch, time, channels)
-    problem = _Problem(
-        mode=mode,
-        kind=kind,
-        axis=axis,
-        shape=x.shape,
-        state_shape=(x.shape[:axis] if offsets is None else (sequences,)) + behind,
-        dtype=x.dtype,
-        fields=(*fields, x.shape[-1] if inner else 0, sequences),
-        threads=thread_count(threads),
-        packed=offsets is not None,
-    )
-    if offsets is not None:
-        problem.add(lib.SEQ_OFFSETS, offsets)
-    return problem
+class Scan:
+    """A scan or reduction of ``x`` along an axis; the last ``inner`` axes are an element's."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        x: Spec,
+        number: int,
+        mode: int,
+        axis: int,
+        inner: int,
+        reverse: bool,
+        seq_offsets: Spec | None,
+    ) -> None:
+        custom = number == CUSTOM
+        batch, time, behind = math.prod(x.shape[:axis]), x.shape[axis], x.shape[axis + 1 :]
+        channels = 1 if custom else math.prod(behind[: len(behind) - inner])
+        if seq_offsets is not None and batch != 1:
+            raise FlashscanValueError(
+                f"{x.name} has shape {x.shape} with seq_offsets; accepted are extents of 1 before axis {axis}"
+            )
+        dtype = 0 if custom else data_number(x)
+        sequences, offsets = problem.read_offsets(seq_offsets)
+        self.fields = (dtype, number, 0, mode, int(bool(reverse)), 0, offsets, batch, time, channels)
+        self.fields += (x.shape[-1] if inner else 0, sequences)
+        self.state_shape = ((sequences,) if problem.packed else x.shape[:axis]) + behind
+        self.state_dtype = x.dtype if custom else problem.state_dtype(x.dtype, dtype)
+        self.output_shape = self.state_shape if mode == REDUCTION else x.shape
+        self.axis = axis
 
 
-def _problem_of(x: ArrayLike, op: Operator, mode: int, axis: int | None, *rest: Any) -> tuple[Array, _Problem]:
-    if isinstance(op, str):
-        if op not in _KINDS:
-            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, _KINDS))} and callables")
-        array = np.ascontiguousarray(x)
-        inner = 2 if op == "matmul" else 0
-        if array.ndim < inner + 1:
-            raise FlashscanValueError(f"x has shape {array.shape}; accepted are arrays of {inner + 1} axes or more")
-        if inner and array.shape[-1] != array.shape[-2]:
-            raise FlashscanValueError(f"x has shape {array.shape}; accepted are square matrices in the last two axes")
-        place = _axis_of(axis, -3 if inner else -1, array.ndim, inner)
-        return array, _problem(array, _KINDS[op], mode, place, inner, *rest)
-    if not callable(op) and not isinstance(op, HostOperator):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _KINDS))}, HostOperator, callables")
-    array = np.ascontiguousarray(x)
-    return array, _problem(array, _CUSTOM, mode, _axis_of(axis, None, array.ndim, 0), 0, *rest)
+def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None) -> Scan:
+    ndim = len(x.shape)
+    inner = 2 if op == "matmul" else 0
+    if ndim < inner + 1:
+        raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are arrays of {inner + 1} axes or more")
+    if inner and x.shape[-1] != x.shape[-2]:
+        raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
+    place = axis_of(axis, -3 if inner else -1, ndim, inner)
+    return Scan(problem, x, _NAMED[op], mode, place, inner, reverse, offsets)
 
 
-def _custom_plan(problem: _Problem, op: Any, errors: list[BaseException]) -> lib.Plan:
-    """A plan that calls ``op``; what it raises is kept in ``errors``."""
-    shape, dtype = problem.shape[problem.axis + 1 :], problem.dtype
-    size = dtype.itemsize * math.prod(shape)
-    inner = np.empty(shape, dtype).strides
-    custom = lib.CustomOperator(struct_size=ctypes.sizeof(lib.CustomOperator), element_bytes=size)
-    if isinstance(op, HostOperator):
-        custom.state, custom.host = op.state, op.address
-    else:
-
-        def view(address: int, stride: int, count: int) -> Array:
-            low = min(0, (count - 1) * stride)
-            memory = (ctypes.c_char * (abs(stride) * (count - 1) + size)).from_address(address + low)
-            return np.ndarray((count, *shape), dtype, memory, -low, (stride, *inner))
-
-        def batched(_state, lhs, lhs_stride, rhs, rhs_stride, out, out_stride, count, _stream) -> int:
-            try:
-                view(out, out_stride, count)[...] = op(view(lhs, lhs_stride, count), view(rhs, rhs_stride, count))
-                return 0
-            except BaseException as error:  # it must not pass through the library
-                errors.append(error)
-                return 1
-
-        custom.batched = lib.BatchedOperator(batched)
-    problem.kept.append(custom)
-    return lib.Plan("operator", (*problem.fields, ctypes.addressof(custom)), problem.threads)
+@kind(0, "x", "initial", "seq_offsets")
+def forward(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
+    x, initial, seq_offsets = problem.specs
+    scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
+    problem.read(lib.INPUT, x)
+    problem.read_converted(lib.STATE_IN, initial, scan.state_shape, scan.state_dtype)
+    problem.write(lib.OUTPUT, scan.output_shape, x.dtype)
+    if final:
+        problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
+    return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
 
 
-def _run(x: Array, op: Operator, problem: _Problem, initial: ArrayLike | None, final: bool) -> tuple[Array, Array | None]:
-    problem.add(lib.INPUT, x)
+@kind(0, "x", "output", "grad_output", "initial", "grad_final", "seq_offsets")
+def backward(problem: Problem, op: str, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
+    x, output, grad, initial, grad_final, seq_offsets = problem.specs
+    scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
+    if op in _READS_X:
+        problem.read(lib.INPUT, x)
+    if op == "matmul" and mode != REDUCTION:
+        if output is None:
+            raise FlashscanTypeError("output is None; the gradient of a scan of 'matmul' needs it")
+        problem.read_converted(lib.OUTPUT, output, x.shape, x.dtype)
+    problem.read_converted(lib.GRAD | lib.OUTPUT, grad, scan.output_shape, x.dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_final, scan.state_shape, scan.state_dtype)
+    problem.write(lib.GRAD | lib.INPUT, x.shape, x.dtype)
     if initial is not None:
-        problem.add_given(lib.STATE_IN, "initial", initial, problem.state_shape, problem.state_dtype)
-    output = problem.new(lib.OUTPUT, problem.output_shape, problem.dtype)
-    last = problem.new(lib.STATE_OUT, problem.state_shape, problem.state_dtype) if final else None
+        problem.read_converted(lib.STATE_IN, initial, scan.state_shape, scan.state_dtype)
+        problem.write(lib.GRAD | lib.STATE_IN, scan.state_shape, scan.state_dtype)
+    return problem.call(problem.plan("operator", (*scan.fields, None), threads), True)
+
+
+def _named(op: Any, others: str) -> bool:
     if isinstance(op, str):
-        problem.plan().forward(problem.args)
-        return output, last
-    errors: list[BaseException] = []
-    try:
-        _custom_plan(problem, op, errors).forward(problem.args)
-    except FlashscanError:
-        if errors:
-            raise errors[0] from None
-        raise
-    return output, last
+        if op not in _NAMED:
+            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}{others}")
+        return True
+    return False
+
+
+def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any) -> list[Array]:
+    """``options``: axis, reverse, threads."""
+    if _named(op, " and callables"):
+        return forward((x, initial, seq_offsets), (op, final, mode, *options))
+    if not callable(op) and not isinstance(op, HostOperator):
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}, HostOperator, callables")
+    from . import _custom
+
+    return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
 
 
 def prefix_scan(
@@ -228,10 +172,9 @@ def prefix_scan(
     Returns:
         ``y`` of ``x``'s shape, or ``(y, final)``.
     """
-    mode = _EXCLUSIVE if exclusive else _INCLUSIVE
-    array, problem = _problem_of(x, op, mode, axis, reverse, seq_offsets, threads)
-    output, last = _run(array, op, problem, initial, return_final)
-    return output if last is None else (output, last)
+    mode = EXCLUSIVE if exclusive else INCLUSIVE
+    results = _run(x, op, initial, seq_offsets, return_final, mode, axis, reverse, threads)
+    return tuple(results) if return_final else results[0]
 
 
 def reduce(
@@ -245,39 +188,15 @@ def reduce(
     threads: int = 0,
 ) -> Array:
     """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``; see there for the arguments."""
-    array, problem = _problem_of(x, op, _REDUCTION, axis, reverse, seq_offsets, threads)
-    return _run(array, op, problem, initial, False)[0]
+    return _run(x, op, initial, seq_offsets, False, REDUCTION, axis, reverse, threads)[0]
 
 
-def _backward(
-    x: ArrayLike,
-    op: str,
-    mode: int,
-    grad_output: ArrayLike,
-    output: ArrayLike | None,
-    initial: ArrayLike | None,
-    grad_final: ArrayLike | None,
-    *rest: Any,
-) -> tuple[Array, Array | None]:
-    if not isinstance(op, str):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _KINDS))}")
-    array, problem = _problem_of(x, op, mode, *rest)
-    if op in _READS_X:
-        problem.add(lib.INPUT, array)
-    if op == "matmul" and mode != _REDUCTION:
-        if output is None:
-            raise FlashscanTypeError("output is None; the gradient of a scan of 'matmul' needs it")
-        problem.add_given(lib.OUTPUT, "output", output, problem.shape, problem.dtype)
-    problem.add_given(lib.GRAD | lib.OUTPUT, "grad_output", grad_output, problem.output_shape, problem.dtype)
-    if grad_final is not None:
-        problem.add_given(lib.GRAD | lib.STATE_OUT, "grad_final", grad_final, problem.state_shape, problem.state_dtype)
-    grad_initial = None
-    if initial is not None:
-        problem.add_given(lib.STATE_IN, "initial", initial, problem.state_shape, problem.state_dtype)
-        grad_initial = problem.new(lib.GRAD | lib.STATE_IN, problem.state_shape, problem.state_dtype)
-    grad_x = problem.new(lib.GRAD | lib.INPUT, problem.shape, problem.dtype)
-    problem.plan().backward(problem.args)
-    return grad_x, grad_initial
+def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:
+    """``arrays``: output, grad_output, initial, grad_final, seq_offsets; ``options``: mode, axis, reverse, threads."""
+    if not _named(op, ""):
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}")
+    results = backward((x, *arrays), (op, *options))
+    return results[0], results[1] if arrays[2] is not None else None
 
 
 def prefix_scan_backward(
@@ -299,8 +218,8 @@ def prefix_scan_backward(
     ``output`` is what ``prefix_scan`` returned; only "matmul" needs it. Returns ``(grad_x, grad_initial)``, the latter
     None without ``initial``.
     """
-    mode = _EXCLUSIVE if exclusive else _INCLUSIVE
-    return _backward(x, op, mode, grad_output, output, initial, grad_final, axis, reverse, seq_offsets, threads)
+    mode = EXCLUSIVE if exclusive else INCLUSIVE
+    return _backward(x, op, (output, grad_output, initial, grad_final, seq_offsets), mode, axis, reverse, threads)
 
 
 def reduce_backward(
@@ -315,4 +234,4 @@ def reduce_backward(
     threads: int = 0,
 ) -> tuple[Array, Array | None]:
     """Gradients ``(grad_x, grad_initial)`` of ``reduce`` with a named operator."""
-    return _backward(x, op, _REDUCTION, grad_output, None, initial, None, axis, reverse, seq_offsets, threads)
+    return _backward(x, op, (None, grad_output, initial, None, seq_offsets), REDUCTION, axis, reverse, threads)

@@ -1,29 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
 from . import _library as lib
-from ._arrays import (
-    OFFSETS_DTYPES,
-    Array,
-    argument,
-    choose,
-    dtype_number,
-    reset_flags,
-    sequence_offsets,
-    state_array,
-    state_dtype,
-    thread_count,
-)
+from ._call import Call, Problem, choose, data_number, kind, same_dtype, same_shape
 from ._errors import FlashscanTypeError, FlashscanValueError
+from ._spaces import Spec
+from ._types import Array, ArrayLike
 
 # Number, gates, biases and states of each cell.
-_CELLS = {
+CELLS = {
     "lstm": (0, 4, 4, 2),
     "gru": (1, 3, 4, 1),
     "elman": (2, 1, 1, 1),
@@ -34,101 +21,94 @@ _CELLS = {
 _LAYOUTS = {"btghd": 0, "tbghd": 1}
 
 
-def _axes(name: str, value: ArrayLike, count: int) -> Array:
-    array = np.asarray(value)
-    if array.ndim != count:
-        raise FlashscanValueError(f"{name} has shape {array.shape}; accepted are arrays of {count} axes")
-    return np.ascontiguousarray(array)
+def _axes(spec: Spec, count: int) -> None:
+    if len(spec.shape) != count:
+        raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted are arrays of {count} axes")
 
 
-def _shaped(name: str, value: ArrayLike, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    array = np.asarray(value)
-    if array.shape != shape:
-        raise FlashscanValueError(f"{name} has shape {array.shape}; accepted is {shape}")
-    if array.dtype != dtype:
-        raise FlashscanTypeError(f"{name} has dtype {array.dtype}; accepted is {dtype}")
-    return np.ascontiguousarray(array)
+def _exactly(spec: Spec, shape: tuple[int, ...], dtype: Any) -> Spec:
+    same_shape(spec, shape)
+    same_dtype(spec, dtype)
+    return spec
 
 
-@dataclass
-class _Problem:
-    """One call's options, checked and brought into the library's terms, and its arguments."""
+class _Network:
+    """What both passes have in common; ``outer`` and ``inner`` are the first two and last axes of the layout.
 
-    fields: tuple[Any, ...]
-    threads: int
-    dtype: np.dtype
-    weight_dtype: np.dtype
-    input_shape: tuple[int, ...]
-    weight_shape: tuple[int, ...]
-    bias_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    state_shape: tuple[int, ...]
-    packed: bool
-    args: list[tuple[int, int, int, int]] = field(default_factory=list)
-    kept: list[Array] = field(default_factory=list)
+    ``options``: cell, layout, reverse, all_states, training, recurrent_clip, threads.
+    """
 
-    def add(self, number: int, array: Array) -> Array:
-        self.args.append(argument(number, array))
-        self.kept.append(array)
-        return array
+    def __init__(
+        self,
+        problem: Problem,
+        R: Spec,
+        like: Spec,
+        outer: tuple[int, ...],
+        inner: tuple[int, ...],
+        seq_offsets: Spec | None,
+        reset: Spec | None,
+        options: tuple,
+    ) -> None:
+        cell, layout, reverse, all_states, training, clip, self.threads = options
+        number, gates, biases, states = choose("cell", cell, CELLS)
+        layout_number = choose("layout", layout, _LAYOUTS)
+        batch, time = outer if layout_number == 0 else outer[::-1]
+        _axes(R, 4)
+        heads, dim = inner
+        if R.shape != (gates, heads, dim, dim):
+            raise FlashscanValueError(f"R has shape {R.shape}; accepted is {(gates, heads, dim, dim)} for {cell}")
+        data = data_number(like)
+        sequences, offsets = problem.read_offsets(seq_offsets)
+        flags = problem.read_reset(reset, (batch, time)) | (lib.FLAG_ALL_STATES if all_states else 0)
+        flags |= lib.FLAG_TRAINING if training else 0
+        self.fields = (data, data_number(R), layout_number, number, int(bool(reverse)), flags, offsets)
+        self.fields += (batch, time, heads, dim, sequences, float(clip))
+        self.input_shape = (*outer, gates, heads, dim)
+        self.bias_shape = (biases, heads, dim)
+        self.output_shape = (*((states,) if all_states else ()), *outer, heads, dim)
+        self.state_shape = (states, sequences if problem.packed else batch, heads, dim)
+        self.state_dtype = problem.state_dtype(like.dtype, data)
+        self.training = training
+        self.plan = problem.plan("rnn", self.fields, self.threads)
+        problem.read(lib.WEIGHT, R)
 
-    def add_state(self, number: int, name: str, value: ArrayLike | None) -> None:
-        if value is not None:
-            self.add(number, state_array(name, value, self.state_shape, self.dtype))
 
-    def new(self, number: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        # Steps behind the last packed sequence are not written by the library.
-        return self.add(number, np.zeros(shape, dtype) if self.packed else np.empty(shape, dtype))
+@kind(0, "Wx", "R", "b", "initial_state", "seq_offsets", "reset")
+def forward(problem: Problem, final: bool, *options: Any) -> Call:
+    x, R, b, state, seq_offsets, reset = problem.specs
+    _axes(x, 5)
+    net = _Network(problem, R, x, x.shape[:2], x.shape[3:], seq_offsets, reset, options)
+    problem.read(lib.INPUT, _exactly(x, net.input_shape, x.dtype))
+    if b is not None:
+        problem.read(lib.BIAS, _exactly(b, net.bias_shape, R.dtype))
+    problem.read_converted(lib.STATE_IN, state, net.state_shape, net.state_dtype)
+    problem.write(lib.OUTPUT, net.output_shape, x.dtype)
+    if final:
+        problem.write(lib.STATE_OUT, net.state_shape, net.state_dtype)
+    if net.training:
+        problem.write_bytes(lib.RESERVE, net.plan.arg_bytes(False, lib.RESERVE))
+    return problem.call(net.plan, False)
 
-    def plan(self) -> lib.Plan:
-        return lib.plan("rnn", self.fields, self.threads)
 
-
-def _problem(
-    R: Array,
-    like: Array,
-    name: str,
-    cell: str,
-    layout: str,
-    reverse: bool,
-    seq_offsets: ArrayLike | None,
-    reset: ArrayLike | None,
-    all_states: bool,
-    training: bool,
-    recurrent_clip: float,
-    threads: int,
-) -> _Problem:
-    """``like`` has the axes batch, time, heads and head dim, in the order of the layout, as its first two and last."""
-    number, gates, biases, states = choose("cell", cell, _CELLS)
-    layout_number = choose("layout", layout, _LAYOUTS)
-    outer, (heads, dim) = like.shape[:2], like.shape[-2:]
-    batch, time = outer if layout_number == 0 else outer[::-1]
-    if R.shape != (gates, heads, dim, dim):
-        raise FlashscanValueError(f"R has shape {R.shape}; accepted is {(gates, heads, dim, dim)} for {cell}")
-    offsets = None if seq_offsets is None else sequence_offsets(seq_offsets)
-    sequences = 0 if offsets is None else offsets.size - 1
-    flags = (lib.FLAG_RESET if reset is not None else 0) | (lib.FLAG_ALL_STATES if all_states else 0)
-    flags |= lib.FLAG_TRAINING if training else 0
-    fields = (dtype_number(name, like), dtype_number("R", R), layout_number, number, int(bool(reverse)), flags)
-    fields += (0 if offsets is None else OFFSETS_DTYPES[offsets.dtype], batch, time, heads, dim, sequences)
-    problem = _Problem(
-        fields=(*fields, float(recurrent_clip)),
-        threads=thread_count(threads),
-        dtype=like.dtype,
-        weight_dtype=R.dtype,
-        input_shape=(*outer, gates, heads, dim),
-        weight_shape=R.shape,
-        bias_shape=(biases, heads, dim),
-        output_shape=(*((states,) if all_states else ()), *outer, heads, dim),
-        state_shape=(states, batch if offsets is None else sequences, heads, dim),
-        packed=offsets is not None,
-    )
-    problem.add(lib.WEIGHT, R)
-    if offsets is not None:
-        problem.add(lib.SEQ_OFFSETS, offsets)
-    if reset is not None:
-        problem.add(lib.RESET, reset_flags(reset, (batch, time)))
-    return problem
+@kind(1, "R", "output", "reserve", "grad_output", "initial_state", "grad_final_state", "seq_offsets", "reset")
+def backward(problem: Problem, *options: Any) -> Call:
+    R, out, reserve, grad, state, grad_state, seq_offsets, reset = problem.specs
+    all_states = options[3]
+    _axes(out, 5 if all_states else 4)
+    shape = out.shape[1:] if all_states else out.shape
+    net = _Network(problem, R, out, shape[:2], shape[2:], seq_offsets, reset, options)
+    problem.read(lib.OUTPUT, _exactly(out, net.output_shape, out.dtype))
+    problem.read(lib.GRAD | lib.OUTPUT, _exactly(grad, net.output_shape, out.dtype))
+    problem.read_converted(lib.STATE_IN, state, net.state_shape, net.state_dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, net.state_shape, net.state_dtype)
+    if reserve.number != lib.U8 or not reserve.dense:
+        raise FlashscanTypeError(f"reserve has dtype {reserve.dtype}; accepted is what rnn returned as its reserve")
+    problem.read(lib.RESERVE, reserve)
+    problem.write(lib.GRAD | lib.INPUT, net.input_shape, out.dtype)
+    problem.write(lib.GRAD | lib.WEIGHT, R.shape, R.dtype)
+    problem.write(lib.GRAD | lib.BIAS, net.bias_shape, R.dtype)
+    problem.write(lib.GRAD | lib.STATE_IN, net.state_shape, net.state_dtype)
+    return problem.call(net.plan, True)
 
 
 def rnn(
@@ -177,31 +157,9 @@ def rnn(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    x, weight = _axes("Wx", Wx, 5), _axes("R", R, 4)
-    problem = _problem(
-        weight, x, "Wx", cell, layout, reverse, seq_offsets, reset, return_all_states, return_reserve, recurrent_clip,
-        threads,
-    )  # fmt: skip
-    problem.add(lib.INPUT, _shaped("Wx", x, problem.input_shape, problem.dtype))
-    if b is not None:
-        problem.add(lib.BIAS, _shaped("b", b, problem.bias_shape, problem.weight_dtype))
-    problem.add_state(lib.STATE_IN, "initial_state", initial_state)
-    results = [problem.new(lib.OUTPUT, problem.output_shape, problem.dtype)]
-    if return_final_state:
-        results.append(problem.new(lib.STATE_OUT, problem.state_shape, state_dtype(problem.dtype)))
-    plan = problem.plan()
-    if return_reserve:
-        results.append(_aligned(plan.forward_bytes(lib.RESERVE)))
-        problem.add(lib.RESERVE, results[-1])
-    plan.forward(problem.args)
+    options = (cell, layout, reverse, return_all_states, return_reserve, recurrent_clip, threads)
+    results = forward((Wx, R, b, initial_state, seq_offsets, reset), (return_final_state, *options))
     return results[0] if len(results) == 1 else tuple(results)
-
-
-def _aligned(size: int) -> Array:
-    """Bytes at a multiple of 256, as the library wants them for what it alone reads."""
-    memory = np.empty(size + 255, np.uint8)
-    start = -memory.ctypes.data % 256
-    return memory[start : start + size]
 
 
 def rnn_backward(
@@ -238,23 +196,7 @@ def rnn_backward(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    array, weight = _axes("output", output, 5 if all_states else 4), _axes("R", R, 4)
-    problem = _problem(
-        weight, array[0] if all_states else array, "output", cell, layout, reverse, seq_offsets, reset, all_states, True,
-        recurrent_clip, threads,
-    )  # fmt: skip
-    problem.add(lib.OUTPUT, _shaped("output", array, problem.output_shape, problem.dtype))
-    problem.add(lib.GRAD | lib.OUTPUT, _shaped("grad_output", grad_output, problem.output_shape, problem.dtype))
-    problem.add_state(lib.STATE_IN, "initial_state", initial_state)
-    problem.add_state(lib.GRAD | lib.STATE_OUT, "grad_final_state", grad_final_state)
-    if not isinstance(reserve, np.ndarray) or reserve.dtype != np.uint8 or not reserve.flags.c_contiguous:
-        raise FlashscanTypeError(f"reserve is a {type(reserve).__name__}; accepted is what rnn returned as its reserve")
-    problem.add(lib.RESERVE, reserve)
-    gradients = (
-        problem.new(lib.GRAD | lib.INPUT, problem.input_shape, problem.dtype),
-        problem.new(lib.GRAD | lib.WEIGHT, problem.weight_shape, problem.weight_dtype),
-        problem.new(lib.GRAD | lib.BIAS, problem.bias_shape, problem.weight_dtype),
-        problem.new(lib.GRAD | lib.STATE_IN, problem.state_shape, state_dtype(problem.dtype)),
-    )
-    problem.plan().backward(problem.args)
-    return gradients
+    if reserve is None:
+        raise FlashscanTypeError("reserve is a NoneType; accepted is what rnn returned as its reserve")
+    arrays = (R, output, reserve, grad_output, initial_state, grad_final_state, seq_offsets, reset)
+    return tuple(backward(arrays, (cell, layout, reverse, all_states, True, recurrent_clip, threads)))

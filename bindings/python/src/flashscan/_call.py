@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the library on arrays of any package.
+
+A function of this package says once, for the shapes, dtypes and options of a call, what the library reads and writes:
+that is a ``Problem``. The ``Call`` made of it is cached and run on every arrays of that kind, with nothing left to check.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _foreign
+from . import _library as lib
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._spaces import CupySpace, NumpySpace, Signature, Spec
+
+DATA = range(lib.F32, lib.C128 + 1)
+_WIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
+
+
+def choose(name: str, value: Any, accepted: dict[str, Any]) -> Any:
+    if not isinstance(value, str) or value not in accepted:
+        raise FlashscanValueError(f"{name} is {value!r}; accepted are {', '.join(map(repr, accepted))}")
+    return accepted[value]
+
+
+def thread_count(threads: Any) -> int:
+    try:
+        number = operator.index(threads)
+    except TypeError:
+        raise FlashscanTypeError(f"threads is {threads!r}; accepted are integers") from None
+    if not 0 <= number < 2**31:
+        raise FlashscanValueError(f"threads is {number}; accepted are 0 (all) and up")
+    return number
+
+
+def data_number(spec: Spec) -> int:
+    if spec.number not in DATA:
+        raise FlashscanTypeError(
+            f"{spec.name} has dtype {spec.dtype}; accepted are float32, float64, float16, bfloat16 (ml_dtypes' in NumPy), "
+            "complex64 and complex128, in native byte order"
+        )
+    return spec.number
+
+
+def same_shape(spec: Spec, shape: tuple[int, ...]) -> None:
+    if spec.shape != shape:
+        raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted is {shape}")
+
+
+def same_dtype(spec: Spec, dtype: Any) -> None:
+    if spec.dtype != dtype:
+        raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted is {dtype}")
+
+
+class Problem:
+    """A kind of call while it is worked out. ``specs`` are the arrays', None for those that are not given."""
+
+    def __init__(self, space: Any, names: Sequence[str], lead: int, signatures: Sequence[Signature | None]) -> None:
+        self.space = space
+        self.specs = [
+            None if given is None else dataclasses.replace(space.spec(given), name=names[i], position=i)
+            for i, given in enumerate(signatures)
+        ]
+        first = self.specs[lead]
+        self.device = first.device
+        self.backend, self.index = space.place(self.device)
+        for spec in self.specs:
+            if spec is not None and spec.device != self.device:
+                raise FlashscanValueError(f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is")
+        self.packed = False
+        self._reads: list[tuple[int, int, Callable[[Any], Any] | None, int]] = []
+        self._writes: list[tuple[int, Callable[[], Any], int]] = []
+
+    def state_dtype(self, dtype: Any, number: int) -> Any:
+        """That of states and sums of data of ``dtype``."""
+        return self.space.dtype(_WIDE[number]) if number in _WIDE else dtype
+
+    def read(self, number: int, spec: Spec, dtype: Any = None, in_place: bool = False) -> None:
+        """``dtype``: what it is converted to. ``in_place``: it is known to be readable as it lies."""
+        dtype = spec.dtype if dtype is None else dtype
+        if in_place or (spec.dense and spec.dtype == dtype):
+            self._reads.append((number, spec.position, None, spec.span))
+            return
+        dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
+        self._reads.append((number, spec.position, lambda array: dense(array, dtype), size))
+
+    def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
+        """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
+        if spec is None:
+            return
+        same_shape(spec, shape)
+        if not self.space.castable(spec.dtype, dtype):
+            raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted are those that convert to {dtype}")
+        self.read(number, spec, dtype)
+
+    def read_reset(self, spec: Spec | None, shape: tuple[int, int]) -> int:
+        """The flag of a descriptor."""
+        if spec is None:
+            return 0
+        if spec.number not in (lib.U8, lib.BOOL):
+            raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted are bool and uint8")
+        if spec.shape != shape:
+            raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted is (batch, time), here {shape}")
+        self.read(lib.RESET, spec)
+        return lib.FLAG_RESET
+
+    def read_offsets(self, spec: Spec | None) -> tuple[int, int]:
+        """The number of sequences and the dtype of their offsets, zeros if not given."""
+        if spec is None:
+            return 0, 0
+        if spec.number not in (lib.I32, lib.I64):
+            raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted are int32 and int64")
+        if len(spec.shape) != 1 or spec.size < 2:
+            raise FlashscanValueError(
+                f"{spec.name} has shape {spec.shape}; accepted is (number of sequences + 1,) with one sequence at least"
+            )
+        self.read(lib.SEQ_OFFSETS, spec)
+        self.packed = True
+        return spec.size - 1, spec.number
+
+    def write(self, number: int, shape: tuple[int, ...], dtype: Any) -> None:
+        # Steps behind the last packed sequence are not written by the library.
+        make = self.space.maker(tuple(shape), dtype, self.device, self.packed)
+        self._writes.append((number, make, self.space.itemsize(dtype) * math.prod(shape)))
+
+    def write_bytes(self, number: int, size: int) -> None:
+        self._writes.append((number, self.space.bytes_maker(size, self.device), size))
+
+    def plan(self, family: str, fields: tuple, threads: Any) -> lib.Plan:
+        return lib.plan(family, fields, thread_count(threads), self.backend, self.index)
+
+    def call(self, plan: lib.Plan, backward: bool) -> Call:
+        scratch = plan.arg_bytes(backward, lib.SCRATCH) if self.backend == lib.CUDA else 0
+        if scratch:
+            self.write_bytes(lib.SCRATCH, scratch)
+        return Call(self.space, self.device, plan, backward, self._reads, self._writes, bool(scratch))
+
+
+class Call:
+    """Runs a plan on arrays of one kind; from any thread."""
+
+    def __init__(
+        self, space: Any, device: Any, plan: lib.Plan, backward: bool, reads: list, writes: list, scratch: bool
+    ) -> None:
+        self._pointer = space.pointer
+        self._stream = space.stream_getter(device)
+        self._plan = plan
+        self._handle = plan.handle
+        self._execute = lib.backward if backward else lib.forward
+        self._reads, self._writes, self._scratch = tuple(reads), tuple(writes), scratch
+        self._count = len(reads) + len(writes)
+        self._pack = struct.Struct(lib.ARG * self._count).pack
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays that are written, in the order in which the problem named them."""
+        pointer = self._pointer
+        words: list[int] = []
+        kept = []
+        for number, position, convert, size in self._reads:
+            array = arrays[position]
+            if convert is not None:
+                array = convert(array)
+                kept.append(array)
+            words += (number, 0, pointer(array), size)
+        results = []
+        for number, make, size in self._writes:
+            array = make()
+            results.append(array)
+            words += (number, 0, pointer(array), size)
+        status = self._execute(self._handle, self._pack(*words), self._count, self._stream())
+        if status:
+            lib.check(status)
+        if self._scratch:
+            results.pop()
+        return results
+
+
+class Kind:
+    """A function that fills in problems, ``function(problem, *options) -> Call``, and the calls that it has made."""
+
+    def __init__(self, function: Callable[..., Call], lead: int, names: Sequence[str]) -> None:
+        self.lead, self.names = lead, names
+        self.cached = functools.lru_cache(maxsize=256)(self.make)
+        self._function = function
+
+    def problem(self, space: Any, signatures: Sequence[Signature | None]) -> Problem:
+        return Problem(space, self.names, self.lead, signatures)
+
+    def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple) -> Call:
+        return self._function(self.problem(space, signatures), *options)
+
+    def __call__(self, arrays: Sequence[Any], options: tuple) -> list[Any]:
+        space = space_of(arrays[self.lead])
+        if space is None:
+            return _foreign.call(lambda known: self(known, options), arrays, self.lead)
+        arrays, signatures = look(space, arrays, self.lead)
+        try:
+            call = self.cached(space, signatures, options)
+        except TypeError:  # an option that cannot be hashed, which is no accepted one
+            call = self.make(space, signatures, options)
+        return call.run(arrays)
+
+
+def kind(lead: int, *names: str) -> Callable[[Callable[..., Call]], Kind]:
+    """Arrays are named in the order of the call; the one of number ``lead`` decides the package and the device."""
+    return lambda function: Kind(function, lead, names)
+
+
+_numpy = NumpySpace()
+_spaces: dict[type, Any] = {_numpy.kind: _numpy}
+
+
+@functools.lru_cache(maxsize=None)
+def _package(name: str) -> Any:
+    if name == "cupy":
+        return CupySpace(sys.modules["cupy"])
+    from ._space_torch import TorchSpace
+
+    return TorchSpace()
+
+
+def space_of(value: Any) -> Any:
+    """The package of an array, NumPy for whatever it makes one of; None for arrays of packages without a space."""
+    kind = type(value)
+    space = _spaces.get(kind)
+    if space is not None:
+        return space
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        space = _package("torch")
+    elif kind.__module__.partition(".")[0] == "cupy":
+        space = _package("cupy")
+    elif isinstance(value, np.ndarray) or not _foreign.is_foreign(value):
+        space = _numpy
+    else:
+        return None
+    _spaces[kind] = space
+    return space
+
+
+def look(space: Any, arrays: Sequence[Any], lead: int) -> tuple[list[Any], tuple[Signature | None, ...]]:
+    """The arrays as those of a space, and their signatures."""
+    first = arrays[lead]
+    kind, signature = space.kind, space.signature
+    if type(first) is not kind:
+        first = space.convert(first, first)
+    given, signatures = [], []
+    for array in arrays:
+        if array is None:
+            signatures.append(None)
+        else:
+            if type(array) is not kind:
+                array = space.convert(array, first)
+            signatures.append(signature(array))
+        given.append(array)
+    return given, tuple(signatures)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scans and reductions with operators that are functions: on arrays, called for each level of a tree, or compiled."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _library as lib
+from ._call import Problem, look, space_of, thread_count
+from ._errors import FlashscanError, FlashscanTypeError
+from ._operator import CUSTOM, HostOperator, Scan, axis_of
+from ._spaces import Elements, Spec
+
+
+class _Callbacks:
+    """Functions on arrays as the library calls them. What they raise is kept, since it must not pass through the library."""
+
+    def __init__(self, space: Any, x: Spec, axis: int) -> None:
+        self.space, self.x, self.shape = space, x, x.shape[axis + 1 :]
+        self.bytes = x.itemsize * math.prod(self.shape)
+        self.error: BaseException | None = None
+
+    def _elements(self, address: int, stride: int, count: int) -> Elements:
+        return Elements(address, stride, count, self.shape, self.x.dtype, self.x.itemsize, self.x.device)
+
+    def _guarded(self, work: Callable[[], None]) -> int:
+        try:
+            work()
+            return 0
+        except BaseException as error:
+            self.error = error
+            return 1
+
+    def operator(self, function: Callable[[Any, Any], Any]) -> Any:
+        space = self.space
+
+        def batched(_state, lhs, lhs_stride, rhs, rhs_stride, out, out_stride, count, _stream) -> int:
+            def work() -> None:
+                left = space.load(self._elements(lhs, lhs_stride, count))
+                right = space.load(self._elements(rhs, rhs_stride, count))
+                space.store(self._elements(out, out_stride, count), function(left, right))
+
+            return self._guarded(work)
+
+        return lib.BatchedOperator(batched)
+
+    def adjoint(self, function: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Any:
+        def batched(_state, lhs, rhs, grad_out, grad_lhs, grad_rhs, count, _stream) -> int:
+            def work() -> None:
+                given = [self.space.load(self._elements(at, self.bytes, count)) for at in (lhs, rhs, grad_out)]
+                for at, value in zip((grad_lhs, grad_rhs), function(*given)):
+                    self.space.store(self._elements(at, self.bytes, count), value)
+
+            return self._guarded(work)
+
+        return lib.BatchedAdjoint(batched)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call with an operator that is a function; ``adjoint(left, right, grad)`` gives the gradients of both operands."""
+
+    op: Any
+    mode: int
+    axis: int | None
+    reverse: bool
+    threads: int = 0
+    adjoint: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
+
+
+def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> tuple[Problem, Scan, list[Any]]:
+    space = space_of(arrays[0])
+    if space is None:
+        raise FlashscanTypeError(f"x is a {type(arrays[0]).__name__}; operators take arrays of NumPy, PyTorch and CuPy")
+    arrays, signatures = look(space, arrays, 0)
+    problem = Problem(space, names, 0, signatures)
+    x, axis = problem.specs[0], axis_of(request.axis, None, len(problem.specs[0].shape), 0)
+    scan = Scan(problem, x, CUSTOM, request.mode, axis, 0, request.reverse, problem.specs[-1])
+    return problem, scan, arrays
+
+
+def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], backward: bool) -> list[Any]:
+    x = problem.specs[0]
+    callbacks = _Callbacks(problem.space, x, scan.axis)
+    custom = lib.CustomOperator(struct_size=ctypes.sizeof(lib.CustomOperator), element_bytes=callbacks.bytes)
+    fields = scan.fields
+    if isinstance(request.op, HostOperator):
+        custom.state, custom.host = request.op.state, request.op.address
+    else:
+        custom.batched = callbacks.operator(request.op)
+    if request.adjoint is not None:
+        custom.batched_adjoint = callbacks.adjoint(request.adjoint)
+        fields = (x.number, *fields[1:])  # of which gradients are made
+    fields = (*fields, ctypes.addressof(custom))
+    plan = lib.Plan("operator", fields, thread_count(request.threads), problem.backend, problem.index)
+    try:
+        return problem.call(plan, backward).run(arrays)
+    except FlashscanError:
+        if callbacks.error is not None:
+            raise callbacks.error from None
+        raise
+
+
+def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: bool) -> list[Any]:
+    """The output, and the final state if asked for."""
+    problem, scan, arrays = _prepare(request, ("x", "initial", "seq_offsets"), (x, initial, seq_offsets))
+    spec = problem.specs[0]
+    problem.read(lib.INPUT, spec)
+    problem.read_converted(lib.STATE_IN, problem.specs[1], scan.state_shape, spec.dtype)
+    problem.write(lib.OUTPUT, scan.output_shape, spec.dtype)
+    if final:
+        problem.write(lib.STATE_OUT, scan.state_shape, spec.dtype)
+    return _run(request, problem, scan, arrays, False)
+
+
+def backward(request: Request, x: Any, grad_output: Any, initial: Any, seq_offsets: Any) -> list[Any]:
+    """The gradients of x, and of the initial state if there is one."""
+    names = ("x", "grad_output", "initial", "seq_offsets")
+    problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, seq_offsets))
+    spec, grad, start = problem.specs[:3]
+    problem.read(lib.INPUT, spec)
+    problem.read_converted(lib.GRAD | lib.OUTPUT, grad, scan.output_shape, spec.dtype)
+    problem.write(lib.GRAD | lib.INPUT, spec.shape, spec.dtype)
+    if start is not None:
+        problem.read_converted(lib.STATE_IN, start, scan.state_shape, spec.dtype)
+        problem.write(lib.GRAD | lib.STATE_IN, scan.state_shape, spec.dtype)
+    return _run(request, problem, scan, arrays, True)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is loaded and what it can do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from . import _library as lib
+from ._call import choose
+from ._errors import FlashscanError
+
+_BACKENDS = {"cpu": lib.CPU, "cuda": lib.CUDA}
+_DENSE = ((0, 0, 0),) * 6
+# Fields of descriptors of usual problems, by a name for each.
+_PROBLEMS = {
+    "linear [8, 1024, 256] f32": ("linear", (lib.F32, 0, 0, 0, 0, 0, 0, 8, 1024, 256, 0, 0, 0, *_DENSE)),
+    "linear [8, 256, 1024] f32": ("linear", (lib.F32, 0, 1, 0, 0, 0, 0, 8, 1024, 256, 0, 0, 0, *_DENSE)),
+    "lstm [16, 256, 4, 1, 256] bf16": ("rnn", (lib.BF16, 0, 0, 0, 0, 4, 0, 16, 256, 1, 256, 0, 0.0)),
+    "lstm [16, 256, 4, 1, 256] f32": ("rnn", (lib.F32, 0, 0, 0, 0, 4, 0, 16, 256, 1, 256, 0, 0.0)),
+    "add [8, 1024, 256] f32": ("operator", (lib.F32, 0, 0, 0, 0, 0, 0, 8, 1024, 256, 0, 0, None)),
+    "matmul [8, 1024, 16, 16] f32": ("operator", (lib.F32, 5, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
+    "affine [8, 1024, 16] f32": ("operator", (lib.F32, 6, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
+}
+
+
+def device_count(backend: str = "cuda") -> int:
+    """The number of devices of a backend, "cpu" or "cuda"; 0 where there is no driver or no such backend."""
+    return lib.device_count(choose("backend", backend, _BACKENDS))
+
+
+def _kernel(family: str, fields: tuple, backend: int) -> str:
+    """The name of the kernel and what it says first about itself, or why there is none."""
+    try:
+        description = lib.Plan(family, fields, 0, backend).describe()
+    except FlashscanError as error:
+        return str(error).splitlines()[0]
+    line = next(line for line in description.splitlines() if line.startswith("kernel "))
+    return line.removeprefix("kernel ").partition(";")[0]
+
+
+def _devices(name: str) -> str:
+    number, count = _BACKENDS[name], device_count(name)
+    if number == lib.CPU:
+        return f"{os.cpu_count()} threads"
+    if not count:
+        return _kernel(*next(iter(_PROBLEMS.values())), number)
+    torch = importlib.util.find_spec("torch") and importlib.import_module("torch")
+    if torch and torch.cuda.device_count() == count:
+        return ", ".join(torch.cuda.get_device_name(index) for index in range(count))
+    return f"{count} devices" if count > 1 else "1 device"
+
+
+def info() -> str:
+    """The version, the library's file, and for each backend its devices and the kernels that usual problems get."""
+    lines = [f"flashscan {lib.version()}", f"library {lib.path()}"]
+    for name, number in _BACKENDS.items():
+        lines += ["", f"{name}: {_devices(name)}"]
+        if device_count(name):
+            lines += [f"  {problem:32}{_kernel(*what, number)}" for problem, what in _PROBLEMS.items()]
+    return "\n".join(lines)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch as a space; imported where torch is in use."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from . import _library as lib
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._spaces import Elements, Signature, Spec, no_stream
+
+
+class _CudaMemory:
+    def __init__(self, address: int, span: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (span,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+class TorchSpace:
+    kind: type = torch.Tensor
+    known = {
+        torch.float32: lib.F32,
+        torch.bfloat16: lib.BF16,
+        torch.float16: lib.F16,
+        torch.float64: lib.F64,
+        torch.complex64: lib.C64,
+        torch.complex128: lib.C128,
+        torch.int32: lib.I32,
+        torch.int64: lib.I64,
+        torch.uint8: lib.U8,
+        torch.bool: lib.BOOL,
+    }
+    pointer = staticmethod(torch.Tensor.data_ptr)
+    castable = staticmethod(torch.can_cast)
+
+    @staticmethod
+    def signature(tensor: Any) -> Signature:
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise FlashscanTypeError(
+                "a tensor requires grad, which flashscan does not record; accepted are those of flashscan.torch's "
+                "functions, or any under torch.no_grad()"
+            )
+        return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj() or tensor.is_neg()
+
+    def spec(self, signature: Signature) -> Spec:
+        shape, strides, dtype, device, lazy = signature
+        size = self.itemsize(dtype)
+        return Spec(tuple(shape), tuple(n * size for n in strides), dtype, self.known.get(dtype), size, device, not lazy)
+
+    def convert(self, value: Any, like: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value
+        if isinstance(value, (int, float, complex)):
+            return torch.tensor(value, dtype=like.dtype, device=like.device)
+        if isinstance(value, (list, tuple)):
+            return torch.tensor(value, device=like.device)
+        return torch.as_tensor(value)
+
+    def place(self, device: Any) -> tuple[int, int]:
+        if device.type not in ("cpu", "cuda"):
+            raise FlashscanValueError(f"a tensor is on device {device}; accepted are cpu and cuda")
+        return (lib.CPU, 0) if device.type == "cpu" else (lib.CUDA, device.index)
+
+    def dtype(self, number: int) -> Any:
+        return next(dtype for dtype, known in self.known.items() if known == number)
+
+    def itemsize(self, dtype: Any) -> int:
+        return torch.empty((), dtype=dtype).element_size()
+
+    def dense(self, tensor: Any, dtype: Any) -> Any:
+        return tensor.to(dtype).resolve_conj().resolve_neg().contiguous()
+
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
+        return functools.partial(torch.zeros if zero else torch.empty, shape, dtype=dtype, device=device)
+
+    def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
+        if device.type == "cuda":  # torch's memory begins at a multiple of 512 there
+            return functools.partial(torch.empty, (size,), dtype=torch.uint8, device=device)
+
+        def make() -> Any:
+            memory = torch.empty((size + 255,), dtype=torch.uint8)
+            start = -memory.data_ptr() % 256
+            return memory[start : start + size]
+
+        return make
+
+    def stream_getter(self, device: Any) -> Callable[[], int | None]:
+        if device.type == "cpu":
+            return no_stream
+        current = torch.cuda.current_stream
+        return lambda: current(device).cuda_stream
+
+    def _view(self, elements: Elements) -> Any:
+        """In the order of addresses, since tensors have no negative strides."""
+        if elements.device.type == "cpu":
+            memory = (ctypes.c_char * elements.span).from_address(elements.low)
+            items = torch.frombuffer(memory, dtype=elements.dtype)
+        else:
+            items = torch.as_tensor(_CudaMemory(elements.low, elements.span), device=elements.device)
+            items = items.view(elements.dtype)
+        step = abs(elements.stride) // elements.itemsize
+        return items.as_strided((elements.count, *elements.shape), (step, *elements.inner))
+
+    def load(self, elements: Elements) -> Any:
+        view = self._view(elements)
+        return view.flip(0) if elements.stride < 0 else view
+
+    def store(self, elements: Elements, value: Any) -> None:
+        self._view(elements).copy_(value.flip(0) if elements.stride < 0 else value)

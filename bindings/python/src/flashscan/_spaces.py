@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What differs between packages of arrays: how an array is looked at, made and converted, and which stream is current.
+
+A space is one package. The rest of flashscan works on ``Spec``s, dtypes by the library's numbers, and a space's methods.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _library as lib
+
+Signature = tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An array without its data."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in bytes
+    dtype: Any  # the package's own
+    number: int | None  # the library's, None for dtypes that it does not know
+    itemsize: int
+    device: Any
+    plain: bool = True  # memory holds the values, each at a multiple of its size
+    name: str = ""  # of the parameter
+    position: int = 0  # among the arrays of the call
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def dense(self) -> bool:
+        step = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides)):
+            if extent != 1 and stride != step and self.size:
+                return False
+            step *= extent
+        return self.plain
+
+    @property
+    def span(self) -> int:
+        """Bytes from the first element to behind the last."""
+        return self.itemsize + sum((n - 1) * step for n, step in zip(self.shape, self.strides)) if self.size else 0
+
+
+@dataclass(frozen=True)
+class Elements:
+    """``count`` elements of ``shape`` and ``dtype`` in the library's hands, ``stride`` bytes apart, each dense."""
+
+    address: int
+    stride: int
+    count: int
+    shape: tuple[int, ...]
+    dtype: Any
+    itemsize: int
+    device: Any
+
+    @property
+    def low(self) -> int:
+        return self.address + min(0, (self.count - 1) * self.stride)
+
+    @property
+    def span(self) -> int:
+        return abs(self.stride) * (self.count - 1) + self.itemsize * math.prod(self.shape)
+
+    @property
+    def inner(self) -> tuple[int, ...]:
+        """Strides within an element, in items."""
+        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+
+class NumpySpace:
+    kind: type = np.ndarray
+    known = {
+        np.dtype(np.float32): lib.F32,
+        np.dtype(np.float16): lib.F16,
+        np.dtype(np.float64): lib.F64,
+        np.dtype(np.complex64): lib.C64,
+        np.dtype(np.complex128): lib.C128,
+        np.dtype(np.int32): lib.I32,
+        np.dtype(np.int64): lib.I64,
+        np.dtype(np.uint8): lib.U8,
+        np.dtype(np.bool_): lib.BOOL,
+    }
+
+    @staticmethod
+    def signature(array: Any) -> Signature:
+        return array.shape, array.strides, array.dtype, array.flags.aligned
+
+    def number(self, dtype: np.dtype) -> int | None:
+        if dtype.name == "bfloat16" and dtype.type.__module__ == "ml_dtypes":
+            return lib.BF16
+        return self.known.get(dtype)
+
+    def spec(self, signature: Signature) -> Spec:
+        shape, strides, dtype, aligned = signature
+        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "cpu", aligned)
+
+    def convert(self, value: Any, like: Any) -> Any:
+        """An array of this space; numbers take the dtype of ``like``."""
+        if isinstance(value, (int, float, complex)):
+            return np.asarray(value, like.dtype)
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
+        return np.asarray(value)
+
+    @staticmethod
+    def pointer(array: Any) -> int:
+        return array.__array_interface__["data"][0]
+
+    def place(self, device: Any) -> tuple[int, int]:
+        """The backend and the number of the device."""
+        return lib.CPU, 0
+
+    def dtype(self, number: int) -> Any:
+        return next(dtype for dtype, known in self.known.items() if known == number)
+
+    def itemsize(self, dtype: Any) -> int:
+        return dtype.itemsize
+
+    def castable(self, given: Any, wanted: Any) -> bool:
+        return np.can_cast(given, wanted, "same_kind")
+
+    def dense(self, array: Any, dtype: Any) -> Any:
+        return np.ascontiguousarray(array, dtype)
+
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
+        """Makes arrays, unwritten or zero."""
+        return functools.partial(np.zeros if zero else np.empty, shape, dtype)
+
+    def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
+        """Makes bytes at a multiple of 256, as the library wants them for what it alone reads."""
+
+        def make() -> Any:
+            memory = np.empty(size + 255, np.uint8)
+            start = -memory.ctypes.data % 256
+            return memory[start : start + size]
+
+        return make
+
+    def stream_getter(self, device: Any) -> Callable[[], int | None]:
+        """Gives the caller's current stream."""
+        return no_stream
+
+    def _view(self, elements: Elements) -> Any:
+        memory = (ctypes.c_char * elements.span).from_address(elements.low)
+        strides = (elements.stride, *(step * elements.itemsize for step in elements.inner))
+        shape = (elements.count, *elements.shape)
+        return np.ndarray(shape, elements.dtype, memory, elements.address - elements.low, strides)
+
+    def load(self, elements: Elements) -> Any:
+        return self._view(elements)
+
+    def store(self, elements: Elements, value: Any) -> None:
+        self._view(elements)[...] = value
+
+
+def no_stream() -> None:
+    return None
+
+
+class CupySpace(NumpySpace):
+    """CuPy takes NumPy's dtypes and has its functions."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self.kind = cupy.ndarray
+
+    @staticmethod
+    def signature(array: Any) -> Signature:
+        return array.shape, array.strides, array.dtype, array.device.id
+
+    def spec(self, signature: Signature) -> Spec:
+        shape, strides, dtype, device = signature
+        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, device)
+
+    def convert(self, value: Any, like: Any) -> Any:
+        return self.cupy.asarray(value, like.dtype if isinstance(value, (int, float, complex)) else None)
+
+    @staticmethod
+    def pointer(array: Any) -> int:
+        return array.data.ptr
+
+    def place(self, device: Any) -> tuple[int, int]:
+        return lib.CUDA, device
+
+    def dense(self, array: Any, dtype: Any) -> Any:
+        return self.cupy.ascontiguousarray(array, dtype)
+
+    def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
+        make = self.cupy.zeros if zero else self.cupy.empty
+
+        def on_device() -> Any:
+            with self.cupy.cuda.Device(device):
+                return make(shape, dtype)
+
+        return on_device
+
+    def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
+        return self.maker((size,), np.dtype(np.uint8), device, False)  # CuPy's memory begins at a multiple of 512
+
+    def stream_getter(self, device: Any) -> Callable[[], int | None]:
+        return lambda: self.cupy.cuda.get_current_stream(device).ptr
+
+    def _view(self, elements: Elements) -> Any:
+        cuda = self.cupy.cuda
+        memory = cuda.MemoryPointer(cuda.UnownedMemory(elements.low, elements.span, None, elements.device), 0)
+        strides = (elements.stride, *(step * elements.itemsize for step in elements.inner))
+        start = memory + (elements.address - elements.low)
+        return self.cupy.ndarray((elements.count, *elements.shape), elements.dtype, start, strides)
