@@ -9,6 +9,8 @@
 //     ids        the FLASHSCAN_ARG_* of the operands, then of the results; 0: an operand that the library does not get
 //
 // Nothing here needs CUDA's headers: XLA's stream is passed on as it is.
+#include <xla/ffi/api/ffi.h>
+
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -18,7 +20,6 @@
 #include <unordered_map>
 
 #include "flashscan/flashscan.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
 

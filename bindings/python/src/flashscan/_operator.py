@@ -12,7 +12,7 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
-_NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
+NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
 AFFINE, CUSTOM = 6, 7
 INCLUSIVE, EXCLUSIVE, REDUCTION = range(3)
 # Whose gradient of x reads x.
@@ -88,7 +88,7 @@ def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, re
     if inner and x.shape[-1] != x.shape[-2]:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
     place = axis_of(axis, -3 if inner else -1, ndim, inner)
-    return Scan(problem, x, _NAMED[op], mode, place, inner, reverse, offsets)
+    return Scan(problem, x, NAMED[op], mode, place, inner, reverse, offsets)
 
 
 @kind(0, "x", "initial", "seq_offsets")
@@ -124,8 +124,8 @@ def backward(problem: Problem, op: str, mode: int, axis: int | None, reverse: bo
 
 def _named(op: Any, others: str) -> bool:
     if isinstance(op, str):
-        if op not in _NAMED:
-            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}{others}")
+        if op not in NAMED:
+            raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}{others}")
         return True
     return False
 
@@ -135,7 +135,7 @@ def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool
     if _named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
     if not callable(op) and not isinstance(op, HostOperator):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}, HostOperator, callables")
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, callables")
     from . import _custom
 
     return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
@@ -194,7 +194,7 @@ def reduce(
 def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:
     """``arrays``: output, grad_output, initial, grad_final, seq_offsets; ``options``: mode, axis, reverse, threads."""
     if not _named(op, ""):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _NAMED))}")
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}")
     results = backward((x, *arrays), (op, *options))
     return results[0], results[1] if arrays[2] is not None else None
 

@@ -26,7 +26,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from . import _library as lib
-from ._call import Kind, Problem
+from ._call import Kind, Problem, thread_count
 from ._errors import FlashscanError, FlashscanTypeError
 from ._spaces import NumpySpace
 
@@ -92,8 +92,8 @@ class Traced(Problem):
         self.write(number, (size,), np.uint8)
 
     def plan(self, family: str, fields: tuple, threads: Any) -> _Plans:
-        self.family, self.fields, self.threads = family, fields, threads
-        return _Plans(family, fields, threads)
+        self.family, self.fields, self.threads = family, fields, thread_count(threads)
+        return _Plans(family, fields, self.threads)
 
     def call(self, plan: Any, backward: bool) -> Traced:
         self.backward = backward
@@ -201,12 +201,12 @@ def _run(*arrays: Any, work: Work) -> list[Any]:
     if traced.packed:  # the library leaves steps behind the last sequence as they are
         aliases = {len(operands) + i: i for i in range(len(types))}
         operands += [jnp.zeros(of.shape, of.dtype) for of in types]
-    desc_type = lib.DESCS[traced.family]
+    desc_type = lib.FAMILIES[traced.family][0]
     desc = bytes(desc_type(ctypes.sizeof(desc_type), *traced.fields))
     numbers = [number for number, _, _ in results]
     outputs = jax.ffi.ffi_call("flashscan", types, input_output_aliases=aliases)(
         *operands,
-        family=np.int32(list(lib.DESCS).index(traced.family)),
+        family=np.int32(list(lib.FAMILIES).index(traced.family)),
         backward=np.int32(traced.backward),
         threads=np.int32(traced.threads),
         desc=np.frombuffer(desc, np.uint8),
@@ -216,9 +216,7 @@ def _run(*arrays: Any, work: Work) -> list[Any]:
 
 
 def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
-    varying = frozenset().union(*(getattr(a, "vma", ()) for a in arrays))
-    more = {"vma": varying} if varying else {}  # over the axes of shard_map's mesh
-    return [ShapedArray(shape, dtype, **more) for _, shape, dtype in work.results(work.trace(arrays))]
+    return [ShapedArray(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))]
 
 
 def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable:

@@ -6,8 +6,8 @@ mode differentiation (once) and ``jax.vmap``. A mapped axis becomes part of the 
 cannot, calls are made one after another: packed sequences, recurrent weights or biases that are mapped themselves, and
 in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a batch shares; ``grad`` of ``vmap`` is one call.
 
-Under ``jax.jit`` with sharded arrays use ``jax.shard_map``: XLA does not know how to cut a call. Complex gradients
-follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that decrease for
+Arrays that are sharded need ``jax.shard_map`` with ``check_vma=False``: XLA does not know how to cut a call. Complex
+gradients follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that decrease for
 example, fails when the program runs.
 """
 
