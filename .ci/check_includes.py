@@ -23,6 +23,7 @@ ALLOWED = {
     "tests/support": {PUBLIC, "src/core", "src/math", "src/reference"},
     "tests/api": {PUBLIC, "tests/support"},
     "tests/abi": {PUBLIC, "tests/support"},
+    "tests/golden": {PUBLIC, "tests/support"},
     "tests/install": {PUBLIC},
     "tests/numeric": {PUBLIC, "tests/support"},
     "tests/unit": {PUBLIC, "tests/support", "src/core", "src/math", "src/reference", "src/cpu", "src/cuda"},

@@ -25,14 +25,22 @@ def run(*command):
     return done.stdout
 
 
+def compile_and_run(code, source, *compiler):
+    source.write_text(code)
+    program = source.with_suffix("")
+    link = [f"-L{LIBRARY}", "-lflashscan", f"-Wl,-rpath,{LIBRARY}"]
+    run(*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}", source, "-o", program, *link)
+    assert run(program) == expected_after(code)
+
+
 @pytest.mark.parametrize("code", blocks("c"))
 def test_c(code, tmp_path):
-    (tmp_path / "example.c").write_text(code)
-    warnings = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    link = [f"-L{LIBRARY}", "-lflashscan", f"-Wl,-rpath,{LIBRARY}"]
-    program = tmp_path / "example"
-    run("cc", *warnings, f"-I{ROOT / 'include'}", str(tmp_path / "example.c"), "-o", str(program), *link)
-    assert run(str(program)) == expected_after(code)
+    compile_and_run(code, tmp_path / "example.c", "cc", "-std=c99")
+
+
+@pytest.mark.parametrize("code", blocks("cpp"))
+def test_cpp(code, tmp_path):
+    compile_and_run(code, tmp_path / "example.cpp", "c++", "-std=c++17")
 
 
 @pytest.mark.parametrize("code", blocks("python"))
@@ -45,7 +53,7 @@ def expected_after(code):
     """The output that a `text` block right after the example shows."""
     rest = README[README.index(code) + len(code) :]
     match = re.match(r"```\s*```text\n(.*?)^```$", rest, re.MULTILINE | re.DOTALL)
-    assert match, "a C example must be followed by a text block with its output"
+    assert match, "the example must be followed by a text block with its output"
     return match.group(1)
 
 

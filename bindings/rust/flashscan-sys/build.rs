@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Links libflashscan.so from FLASHSCAN_LIB_DIR, or where pkg-config finds it.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    for name in ["FLASHSCAN_LIB_DIR", "PKG_CONFIG", "PKG_CONFIG_PATH", "PKG_CONFIG_LIBDIR"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+    let folder = env::var_os("FLASHSCAN_LIB_DIR").map(PathBuf::from).or_else(from_pkg_config);
+    let folder = folder.unwrap_or_else(|| {
+        panic!(
+            "libflashscan was not found: set FLASHSCAN_LIB_DIR to the folder that holds libflashscan.so, or \
+             PKG_CONFIG_PATH to the one that holds flashscan.pc"
+        )
+    });
+    if folder != Path::new("") {
+        link_from(&folder);
+    }
+    println!("cargo:rustc-link-lib=dylib=flashscan");
+}
+
+/// The folder of the installed library, empty if the linker knows it anyway.
+fn from_pkg_config() -> Option<PathBuf> {
+    let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
+    let asked = Command::new(tool).args(["--variable=libdir", "flashscan >= 0.1"]).output().ok()?;
+    let folder = String::from_utf8(asked.stdout).ok()?;
+    asked.status.success().then(|| PathBuf::from(folder.trim()))
+}
+
+/// Programs started by cargo find shared libraries in folders below OUT_DIR alone, so the library is linked from there.
+fn link_from(folder: &Path) {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("lib");
+    let _ = fs::remove_dir_all(&out);
+    fs::create_dir_all(&out).expect("OUT_DIR can be written");
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut found = false;
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.to_string_lossy().starts_with("libflashscan.so") {
+            let target = fs::canonicalize(entry.path()).expect("the library can be read");
+            symlink(target, out.join(&name)).expect("OUT_DIR takes links");
+            found |= name == *"libflashscan.so";
+        }
+    }
+    assert!(found, "{} holds no libflashscan.so", folder.display());
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:lib_dir={}", folder.display());
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sizes, offsets, constants and functions against the header and the pins of the C tests.
+
+use flashscan_sys::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::mem::{size_of, MaybeUninit};
+use std::path::Path;
+
+fn source(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    fs::read_to_string(root.join(path)).unwrap()
+}
+
+macro_rules! offsets {
+    ($into:ident; $($kind:ident: $($field:ident),+;)+) => {
+        $($({
+            let value = MaybeUninit::<$kind>::uninit();
+            let start = value.as_ptr();
+            let field = unsafe { std::ptr::addr_of!((*start).$field) };
+            let offset = field as usize - start as usize;
+            $into.insert((stringify!($kind).to_string(), stringify!($field).to_string()), offset);
+        })+)+
+    };
+}
+
+#[test]
+fn offsets_are_those_of_the_c_tests() {
+    let mut ours = BTreeMap::new();
+    offsets! { ours;
+        flashscan_arg: id, reserved, data, bytes;
+        flashscan_options: struct_size, backend, device, threads, determinism, workspace, kernel;
+        flashscan_strides: batch, time, channels;
+        flashscan_linear_desc: struct_size, dtype, gate_dtype, layout, gate_form, gate_broadcast, direction, flags, batch,
+            time, channels, num_sequences, offsets_dtype, reserved, input, gate, output, grad_input, grad_gate,
+            grad_output;
+        flashscan_rnn_desc: struct_size, dtype, weight_dtype, layout, cell, direction, flags, offsets_dtype, batch, time,
+            heads, head_dim, num_sequences, recurrent_clip;
+        flashscan_custom_operator: struct_size, code_kind, element_bytes, state, state_bytes, host, host_adjoint, batched,
+            batched_adjoint, code, code_bytes, name, adjoint_name;
+        flashscan_operator_desc: struct_size, dtype, kind, layout, mode, direction, flags, offsets_dtype, batch, time,
+            channels, dim, num_sequences, custom;
+    }
+    let mut pinned = BTreeMap::new();
+    for line in source("tests/abi/layout.c").lines() {
+        if let Some(pin) = line.strip_prefix("PIN_FIELD(").and_then(|rest| rest.strip_suffix(");")) {
+            let parts: Vec<&str> = pin.split(", ").collect();
+            pinned.insert((parts[0].to_string(), parts[1].to_string()), parts[2].parse().unwrap());
+        }
+    }
+    assert_eq!(ours, pinned);
+    assert_eq!(size_of::<flashscan_arg>(), 24);
+    assert_eq!(size_of::<flashscan_options>(), 32);
+    assert_eq!(size_of::<flashscan_strides>(), 24);
+    assert_eq!(size_of::<flashscan_linear_desc>(), 216);
+    assert_eq!(size_of::<flashscan_rnn_desc>(), 80);
+    assert_eq!(size_of::<flashscan_custom_operator>(), 96);
+    assert_eq!(size_of::<flashscan_operator_desc>(), 80);
+}
+
+#[test]
+fn constants_are_those_of_the_header() {
+    let header = source("include/flashscan/flashscan.h");
+    let mut theirs = BTreeMap::new();
+    let mut words = header.split_whitespace().peekable();
+    while let Some(word) = words.next() {
+        if word.starts_with("FLASHSCAN_") && words.peek() == Some(&"=") {
+            words.next();
+            let number = words.next().unwrap().trim_end_matches(',');
+            let number = match number.strip_prefix("0x") {
+                Some(digits) => i64::from_str_radix(digits, 16).unwrap(),
+                None => number.parse().unwrap(),
+            };
+            theirs.insert(word, number);
+        }
+    }
+    let ours: BTreeMap<_, _> = CONSTANTS.iter().copied().collect();
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn functions_are_those_that_the_library_exports() {
+    let crate_source = include_str!("../src/lib.rs");
+    let ours: BTreeSet<&str> =
+        crate_source.split("pub fn ").skip(1).map(|rest| rest.split('(').next().unwrap()).collect();
+    let exported = source("tests/abi/exports.txt");
+    assert_eq!(ours, exported.lines().collect());
+}
+
+#[test]
+fn the_library_is_of_this_version() {
+    assert_eq!(unsafe { flashscan_version() } / 100, 1);
+}

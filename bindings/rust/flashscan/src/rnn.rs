@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+use crate::element::Element;
+use crate::error::Error;
+use crate::options::Options;
+use crate::plan::{arguments, extent, Args, Give, Pass, Plan};
+use crate::Direction;
+use flashscan_sys as sys;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::os::raw::c_void;
+
+/// Cells; their equations are in the C header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell {
+    /// Gates i f z o, states h c.
+    Lstm = sys::FLASHSCAN_CELL_LSTM as isize,
+    /// Gates r z n, state h, biases r z n rn; the reset after the product, as PyTorch has it.
+    Gru = sys::FLASHSCAN_CELL_GRU as isize,
+    /// One gate, state h, tanh.
+    Elman = sys::FLASHSCAN_CELL_ELMAN as isize,
+    /// Gates i f z o, states h c n m.
+    Slstm = sys::FLASHSCAN_CELL_SLSTM as isize,
+    /// Gates r z n, state h, biases r z n; the reset before the product.
+    GruResetBefore = sys::FLASHSCAN_CELL_GRU_RESET_BEFORE as isize,
+    /// One gate, state h, max(x, 0).
+    ElmanRelu = sys::FLASHSCAN_CELL_ELMAN_RELU as isize,
+}
+
+impl Cell {
+    /// G.
+    pub fn gates(self) -> usize {
+        match self {
+            Cell::Lstm | Cell::Slstm => 4,
+            Cell::Gru | Cell::GruResetBefore => 3,
+            Cell::Elman | Cell::ElmanRelu => 1,
+        }
+    }
+
+    /// S.
+    pub fn states(self) -> usize {
+        match self {
+            Cell::Lstm => 2,
+            Cell::Slstm => 4,
+            _ => 1,
+        }
+    }
+
+    /// Rows of the bias: the gates, one more for [`Cell::Gru`].
+    pub fn biases(self) -> usize {
+        self.gates() + usize::from(self == Cell::Gru)
+    }
+}
+
+/// Order of the axes: input [B, T, G, H, D] and output [B, T, H, D], or time before batch in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RnnLayout {
+    Btghd = sys::FLASHSCAN_LAYOUT_BTGHD as isize,
+    Tbghd = sys::FLASHSCAN_LAYOUT_TBGHD as isize,
+}
+
+/// Makes plans for recurrent networks whose input product is the caller's: the input holds W x. Each of H heads has its
+/// own D x D matrix for each gate. `T` is the type of the data, `W` that of the weights and biases: the same, or `f32` with
+/// 16-bit data.
+///
+/// ```
+/// use flashscan::{Cell, Rnn, RnnBackward, RnnForward};
+///
+/// # fn main() -> Result<(), flashscan::Error> {
+/// let (batch, time, heads, dim) = (1, 2, 1, 1);
+/// let plan = Rnn::<f64>::new(Cell::Elman, batch, time, heads, dim).training().build()?;
+/// let mut reserve = plan.reserve();
+///
+/// let (input, weight) = ([0.5, 0.0], [2.0]);
+/// let mut h = [0.0; 2];
+/// plan.forward(RnnForward {
+///     input: &input,
+///     weight: &weight,
+///     output: &mut h,
+///     reserve: Some(&mut reserve),
+///     ..Default::default()
+/// })?;
+/// assert!((h[1] - (2.0 * 0.5f64.tanh()).tanh()).abs() < 1e-15);
+///
+/// let mut grad_weight = [0.0];
+/// plan.backward(RnnBackward {
+///     weight: &weight,
+///     output: &h,
+///     reserve: Some(&reserve),
+///     grad_output: &[0.0, 1.0],
+///     grad_weight: Some(&mut grad_weight),
+///     ..Default::default()
+/// })?;
+/// assert!((grad_weight[0] - (1.0 - h[1] * h[1]) * h[0]).abs() < 1e-15);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Rnn<T: Element, W: Element = T> {
+    desc: sys::flashscan_rnn_desc,
+    options: Options,
+    types: PhantomData<fn(T, W)>,
+}
+
+impl<T: Element> Rnn<T, T> {
+    pub fn new(cell: Cell, batch: usize, time: usize, heads: usize, head_dim: usize) -> Self {
+        let desc = sys::flashscan_rnn_desc {
+            struct_size: std::mem::size_of::<sys::flashscan_rnn_desc>() as u32,
+            dtype: T::DTYPE,
+            weight_dtype: T::DTYPE,
+            cell: cell as i32,
+            batch: extent(batch),
+            time: extent(time),
+            heads: extent(heads),
+            head_dim: extent(head_dim),
+            ..Default::default()
+        };
+        Self { desc, options: Options::new(), types: PhantomData }
+    }
+}
+
+impl<T: Element, W: Element> Rnn<T, W> {
+    /// Weights and biases of another type than the data.
+    pub fn weight_type<Other: Element>(mut self) -> Rnn<T, Other> {
+        self.desc.weight_dtype = Other::DTYPE;
+        Rnn { desc: self.desc, options: self.options, types: PhantomData }
+    }
+
+    pub fn layout(mut self, layout: RnnLayout) -> Self {
+        self.desc.layout = layout as i32;
+        self
+    }
+
+    pub fn direction(mut self, direction: Direction) -> Self {
+        self.desc.direction = direction as i32;
+        self
+    }
+
+    /// Backward will be called: forward fills a [`Reserve`].
+    pub fn training(mut self) -> Self {
+        self.desc.flags |= sys::FLASHSCAN_RNN_TRAINING;
+        self
+    }
+
+    /// The output holds all states, [S, ...], h first.
+    pub fn all_states(mut self) -> Self {
+        self.desc.flags |= sys::FLASHSCAN_RNN_ALL_STATES;
+        self
+    }
+
+    /// Calls take `reset` [B, T]: where it is true all states are 0 before the step.
+    pub fn with_reset(mut self) -> Self {
+        self.desc.flags |= sys::FLASHSCAN_RNN_RESET;
+        self
+    }
+
+    /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
+    pub fn packed(mut self, sequences: usize) -> Self {
+        self.desc.num_sequences = extent(sequences);
+        self
+    }
+
+    /// Limits the gradient that reaches h through the recurrent weights, at every step; 0: no limit.
+    pub fn recurrent_clip(mut self, limit: f64) -> Self {
+        self.desc.recurrent_clip = limit;
+        self
+    }
+
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    pub fn build(&self) -> Result<RnnPlan<T, W>, Error> {
+        let plan = Plan::new(sys::flashscan_plan_rnn, &self.desc, &self.options)?;
+        Ok(RnnPlan { plan, types: PhantomData })
+    }
+}
+
+/// A plan made by [`Rnn`].
+#[derive(Debug)]
+pub struct RnnPlan<T: Element, W: Element = T> {
+    plan: Plan,
+    types: PhantomData<fn(T, W)>,
+}
+
+impl<T: Element, W: Element> Deref for RnnPlan<T, W> {
+    type Target = Plan;
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl<T: Element, W: Element> RnnPlan<T, W> {
+    /// What forward of this plan leaves for backward; empty unless the plan is for training.
+    pub fn reserve(&self) -> Reserve {
+        let bytes = self.arg_bytes(Pass::Forward, sys::FLASHSCAN_ARG_RESERVE).unwrap_or(0);
+        Reserve { blocks: vec![Block([0; BLOCK]); (bytes + BLOCK - 1) / BLOCK] }
+    }
+
+    pub fn forward(&self, args: RnnForward<'_, T, W>) -> Result<(), Error> {
+        self.plan.run(Pass::Forward, args.into_args())
+    }
+
+    pub fn backward(&self, args: RnnBackward<'_, T, W>) -> Result<(), Error> {
+        self.plan.run(Pass::Backward, args.into_args())
+    }
+}
+
+const BLOCK: usize = 256;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(256))]
+struct Block([u8; BLOCK]);
+
+/// What forward leaves for backward, made by [`RnnPlan::reserve`]; one for each call whose backward is still to come.
+pub struct Reserve {
+    blocks: Vec<Block>,
+}
+
+impl Reserve {
+    pub fn as_ptr(&self) -> *const c_void {
+        self.blocks.as_ptr().cast()
+    }
+}
+
+impl<'a> Give<'a> for &'a Reserve {
+    fn give(self, id: i32, args: &mut Args<'a>) {
+        self.blocks.as_slice().give(id, args);
+    }
+}
+
+impl<'a> Give<'a> for &'a mut Reserve {
+    fn give(self, id: i32, args: &mut Args<'a>) {
+        self.blocks.as_mut_slice().give(id, args);
+    }
+}
+
+arguments! {
+    /// Arguments of [`RnnPlan::forward`]. States are [S, B, H, D], or [S, sequences, H, D] if packed.
+    RnnForward<'a, T: Element, W: Element> {
+        /// W x, [B, T, G, H, D] or [T, B, G, H, D].
+        input: &'a [T] = sys::FLASHSCAN_ARG_INPUT,
+        /// R, [G, H, D, D] with the row of the output before the column of the input.
+        weight: &'a [W] = sys::FLASHSCAN_ARG_WEIGHT,
+        /// [G, H, D], [4, H, D] for [`Cell::Gru`]; zeros if left out.
+        bias: Option<&'a [W]> = sys::FLASHSCAN_ARG_BIAS,
+        /// Written: [B, T, H, D] or [T, B, H, D], [S, ...] with all states.
+        output: &'a mut [T] = sys::FLASHSCAN_ARG_OUTPUT,
+        /// Zeros if left out.
+        state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,
+        /// Written.
+        state_out: Option<&'a mut [T::State]> = sys::FLASHSCAN_ARG_STATE_OUT,
+        /// Written, of a plan for training.
+        reserve: Option<&'a mut Reserve> = sys::FLASHSCAN_ARG_RESERVE,
+        reset: Option<&'a [bool]> = sys::FLASHSCAN_ARG_RESET,
+        seq_offsets: Option<&'a [i64]> = sys::FLASHSCAN_ARG_SEQ_OFFSETS,
+    }
+}
+
+arguments! {
+    /// Arguments of [`RnnPlan::backward`]; at least one of the four gradients that are written.
+    RnnBackward<'a, T: Element, W: Element> {
+        weight: &'a [W] = sys::FLASHSCAN_ARG_WEIGHT,
+        /// Of forward.
+        output: &'a [T] = sys::FLASHSCAN_ARG_OUTPUT,
+        /// Of forward.
+        reserve: Option<&'a Reserve> = sys::FLASHSCAN_ARG_RESERVE,
+        grad_output: &'a [T] = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_OUTPUT,
+        /// If it was given to forward.
+        state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,
+        grad_state_out: Option<&'a [T::State]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_STATE_OUT,
+        reset: Option<&'a [bool]> = sys::FLASHSCAN_ARG_RESET,
+        seq_offsets: Option<&'a [i64]> = sys::FLASHSCAN_ARG_SEQ_OFFSETS,
+        /// Written.
+        grad_input: Option<&'a mut [T]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_INPUT,
+        /// Written.
+        grad_weight: Option<&'a mut [W]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_WEIGHT,
+        /// Written.
+        grad_bias: Option<&'a mut [W]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_BIAS,
+        /// Written.
+        grad_state_in: Option<&'a mut [T::State]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_STATE_IN,
+    }
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every golden case (tests/golden in the repository) in each of its types. Offsets of 32 bits are given as 64.
+
+#[path = "support/json.rs"]
+mod json;
+
+use flashscan::*;
+use json::Json;
+use std::fs;
+use std::path::Path;
+
+/// Numbers as the file has them: components in f64.
+trait Number: Element + Default {
+    const PARTS: usize;
+    fn from_parts(parts: &[f64]) -> Self;
+    fn parts(self) -> [f64; 2];
+}
+
+macro_rules! real {
+    ($($name:ty: $value:ident => $from:expr, $to:expr;)+) => {
+        $(impl Number for $name {
+            const PARTS: usize = 1;
+            fn from_parts(parts: &[f64]) -> Self {
+                let $value = parts[0];
+                $from
+            }
+            fn parts(self) -> [f64; 2] {
+                let $value = self;
+                [$to, 0.0]
+            }
+        })+
+    };
+}
+
+real! {
+    f64: v => v, v;
+    f32: v => v as f32, f64::from(v);
+    Bf16: v => Bf16::from(v as f32), f64::from(f32::from(v));
+    F16: v => F16::from(v as f32), f64::from(f32::from(v));
+}
+
+impl<T: Number> Number for Complex<T>
+where
+    Complex<T>: Element,
+{
+    const PARTS: usize = 2;
+    fn from_parts(parts: &[f64]) -> Self {
+        Complex { re: T::from_parts(&parts[..1]), im: T::from_parts(&parts[1..]) }
+    }
+    fn parts(self) -> [f64; 2] {
+        [self.re.parts()[0], self.im.parts()[0]]
+    }
+}
+
+/// The arguments of one pass of a case.
+struct Tensors<'a> {
+    case: &'a Json,
+    pass: &'a str,
+    tolerance: f64,
+}
+
+impl<'a> Tensors<'a> {
+    fn new(file: &Json, case: &'a Json, run: &Json, pass: &'a str) -> Self {
+        Tensors { case, pass, tolerance: file["tolerance"][run["dtype"].text()].number() }
+    }
+
+    fn components(&self, which: &str, name: &str) -> Option<Vec<f64>> {
+        let tensor = self.case[self.pass][which].get(name)?;
+        Some(tensor["data"].list().iter().map(Json::number).collect())
+    }
+
+    /// An input of this pass; of forward, also for backward if that takes it.
+    fn get<T: Number>(&self, name: &str) -> Option<Vec<T>> {
+        let components = self.components("in", name)?;
+        Some(components.chunks(T::PARTS).map(T::from_parts).collect())
+    }
+
+    fn reset(&self) -> Option<Vec<bool>> {
+        Some(self.components("in", "reset")?.iter().map(|flag| *flag != 0.0).collect())
+    }
+
+    fn offsets(&self) -> Option<Vec<i64>> {
+        Some(self.components("in", "seq_offsets")?.iter().map(|offset| *offset as i64).collect())
+    }
+
+    fn space<T: Number>(&self, name: &str) -> Option<Vec<T>> {
+        let components = self.components("out", name)?;
+        Some(vec![T::from_parts(&[f64::NAN, f64::NAN]); components.len() / T::PARTS])
+    }
+
+    fn check<T: Number>(&self, name: &str, got: &Option<Vec<T>>) {
+        let expected = match self.components("out", name) {
+            Some(expected) => expected,
+            None => return,
+        };
+        let got = got.as_ref().unwrap().iter().flat_map(|value| value.parts()[..T::PARTS].to_vec());
+        let scale = expected.iter().fold(1.0, |scale, value| f64::max(scale, value.abs()));
+        for (i, (got, expected)) in got.zip(&expected).enumerate() {
+            let error = (got - expected).abs();
+            assert!(error <= self.tolerance * scale, "{name} at {i} is {got}, expected {expected}");
+        }
+    }
+
+    /// What backward takes of forward.
+    fn reused<'b, T: ?Sized>(&self, name: &str, value: Option<&'b T>) -> Option<&'b T> {
+        let reuse = self.case["backward"]["reuse"].list();
+        value.filter(|_| reuse.iter().any(|word| word.text() == name))
+    }
+}
+
+fn field(case: &Json, name: &str) -> usize {
+    case["desc"][name].number() as usize
+}
+
+fn flag(case: &Json, list: &str, word: &str) -> bool {
+    case["desc"].get(list).map_or(false, |words| words.list().iter().any(|other| other.text() == word))
+}
+
+fn direction(case: &Json) -> Direction {
+    match case["desc"]["direction"].text() {
+        "reverse" => Direction::Reverse,
+        _ => Direction::Forward,
+    }
+}
+
+fn layout(case: &Json) -> Layout {
+    match case["desc"]["layout"].text() {
+        "bct" => Layout::Bct,
+        _ => Layout::Btc,
+    }
+}
+
+fn linear<T: Number, G: Number>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
+where
+    T::State: Number,
+{
+    let mut axes = Broadcast::NONE;
+    for (word, axis) in [("batch", Broadcast::BATCH), ("time", Broadcast::TIME), ("channels", Broadcast::CHANNELS)] {
+        if flag(case, "gate_broadcast", word) {
+            axes = axes | axis;
+        }
+    }
+    let form = match case["desc"]["gate_form"].text() {
+        "log" => GateForm::Log,
+        "logit" => GateForm::Logit,
+        _ => GateForm::Value,
+    };
+    let mut what = Linear::<T>::new(field(case, "batch"), field(case, "time"), field(case, "channels"))
+        .gate_type::<G>()
+        .layout(layout(case))
+        .gate_form(form)
+        .gate_broadcast(axes)
+        .direction(direction(case))
+        .packed(field(case, "num_sequences"));
+    if flag(case, "flags", "reset") {
+        what = what.with_reset();
+    }
+    let plan = what.build()?;
+
+    let f = Tensors::new(file, case, run, "forward");
+    let (input, gate) = (f.get::<T>("input").unwrap(), f.get::<G>("gate").unwrap());
+    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
+    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
+    plan.forward(LinearForward {
+        input: &input,
+        gate: &gate,
+        output: output.as_deref_mut().unwrap(),
+        state_in: state_in.as_deref(),
+        state_out: state_out.as_deref_mut(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+    })?;
+    f.check("output", &output);
+    f.check("state_out", &state_out);
+
+    let b = Tensors::new(file, case, run, "backward");
+    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
+    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<G>("grad_gate"));
+    let mut grad_state_in = b.space::<T::State>("grad_state_in");
+    plan.backward(LinearBackward {
+        gate: &gate,
+        output: b.reused("output", output.as_deref()),
+        grad_output: grad_output.as_deref().unwrap(),
+        state_in: state_in.as_deref(),
+        grad_state_out: grad_state_out.as_deref(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+        grad_input: grad_input.as_deref_mut(),
+        grad_gate: grad_gate.as_deref_mut(),
+        grad_state_in: grad_state_in.as_deref_mut(),
+    })?;
+    b.check("grad_input", &grad_input);
+    b.check("grad_gate", &grad_gate);
+    b.check("grad_state_in", &grad_state_in);
+    Ok(())
+}
+
+fn rnn_plan<T: Number, W: Number>(case: &Json) -> Result<RnnPlan<T, W>, Error> {
+    let cell = match case["desc"]["cell"].text() {
+        "lstm" => Cell::Lstm,
+        "gru" => Cell::Gru,
+        "elman" => Cell::Elman,
+        "slstm" => Cell::Slstm,
+        "gru_reset_before" => Cell::GruResetBefore,
+        "elman_relu" => Cell::ElmanRelu,
+        other => panic!("unknown cell {other}"),
+    };
+    let [batch, time, heads, dim] = ["batch", "time", "heads", "head_dim"].map(|name| field(case, name));
+    let mut what = Rnn::<T>::new(cell, batch, time, heads, dim)
+        .weight_type::<W>()
+        .direction(direction(case))
+        .packed(field(case, "num_sequences"))
+        .recurrent_clip(case["desc"]["recurrent_clip"].number());
+    if case["desc"]["layout"].text() == "tbghd" {
+        what = what.layout(RnnLayout::Tbghd);
+    }
+    if flag(case, "flags", "reset") {
+        what = what.with_reset();
+    }
+    if flag(case, "flags", "all_states") {
+        what = what.all_states();
+    }
+    if flag(case, "flags", "training") {
+        what = what.training();
+    }
+    what.build()
+}
+
+fn rnn<T: Number, W: Number>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
+where
+    T::State: Number,
+{
+    let plan = rnn_plan::<T, W>(case)?;
+    let mut reserve = flag(case, "flags", "training").then(|| plan.reserve());
+    let f = Tensors::new(file, case, run, "forward");
+    let (input, weight, bias) = (f.get::<T>("input").unwrap(), f.get::<W>("weight").unwrap(), f.get::<W>("bias"));
+    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
+    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
+    plan.forward(RnnForward {
+        input: &input,
+        weight: &weight,
+        bias: bias.as_deref(),
+        output: output.as_deref_mut().unwrap(),
+        state_in: state_in.as_deref(),
+        state_out: state_out.as_deref_mut(),
+        reserve: reserve.as_mut(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+    })?;
+    f.check("output", &output);
+    f.check("state_out", &state_out);
+    if case.get("backward").is_none() {
+        return Ok(());
+    }
+
+    let b = Tensors::new(file, case, run, "backward");
+    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
+    let (mut grad_input, mut grad_weight) = (b.space::<T>("grad_input"), b.space::<W>("grad_weight"));
+    let (mut grad_bias, mut grad_state_in) = (b.space::<W>("grad_bias"), b.space::<T::State>("grad_state_in"));
+    plan.backward(RnnBackward {
+        weight: &weight,
+        output: output.as_deref().unwrap(),
+        reserve: reserve.as_ref(),
+        grad_output: grad_output.as_deref().unwrap(),
+        state_in: state_in.as_deref(),
+        grad_state_out: grad_state_out.as_deref(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+        grad_input: grad_input.as_deref_mut(),
+        grad_weight: grad_weight.as_deref_mut(),
+        grad_bias: grad_bias.as_deref_mut(),
+        grad_state_in: grad_state_in.as_deref_mut(),
+    })?;
+    b.check("grad_input", &grad_input);
+    b.check("grad_weight", &grad_weight);
+    b.check("grad_bias", &grad_bias);
+    b.check("grad_state_in", &grad_state_in);
+    Ok(())
+}
+
+fn scan<T: Number>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
+where
+    T::State: Number,
+{
+    let dim = field(case, "dim");
+    let operator = match case["desc"]["kind"].text() {
+        "add" => Operator::Add,
+        "mul" => Operator::Mul,
+        "min" => Operator::Min,
+        "max" => Operator::Max,
+        "logaddexp" => Operator::LogAddExp,
+        "matmul" => Operator::MatMul { dim },
+        "affine" => Operator::Affine { dim },
+        other => panic!("unknown kind {other}"),
+    };
+    let mode = match case["desc"]["mode"].text() {
+        "exclusive" => Mode::Exclusive,
+        "reduction" => Mode::Reduction,
+        _ => Mode::Inclusive,
+    };
+    let plan = Scan::<T>::new(operator, field(case, "batch"), field(case, "time"), field(case, "channels"))
+        .mode(mode)
+        .layout(layout(case))
+        .direction(direction(case))
+        .packed(field(case, "num_sequences"))
+        .build()?;
+
+    let f = Tensors::new(file, case, run, "forward");
+    let (input, gate) = (f.get::<T>("input"), f.get::<T>("gate"));
+    let (offsets, state_in) = (f.offsets(), f.get::<T::State>("state_in"));
+    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
+    plan.forward(ScanForward {
+        input: input.as_deref().unwrap(),
+        gate: gate.as_deref(),
+        output: output.as_deref_mut().unwrap(),
+        state_in: state_in.as_deref(),
+        state_out: state_out.as_deref_mut(),
+        seq_offsets: offsets.as_deref(),
+    })?;
+    f.check("output", &output);
+    f.check("state_out", &state_out);
+
+    let b = Tensors::new(file, case, run, "backward");
+    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
+    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<T>("grad_gate"));
+    let mut grad_state_in = b.space::<T::State>("grad_state_in");
+    plan.backward(ScanBackward {
+        input: b.reused("input", input.as_deref()),
+        gate: b.reused("gate", gate.as_deref()),
+        output: b.reused("output", output.as_deref()),
+        grad_output: grad_output.as_deref().unwrap(),
+        state_in: state_in.as_deref(),
+        grad_state_out: grad_state_out.as_deref(),
+        seq_offsets: offsets.as_deref(),
+        grad_input: grad_input.as_deref_mut(),
+        grad_gate: grad_gate.as_deref_mut(),
+        grad_state_in: grad_state_in.as_deref_mut(),
+    })?;
+    b.check("grad_input", &grad_input);
+    b.check("grad_gate", &grad_gate);
+    b.check("grad_state_in", &grad_state_in);
+    Ok(())
+}
+
+/// Calls `play` with each case of a family, each of its runs, and that run's types.
+fn for_each(family: &str, other: &str, play: impl Fn(&Json, &Json, &Json, (&str, &str)) -> Result<(), Error>) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden/cases.json");
+    let file = Json::parse(&fs::read_to_string(path).unwrap());
+    let mut played = 0;
+    for case in file["cases"].list().iter().filter(|case| case["family"].text() == family) {
+        for run in case["runs"].list() {
+            println!("{} {run:?}", case["name"].text());
+            let dtype = run["dtype"].text();
+            play(&file, case, run, (dtype, run.get(other).map_or(dtype, Json::text))).unwrap();
+            played += 1;
+        }
+    }
+    assert!(played > 10, "{played} cases");
+}
+
+#[test]
+fn linear_cases() {
+    for_each("linear", "gate_dtype", |file, case, run, types| match types {
+        ("f64", "f64") => linear::<f64, f64>(file, case, run),
+        ("f32", "f32") => linear::<f32, f32>(file, case, run),
+        ("bf16", "bf16") => linear::<Bf16, Bf16>(file, case, run),
+        ("bf16", "f32") => linear::<Bf16, f32>(file, case, run),
+        ("f16", "f16") => linear::<F16, F16>(file, case, run),
+        ("f16", "f32") => linear::<F16, f32>(file, case, run),
+        ("c64", "c64") => linear::<Complex<f32>, Complex<f32>>(file, case, run),
+        ("c64", "f32") => linear::<Complex<f32>, f32>(file, case, run),
+        ("c128", "c128") => linear::<Complex<f64>, Complex<f64>>(file, case, run),
+        ("c128", "f64") => linear::<Complex<f64>, f64>(file, case, run),
+        other => panic!("unknown types {other:?}"),
+    });
+}
+
+#[test]
+fn rnn_cases() {
+    for_each("rnn", "weight_dtype", |file, case, run, types| match types {
+        ("f64", "f64") => rnn::<f64, f64>(file, case, run),
+        ("f32", "f32") => rnn::<f32, f32>(file, case, run),
+        ("bf16", "bf16") => rnn::<Bf16, Bf16>(file, case, run),
+        ("bf16", "f32") => rnn::<Bf16, f32>(file, case, run),
+        ("f16", "f16") => rnn::<F16, F16>(file, case, run),
+        ("f16", "f32") => rnn::<F16, f32>(file, case, run),
+        other => panic!("unknown types {other:?}"),
+    });
+}
+
+#[test]
+fn operator_cases() {
+    for_each("operator", "", |file, case, run, (dtype, _)| match dtype {
+        "f64" => scan::<f64>(file, case, run),
+        "f32" => scan::<f32>(file, case, run),
+        "bf16" => scan::<Bf16>(file, case, run),
+        "f16" => scan::<F16>(file, case, run),
+        "c64" => scan::<Complex<f32>>(file, case, run),
+        "c128" => scan::<Complex<f64>>(file, case, run),
+        other => panic!("unknown type {other}"),
+    });
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "golden/make_case.h"
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <random>
+
+namespace golden {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+// Inputs are short fractions that every dtype holds exactly, and print in few digits.
+class Maker {
+  public:
+    Maker(Case& what, bool complex) : what_(what), complex_(complex) {}
+
+    // A tensor of multiples of 1/64 in [-scale, scale], the scale a power of two, coarser where that is above 1.
+    Tensor tensor(int32_t id, Shape shape, double scale, bool real = false) {
+        Tensor made = zeros(id, std::move(shape), real);
+        const double step = scale / 64;
+        for (double& number : made.data) number = step * (static_cast<double>(random_() % 129) - 64);
+        return made;
+    }
+    Tensor zeros(int32_t id, Shape shape, bool real = false) const {
+        Tensor made{.id = id, .shape = std::move(shape), .complex = complex_ && !real, .data = {}};
+        const int64_t count = std::accumulate(made.shape.begin(), made.shape.end(), int64_t{1}, std::multiplies<>());
+        made.data.resize(static_cast<size_t>(count) * (made.complex ? 2 : 1));
+        return made;
+    }
+    void reset(int64_t batch, int64_t time) {
+        Tensor& made = what_.inputs.emplace_back(zeros(FLASHSCAN_ARG_RESET, {batch, time}, true));
+        for (double& number : made.data) number = random_() % 3 == 0 ? 1 : 0;
+        what_.reused.push_back(made.id);
+    }
+    // Uneven sequences, the second one empty.
+    void offsets(int64_t time, int64_t sequences, bool narrow) {
+        Tensor& made = what_.inputs.emplace_back(zeros(FLASHSCAN_ARG_SEQ_OFFSETS, {sequences + 1}, true));
+        made.narrow = narrow;
+        for (int64_t n = 1; n <= sequences; ++n)
+            made.data[static_cast<size_t>(n)] = static_cast<double>(n == sequences ? time
+                                                                    : n <= 2       ? time / 2 - 1
+                                                                                   : time - 1);
+        what_.reused.push_back(made.id);
+    }
+    void in(Tensor tensor, bool reused) {
+        if (reused) what_.reused.push_back(tensor.id);
+        what_.inputs.push_back(std::move(tensor));
+    }
+    void out(int32_t id, const Shape& shape, bool reused) {
+        if (reused) what_.reused.push_back(id);
+        what_.outputs.push_back(zeros(id, shape));
+        what_.grad_inputs.push_back(tensor(FLASHSCAN_GRAD | id, shape, 1));
+    }
+    void gradient(int32_t id) {
+        for (const Tensor& tensor : what_.inputs)
+            if (tensor.id == id)
+                what_.grad_outputs.push_back(zeros(FLASHSCAN_GRAD | id, tensor.shape, complex_ && !tensor.complex));
+    }
+
+  private:
+    Case& what_;
+    bool complex_;
+    std::mt19937_64 random_;
+};
+
+}  // namespace
+
+Case linear(const char* name, flashscan_linear_desc desc, Choice choice) {
+    desc.struct_size = sizeof desc;
+    if (desc.dtype == 0) desc.dtype = FLASHSCAN_F64;
+    if (choice.real_gate) desc.gate_dtype = FLASHSCAN_F64;
+    Case made{.name = name, .desc = desc};
+    Maker maker(made, desc.dtype == FLASHSCAN_C128);
+    const auto shape = [&](int64_t b, int64_t t, int64_t c) {
+        return desc.layout == FLASHSCAN_LAYOUT_BTC ? Shape{b, t, c} : Shape{b, c, t};
+    };
+    const auto extent = [&](int64_t full, uint32_t axis) { return (desc.gate_broadcast & axis) != 0 ? 1 : full; };
+    const Shape data = shape(desc.batch, desc.time, desc.channels);
+    const Shape gate = shape(extent(desc.batch, FLASHSCAN_BROADCAST_BATCH), extent(desc.time, FLASHSCAN_BROADCAST_TIME),
+                             extent(desc.channels, FLASHSCAN_BROADCAST_CHANNELS));
+    const Shape state = {desc.num_sequences > 0 ? desc.num_sequences : desc.batch, desc.channels};
+
+    maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, data, 1), false);
+    maker.in(maker.tensor(FLASHSCAN_ARG_GATE, gate, desc.gate_form == FLASHSCAN_GATE_LOGIT ? 2 : 1, choice.real_gate),
+             true);
+    if (desc.gate_form == FLASHSCAN_GATE_LOG)
+        for (double& number : made.inputs.back().data) number = -std::abs(number);
+    if ((desc.flags & FLASHSCAN_LINEAR_RESET) != 0) maker.reset(desc.batch, desc.time);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    maker.out(FLASHSCAN_ARG_OUTPUT, data, true);
+    if (choice.states) {
+        maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
+        maker.out(FLASHSCAN_ARG_STATE_OUT, state, false);
+    }
+    for (const int32_t id : {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN}) maker.gradient(id);
+    return made;
+}
+
+namespace {
+
+// Gates, states and biases of each cell.
+struct Counts {
+    int64_t gates, states, biases;
+};
+constexpr Counts counts[] = {{4, 2, 4}, {3, 1, 4}, {1, 1, 1}, {4, 4, 4}, {3, 1, 3}, {1, 1, 1}};
+
+// h c n m: n = 0 says that an element has no past, and is 1 or more otherwise.
+void make_slstm_state(Tensor& state) {
+    const size_t block = state.data.size() / 4;
+    for (size_t i = 2 * block; i < 3 * block; ++i) state.data[i] = 1 + std::abs(state.data[i]);
+    state.data[2 * block] = 0;
+}
+
+}  // namespace
+
+Case rnn(const char* name, flashscan_rnn_desc desc, Choice choice) {
+    desc.struct_size = sizeof desc;
+    desc.dtype = FLASHSCAN_F64;
+    if (desc.batch == 0) desc.batch = 2;
+    if (desc.time == 0) desc.time = 3;
+    desc.heads = desc.head_dim = 2;
+    Case made{.name = name, .desc = desc};
+    Maker maker(made, false);
+    const auto [gates, states, biases] = counts[desc.cell];
+    const int64_t heads = desc.heads, dim = desc.head_dim;
+    const bool time_first = desc.layout == FLASHSCAN_LAYOUT_TBGHD;
+    const int64_t outer = time_first ? desc.time : desc.batch, inner = time_first ? desc.batch : desc.time;
+    const bool training = (desc.flags & FLASHSCAN_RNN_TRAINING) != 0;
+    Shape output = {outer, inner, heads, dim};
+    if ((desc.flags & FLASHSCAN_RNN_ALL_STATES) != 0) output.insert(output.begin(), states);
+    const Shape state = {states, desc.num_sequences > 0 ? desc.num_sequences : desc.batch, heads, dim};
+
+    maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, {outer, inner, gates, heads, dim}, 2), false);
+    maker.in(maker.tensor(FLASHSCAN_ARG_WEIGHT, {gates, heads, dim, dim}, 1), true);
+    if (choice.bias) maker.in(maker.tensor(FLASHSCAN_ARG_BIAS, {biases, heads, dim}, 0.5), false);
+    if ((desc.flags & FLASHSCAN_RNN_RESET) != 0) maker.reset(desc.batch, desc.time);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    maker.out(FLASHSCAN_ARG_OUTPUT, output, true);
+    if (choice.states) {
+        maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
+        if (desc.cell == FLASHSCAN_CELL_SLSTM) make_slstm_state(made.inputs.back());
+        maker.out(FLASHSCAN_ARG_STATE_OUT, state, false);
+    }
+    if (training)
+        for (const int32_t id : {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_WEIGHT, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN})
+            maker.gradient(id);
+    return made;
+}
+
+Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
+    desc.struct_size = sizeof desc;
+    if (desc.dtype == 0) desc.dtype = FLASHSCAN_F64;
+    if (desc.batch == 0) desc.batch = 2;
+    if (desc.time == 0) desc.time = 5;
+    if (desc.channels == 0) desc.channels = 2;
+    Case made{.name = name, .desc = desc};
+    Maker maker(made, desc.dtype == FLASHSCAN_C128);
+    const bool affine = desc.kind == FLASHSCAN_OPERATOR_AFFINE, matmul = desc.kind == FLASHSCAN_OPERATOR_MATMUL;
+    const bool reduction = desc.mode == FLASHSCAN_REDUCTION;
+    const bool ordered = desc.kind == FLASHSCAN_OPERATOR_MIN || desc.kind == FLASHSCAN_OPERATOR_MAX;
+    const Shape element = matmul ? Shape{desc.dim, desc.dim} : affine ? Shape{desc.dim} : Shape{};
+    const auto with = [](Shape shape, const Shape& last) {
+        shape.insert(shape.end(), last.begin(), last.end());
+        return shape;
+    };
+    const Shape axes = desc.layout == FLASHSCAN_LAYOUT_BTC ? Shape{desc.batch, desc.time, desc.channels}
+                                                           : Shape{desc.batch, desc.channels, desc.time};
+    const Shape state = with({desc.num_sequences > 0 ? desc.num_sequences : desc.batch, desc.channels}, element);
+
+    const bool input_reused = affine ? reduction : desc.kind != FLASHSCAN_OPERATOR_ADD;
+    maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, with(axes, element), 1), input_reused);
+    if (ordered)  // ties
+        for (double& number : made.inputs.back().data) number = std::round(4 * number) / 4;
+    if (affine) maker.in(maker.tensor(FLASHSCAN_ARG_GATE, with(axes, {desc.dim, desc.dim}), 1), true);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    maker.out(FLASHSCAN_ARG_OUTPUT, reduction ? state : with(axes, element), (affine || matmul) && !reduction);
+    if (choice.states) {
+        maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
+        maker.out(FLASHSCAN_ARG_STATE_OUT, state, false);
+    }
+    for (const int32_t id : {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN}) maker.gradient(id);
+    return made;
+}
+
+}  // namespace golden
