@@ -122,7 +122,7 @@ def backward(problem: Problem, op: str, mode: int, axis: int | None, reverse: bo
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), True)
 
 
-def _named(op: Any, others: str) -> bool:
+def named(op: Any, others: str) -> bool:
     if isinstance(op, str):
         if op not in NAMED:
             raise FlashscanValueError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}{others}")
@@ -132,7 +132,7 @@ def _named(op: Any, others: str) -> bool:
 
 def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any) -> list[Array]:
     """``options``: axis, reverse, threads."""
-    if _named(op, " and callables"):
+    if named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
     if not callable(op) and not isinstance(op, HostOperator):
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, callables")
@@ -193,7 +193,7 @@ def reduce(
 
 def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:
     """``arrays``: output, grad_output, initial, grad_final, seq_offsets; ``options``: mode, axis, reverse, threads."""
-    if not _named(op, ""):
+    if not named(op, ""):
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}")
     results = backward((x, *arrays), (op, *options))
     return results[0], results[1] if arrays[2] is not None else None

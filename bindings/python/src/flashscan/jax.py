@@ -140,7 +140,7 @@ def rnn(
 
 def _scan(x: Any, op: Any, initial: Any, seq_offsets: Any, *options: Any) -> list[Array]:
     """``options``: return_final, mode, axis, reverse, threads."""
-    if not isinstance(op, str):
+    if not _operator.named(op, ""):
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
     return call(_OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), (op, *options))
 
