@@ -176,6 +176,8 @@ def test_current_stream(torch):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         late = torch.zeros_like(x)
+        flashscan.linear_scan(gate, late)  # so that memory of this stream is there
+        stream.synchronize()
         torch.cuda._sleep(50_000_000)
         late.copy_(x)
         got = flashscan.linear_scan(gate, late)
@@ -234,6 +236,12 @@ def test_cuda_array_interface(torch, stream):
     number = {None: None, "legacy": 1, "other": other.cuda_stream}[stream]
     got = flashscan.linear_scan(WithInterface(gate, number), WithInterface(x, number))
     torch.cuda.synchronize()
+    assert torch.equal(torch.as_tensor(got, device="cuda"), flashscan.linear_scan(gate, x))
+
+
+def test_dlpack_on_a_gpu(torch):
+    gate, x = on(torch, "cuda", *np.random.default_rng(11).uniform(0, 1, (2, 2, 9, 3)))
+    got = flashscan.linear_scan(Behind(gate), Behind(x))
     assert torch.equal(torch.as_tensor(got, device="cuda"), flashscan.linear_scan(gate, x))
 
 

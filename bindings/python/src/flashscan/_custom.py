@@ -16,6 +16,10 @@ from ._operator import CUSTOM, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
 
+# Of which numbers gradients of elements are made.
+_GRADIENTS = {lib.F32: lib.F32, lib.C64: lib.F32, lib.F64: lib.F64, lib.C128: lib.F64}
+
+
 class _Callbacks:
     """Functions on arrays as the library calls them. What they raise is kept, since it must not pass through the library."""
 
@@ -94,7 +98,7 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
         custom.batched = callbacks.operator(request.op)
     if request.adjoint is not None:
         custom.batched_adjoint = callbacks.adjoint(request.adjoint)
-        fields = (x.number, *fields[1:])  # of which gradients are made
+        fields = (_GRADIENTS[x.number], *fields[1:])
     fields = (*fields, ctypes.addressof(custom))
     plan = lib.Plan("operator", fields, thread_count(request.threads), problem.backend, problem.index)
     try:
@@ -117,13 +121,14 @@ def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: boo
     return _run(request, problem, scan, arrays, False)
 
 
-def backward(request: Request, x: Any, grad_output: Any, initial: Any, seq_offsets: Any) -> list[Any]:
+def backward(request: Request, x: Any, grad_output: Any, initial: Any, grad_final: Any, seq_offsets: Any) -> list[Any]:
     """The gradients of x, and of the initial state if there is one."""
-    names = ("x", "grad_output", "initial", "seq_offsets")
-    problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, seq_offsets))
-    spec, grad, start = problem.specs[:3]
+    names = ("x", "grad_output", "initial", "grad_final", "seq_offsets")
+    problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, grad_final, seq_offsets))
+    spec, grad, start, last = problem.specs[:4]
     problem.read(lib.INPUT, spec)
     problem.read_converted(lib.GRAD | lib.OUTPUT, grad, scan.output_shape, spec.dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, last, scan.state_shape, spec.dtype)
     problem.write(lib.GRAD | lib.INPUT, spec.shape, spec.dtype)
     if start is not None:
         problem.read_converted(lib.STATE_IN, start, scan.state_shape, spec.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _library as lib
-from ._call import Call, Problem, choose, data_number, kind, same_dtype, same_shape
+from ._call import Call, Problem, choose, data_number, kind, look, same_dtype, same_shape, space_of
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
@@ -88,6 +88,15 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
     if net.training:
         problem.write_bytes(lib.RESERVE, net.plan.arg_bytes(False, lib.RESERVE))
     return problem.call(net.plan, False)
+
+
+def reserve_bytes(arrays: tuple, *options: Any) -> int:
+    """The size of what a call of ``forward`` keeps for backward. No data is looked at."""
+    space = space_of(arrays[0])
+    problem = forward.problem(space, look(space, arrays, 0)[1])
+    x, R, _, _, seq_offsets, reset = problem.specs
+    net = _Network(problem, R, x, x.shape[:2], x.shape[3:], seq_offsets, reset, options)
+    return net.plan.arg_bytes(False, lib.RESERVE)
 
 
 @kind(1, "R", "output", "reserve", "grad_output", "initial_state", "grad_final_state", "seq_offsets", "reset")

@@ -12,7 +12,7 @@ import torch
 
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._spaces import Elements, Signature, Spec, no_stream
+from ._spaces import Elements, NumpySpace, Signature, Spec, no_stream
 
 
 class _CudaMemory:
@@ -87,12 +87,8 @@ class TorchSpace:
         if device.type == "cuda":  # torch's memory begins at a multiple of 512 there
             return functools.partial(torch.empty, (size,), dtype=torch.uint8, device=device)
 
-        def make() -> Any:
-            memory = torch.empty((size + 255,), dtype=torch.uint8)
-            start = -memory.data_ptr() % 256
-            return memory[start : start + size]
-
-        return make
+        make = NumpySpace().bytes_maker(size, device)
+        return lambda: torch.from_numpy(make())
 
     def stream_getter(self, device: Any) -> Callable[[], int | None]:
         if device.type == "cpu":

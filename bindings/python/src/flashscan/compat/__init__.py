@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions with the names, arguments and layouts of other packages, on flashscan.torch: one module for each package.
+
+A program that uses one of them changes its import line:
+
+    from accelerated_scan.warp import scan                  from flashscan.compat.accelerated_scan import scan
+    from sequential_scan import scan                        from flashscan.compat.sequential_scan import scan
+    from torch_parallel_scan import prefix_scan             from flashscan.compat.torch_parallel_scan import prefix_scan
+    from flashrnn import flashrnn                           from flashscan.compat.flashrnn import flashrnn
+
+Nothing is compiled when they are called, lengths and sizes are free, tensors may be on the CPU or on a GPU, and
+gradients may be asked for any number of times.
+"""

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The signatures of torch_parallel_scan."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .. import torch as flashscan_torch
+
+__all__ = ["prefix_scan", "reduce_scan"]
+
+Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+# Functions that the library knows by name.
+_NAMES: dict[Any, str] = {
+    torch.add: "add",
+    operator.add: "add",
+    torch.mul: "mul",
+    torch.multiply: "mul",
+    operator.mul: "mul",
+    torch.minimum: "min",
+    torch.maximum: "max",
+    torch.logaddexp: "logaddexp",
+    torch.matmul: "matmul",
+    operator.matmul: "matmul",
+}
+
+
+def _operator(function: Function, x: torch.Tensor, dim: int) -> Any:
+    name = _NAMES.get(function)
+    known = name is not None and (x.is_floating_point() or (x.is_complex() and name in ("add", "mul", "matmul")))
+    if known and name == "matmul":
+        known = 0 <= dim % x.dim() < x.dim() - 2 and x.shape[-1] == x.shape[-2] <= 1024
+    return name if known else function
+
+
+def prefix_scan(x: torch.Tensor, prefix_func: Function, dim: int, pad_value: float = 0) -> torch.Tensor:
+    """``y[t] = f(.. f(f(x[0], x[1]), x[2]) .., x[t])`` along ``dim``, for an associative function f.
+
+    Args:
+        x: any shape and dtype.
+        prefix_func: f of two tensors of n elements each, [n, *x.shape[dim + 1:]], that combines them pair by pair, the
+            earlier elements first; called about 2 log2(T) times, or not at all where it is torch.add, mul, minimum,
+            maximum, logaddexp or matmul, which the library computes itself. No gradient goes to tensors that it holds.
+        dim: the axis of time.
+        pad_value: not used, as nothing is padded.
+
+    Returns:
+        y, of x's shape and dtype; differentiable in x.
+    """
+    return flashscan_torch.prefix_scan(x, _operator(prefix_func, x, dim), axis=dim)
+
+
+def reduce_scan(x: torch.Tensor, reduce_func: Function, dim: int) -> torch.Tensor:
+    """The last element of ``prefix_scan``: x's shape without ``dim``."""
+    return flashscan_torch.reduce(x, _operator(reduce_func, x, dim), axis=dim)

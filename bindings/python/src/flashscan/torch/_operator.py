@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _affine, _custom, _operator
+from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of
+from ._register import nothing, optional, register
+from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
+
+_LOWERED = {"matmul"}
+_WIDENED = {"add", "mul", "logaddexp"}
+
+
+def _state_shape(x: Tensor, axis: int, seq_offsets: Tensor | None) -> tuple:
+    front = x.shape[:axis] if seq_offsets is None else (seq_offsets.shape[0] - 1,)
+    return (*front, *x.shape[axis + 1 :])
+
+
+def _kernel(x, initial, seq_offsets, op, mode, axis, reverse):
+    return tuple(_operator.forward((x, initial, seq_offsets), (op, True, mode, axis, reverse, 0)))
+
+
+def _fake(x, initial, seq_offsets, op, mode, axis, reverse):
+    shape = _state_shape(x, axis, seq_offsets)
+    return x.new_empty(shape if mode == REDUCTION else x.shape), x.new_empty(shape, dtype=state_dtype(x.dtype))
+
+
+def _backward_kernel(x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
+    arrays = (x, output, grad, initial, grad_final, seq_offsets)
+    results = _operator.backward(arrays, (op, mode, axis, reverse, 0))
+    return (*results, nothing(x))[:2]
+
+
+def _backward_fake(x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
+    return x.new_empty(x.shape), nothing(x) if initial is None else initial.new_empty(initial.shape)
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    x, initial, seq_offsets, *ctx.options = inputs
+    op, mode = ctx.options[:2]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, output[0] if op == "matmul" and mode != REDUCTION else None, initial, seq_offsets)
+    ctx.output = output[0].shape
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
+    x, output, initial, seq_offsets = ctx.saved_tensors
+    grad = x.new_zeros(ctx.output) if grad is None else grad
+    dx, dinitial = _backward_op(x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
+    return (dx, optional(dinitial, initial), None, None, None, None, None)
+
+
+_OPTIONS = "Tensor? seq_offsets, str op, int mode, int axis, bool reverse"
+_op = register("scan", f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)", _kernel, _fake, _save, _backward)
+_backward_op = register(
+    "scan_backward",
+    f"(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, {_OPTIONS}) -> (Tensor, Tensor)",
+    _backward_kernel,
+    _backward_fake,
+)
+
+
+def _affine_kernel(W, b, state, seq_offsets, reverse):
+    return tuple(_affine.forward((W, b, state, seq_offsets), (True, reverse, 0)))
+
+
+def _affine_fake(W, b, state, seq_offsets, reverse):
+    shape = _state_shape(b, b.dim() - 2, seq_offsets)
+    return b.new_empty(b.shape), b.new_empty(shape, dtype=state_dtype(b.dtype))
+
+
+def _affine_backward_kernel(W, output, grad, state, grad_state, seq_offsets, reverse):
+    results = _affine.backward((W, output, grad, state, grad_state, seq_offsets), (reverse, 0))
+    return (*results, nothing(output))[:3]
+
+
+def _affine_backward_fake(W, output, grad, state, grad_state, seq_offsets, reverse):
+    dstate = nothing(output) if state is None else state.new_empty(state.shape)
+    return W.new_empty(W.shape), output.new_empty(output.shape), dstate
+
+
+def _affine_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    W, _, state, seq_offsets, ctx.reverse = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(W, output[0], state, seq_offsets)
+
+
+def _affine_backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+    W, output, state, seq_offsets = ctx.saved_tensors
+    grad = torch.zeros_like(output) if grad is None else grad
+    dW, db, dstate = _affine_backward_op(W, output, grad, state, grad_state, seq_offsets, ctx.reverse)
+    return dW, db, optional(dstate, state), None, None
+
+
+_affine_op = register(
+    "affine_scan",
+    "(Tensor W, Tensor b, Tensor? initial_state, Tensor? seq_offsets, bool reverse) -> (Tensor, Tensor)",
+    _affine_kernel,
+    _affine_fake,
+    _affine_save,
+    _affine_backward,
+)
+_affine_backward_op = register(
+    "affine_scan_backward",
+    "(Tensor W, Tensor output, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
+    "Tensor? seq_offsets, bool reverse) -> (Tensor, Tensor, Tensor)",
+    _affine_backward_kernel,
+    _affine_backward_fake,
+)
+
+
+class _Custom(torch.autograd.Function):
+    """An operator that is a function on tensors; autograd of the function itself gives its adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, initial: Tensor | None, seq_offsets: Tensor | None, request: Any, final: bool) -> Any:
+        ctx.request, ctx.final = request, final
+        ctx.save_for_backward(x, initial, seq_offsets)
+        results = _custom.forward(request, x, initial, seq_offsets, final)
+        return tuple(results) if final else results[0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, *grad_final: Tensor) -> tuple:
+        x, initial, seq_offsets = ctx.saved_tensors
+        results = _custom.backward(ctx.request, x, grad, initial, *(grad_final or (None,)), seq_offsets)
+        return results[0], results[1] if initial is not None else None, None, None, None
+
+
+def _adjoint_of(op: Any) -> Any:
+    def adjoint(left: Tensor, right: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            operands = left.detach().requires_grad_(), right.detach().requires_grad_()
+            gradients = torch.autograd.grad(op(*operands), operands, grad.detach(), allow_unused=True)
+        return tuple(torch.zeros_like(left) if gradient is None else gradient for gradient in gradients)
+
+    return adjoint
+
+
+def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None, final: bool, *options: Any) -> Any:
+    """``options``: mode, axis, reverse."""
+    training = torch.is_grad_enabled() and (x.requires_grad or (initial is not None and initial.requires_grad))
+    if not training:
+        results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
+        return tuple(results) if final else results[0]
+    # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
+    wide = state_dtype(x.dtype)
+    request = _custom.Request(op, *options, adjoint=_adjoint_of(op) if callable(op) else None)
+    results = _Custom.apply(x.to(wide), None if initial is None else initial.to(wide), offsets, request, final)
+    return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
+
+
+def _scan(x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool) -> Any:
+    offsets = as_offsets(seq_offsets, x)
+    if not isinstance(op, str):
+        return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
+    lower = autocast_dtype(x)
+    if lower is not None and op in _LOWERED | _WIDENED:
+        x = x.to(lower if op in _LOWERED else torch.float32)
+    matrix = op == "matmul"
+    place = axis_of(axis, -3 if matrix else -1, x.dim(), 2 if matrix else 0)
+    results = _op(x, as_state(initial, x), offsets, op, mode, place, reverse)
+    return tuple(results) if final else results[0]
+
+
+def prefix_scan(
+    x: Tensor,
+    op: Any,
+    *,
+    axis: int | None = None,
+    reverse: bool = False,
+    exclusive: bool = False,
+    initial: Tensor | None = None,
+    seq_offsets: Offsets = None,
+    return_final: bool = False,
+) -> Any:
+    """``flashscan.prefix_scan`` with autograd, differentiable in ``x`` and ``initial``.
+
+    ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
+    that combines them pair by pair by differentiable operations; it gets 16-bit elements in float32 where gradients are
+    recorded, and no gradient goes to tensors that it holds.
+    Under autocast "matmul" takes the lower dtype, and "add", "mul" and "logaddexp" float32, as PyTorch's own do.
+
+    Args and results are those of ``flashscan.prefix_scan``.
+    """
+    mode = EXCLUSIVE if exclusive else INCLUSIVE
+    return _scan(x, op, mode, axis, reverse, initial, seq_offsets, return_final)
+
+
+def reduce(
+    x: Tensor,
+    op: Any,
+    *,
+    axis: int | None = None,
+    reverse: bool = False,
+    initial: Tensor | None = None,
+    seq_offsets: Offsets = None,
+) -> Tensor:
+    """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``."""
+    return _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, False)
+
+
+def affine_scan(
+    W: Tensor,
+    b: Tensor,
+    initial_state: Tensor | None = None,
+    *,
+    reverse: bool = False,
+    seq_offsets: Offsets = None,
+    return_final_state: bool = False,
+) -> Any:
+    """States ``x[t] = W[t] x[t-1] + b[t]`` with autograd, differentiable in ``W``, ``b`` and ``initial_state``.
+
+    W is [..., time, d, d] (row: out, column: in), b [..., time, d] of the same dtype, the initial state [..., d] or
+    [num_sequences, d]; under autocast both take the lower dtype. Returns the states, of b's shape, or the pair of them
+    and the last, in float32 for 16-bit data.
+    """
+    lower = autocast_dtype(b)
+    if lower is not None:
+        W, b = W.to(lower), b.to(lower)
+    results = _affine_op(W, b, as_state(initial_state, b), as_offsets(seq_offsets, b), reverse)
+    return tuple(results) if return_final_state else results[0]

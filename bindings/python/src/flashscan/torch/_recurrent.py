@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers in the manner of torch.nn.LSTM, with heads."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Union
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .._errors import FlashscanTypeError, FlashscanValueError
+from .._rnn import CELLS
+from ._rnn import rnn
+from ._types import Offsets, Tensor
+
+State = Union[Tensor, tuple[Tensor, ...]]
+
+
+class _Recurrent(nn.Module):
+    """Layers of a recurrent network, whose units are cut into heads that do not see each other's state.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: features of the output, a multiple of ``num_heads``.
+        num_layers: layers, each on the output of the one before.
+        bias: whether there are biases.
+        batch_first: the input is [B, T, input_size], not [T, B, input_size].
+        dropout: probability of dropping an element between layers, in training.
+        bidirectional: a second direction, from the last step to the first, beside the first.
+        num_heads: H; each head has its own recurrent weights, [hidden_size / H] squared for each gate.
+        recurrent_clip: the limit, in backward, of each element of the gradient through the recurrent weights at every
+            step; 0 for none.
+
+    Parameters of layer k, with suffix ``_reverse`` in the second direction, for G gates and D = hidden_size / H:
+        weight_ih_lk: [G * hidden_size, features of the layer's input]
+        weight_hh_lk: [G, H, D, D] (out, in)
+        bias_lk: [G, H, D]; [4, H, D] for GRU: r, z, n and that of the recurrent product of n
+    """
+
+    cell: str
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        num_heads: int = 1,
+        recurrent_clip: float = 0.0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1 or hidden_size % num_heads:
+            raise FlashscanValueError(f"num_heads is {num_heads}; accepted are divisors of hidden_size, {hidden_size}")
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
+        self.num_heads, self.recurrent_clip = num_heads, recurrent_clip
+        _, gates, biases, self._states = CELLS[self.cell]
+        heads, dim = num_heads, hidden_size // num_heads
+        for layer in range(num_layers):
+            inputs = input_size if layer == 0 else hidden_size * (2 if bidirectional else 1)
+            for name, shape in (
+                ("weight_ih", (gates * hidden_size, inputs)),
+                ("weight_hh", (gates, heads, dim, dim)),
+                ("bias", (biases, heads, dim) if bias else None),
+            ):
+                for suffix in self._suffixes(layer):
+                    value = None if shape is None else nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                    self.register_parameter(name + suffix, value)
+        self.reset_parameters()
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}"] + ([f"_l{layer}_reverse"] if self.bidirectional else [])
+
+    def reset_parameters(self) -> None:
+        """Uniform within one over the root of hidden_size, recurrent weights of the units of a head, as torch.nn's."""
+        for name, parameter in self.named_parameters():
+            units = parameter.shape[-1] if name.startswith("weight_hh") else self.hidden_size
+            nn.init.uniform_(parameter, -1 / math.sqrt(units), 1 / math.sqrt(units))
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, num_heads={self.num_heads}"
+        return text + f", batch_first={self.batch_first}, bidirectional={self.bidirectional}"
+
+    def _initial(self, state: State | None, batched: bool) -> list[Tensor] | None:
+        """One tensor [layers and directions, B, hidden_size] for each state of the cell."""
+        if state is None:
+            return None
+        states = [state] if isinstance(state, Tensor) else list(state)
+        if len(states) != self._states:
+            raise FlashscanValueError(f"state has {len(states)} tensors; accepted are {self._states} for {self.cell}")
+        return states if batched else [each.unsqueeze(1) for each in states]
+
+    def _direction(
+        self, x: Tensor, suffix: str, place: int, states: list[Tensor] | None, options: dict[str, Any]
+    ) -> tuple[Tensor, Tensor]:
+        """The output [.., .., hidden_size] and the final states [S, B, hidden_size] of one layer in one direction."""
+        weight = getattr(self, "weight_hh" + suffix)
+        gates, heads, dim = weight.shape[:3]
+        Wx = functional.linear(x, getattr(self, "weight_ih" + suffix)).unflatten(-1, (gates, heads, dim))
+        initial = None
+        if states is not None:
+            initial = torch.stack([state[place] for state in states]).unflatten(-1, (heads, dim))
+        output, final = rnn(
+            Wx,
+            weight,
+            getattr(self, "bias" + suffix),
+            self.cell,
+            initial,
+            layout="btghd" if self.batch_first else "tbghd",
+            reverse=suffix.endswith("_reverse"),
+            return_final_state=True,
+            recurrent_clip=self.recurrent_clip,
+            **options,
+        )
+        return output.flatten(-2), final.flatten(-2)
+
+    def forward(
+        self, input: Tensor, state: State | None = None, *, seq_offsets: Offsets = None, reset: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Runs the layers.
+
+        Args:
+            input: [T, B, input_size], or [B, T, input_size] with ``batch_first``, or [T, input_size] without a batch.
+            state: for each state of the cell [layers * directions, B, hidden_size]: a tensor, or a tuple of h c for
+                LSTM and h c n m for SLSTM; zeros if not given.
+            seq_offsets: N + 1 offsets of sequences packed along time; B is 1 then, and N stands for B in states.
+            reset: bool or uint8 [B, T]; all states are 0 before a step where it is not 0.
+
+        Returns:
+            ``(output, state)``: [T, B, directions * hidden_size], or as the input is laid out, and the states after the
+            last step, of ``state``'s shapes, in float32 for 16-bit data.
+        """
+        batched = input.dim() == 3
+        if input.dim() not in (2, 3) or input.shape[-1] != self.input_size:
+            raise FlashscanValueError(
+                f"input has shape {tuple(input.shape)}; accepted are 2 or 3 axes, the last of {self.input_size}"
+            )
+        states = self._initial(state, batched)
+        axis = 0 if self.batch_first else 1
+        x = input if batched else input.unsqueeze(axis)
+        options = {"seq_offsets": seq_offsets, "reset": reset}
+        finals = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = functional.dropout(x, self.dropout, self.training)
+            outputs = []
+            for suffix in self._suffixes(layer):
+                output, final = self._direction(x, suffix, len(finals), states, options)
+                outputs.append(output)
+                finals.append(final)
+            x = outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
+        last = torch.stack(finals, 1).unbind(0)
+        if not batched:
+            x, last = x.squeeze(axis), tuple(each.squeeze(1) for each in last)
+        return x, last[0] if self._states == 1 else tuple(last)
+
+    @classmethod
+    def _converted(cls, module: nn.RNNBase, **options: Any) -> _Recurrent:
+        if getattr(module, "proj_size", 0):
+            raise FlashscanValueError(f"module has proj_size {module.proj_size}; accepted is 0")
+        weight = module.weight_hh_l0
+        layer = cls(
+            module.input_size,
+            module.hidden_size,
+            module.num_layers,
+            module.bias,
+            module.batch_first,
+            module.dropout,
+            module.bidirectional,
+            device=weight.device,
+            dtype=weight.dtype,
+            **options,
+        )
+        with torch.no_grad():
+            for number in range(module.num_layers):
+                for suffix in layer._suffixes(number):
+                    layer._copy(suffix, module)
+        return layer.train(module.training)
+
+    def _copy(self, suffix: str, module: nn.RNNBase) -> None:
+        getattr(self, "weight_ih" + suffix).copy_(getattr(module, "weight_ih" + suffix))
+        weight = getattr(self, "weight_hh" + suffix)
+        weight.copy_(getattr(module, "weight_hh" + suffix).reshape(weight.shape))
+        if not self.bias:
+            return
+        bias = getattr(self, "bias" + suffix)
+        ih, hh = (getattr(module, name + suffix).reshape(-1, 1, self.hidden_size) for name in ("bias_ih", "bias_hh"))
+        # A GRU has one bias of n outside and one inside of the reset.
+        bias.copy_(torch.cat([ih[:2] + hh[:2], ih[2:], hh[2:]]) if self.cell == "gru" else ih + hh)
+
+
+class LSTM(_Recurrent):
+    __doc__ = _Recurrent.__doc__.replace("a recurrent network", "an LSTM network", 1)
+    cell = "lstm"
+
+    @classmethod
+    def from_torch(cls, module: nn.LSTM) -> LSTM:
+        """A copy of a torch.nn.LSTM that computes the same; its two biases become one."""
+        _expect(module, nn.LSTM)
+        return cls._converted(module)
+
+
+class GRU(_Recurrent):
+    __doc__ = (
+        _Recurrent.__doc__.replace("a recurrent network", "a GRU network", 1)
+        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there are 3 "
+        "biases then.\n"
+    )
+
+    def __init__(self, *args: Any, reset_after: bool = True, **options: Any) -> None:
+        self.cell = "gru" if reset_after else "gru_reset_before"
+        super().__init__(*args, **options)
+
+    @classmethod
+    def from_torch(cls, module: nn.GRU) -> GRU:
+        """A copy of a torch.nn.GRU that computes the same; its biases of r and of z become one each."""
+        _expect(module, nn.GRU)
+        return cls._converted(module)
+
+
+class Elman(_Recurrent):
+    __doc__ = (
+        _Recurrent.__doc__.replace("a recurrent network", "an Elman network", 1)
+        + '\n    ``nonlinearity`` is "tanh" or "relu".\n'
+    )
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise FlashscanValueError(f"nonlinearity is {nonlinearity!r}; accepted are 'tanh', 'relu'")
+        self.cell = "elman" if nonlinearity == "tanh" else "elman_relu"
+        super().__init__(*args, **options)
+
+    @classmethod
+    def from_torch(cls, module: nn.RNN) -> Elman:
+        """A copy of a torch.nn.RNN that computes the same; its two biases become one."""
+        _expect(module, nn.RNN)
+        return cls._converted(module, nonlinearity=module.nonlinearity)
+
+
+class SLSTM(_Recurrent):
+    __doc__ = _Recurrent.__doc__.replace("a recurrent network", "an sLSTM network (arXiv 2405.04517)", 1)
+    cell = "slstm"
+
+
+def _expect(module: Any, kind: type) -> None:
+    if not isinstance(module, kind):
+        raise FlashscanTypeError(f"module is a {type(module).__name__}; accepted is torch.nn.{kind.__name__}")
+
+
+def from_torch(module: nn.RNNBase) -> LSTM | GRU | Elman:
+    """A copy of a torch.nn.LSTM, GRU or RNN that computes the same on flashscan."""
+    for kind, layer in ((nn.LSTM, LSTM), (nn.GRU, GRU), (nn.RNN, Elman)):
+        if isinstance(module, kind):
+            return layer.from_torch(module)
+    raise FlashscanTypeError(f"module is a {type(module).__name__}; accepted are torch.nn.LSTM, GRU and RNN")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _rnn
+from ._register import optional, register
+from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
+
+
+def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
+    options = (True, cell, layout, reverse, all_states, training, clip, 0)
+    results = _rnn.forward((Wx, R, b, state, seq_offsets, reset), options)
+    return (*results, Wx.new_empty((0,), dtype=torch.uint8))[:3]
+
+
+def _reserve_bytes(arrays: tuple, *options: Any) -> Any:
+    """What only a plan knows; symbolic where shapes are."""
+    if not all(isinstance(extent, int) for extent in arrays[0].shape):
+        return torch.library.get_ctx().new_dynamic_size()
+    if arrays[0].device.type == "meta":
+        return 0
+    with torch.no_grad():
+        return _rnn.reserve_bytes(arrays, *options)
+
+
+def _state_shape(outer: Any, heads: int, dim: int, states: int, layout: str, seq_offsets: Tensor | None) -> tuple:
+    rows = outer[0 if layout == "btghd" else 1] if seq_offsets is None else seq_offsets.shape[0] - 1
+    return states, rows, heads, dim
+
+
+def _fake(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
+    states = _rnn.CELLS[cell][3]
+    outer, (heads, dim) = Wx.shape[:2], Wx.shape[3:]
+    final = Wx.new_empty(_state_shape(outer, heads, dim, states, layout, seq_offsets), dtype=state_dtype(Wx.dtype))
+    output = Wx.new_empty((*((states,) if all_states else ()), *outer, heads, dim))
+    options = (cell, layout, reverse, all_states, training, clip, 0)
+    size = _reserve_bytes((Wx, R, b, state, seq_offsets, reset), *options) if training else 0
+    return output, final, Wx.new_empty((size,), dtype=torch.uint8)
+
+
+def _backward_kernel(R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip):
+    options = (cell, layout, reverse, all_states, True, clip, 0)
+    return tuple(_rnn.backward((R, output, reserve, grad, state, grad_state, seq_offsets, reset), options))
+
+
+def _backward_fake(R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip):
+    _, gates, biases, states = _rnn.CELLS[cell]
+    shape = output.shape[1:] if all_states else output.shape
+    outer, (heads, dim) = shape[:2], shape[2:]
+    return (
+        output.new_empty((*outer, gates, heads, dim)),
+        R.new_empty(R.shape),
+        R.new_empty((biases, heads, dim)),
+        output.new_empty(_state_shape(outer, heads, dim, states, layout, seq_offsets), dtype=state_dtype(output.dtype)),
+    )
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, R, b, state, seq_offsets, reset, *options = inputs
+    ctx.set_materialize_grads(False)
+    ctx.has_bias, ctx.training, ctx.options = b is not None, options.pop(4), options
+    ctx.save_for_backward(R, output[0], output[2], state, seq_offsets, reset)
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
+    R, output, reserve, state, seq_offsets, reset = ctx.saved_tensors
+    if not ctx.training:
+        raise RuntimeError("rnn was called without training; its gradients need what training keeps")
+    grad = torch.zeros_like(output) if grad is None else grad
+    dWx, dR, db, dstate = _backward_op(R, output, reserve, grad, state, grad_state, seq_offsets, reset, *ctx.options)
+    return (dWx, dR, db if ctx.has_bias else None, optional(dstate, state), *(None,) * 8)
+
+
+_OPTIONS = "Tensor? seq_offsets, Tensor? reset, str cell, str layout, bool reverse, bool all_states"
+_op = register(
+    "rnn",
+    f"(Tensor Wx, Tensor R, Tensor? b, Tensor? initial_state, {_OPTIONS}, bool training, float recurrent_clip) -> "
+    "(Tensor, Tensor, Tensor)",
+    _kernel,
+    _fake,
+    _save,
+    _backward,
+)
+_backward_op = register(
+    "rnn_backward",
+    "(Tensor R, Tensor output, Tensor reserve, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
+    f"{_OPTIONS}, float recurrent_clip) -> (Tensor, Tensor, Tensor, Tensor)",
+    _backward_kernel,
+    _backward_fake,
+)
+
+
+def rnn(
+    Wx: Tensor,
+    R: Tensor,
+    b: Tensor | None = None,
+    cell: str = "lstm",
+    initial_state: Tensor | None = None,
+    *,
+    layout: str = "btghd",
+    reverse: bool = False,
+    seq_offsets: Offsets = None,
+    reset: Tensor | None = None,
+    return_all_states: bool = False,
+    return_final_state: bool = False,
+    recurrent_clip: float = 0.0,
+) -> Any:
+    """``flashscan.rnn`` with autograd, differentiable in ``Wx``, ``R``, ``b`` and ``initial_state``.
+
+    Under autocast Wx takes the lower dtype, and R and b stay in float32 if they are.
+
+    Args:
+        Wx: [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; float32, bfloat16, float16 or float64.
+        R: [G, H, D, D] (out, in), of Wx's dtype or float32 with 16-bit Wx.
+        b: [G, H, D], of R's dtype; for "gru" [4, H, D]; None for zeros.
+        cell: "lstm", "gru", "gru_reset_before", "elman", "elman_relu" or "slstm".
+        initial_state: [S, B, H, D], or [S, N, H, D] with ``seq_offsets``; zeros if not given.
+        layout, reverse, seq_offsets, reset, return_all_states, recurrent_clip: as in ``flashscan.rnn``.
+        return_final_state: also return the last states, of ``initial_state``'s shape, in float32 for 16-bit Wx.
+
+    Returns:
+        The hidden states [B, T, H, D] or [T, B, H, D], with ``return_all_states`` [S, ...], or the pair of them and the
+        final states.
+
+    Raises:
+        FlashscanError: what is wrong, and what is accepted.
+    """
+    lower = autocast_dtype(Wx)
+    if lower is not None:
+        Wx = Wx.to(lower)
+        R = R if R.dtype == torch.float32 else R.to(lower)
+        b = None if b is None else b.to(R.dtype)
+    state, offsets = as_state(initial_state, Wx), as_offsets(seq_offsets, Wx)
+    given = (Wx, R, b, state)
+    training = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
+    options = (cell, layout, reverse, return_all_states, training, float(recurrent_clip))
+    output, final, _ = _op(Wx, R, b, state, offsets, reset, *options)
+    return (output, final) if return_final_state else output

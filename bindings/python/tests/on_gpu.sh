@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs the Python package's tests on a GPU with a library that has the CUDA backend, nothing installed:
+#
+#     bindings/python/tests/on_gpu.sh build/sm90a/src/libflashscan.so [arguments of pytest]
+#
+# Needs NumPy and PyTorch; CuPy's test skips without CuPy. Where there is no pytest, put one beside:
+# pip install --target build/pytest pytest
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../../.." && pwd)
+export FLASHSCAN_LIBRARY PYTHONPATH=$root/bindings/python/src
+FLASHSCAN_LIBRARY=$(realpath "$1")
+shift
+python3 -c "import pytest" 2>/dev/null || PYTHONPATH=$PYTHONPATH:$root/build/pytest
+python3 -m flashscan info
+python3 "$root/bench/python_overhead.py"
+cd "$root/bindings/python"
+exec python3 -m pytest -q -p no:cacheprovider -k "not cpu" "$@" tests/test_arrays.py tests/test_torch.py \
+    tests/test_torch_modules.py tests/test_compat.py

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other packages' signatures, by the formulas that they document."""
+
+from __future__ import annotations
+
+import types
+
+import pytest
+from torch_support import DEVICES, Numbers, close, supported, torch
+
+import flashscan
+from flashscan.compat import accelerated_scan, flashrnn, sequential_scan, torch_parallel_scan
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def gradients_agree(got, want, leaves):
+    weight = torch.linspace(-1, 1, got.numel(), dtype=want.dtype, device=got.device).reshape(got.shape)
+    close(got, want)
+    expected = torch.autograd.grad((want * weight).sum(), leaves, retain_graph=True)
+    for one, other in zip(torch.autograd.grad((got * weight.to(got.dtype)).sum(), leaves, retain_graph=True), expected):
+        close(one, other, got.dtype)
+
+
+def recurrence(gate, x, axis):
+    """h[t] = gate[t] h[t-1] + x[t] from h[-1] = 0."""
+    steps = [x.select(axis, 0) + 0 * gate.select(axis, 0)]
+    for t in range(1, x.shape[axis]):
+        steps.append(gate.select(axis, t) * steps[-1] + x.select(axis, t))
+    return torch.stack(steps, axis)
+
+
+@pytest.mark.parametrize("time", [1, 7, 32, 100])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_accelerated_scan(device, dtype, time):
+    numbers = Numbers(device)
+    gates, tokens = (numbers.uniform(2, 3, time, low=0, dtype=dtype, grad=True) for _ in range(2))
+    got = accelerated_scan.scan(gates, tokens)
+    assert got.dtype == dtype and got.shape == (2, 3, time)
+    gradients_agree(got, recurrence(gates.double(), tokens.double(), 2), (gates, tokens))
+
+
+@pytest.mark.parametrize("name", ["scan", "scan_cu", "scan_cu_single", "scan_tr"])
+def test_sequential_scan(device, name):
+    numbers = Numbers(device)
+    alpha, beta = (numbers.uniform(2, 9, 5, low=0, grad=True) for _ in range(2))
+    gradients_agree(getattr(sequential_scan, name)(alpha, beta), recurrence(alpha, beta, 1), (alpha, beta))
+
+
+def folded(x, function, dim):
+    steps = [x.select(dim, 0)]
+    for t in range(1, x.shape[dim]):
+        steps.append(function(steps[-1], x.select(dim, t)))
+    return torch.stack(steps, dim)
+
+
+FUNCTIONS = {
+    "sum": torch.add,
+    "product": torch.mul,
+    "logaddexp": torch.logaddexp,
+    "maximum": torch.maximum,
+    "own sum": lambda left, right: left + right,
+    "gated pairs": lambda left, right: torch.stack(
+        [left[..., 0] * right[..., 0], left[..., 1] * right[..., 0] + right[..., 1]], -1
+    ),
+}
+
+
+@pytest.mark.parametrize("time", [1, 2, 13])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_torch_parallel_scan(device, name, time):
+    function = FUNCTIONS[name]
+    x = Numbers(device).uniform(3, time, 4, 2, grad=True)
+    for dim in (1, -3):
+        want = folded(x, function, 1)
+        got = supported(lambda dim=dim: torch_parallel_scan.prefix_scan(x, function, dim=dim))
+        gradients_agree(got, want, [x])
+        gradients_agree(torch_parallel_scan.reduce_scan(x, function, dim=dim), want[:, -1], [x])
+
+
+@pytest.mark.parametrize("function", [torch.matmul, lambda left, right: left @ right])
+@pytest.mark.parametrize("shape, dim", [((11, 3, 3), -3), ((2, 11, 3, 3), 1), ((11, 2, 3, 3), 0)])
+def test_torch_parallel_scan_of_matrices(device, function, shape, dim):
+    x = Numbers(device).uniform(*shape, grad=True)
+    got = supported(lambda: torch_parallel_scan.prefix_scan(x, function, dim, 0))
+    gradients_agree(got, folded(x, torch.matmul, dim), [x])
+
+
+def test_torch_parallel_scan_of_integers(device):
+    x = torch.arange(12).reshape(3, 4).to(Numbers(device).device)
+    got = supported(lambda: torch_parallel_scan.prefix_scan(x, torch.add, dim=1))
+    assert got.dtype == torch.int64 and torch.equal(got, x.cumsum(1))
+    assert torch.equal(torch_parallel_scan.reduce_scan(x, torch.maximum, dim=0), x[-1])
+
+
+CELLS = {"lstm": (4, 4, 4, 2), "gru": (3, 3, 4, 1), "elman": (1, 1, 1, 1), "slstm": (4, 4, 4, 4)}
+
+
+def their_step(function, wx, product, bias, states):
+    """One step in FlashRNN's orders of gates; ``product`` is R h."""
+    sigmoid, tanh, h = torch.sigmoid, torch.tanh, states[0]
+    if function == "elman":
+        return [tanh(wx[0] + product[0] + bias[0])]
+    if function == "gru":
+        r = sigmoid(wx[0] + product[1] + bias[1])
+        z = sigmoid(wx[1] + product[2] + bias[2])
+        n = tanh(wx[2] + bias[3] + r * (product[0] + bias[0]))
+        return [z * h + (1 - z) * n]
+    i, f, z, o = (wx[gate] + product[gate] + bias[gate] for gate in range(4))
+    if function == "lstm":
+        c = sigmoid(f) * states[1] + sigmoid(i) * tanh(z)
+        return [sigmoid(o) * tanh(c), c]
+    _, c, n, m = states
+    decay = torch.nn.functional.logsigmoid(f) + m
+    top = torch.where(n == 0, i, torch.maximum(i, decay))
+    enters, stays = torch.exp(i - top), torch.exp(decay - top)
+    c, n = stays * c + enters * tanh(z), torch.clamp_min(stays * n + enters, 1)
+    return [sigmoid(o) * c / n, c, n, top]
+
+
+def their_network(function, Wx, R, b, states):
+    states, steps = list(states.squeeze(2)), []
+    for t in range(Wx.shape[1]):
+        product = torch.einsum("bhp,ghdp->gbhd", states[0], R)
+        states = their_step(function, Wx[:, t].transpose(0, 1), product, b[:, None], states)
+        steps.append(torch.stack(states))
+    return torch.stack(steps, 2), torch.stack(states).unsqueeze(2)
+
+
+@pytest.mark.parametrize("with_states", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("function", CELLS)
+def test_flashrnn(device, function, dtype, with_states):
+    numbers = Numbers(device)
+    inputs, recurrent, biases, count = CELLS[function]
+    kind = getattr(torch, dtype)
+    shapes = [(2, 7, inputs, 2, 4), (recurrent, 2, 4, 4), (biases, 2, 4), (count, 2, 1, 2, 4)]
+    Wx, R, b, states = (numbers.uniform(*shape).to(kind) for shape in shapes)
+    if function == "slstm":
+        states[2] += 2
+    leaves = [tensor.requires_grad_() for tensor in ((Wx, R, b, states) if with_states else (Wx, R, b))]
+    given = states if with_states else None
+    got, last = flashrnn.flashrnn(Wx, R, b, given, function, dtype=dtype, backend="vanilla")
+    assert got.dtype == last.dtype == kind and last.shape == (count, 2, 1, 2, 4)
+    start = states if with_states else torch.zeros_like(states)
+    want, want_last = their_network(function, *(tensor.double() for tensor in (Wx, R, b, start)))
+    gradients_agree(got, want, leaves)
+    gradients_agree(last, want_last, leaves)
+
+
+def test_flashrnn_converts_and_clips(device):
+    numbers = Numbers(device)
+    Wx, R, b = (numbers.uniform(*shape, grad=True) for shape in ((2, 7, 1, 2, 4), (1, 2, 4, 4), (1, 2, 4)))
+    assert flashrnn.flashrnn(Wx, R, b, function="elman")[0].dtype == torch.bfloat16
+    plain = flashrnn.flashrnn(Wx, R, b, function="elman", dtype="float64")[0]
+    config = types.SimpleNamespace(gradient_recurrent_clipval=1e-3)
+    clipped = flashrnn.flashrnn(Wx, R, b, function="elman", config=config, dtype="float64")[0]
+    close(clipped, plain)
+    one, other = (torch.autograd.grad(each.sum(), Wx)[0] for each in (plain, clipped))
+    assert not torch.allclose(one, other)
+    for options, words in (
+        ({"function": "rnn"}, "function is 'rnn'"),
+        ({"backend": "tpu"}, "backend is 'tpu'"),
+        ({"dtype": "int8"}, "dtype is 'int8'"),
+        ({"config": types.SimpleNamespace(gradient_recurrent_cut=True)}, "gradient_recurrent_cut is True"),
+    ):
+        with pytest.raises(flashscan.FlashscanValueError, match=words):
+            flashrnn.flashrnn(Wx, R, b, **{"function": "elman", **options})
