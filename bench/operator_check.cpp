@@ -36,7 +36,7 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
 }
 
 void run_wide(const Problem& p, int64_t rows, bool backward, Values& values, const std::vector<int32_t>& ids) {
-    flashscan_operator_desc desc = p.describe_operator();
+    flashscan_operator_desc desc = p.describe_plain_operator();
     desc.dtype = is_complex(p.dtype) ? FLASHSCAN_C128 : FLASHSCAN_F64;
     desc.batch = rows;
     flashscan_plan* made = nullptr;

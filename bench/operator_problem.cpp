@@ -31,11 +31,13 @@ void parse_option(Problem& p, const std::string& word) {
         p.reverse = true;
     else if (word == "states")
         p.states = true;
+    else if (word == "custom")
+        p.op->custom = true;
     else if (word.starts_with("@"))
         p.targets.push_back(parse_target(word));
     else
         throw UsageError(fmt::format(
-            "'{}' is no option; accepted are exclusive, reduction, BCT, reverse, states and targets", word));
+            "'{}' is no option; accepted are exclusive, reduction, BCT, reverse, states, custom and targets", word));
 }
 
 std::string write_problem(const Problem& p) {
@@ -46,6 +48,7 @@ std::string write_problem(const Problem& p) {
     if (p.layout == FLASHSCAN_LAYOUT_BCT) text += " BCT";
     if (p.reverse) text += " reverse";
     if (p.states) text += " states";
+    if (p.op->custom) text += " custom";
     return text;
 }
 
@@ -75,6 +78,7 @@ Problem parse_operator_problem(const std::vector<std::string>& words) {
     const int64_t element = std::max(p.op->element(), p.op->gate_element());
     if (p.extents.time > most / p.extents.batch / p.extents.channels / element)
         throw UsageError("b * t * c * the numbers of an element is more than 2^50");
+    if (p.op->custom) operator_code(*p.op, p.dtype);
     p.text = write_problem(p);
     return p;
 }
@@ -85,12 +89,22 @@ int64_t operator_required_bytes(const Problem& p) {
     const int64_t array = p.array_bytes(), gate = p.extents.count() * op.gate_element() * size_of(p.dtype);
     const int64_t output = op.reduction() ? 0 : array;
     if (!p.backward) return array + output + gate;
+    if (op.custom) return 2 * array + output;
     const bool reads_input = op.affine() ? op.reduction() : op.kind != FLASHSCAN_OPERATOR_ADD;
     const bool reads_output = op.affine() || op.matmul();
     return (reads_input ? array : 0) + (reads_output ? 2 : 1) * output + array + 2 * gate;
 }
 
 flashscan_operator_desc Problem::describe_operator() const {
+    flashscan_operator_desc desc = describe_plain_operator();
+    if (!op->custom) return desc;
+    desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+    desc.dim = 0;
+    desc.custom = operator_code(*op, dtype);
+    return desc;
+}
+
+flashscan_operator_desc Problem::describe_plain_operator() const {
     flashscan_operator_desc desc{};
     desc.struct_size = sizeof desc;
     desc.dtype = dtype;

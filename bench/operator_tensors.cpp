@@ -54,8 +54,8 @@ void Tensors::add_operator() {
     if (flashscan_forward(plan_, args_.data(), static_cast<int32_t>(args_.size()), machine_.stream()) != FLASHSCAN_OK)
         throw Failure(fmt::format("forward: {}", flashscan_last_error()));
     for (Tensor& tensor : tensors_) tensor.written = false;
-    const bool reads_input = op.affine() ? op.reduction() : op.kind != FLASHSCAN_OPERATOR_ADD;
-    const bool reads_output = (op.affine() || op.matmul()) && !op.reduction();
+    const bool reads_input = op.custom || (op.affine() ? op.reduction() : op.kind != FLASHSCAN_OPERATOR_ADD);
+    const bool reads_output = (op.affine() || op.matmul()) && !op.reduction() && !op.custom;
     std::erase_if(args_, [&](const flashscan_arg& arg) {
         return (arg.id == FLASHSCAN_ARG_INPUT && !reads_input) || (arg.id == FLASHSCAN_ARG_OUTPUT && !reads_output);
     });

@@ -234,7 +234,7 @@ int64_t Problem::required_bytes() const {
     return bytes;
 }
 
-std::string Problem::plain_text() const { return head(*this); }
+std::string Problem::plain_text() const { return op ? text.substr(0, text.rfind(" custom")) : head(*this); }
 
 flashscan_strides Problem::strides(const Extents& tensor, bool half) const {
     const int64_t parts = half ? 2 : 1;

@@ -58,6 +58,7 @@ struct OperatorPart {
     int32_t kind = FLASHSCAN_OPERATOR_ADD;
     int32_t mode = FLASHSCAN_SCAN_INCLUSIVE;
     int64_t dim = 0;
+    bool custom = false;  // by CUDA source that computes the same
 
     bool matmul() const { return kind == FLASHSCAN_OPERATOR_MATMUL; }
     bool affine() const { return kind == FLASHSCAN_OPERATOR_AFFINE; }
@@ -98,6 +99,8 @@ struct Problem {
     flashscan_linear_desc describe() const;
     flashscan_rnn_desc describe_rnn() const;
     flashscan_operator_desc describe_operator() const;
+    // The operator that is built in, also where op->custom.
+    flashscan_operator_desc describe_plain_operator() const;
     // The strides of a dense tensor with these extents, or of one half of a fused one.
     flashscan_strides strides(const Extents& tensor, bool half) const;
 };
@@ -120,6 +123,8 @@ int64_t rnn_required_bytes(const Problem& problem);
 // A line whose first word is operator.
 Problem parse_operator_problem(const std::vector<std::string>& words);
 int64_t operator_required_bytes(const Problem& problem);
+// The operator as CUDA source; valid as long as the program runs. Throws UsageError where there is none.
+const flashscan_custom_operator* operator_code(const OperatorPart& op, int32_t dtype);
 
 // Throws UsageError naming the word that is wrong and what is accepted.
 Problem parse_problem(const std::string& line);

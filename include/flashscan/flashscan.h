@@ -553,12 +553,17 @@ enum {
  * 2 log2(T) times, for each level of a tree, on the thread that executes the plan, one call at a time. On CUDA the
  * pointers are device memory and the work must be enqueued on `stream`; on the CPU it must be done on return and stream
  * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_CALLBACK_FAILED, after which the
- * outputs hold no results. Plans take the callback where both a host function and a callback are given.
+ * outputs hold no results. CPU plans take the callback where both a host function and a callback are given, CUDA plans
+ * the device code. Packed sequences on CUDA are device code's alone: how many pairs a level then has is on the device.
  *
  * Device code serves CUDA plans: extern "C" __device__ void NAME(const void* lhs, const void* rhs, void* out), the
  * convention of CCCL's C library; with state_bytes > 0 NAME(void* state, lhs, rhs, out), where `state` is a copy of the
  * state_bytes bytes at `state` that the plan makes. The adjoint is of the host adjoint's shape without state, or with
- * it first. The code is not needed any more once the plan is made; `state` of host functions and callbacks is.
+ * it first. Source is C++20 for NVRTC, which finds the headers of the toolkit that it comes with; LTO-IR must be of
+ * code for the device's compute capability or an older one. Compiling takes parts of a second, once in a process for the
+ * same code and element_bytes. The code is not needed any more once the plan is made; `state` of host functions and
+ * callbacks is, and the copy lives as long as the plan: destroying one with state_bytes > 0 waits for the device, and
+ * graphs that captured its calls must not be launched any more.
  *
  * In all of them outputs never overlap inputs, and operands lie in the caller's arrays or in memory of the library that
  * is aligned to the largest power of two that divides element_bytes, up to 256. They must return to their caller.

@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "cuda/linear.h"
+#include "cuda/operator_custom.h"
+#include "cuda/operator_elements.h"
+#include "cuda/operator_matrices.h"
 #include "cuda/rnn.h"
 #include "cuda/rnn_fused.h"
 #include "cuda/runtime.h"
@@ -23,6 +26,15 @@ constexpr LinearCandidate linear[] = {
 constexpr RnnCandidate rnn[] = {
     {"fused", make_rnn_fused},
     {"alternating", make_rnn_alternating},
+};
+
+constexpr OperatorCandidate operators[] = {
+    {"numbers", make_operator_numbers},
+    {"tiny", make_operator_tiny},
+    {"matrices", make_operator_matrices},
+    {"compiled", make_custom_scan},
+    {"compiled_tree", make_custom_tree},
+    {"batched", make_custom_batched},
 };
 
 bool checks_wanted() {
@@ -104,7 +116,7 @@ class CudaBackend final : public Backend {
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
-    std::span<const OperatorCandidate> operator_candidates() const override { return {}; }
+    std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);

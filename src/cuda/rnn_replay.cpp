@@ -28,18 +28,6 @@ struct DestroyGraph {
 using Graph = std::unique_ptr<CUgraph_st, DestroyGraph>;
 using Executable = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
 
-// While it lives, a capture that another thread has begun does not forbid this thread to make a graph.
-class RelaxedCapture {
-  public:
-    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    RelaxedCapture(const RelaxedCapture&) = delete;
-    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
-  private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-};
-
 class Replay final : public RnnKernel {
   public:
     Replay(std::unique_ptr<RnnKernel> kernel, int device, bool pays)

@@ -35,4 +35,16 @@ class DeviceScope {
     bool changed_ = false;
 };
 
+// While it lives, a capture that another thread has begun does not forbid this thread what a capture cannot hold.
+class RelaxedCapture {
+  public:
+    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCapture(const RelaxedCapture&) = delete;
+    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+  private:
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
 }  // namespace flashscan::cuda

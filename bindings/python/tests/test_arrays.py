@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import flashscan
 import numpy as np
 import pytest
-
-import flashscan
 from flashscan import _library as lib
 
 DEVICES = ["cpu", "cuda"]
@@ -70,9 +69,7 @@ def test_linear(torch, device, dtype, layout):
     assert_close(out, want, dtype)
     assert_close(last, want_last, states)
     got = flashscan.linear_scan_backward(gate, out, grad, state, last, layout=layout)
-    want = flashscan.linear_scan_backward(
-        given[0], wide(out), wide(grad), given[2], wide(last), layout=layout
-    )
+    want = flashscan.linear_scan_backward(given[0], wide(out), wide(grad), given[2], wide(last), layout=layout)
     for one, other, kind in zip(got, want, (dtype, dtype, states)):
         assert_close(one, other, kind)
 

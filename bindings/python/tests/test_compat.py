@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import types
 
-import pytest
-from torch_support import DEVICES, Numbers, close, supported, torch
-
 import flashscan
+import pytest
 from flashscan.compat import accelerated_scan, flashrnn, sequential_scan, torch_parallel_scan
+from torch_support import DEVICES, Numbers, close, supported, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-from torch_support import DEVICES, Numbers, close, needs_compile, supported, torch
-
 import flashscan
 import flashscan.torch as ft
+import pytest
 from flashscan._rnn import CELLS
+from torch_support import DEVICES, Numbers, close, needs_compile, supported, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -103,6 +102,37 @@ def test_functions_on_other_dtypes(device, dtype):
     assert got.dtype == dtype
     for one, other in zip(*(torch.autograd.grad(each.abs().sum(), x) for each in (got, torch.stack(want)))):
         torch.testing.assert_close(one, other, rtol=5e-2 if dtype == torch.bfloat16 else 1e-4, atol=5e-2)
+
+
+GATED = """
+extern "C" __device__ void gated(const void* lhs, const void* rhs, void* out) {
+    const double *l = (const double*)lhs, *r = (const double*)rhs;
+    double* o = (double*)out;
+    o[0] = l[0] * r[0];
+    o[1] = r[0] * l[1] + r[1];
+}
+extern "C" __device__ void gated_adjoint(const void* lhs, const void* rhs, const void* grad, void* dlhs, void* drhs) {
+    const double *l = (const double*)lhs, *r = (const double*)rhs, *g = (const double*)grad;
+    double *dl = (double*)dlhs, *dr = (double*)drhs;
+    dl[0] = g[0] * r[0];
+    dl[1] = g[1] * r[0];
+    dr[0] = g[0] * l[0] + g[1] * l[1];
+    dr[1] = g[1];
+}
+"""
+
+
+def test_device_code(device):
+    x = Numbers(device).uniform(3, 17, 2, grad=True)
+    op = flashscan.CudaOperator(GATED, "gated", "gated_adjoint")
+    if device == "cpu":
+        with pytest.raises(flashscan.FlashscanError):
+            ft.prefix_scan(x, op, axis=1)
+        return
+    got = supported(lambda: ft.prefix_scan(x, op, axis=1))
+    close(got[..., 1], ft.linear_scan(x[..., :1], x[..., 1:])[..., 0])
+    close(got[..., 0], x[..., 0].cumprod(1))
+    check_gradients(lambda x: ft.prefix_scan(x, op, axis=1), x)
 
 
 def test_affine_gradients(device):
@@ -207,7 +237,7 @@ def test_operators_are_registered_as_pytorch_wants_them(device, family, monkeypa
                 op = getattr(module, name)
                 monkeypatch.setattr(module, name, lambda *args, op=op: made.append((op, args)) or op(*args))
     function(*inputs)
-    (op, args), = made
+    ((op, args),) = made
     torch.library.opcheck(op.default, args)
 
 
@@ -287,6 +317,23 @@ def test_backward_on_another_stream(device):
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("batch, time", [(0, 4), (2, 0), (0, 0)])
+def test_empty(device, batch, time):
+    numbers = Numbers(device)
+    x = numbers.uniform(batch, time, 3, grad=True)
+    state = numbers.uniform(batch, 3)
+    output, last = ft.linear_scan(0.5, x, state, return_final_state=True)
+    output.sum().backward()
+    assert output.shape == x.shape == x.grad.shape and last.shape == (batch, 3)
+    if time == 0:
+        assert torch.equal(last, state)
+    Wx, R, b, state = network(numbers, "lstm", (batch, time), rows=batch)
+    output, last = supported(lambda: ft.rnn(Wx, R, b, "lstm", state, return_final_state=True))
+    (output.sum() + last.sum()).backward()
+    assert R.grad.shape == R.shape and not R.grad.any()
+    assert supported(lambda: ft.prefix_scan(x, "add", axis=1)).shape == x.shape
+
+
 def test_mistakes_are_named(device):
     numbers = Numbers(device)
     x = numbers.uniform(2, 5, 3, grad=True)
@@ -294,5 +341,9 @@ def test_mistakes_are_named(device):
         ft.linear_scan(0.5, x, layout="tbc")
     with pytest.raises(flashscan.FlashscanValueError, match="R has shape"):
         ft.rnn(x.reshape(2, 5, 1, 1, 3), x, cell="elman")
+    with pytest.raises(flashscan.FlashscanValueError, match="op is 'sub'; accepted are 'add'"):
+        ft.prefix_scan(x, "sub", axis=1)
+    with pytest.raises(flashscan.FlashscanValueError, match="axis is 3 for an array of 3 axes"):
+        ft.reduce(x, "add", axis=3)
     with pytest.raises(KeyError, match="from the operator"):
         ft.prefix_scan(x, lambda left, right: {}["from the operator"], axis=1)

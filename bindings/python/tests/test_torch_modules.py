@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import pytest
-from torch_support import DEVICES, Numbers, close, torch
-from torch import nn
-
 import flashscan
 import flashscan.torch as ft
+import pytest
+from torch import nn
+from torch_support import DEVICES, Numbers, close, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -70,6 +69,9 @@ def test_mistakes_are_named(device):
     layer = ft.LSTM(4, 8).to(device)
     with pytest.raises(flashscan.FlashscanValueError, match=r"input has shape \(3, 2, 5\).*the last of 4"):
         layer(torch.zeros(3, 2, 5, device=device))
+    packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 4, device=device)])
+    with pytest.raises(flashscan.FlashscanTypeError, match="input is a PackedSequence.*seq_offsets"):
+        layer(packed)
     with pytest.raises(flashscan.FlashscanValueError, match="state has 1 tensors; accepted are 2 for lstm"):
         layer(torch.zeros(3, 2, 4, device=device), torch.zeros(1, 2, 8, device=device))
 

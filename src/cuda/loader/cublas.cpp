@@ -1,54 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/loader/cublas.h"
 
-#include <dlfcn.h>
-
 #include <mutex>
 #include <vector>
 
+#include "cuda/loader/library.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
 
-// The interface used here is the same in both.
-constexpr const char* files[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
-
-void* open_library() {
-    for (const int only_if_loaded : {RTLD_NOLOAD, 0})  // what the program has loaded fits its driver
-        for (const char* file : files)
-            if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL | only_if_loaded)) return library;
-    dlopen(files[0], RTLD_NOW | RTLD_LOCAL);
-    const char* reason = dlerror();
-    fail(Code::dependency_missing, "this plan needs cuBLAS, but neither {} nor {} could be loaded: {}", files[0],
-         files[1], reason != nullptr ? reason : "no reason given");
-}
-
-template <typename Function>
-void find(void* library, const char* name, Function& function) {
-    function = reinterpret_cast<Function>(dlsym(library, name));
-    if (function == nullptr)
-        fail(Code::dependency_missing, "this plan needs {}, which the {} or {} that was loaded does not have", name,
-             files[0], files[1]);
-}
-
 Cublas load() {
-    void* const library = open_library();
+    // The interface used here is the same in both.
+    const Library library("cuBLAS", {"libcublasLt.so.13", "libcublasLt.so.12"});
     Cublas table{};
-    find(library, "cublasLtCreate", table.create);
-    find(library, "cublasLtGetStatusString", table.status_string);
-    find(library, "cublasLtGetVersion", table.version);
-    find(library, "cublasLtMatmul", table.matmul);
-    find(library, "cublasLtMatmulAlgoGetHeuristic", table.find_algorithm);
-    find(library, "cublasLtMatmulDescCreate", table.create_operation);
-    find(library, "cublasLtMatmulDescDestroy", table.destroy_operation);
-    find(library, "cublasLtMatmulDescSetAttribute", table.set_operation);
-    find(library, "cublasLtMatrixLayoutCreate", table.create_layout);
-    find(library, "cublasLtMatrixLayoutDestroy", table.destroy_layout);
-    find(library, "cublasLtMatrixLayoutSetAttribute", table.set_layout);
-    find(library, "cublasLtMatmulPreferenceCreate", table.create_preference);
-    find(library, "cublasLtMatmulPreferenceDestroy", table.destroy_preference);
-    find(library, "cublasLtMatmulPreferenceSetAttribute", table.set_preference);
+    library.find("cublasLtCreate", table.create);
+    library.find("cublasLtGetStatusString", table.status_string);
+    library.find("cublasLtGetVersion", table.version);
+    library.find("cublasLtMatmul", table.matmul);
+    library.find("cublasLtMatmulAlgoGetHeuristic", table.find_algorithm);
+    library.find("cublasLtMatmulDescCreate", table.create_operation);
+    library.find("cublasLtMatmulDescDestroy", table.destroy_operation);
+    library.find("cublasLtMatmulDescSetAttribute", table.set_operation);
+    library.find("cublasLtMatrixLayoutCreate", table.create_layout);
+    library.find("cublasLtMatrixLayoutDestroy", table.destroy_layout);
+    library.find("cublasLtMatrixLayoutSetAttribute", table.set_layout);
+    library.find("cublasLtMatmulPreferenceCreate", table.create_preference);
+    library.find("cublasLtMatmulPreferenceDestroy", table.destroy_preference);
+    library.find("cublasLtMatmulPreferenceSetAttribute", table.set_preference);
     return table;
 }
 

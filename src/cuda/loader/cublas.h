@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLAS, loaded when a plan first needs it: nothing links it, and a machine without it misses only those plans.
+// cuBLAS, opened when a plan first needs it.
 //
 // Its Lt half is used throughout: stream, workspace and algorithm are arguments of every call, so one handle serves all
 // threads and streams of a device, a call allocates nothing and chooses nothing.

@@ -27,4 +27,12 @@ __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 16 x 8 += 16 x 8 times 8 x 8 of tf32, f32 words whose last 13 bits are not read. A lane has of the left operand (r, q),
+// (r + 8, q), (r, q + 4), (r + 8, q + 4); of the right one (q, r), (q + 4, r); of the sum what is said above.
+__device__ __forceinline__ void multiply_add_tf32(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
 }  // namespace flashscan::cuda::ptx

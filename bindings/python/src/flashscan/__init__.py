@@ -14,11 +14,12 @@ from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._info import device_count
 from ._library import version as _version
 from ._linear import linear_scan, linear_scan_backward
-from ._operator import HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
+from ._operator import CudaOperator, HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
 from ._rnn import rnn, rnn_backward
 
 __version__ = _version()
 __all__ = [
+    "CudaOperator",
     "FlashscanError",
     "FlashscanTypeError",
     "FlashscanValueError",

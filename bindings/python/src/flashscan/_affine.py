@@ -14,8 +14,8 @@ from ._types import Array, ArrayLike
 def _scan(problem: Problem, W: Spec, like: Spec, seq_offsets: Spec | None, reverse: bool) -> Scan:
     if len(like.shape) < 2 or W.shape != (*like.shape, like.shape[-1]):
         raise FlashscanValueError(
-            f"W has shape {W.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and matrices "
-            "[..., time, d, d]"
+            f"W has shape {W.shape} for vectors of shape {like.shape}; accepted are vectors [..., time, d] and "
+            "matrices [..., time, d, d]"
         )
     scan = Scan(problem, like, AFFINE, INCLUSIVE, len(like.shape) - 2, 1, reverse, seq_offsets)
     problem.read_converted(lib.GATE, W, W.shape, like.dtype)
@@ -51,7 +51,7 @@ def backward(problem: Problem, reverse: bool, threads: int) -> Call:
 
 def affine_scan(
     W: ArrayLike,
-    b: ArrayLike,
+    b: Array,
     initial_state: ArrayLike | None = None,
     *,
     reverse: bool = False,
@@ -63,12 +63,13 @@ def affine_scan(
 
     Args:
         W: ``[..., time, d, d]`` (row: out, column: in), of ``b``'s dtype.
-        b: ``[..., time, d]`` of float32, float64, float16, bfloat16, complex64 or complex128.
+        b: ``[..., time, d]`` of float32, float64, float16, bfloat16, complex64 or complex128; an array of NumPy,
+            PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU.
         initial_state: ``[..., d]``, or ``[num_sequences, d]`` if packed.
         reverse: ``x[t] = W[t] x[t+1] + b[t]``.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along time.
         return_final_state: also return the last state, in float32 for 16-bit data.
-        threads: number of CPU threads, 0 for all.
+        threads: number of CPU threads, 0 for all, and on a GPU.
 
     Returns:
         ``x`` of ``b``'s shape, or ``(x, final_state)``.
@@ -79,7 +80,7 @@ def affine_scan(
 
 def affine_scan_backward(
     W: ArrayLike,
-    output: ArrayLike,
+    output: Array,
     grad_output: ArrayLike,
     initial_state: ArrayLike | None = None,
     *,

@@ -2,7 +2,7 @@
 """Calls of the library on arrays of any package.
 
 A function of this package says once, for the shapes, dtypes and options of a call, what the library reads and writes:
-that is a ``Problem``. The ``Call`` made of it is cached and run on every arrays of that kind, with nothing left to check.
+that is a ``Problem``. The ``Call`` made of it is cached and run on all arrays of that kind, with nothing left to check.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def thread_count(threads: Any) -> int:
 def data_number(spec: Spec) -> int:
     if spec.number not in DATA:
         raise FlashscanTypeError(
-            f"{spec.name} has dtype {spec.dtype}; accepted are float32, float64, float16, bfloat16 (ml_dtypes' in NumPy), "
-            "complex64 and complex128, in native byte order"
+            f"{spec.name} has dtype {spec.dtype}; accepted are float32, float64, float16, bfloat16 (ml_dtypes' in "
+            "NumPy), complex64 and complex128, in native byte order"
         )
     return spec.number
 
@@ -76,7 +76,9 @@ class Problem:
         self.backend, self.index = space.place(self.device)
         for spec in self.specs:
             if spec is not None and spec.device != self.device:
-                raise FlashscanValueError(f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is")
+                raise FlashscanValueError(
+                    f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is"
+                )
         self.packed = False
         self._reads: list[tuple[int, int, Callable[[Any], Any] | None, int]] = []
         self._writes: list[tuple[int, Callable[[], Any], int]] = []

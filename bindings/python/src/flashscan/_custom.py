@@ -12,16 +12,15 @@ from typing import Any
 from . import _library as lib
 from ._call import Problem, look, space_of, thread_count
 from ._errors import FlashscanError, FlashscanTypeError
-from ._operator import CUSTOM, HostOperator, Scan, axis_of
+from ._operator import CUSTOM, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
-
 
 # Of which numbers gradients of elements are made.
 _GRADIENTS = {lib.F32: lib.F32, lib.C64: lib.F32, lib.F64: lib.F64, lib.C128: lib.F64}
 
 
 class _Callbacks:
-    """Functions on arrays as the library calls them. What they raise is kept, since it must not pass through the library."""
+    """Functions on arrays as the library calls them. What they raise is kept: it must not pass through the library."""
 
     def __init__(self, space: Any, x: Spec, axis: int) -> None:
         self.space, self.x, self.shape = space, x, x.shape[axis + 1 :]
@@ -66,7 +65,7 @@ class _Callbacks:
 
 @dataclass(frozen=True)
 class Request:
-    """A call with an operator that is a function; ``adjoint(left, right, grad)`` gives the gradients of both operands."""
+    """A call with an operator that is a function; ``adjoint(left, right, grad)`` gives both operands' gradients."""
 
     op: Any
     mode: int
@@ -94,11 +93,18 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
     fields = scan.fields
     if isinstance(request.op, HostOperator):
         custom.state, custom.host = request.op.state, request.op.address
+    elif isinstance(request.op, CudaOperator):
+        source = isinstance(request.op.code, str)
+        code = request.op.code.encode() if source else request.op.code
+        custom.code_kind = lib.CODE_CUDA_SOURCE if source else lib.CODE_LTO_IR
+        custom.code, custom.code_bytes = ctypes.cast(ctypes.c_char_p(code), ctypes.c_void_p), len(code)
+        custom.name, custom.adjoint_name = request.op.name.encode(), request.op.adjoint_name.encode() or None
     else:
         custom.batched = callbacks.operator(request.op)
     if request.adjoint is not None:
         custom.batched_adjoint = callbacks.adjoint(request.adjoint)
-        fields = (_GRADIENTS[x.number], *fields[1:])
+    if request.adjoint is not None or custom.adjoint_name:
+        fields = (_GRADIENTS.get(x.number, 0), *fields[1:])
     fields = (*fields, ctypes.addressof(custom))
     plan = lib.Plan("operator", fields, thread_count(request.threads), problem.backend, problem.index)
     try:

@@ -36,7 +36,7 @@ def _looking_package() -> Any:
 
 
 def _on_stream(package: Any, stream: int | None) -> contextlib.AbstractContextManager:
-    """Makes the stream that an array's interface names the current one; memory for results is then ordered on it too."""
+    """Makes the stream that an array's interface names the current one; results' memory is then ordered on it too."""
     if stream is None:
         return contextlib.nullcontext()
     if package.__name__ == "torch":
@@ -64,7 +64,9 @@ def call(function: Callable[[Sequence[Any]], list[Any]], arrays: Sequence[Any], 
         through_interface = package.as_tensor if package.__name__ == "torch" else package.asarray
 
         def look(value: Any) -> Any:
-            return through_interface(value) if hasattr(value, "__cuda_array_interface__") else package.from_dlpack(value)
+            return (
+                through_interface(value) if hasattr(value, "__cuda_array_interface__") else package.from_dlpack(value)
+            )
 
     with context:
         results = function([look(value) if is_foreign(value) else value for value in arrays])

@@ -6,7 +6,19 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_char_p,
+    c_double,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint32,
+    c_void_p,
+)
 from pathlib import Path
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
@@ -17,6 +29,7 @@ U8, BOOL = -1, -2  # of resets, whose type no descriptor names
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(1, 12)
 GRAD = 0x100
 FLAG_RESET, FLAG_ALL_STATES, FLAG_TRAINING = 1, 2, 4
+CODE_CUDA_SOURCE, CODE_LTO_IR = 1, 2
 WORKSPACE_LIBRARY, WORKSPACE_CALLER = range(2)
 
 
@@ -182,6 +195,8 @@ def device_count(backend: int) -> int:
 
 class Plan:
     """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
+
+    _plan: c_void_p | None = None
 
     def __init__(self, family: str, fields: tuple, threads: int, backend: int = CPU, device: int = 0) -> None:
         self._plan = c_void_p()

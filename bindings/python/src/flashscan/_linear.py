@@ -104,7 +104,7 @@ def backward(problem: Problem, *options: Any) -> Call:
 @overload
 def linear_scan(
     gate: ArrayLike,
-    input: ArrayLike,
+    input: Array,
     initial_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
@@ -118,7 +118,7 @@ def linear_scan(
 @overload
 def linear_scan(
     gate: ArrayLike,
-    input: ArrayLike,
+    input: Array,
     initial_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
@@ -131,7 +131,7 @@ def linear_scan(
 ) -> tuple[Array, Array]: ...
 def linear_scan(
     gate: ArrayLike,
-    input: ArrayLike,
+    input: Array,
     initial_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
@@ -148,8 +148,10 @@ def linear_scan(
         gate: where a comes from (see ``gate_form``); any shape that broadcasts to the input's by NumPy's rules. Its
             dtype is the input's, or float32 with float16, bfloat16 and complex64 input, or float64 with complex128
             input. A Python number takes the input's dtype.
-        input: [B, T, C], or [B, C, T] with ``layout="bct"``; float32, float64, float16, complex64, complex128 or
-            bfloat16 of ml_dtypes. Views are read in place unless a stride is negative or no multiple of the item size.
+        input: [B, T, C], or [B, C, T] with ``layout="bct"``; float32, float64, float16, bfloat16 (NumPy: ml_dtypes'),
+            complex64 or complex128; an array of NumPy, PyTorch, CuPy or a package that speaks DLPack, on the CPU or a
+            GPU, where all others have to be too. Views are read in place unless a stride is negative or no multiple of
+            the item size.
         initial_state: [B, C], [N, C] with ``seq_offsets``; zeros if not given. States are float32 for float32 and
             16-bit input, else of the input's dtype.
         layout: "btc" (channels innermost) or "bct" (time innermost).
@@ -159,11 +161,11 @@ def linear_scan(
             (B = 1) is steps ``seq_offsets[n]`` to ``seq_offsets[n+1] - 1``. The output is 0 behind the last sequence.
         reset: [B, T], bool or uint8; where it is not 0, the state before that step counts as 0.
         return_final_state: also return the state after the last step.
-        threads: number of CPU threads; 0 for all that OpenMP would use.
+        threads: number of CPU threads; 0 for all that OpenMP would use, and on a GPU.
 
     Returns:
-        The output h, of the input's shape and dtype, dense; with ``return_final_state`` the pair of it and the final
-        state, of ``initial_state``'s shape.
+        The output h, of the input's package, shape and dtype, dense; with ``return_final_state`` the pair of it and the
+        final state, of ``initial_state``'s shape.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
@@ -176,8 +178,8 @@ def linear_scan(
 
 def linear_scan_backward(
     gate: ArrayLike,
-    output: ArrayLike,
-    grad_output: ArrayLike,
+    output: Array,
+    grad_output: Array,
     initial_state: ArrayLike | None = None,
     grad_final_state: ArrayLike | None = None,
     *,

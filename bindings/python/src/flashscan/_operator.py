@@ -31,7 +31,22 @@ class HostOperator:
     state: int = 0
 
 
-Operator = Union[str, HostOperator, Callable[[Array, Array], ArrayLike]]
+@dataclass(frozen=True)
+class CudaOperator:
+    """An associative operator in device code, for arrays on a GPU:
+    ``extern "C" __device__ void name(const void* lhs, const void* rhs, void* out)``.
+
+    ``code`` is CUDA C++ source, or as bytes LTO-IR, of which ``numba.cuda.compile(.., abi="c", output="ltoir")`` makes
+    some. ``adjoint_name`` names ``void(const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
+    void* grad_rhs)`` in the same code, for gradients. An element is what lies behind the scanned axis.
+    """
+
+    code: str | bytes
+    name: str
+    adjoint_name: str = ""
+
+
+Operator = Union[str, HostOperator, CudaOperator, Callable[[Any, Any], Any]]
 
 
 def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
@@ -80,7 +95,9 @@ class Scan:
         self.axis = axis
 
 
-def _scan_of(problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None) -> Scan:
+def _scan_of(
+    problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None
+) -> Scan:
     ndim = len(x.shape)
     inner = 2 if op == "matmul" else 0
     if ndim < inner + 1:
@@ -130,19 +147,23 @@ def named(op: Any, others: str) -> bool:
     return False
 
 
-def _run(x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any) -> list[Array]:
+def _run(
+    x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any
+) -> list[Array]:
     """``options``: axis, reverse, threads."""
     if named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
-    if not callable(op) and not isinstance(op, HostOperator):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, callables")
+    if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
+        raise FlashscanTypeError(
+            f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, CudaOperator, callables"
+        )
     from . import _custom
 
     return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
 
 
 def prefix_scan(
-    x: ArrayLike,
+    x: Array,
     op: Operator,
     *,
     axis: int | None = None,
@@ -156,18 +177,19 @@ def prefix_scan(
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` of an associative operator along an axis.
 
     Args:
-        x: array of float32, float64, float16 or bfloat16, or for "add", "mul", "matmul" of complex64 or complex128; of
-            any dtype for other operators.
+        x: an array of NumPy, PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU; float32, float64,
+            float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; of any dtype for operators that
+            are no names.
         op: "add", "mul", "min", "max", "logaddexp" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
-            or a function ``f(left, right)`` of two arrays of n elements each, ``[n, *x.shape[axis + 1:]]``, that
-            combines them pair by pair and is called about ``2 log2(time)`` times.
+            a ``CudaOperator``, or a function ``f(left, right)`` of two arrays of n elements each,
+            ``[n, *x.shape[axis + 1:]]``, that combines them pair by pair and is called about ``2 log2(time)`` times.
         axis: the axis of time; -3 for "matmul", -1 for the other names. Other operators need it.
         reverse: the same scan on the flipped sequence, flipped back.
         exclusive: ``x[t]`` is left out of ``y[t]``; the first is ``initial``, or the identity of a named operator.
         initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
-        threads: number of CPU threads, 0 for all.
+        threads: number of CPU threads, 0 for all, and on a GPU.
 
     Returns:
         ``y`` of ``x``'s shape, or ``(y, final)``.
@@ -178,7 +200,7 @@ def prefix_scan(
 
 
 def reduce(
-    x: ArrayLike,
+    x: Array,
     op: Operator,
     *,
     axis: int | None = None,
@@ -200,7 +222,7 @@ def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Arra
 
 
 def prefix_scan_backward(
-    x: ArrayLike,
+    x: Array,
     op: str,
     grad_output: ArrayLike,
     output: ArrayLike | None = None,
@@ -223,7 +245,7 @@ def prefix_scan_backward(
 
 
 def reduce_backward(
-    x: ArrayLike,
+    x: Array,
     op: str,
     grad_output: ArrayLike,
     *,

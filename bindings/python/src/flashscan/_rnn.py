@@ -121,7 +121,7 @@ def backward(problem: Problem, *options: Any) -> Call:
 
 
 def rnn(
-    Wx: ArrayLike,
+    Wx: Array,
     R: ArrayLike,
     b: ArrayLike | None,
     cell: str = "lstm",
@@ -143,8 +143,8 @@ def rnn(
     "slstm", r z n for "gru" and "gru_reset_before", one for "elman" (tanh) and "elman_relu".
 
     Args:
-        Wx: [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; float32, float64, float16, or ml_dtypes'
-            bfloat16.
+        Wx: [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; float32, float64, float16, or bfloat16
+            (NumPy: ml_dtypes'); an array of NumPy, PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU.
         R: recurrent weights [G, H, D, D] (out, in), of Wx's dtype or float32 with 16-bit data.
         b: biases [G, H, D], of R's dtype; for "gru" [4, H, D]: r, z, n and that of ``R_n h``; None for zeros.
         initial_state: [S, B, H, D], or [S, N, H, D] with ``seq_offsets``; zeros if not given. States are h c for
@@ -155,7 +155,7 @@ def rnn(
         return_all_states: the output has all states, [S, B, T, H, D] or [S, T, B, H, D].
         return_reserve: return what ``rnn_backward`` needs.
         recurrent_clip: the limit, in backward, of each element of the gradient through R at every step; 0 for none.
-        threads: CPU threads, 0 for all.
+        threads: CPU threads, 0 for all, and on a GPU.
 
     Returns:
         The hidden states [B, T, H, D] or [T, B, H, D]; with ``return_final_state`` or ``return_reserve`` a tuple of
@@ -172,8 +172,8 @@ def rnn(
 
 
 def rnn_backward(
-    R: ArrayLike,
-    output: ArrayLike,
+    R: Array,
+    output: Array,
     reserve: Array,
     grad_output: ArrayLike,
     initial_state: ArrayLike | None = None,

@@ -55,7 +55,9 @@ class TorchSpace:
     def spec(self, signature: Signature) -> Spec:
         shape, strides, dtype, device, lazy = signature
         size = self.itemsize(dtype)
-        return Spec(tuple(shape), tuple(n * size for n in strides), dtype, self.known.get(dtype), size, device, not lazy)
+        return Spec(
+            tuple(shape), tuple(n * size for n in strides), dtype, self.known.get(dtype), size, device, not lazy
+        )
 
     def convert(self, value: Any, like: Any) -> Any:
         if isinstance(value, torch.Tensor):

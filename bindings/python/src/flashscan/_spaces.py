@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What differs between packages of arrays: how an array is looked at, made and converted, and which stream is current.
 
-A space is one package. The rest of flashscan works on ``Spec``s, dtypes by the library's numbers, and a space's methods.
+A space is one package. The rest works on ``Spec``s, dtypes by the library's numbers, and a space's methods.
 """
 
 from __future__ import annotations

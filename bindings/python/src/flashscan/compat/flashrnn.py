@@ -36,7 +36,7 @@ def flashrnn(
         states: [S, B, 1, H, D]: h c for "lstm", h c n m for "slstm", else h; zeros if not given.
         function: "lstm", "gru", "elman" or "slstm".
         config: an object whose ``gradient_recurrent_clipval``, if there is one, limits the gradient through R at every
-            step; other settings of kernels have no meaning here. Cut recurrent gradients and clipped states are refused.
+            step; other settings of kernels have no meaning here. Cut recurrent gradients, clipped states are refused.
         backend: one of FlashRNN's, and of no consequence: flashscan chooses by where the tensors are.
         dtype: "bfloat16", "float16", "float32" or "float64", which tensors are converted to. States are carried in
             float32 or wider whatever it is.

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """flashscan for PyTorch: functions with autograd, on the CPU and on GPUs, under torch.compile and autocast; modules.
 
-The functions are those of ``flashscan`` without their ``_backward``s. They are operators of ``torch.ops.flashscan``, run
-on the current stream, and take memory from PyTorch. Gradients may be asked for any number of times; second derivatives
-are not computed. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` are layers in the manner of ``torch.nn.LSTM``, with heads;
-``from_torch`` converts torch.nn's. ``LinearRecurrence`` and ``RGLRU`` are layers around ``linear_scan``.
+The functions are those of ``flashscan`` without their ``_backward``s. They are operators of ``torch.ops.flashscan``,
+run on the current stream, and take memory from PyTorch. Gradients may be asked for any number of times; second
+derivatives are not computed. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` are layers in the manner of
+``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` and ``RGLRU`` are layers
+around ``linear_scan``.
 """
 
 from ._linear import linear_scan

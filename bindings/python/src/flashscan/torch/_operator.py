@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from .. import _affine, _custom, _operator
-from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of
+from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of, named
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
 
@@ -42,14 +42,21 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     x, initial, seq_offsets, *ctx.options = inputs
     op, mode = ctx.options[:2]
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, output[0] if op == "matmul" and mode != REDUCTION else None, initial, seq_offsets)
-    ctx.output = output[0].shape
+    scan = mode != REDUCTION
+    ctx.save_for_backward(
+        None if op == "add" and scan else x, output[0] if op == "matmul" and scan else None, initial, seq_offsets
+    )
+    ctx.output = output[0].shape, x.dtype
 
 
 def _backward(ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
     x, output, initial, seq_offsets = ctx.saved_tensors
-    grad = x.new_zeros(ctx.output) if grad is None else grad
-    dx, dinitial = _backward_op(x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
+    if grad is None and grad_final is None:
+        return (None,) * 7
+    if grad is None:
+        grad = grad_final.new_zeros(ctx.output[0], dtype=ctx.output[1])
+    # Sums do not look at x: anything of its shape stands for it.
+    dx, dinitial = _backward_op(grad if x is None else x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
     return (dx, optional(dinitial, initial), None, None, None, None, None)
 
 
@@ -57,7 +64,8 @@ _OPTIONS = "Tensor? seq_offsets, str op, int mode, int axis, bool reverse"
 _op = register("scan", f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)", _kernel, _fake, _save, _backward)
 _backward_op = register(
     "scan_backward",
-    f"(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, {_OPTIONS}) -> (Tensor, Tensor)",
+    "(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, "
+    f"{_OPTIONS}) -> (Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
 )
@@ -116,7 +124,9 @@ class _Custom(torch.autograd.Function):
     """An operator that is a function on tensors; autograd of the function itself gives its adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, initial: Tensor | None, seq_offsets: Tensor | None, request: Any, final: bool) -> Any:
+    def forward(
+        ctx: Any, x: Tensor, initial: Tensor | None, seq_offsets: Tensor | None, request: Any, final: bool
+    ) -> Any:
         ctx.request, ctx.final = request, final
         ctx.save_for_backward(x, initial, seq_offsets)
         results = _custom.forward(request, x, initial, seq_offsets, final)
@@ -147,15 +157,17 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
         results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
         return tuple(results) if final else results[0]
     # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
-    wide = state_dtype(x.dtype)
+    wide = state_dtype(x.dtype) if callable(op) else x.dtype
     request = _custom.Request(op, *options, adjoint=_adjoint_of(op) if callable(op) else None)
     results = _Custom.apply(x.to(wide), None if initial is None else initial.to(wide), offsets, request, final)
     return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
 
 
-def _scan(x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool) -> Any:
+def _scan(
+    x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool
+) -> Any:
     offsets = as_offsets(seq_offsets, x)
-    if not isinstance(op, str):
+    if not named(op, " and callables"):
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
     lower = autocast_dtype(x)
     if lower is not None and op in _LOWERED | _WIDENED:
@@ -181,7 +193,7 @@ def prefix_scan(
 
     ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
     that combines them pair by pair by differentiable operations; it gets 16-bit elements in float32 where gradients are
-    recorded, and no gradient goes to tensors that it holds.
+    recorded, no gradient goes to tensors that it holds, and torch.compile breaks its graph there.
     Under autocast "matmul" takes the lower dtype, and "add", "mul" and "logaddexp" float32, as PyTorch's own do.
 
     Args and results are those of ``flashscan.prefix_scan``.

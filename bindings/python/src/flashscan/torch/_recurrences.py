@@ -107,4 +107,6 @@ class RGLRU(nn.Module):
         # 1 - a^2, kept from 0, where the root has no derivative.
         power = (-torch.expm1(2 * log_a)).clamp_min(1e-12)
         x = (torch.sqrt(power) * entry * input).to(input.dtype)
-        return linear_scan(log_a, x, state, gate_form="log", return_final_state=True, seq_offsets=seq_offsets, reset=reset)
+        return linear_scan(
+            log_a, x, state, gate_form="log", return_final_state=True, seq_offsets=seq_offsets, reset=reset
+        )

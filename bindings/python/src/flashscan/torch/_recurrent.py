@@ -138,6 +138,10 @@ class _Recurrent(nn.Module):
             ``(output, state)``: [T, B, directions * hidden_size], or as the input is laid out, and the states after the
             last step, of ``state``'s shapes, in float32 for 16-bit data.
         """
+        if not isinstance(input, Tensor):
+            raise FlashscanTypeError(
+                f"input is a {type(input).__name__}; accepted are tensors, with seq_offsets for packed sequences"
+            )
         batched = input.dim() == 3
         if input.dim() not in (2, 3) or input.shape[-1] != self.input_size:
             raise FlashscanValueError(
@@ -211,8 +215,8 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     __doc__ = (
         _Recurrent.__doc__.replace("a recurrent network", "a GRU network", 1)
-        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there are 3 "
-        "biases then.\n"
+        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there "
+        "are 3 biases then.\n"
     )
 
     def __init__(self, *args: Any, reset_after: bool = True, **options: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entering operators into PyTorch's library: kernels for tensors and for fake ones, autograd, in old and new releases."""
+"""Enters operators into PyTorch's library: kernels for tensors and for fake ones, autograd, in old and new releases."""
 
 from __future__ import annotations
 

@@ -41,12 +41,16 @@ def _fake(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states
     return output, final, Wx.new_empty((size,), dtype=torch.uint8)
 
 
-def _backward_kernel(R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip):
+def _backward_kernel(
+    R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip
+):
     options = (cell, layout, reverse, all_states, True, clip, 0)
     return tuple(_rnn.backward((R, output, reserve, grad, state, grad_state, seq_offsets, reset), options))
 
 
-def _backward_fake(R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip):
+def _backward_fake(
+    R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip
+):
     _, gates, biases, states = _rnn.CELLS[cell]
     shape = output.shape[1:] if all_states else output.shape
     outer, (heads, dim) = shape[:2], shape[2:]

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes of the host that a plan keeps on its device.
+#pragma once
+
+#include <string>
+
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+
+class DeviceCopy {
+  public:
+    DeviceCopy(const std::string& bytes, int device) : device_(device) {
+        if (bytes.empty()) return;
+        const DeviceScope scope(device_);
+        const RelaxedCapture relaxed;
+        cudaStream_t stream = nullptr;
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "copying custom.state");
+        cudaError_t result = cudaMalloc(&memory_, bytes.size());
+        if (result == cudaSuccess)
+            result = cudaMemcpyAsync(memory_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream);
+        if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
+        cudaStreamDestroy(stream);
+        if (result != cudaSuccess) cudaFree(memory_);
+        check(result, "copying custom.state");
+    }
+    // Waits for work that may still read it.
+    ~DeviceCopy() {
+        if (memory_ == nullptr) return;
+        try {
+            const DeviceScope scope(device_);
+            const RelaxedCapture relaxed;
+            cudaFree(memory_);
+        } catch (...) {
+            // The device is lost; so is its memory.
+        }
+    }
+    DeviceCopy(const DeviceCopy&) = delete;
+    DeviceCopy& operator=(const DeviceCopy&) = delete;
+
+    void* get() const { return memory_; }
+
+  private:
+    int device_;
+    void* memory_ = nullptr;
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of custom operators that are compiled with the library.
+#pragma once
+
+#include "core/types.h"
+
+namespace flashscan::cuda {
+
+struct TreeKernels {
+    const void *first, *last, *gather;
+    const void *enter, *add;  // of gradients
+};
+// Gradients are numbers of `dtype`, f32 or f64.
+TreeKernels tree_kernels(Dtype dtype);
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels for chains of matrices that are compiled: by the numbers they are computed with.
+#pragma once
+
+#include <span>
+
+#include "core/types.h"
+#include "cuda/kernels/matrix_params.h"
+
+namespace flashscan::cuda {
+
+// A walk: what a block of it needs and takes.
+struct MatrixKernel {
+    const void* function = nullptr;
+    int threads = 0, shared_bytes = 0;
+    int rows = 0, dim = 0;  // the most
+    bool on_tensor_cores = false;
+    double rate = 0;  // multiply-adds of a multiprocessor in a clock, about
+};
+
+struct MatrixKernels {
+    std::span<const MatrixKernel> walks;
+    const void* gradient = nullptr;  // of MATMUL: a block of 256 threads for each tile of 64 x 64
+    const void* affine_gradient = nullptr;
+};
+
+// `numbers`: a state_dtype.
+const MatrixKernels& matrix_kernels(Dtype numbers);
+
+inline constexpr int matrix_gradient_block = 256, matrix_gradient_block_tile = 64;
+
+}  // namespace flashscan::cuda

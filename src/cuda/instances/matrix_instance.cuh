@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the entries of the table for one kind of numbers.
+#pragma once
+
+#include <array>
+
+#include "cuda/instances/matrix.h"
+#include "cuda/kernels/matrix_gradient.cuh"
+#include "cuda/kernels/matrix_simt.cuh"
+#include "cuda/kernels/matrix_walk.cuh"
+
+namespace flashscan::cuda {
+
+static_assert(matrix_gradient_block == matrix_gradient_threads && matrix_gradient_block_tile == matrix_gradient_tile);
+
+template <typename Tile>
+MatrixKernel make_matrix_walk(double rate) {
+    return {reinterpret_cast<const void*>(&matrix_walk<Tile>),
+            Tile::threads,
+            matrix_shared_bytes<Tile>,
+            Tile::rows,
+            Tile::dim,
+            Tile::on_tensor_cores,
+            rate};
+}
+
+template <typename Number>
+MatrixKernels make_matrix_kernels(std::span<const MatrixKernel> walks) {
+    return {walks, reinterpret_cast<const void*>(&matrix_gradient<Number>),
+            reinterpret_cast<const void*>(&affine_gradient<Number>)};
+}
+
+template <typename Number>
+const MatrixKernels& make_simt_kernels() {
+    constexpr int slab = sizeof(Number) > 8 ? 8 : 16;
+    constexpr double rate =
+        60.0 / (is_complex(dtype_of_number<Number>) ? 4 : 1) * (sizeof(RealType<Number>) == 4 ? 1.5 : 1);
+    static const std::array walks{
+        make_matrix_walk<SimtTile<Number, 32, 32, 16, 8, slab>>(rate),
+        make_matrix_walk<SimtTile<Number, 32, 128, 8, 32, slab>>(rate),
+        make_matrix_walk<SimtTile<Number, 4, 1024, 1, 256, 2>>(rate),
+    };
+    static const MatrixKernels kernels = make_matrix_kernels<Number>(walks);
+    return kernels;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the entries of a dtype.
+#pragma once
+
+#include <vector>
+
+#include "cuda/instances/operator.h"
+#include "cuda/kernels/operator_numbers.cuh"
+#include "cuda/kernels/operator_tiny.cuh"
+
+namespace flashscan::cuda {
+
+// `Element` is what is scanned, of elements of Op.
+template <typename Op, typename Element>
+ElementFacts facts_of(bool backward) {
+    ElementFacts facts;
+    facts.bytes = Op::bytes;
+    facts.words = ElementWords<Element>::count;
+    facts.run_bytes = static_cast<int>(sizeof(Run<Element>));
+    facts.steps = ElementScan<Op>::L;
+    facts.warps = ElementScan<Op>::warps;
+    facts.backward = backward;
+    return facts;
+}
+
+template <typename X, int V>
+ElementKernels number_kernels(Dtype dtype) {
+    using Op = Numbers<X, V>;
+    ElementKernels k;
+    k.dtype = dtype;
+    k.forward = facts_of<Op, typename Op::Element>(false);
+    k.backward = facts_of<Op, typename NumberSlopes<X, V>::Element>(true);
+    k.forward.channels = k.backward.channels = V;
+    k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
+    k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
+    k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V>);
+    k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    return k;
+}
+
+template <typename X, int D>
+ElementKernels tiny_kernels(Dtype dtype) {
+    using Op = Tiny<X, D>;
+    ElementKernels k;
+    k.dtype = dtype;
+    k.dim = D;
+    k.forward = facts_of<Op, typename Op::Element>(false);
+    k.backward = facts_of<Op, typename TinyMaps<X, D>::Element>(true);
+    k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
+    k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
+    k.gradients = reinterpret_cast<const void*>(&tiny_backward<X, D>);
+    k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    return k;
+}
+
+template <typename X, int D>
+void add_tiny(std::vector<ElementKernels>& table, Dtype dtype) {
+    if constexpr (D <= largest_tiny_dim && Tiny<X, D>::bytes <= largest_tiny_bytes) {
+        table.push_back(tiny_kernels<X, D>(dtype));
+        add_tiny<X, D + 1>(table, dtype);
+    }
+}
+
+// Pairs of channels where a number has 16 bits.
+template <typename X>
+void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
+    table.push_back(number_kernels<X, 1>(dtype));
+    if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2>(dtype));
+    add_tiny<X, 1>(table, dtype);
+}
+
+}  // namespace flashscan::cuda

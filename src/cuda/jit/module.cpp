@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/jit/module.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+int attribute(cudaDeviceAttr which, int device) {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, device), "asking for the compute capability");
+    return value;
+}
+
+// What makes the machine code: lengths keep one text from running into the next.
+std::string key_of(const KernelSource& source, const CustomOperator& custom, int arch) {
+    std::string key = fmt::format("{} {} ", arch, static_cast<int>(custom.code_kind));
+    for (const std::string* text : {&custom.code, &source.headers, &source.declarations, &source.kernels})
+        key += fmt::format("{} ", text->size()) + *text;
+    return key;
+}
+
+struct Entry {
+    std::mutex mutex;
+    std::unique_ptr<Module> module;
+};
+
+Entry& entry_of(const std::string& key) {
+    static std::mutex mutex;
+    static auto& entries = *new std::map<std::string, Entry>;
+    const std::scoped_lock lock(mutex);
+    return entries[key];
+}
+
+}  // namespace
+
+Module::Module(const std::string& cubin) {
+    cudaLibrary_t library = nullptr;
+    check(cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+          "loading compiled code");
+    library_ = library;
+}
+
+const void* Module::kernel(const char* name) const {
+    cudaKernel_t kernel = nullptr;
+    check(cudaLibraryGetKernel(&kernel, static_cast<cudaLibrary_t>(library_), name), "finding a compiled kernel");
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), "loading a compiled kernel");
+    return kernel;
+}
+
+const Module& find_module(const KernelSource& source, const CustomOperator& custom, int device) {
+    const int arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
+                     attribute(cudaDevAttrComputeCapabilityMinor, device);
+    Entry& entry = entry_of(key_of(source, custom, arch));
+    const std::scoped_lock lock(entry.mutex);
+    if (entry.module == nullptr) entry.module = std::make_unique<Module>(compile(source, custom, arch));
+    return *entry.module;
+}
+
+}  // namespace flashscan::cuda

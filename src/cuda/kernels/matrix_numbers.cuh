@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of matrices in memory, of a dtype known at run time, as they are computed with: f32 for 16-bit data.
+#pragma once
+
+#include "core/types.h"
+#include "cuda/kernels/types.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Number>
+inline constexpr Dtype dtype_of_number = Dtype::f32;
+template <>
+inline constexpr Dtype dtype_of_number<double> = Dtype::f64;
+template <>
+inline constexpr Dtype dtype_of_number<Complex<float>> = Dtype::c64;
+template <>
+inline constexpr Dtype dtype_of_number<Complex<double>> = Dtype::c128;
+
+template <typename Number>
+struct RealOf {
+    using Type = Number;
+};
+template <typename T>
+struct RealOf<Complex<T>> {
+    using Type = T;
+};
+
+template <typename Number>
+using RealType = typename RealOf<Number>::Type;
+
+template <typename Number>
+__device__ __forceinline__ Number load_number(const void* from, Dtype dtype, int64_t i) {
+    if constexpr (std::is_same_v<Number, float>) {
+        if (dtype == Dtype::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]);
+        if (dtype == Dtype::f16) return __half2float(static_cast<const __half*>(from)[i]);
+    }
+    return static_cast<const Number*>(from)[i];
+}
+
+template <typename Number>
+__device__ __forceinline__ void store_number(void* to, Dtype dtype, int64_t i, Number x) {
+    if constexpr (std::is_same_v<Number, float>) {
+        if (dtype == Dtype::bf16) {
+            static_cast<__nv_bfloat16*>(to)[i] = __float2bfloat16_rn(x);
+            return;
+        }
+        if (dtype == Dtype::f16) {
+            static_cast<__half*>(to)[i] = __float2half_rn(x);
+            return;
+        }
+    }
+    static_cast<Number*>(to)[i] = x;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A walk over chains of matrices as a plan settles it, and its launches: summaries of pieces level by level upwards,
+// then the walks downwards, each from what the level above found.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "core/operator_problem.h"
+#include "core/workspace.h"
+#include "cuda/launch.h"
+#include "cuda/tuning/matrix_tuning.h"
+
+namespace flashscan::cuda {
+
+class MatrixPass {
+  public:
+    MatrixPass() = default;
+    // Books its memory in `workspace`. `last_only`: of a walk only the end is wanted, with the bits of a whole one.
+    // Fills `refusal` where it cannot be launched.
+    MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
+               std::string& refusal);
+    // `walk` has everything but what concerns pieces.
+    void run(const MatrixWalk& walk, char* scratch, void* stream) const;
+    std::string describe() const;
+
+  private:
+    struct Buffers {
+        size_t products = 0, sums = 0, carries = 0;
+    };
+    void launch_summaries(MatrixWalk walk, const MatrixLevel& level, void* stream) const;
+    void launch_walk(MatrixWalk walk, const MatrixLevel& level, void* stream) const;
+    void start(const MatrixKernel& kernel, const MatrixWalk& walk, void* stream) const;
+    MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
+
+    static constexpr size_t most_levels = 4;
+    MatrixShape shape_;
+    Dtype numbers_{};
+    bool last_only_ = false, overlaps_ = false;
+    MatrixPlan plan_;
+    std::array<Buffers, most_levels> buffers_;
+};
+
+}  // namespace flashscan::cuda
