@@ -23,8 +23,9 @@ def blocks(language):
     return found
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+def run(*command, **environment):
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -45,6 +46,25 @@ def test_c(code, tmp_path):
 @pytest.mark.parametrize("code", blocks("cpp"))
 def test_cpp(code, tmp_path):
     compile_and_run(code, tmp_path / "example.cpp", "c++", "-std=c++17")
+
+
+@pytest.mark.parametrize("code", blocks("rust"))
+def test_rust(code, tmp_path):
+    crate = ROOT / "bindings" / "rust" / "flashscan"
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "main.rs").write_text(code)
+    package = '[package]\nname = "example"\nversion = "0.0.0"\nedition = "2021"\n'
+    (tmp_path / "Cargo.toml").write_text(f'{package}[dependencies]\nflashscan = {{ path = "{crate}" }}\n')
+    manifest = str(tmp_path / "Cargo.toml")
+    target = os.environ.get("CARGO_TARGET_DIR", str(tmp_path / "target"))
+    run("cargo", "run", "--offline", "--manifest-path", manifest, FLASHSCAN_LIB_DIR=str(LIBRARY), CARGO_TARGET_DIR=target)
+
+
+@pytest.mark.parametrize("code", blocks("julia"))
+def test_julia(code, tmp_path):
+    (tmp_path / "example.jl").write_text(code)
+    project = ROOT / "bindings" / "julia" / "FlashScan"
+    run("julia", f"--project={project}", str(tmp_path / "example.jl"), FLASHSCAN_LIB_DIR=str(LIBRARY))
 
 
 @pytest.mark.parametrize("code", blocks("python"))

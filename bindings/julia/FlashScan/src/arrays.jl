@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the functions on arrays share.
+
+const SOMETHING = Union{Nothing,AbstractArray}
+
+# Anything with memory of its own stays where it is.
+in_memory(x::StridedArray) = x
+in_memory(x::AbstractArray) = Array(x)
+in_memory(::Nothing) = nothing
+# Where strides cannot be passed on.
+dense(x::DenseArray) = x
+dense(x::AbstractArray) = Array(x)
+dense(::Nothing) = nothing
+
+is_reverse(reverse) = Int32(reverse ? 1 : 0)
+
+# Sequences and their offsets as descriptor fields. Offsets count from 0.
+packed(::Nothing) = (num_sequences = 0, offsets_dtype = Int32(0))
+packed(offsets::AbstractVector{T}) where {T<:Union{Int32,Int64}} =
+    (num_sequences = length(offsets) - 1, offsets_dtype = offsets_dtype(T))
+packed(offsets) = throw(ArgumentError("offsets are a $(typeof(offsets)); accepted is a vector of Int32 or Int64"))
+
+bytes_of(::Nothing) = nothing
+bytes_of(reset::AbstractArray) = reinterpret_bytes(Array{Bool}(reset))
+reinterpret_bytes(flags::Array{Bool}) = UInt8.(flags)
+
+function expect_size(name, array, expected)
+    size(array) == expected ||
+        throw(DimensionMismatch("$name has size $(size(array)); expected is $expected"))
+    array
+end
+expect_size(_, ::Nothing, _) = nothing
+expect_type(name, ::Nothing, _) = nothing
+function expect_type(name, array, T)
+    eltype(array) == T || throw(ArgumentError("$name holds $(eltype(array)); accepted is $T"))
+    array
+end
+
+function number_of(what, word, words)
+    found = findfirst(isequal(word), words)
+    found === nothing && throw(ArgumentError("$what is $(repr(word)); accepted are $(join(repr.(words), ", "))"))
+    Int32(found - 1)
+end

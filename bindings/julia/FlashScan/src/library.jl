@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+# The C interface: constants, structs as isbits mirrors, functions, failures.
+
+const F32, BF16, F16, F64, C64, C128, I32, I64 = Int32.(1:8)
+const CPU, CUDA = Int32.(0:1)
+const PASS_FORWARD, PASS_BACKWARD = Int32.(0:1)
+const GRAD = Int32(0x100)
+const ARGUMENTS = (input = 1, gate = 2, output = 3, state_in = 4, state_out = 5, reset = 6, seq_offsets = 7, weight = 8,
+                   bias = 9, scratch = 10, reserve = 11)
+
+struct Arg
+    id::Int32
+    reserved::Int32
+    data::Ptr{Cvoid}
+    bytes::Csize_t
+end
+
+struct COptions
+    struct_size::UInt32
+    backend::Int32
+    device::Int32
+    threads::Int32
+    determinism::Int32
+    workspace::Int32
+    kernel::Ptr{UInt8}
+end
+
+struct Strides
+    batch::Int64
+    time::Int64
+    channels::Int64
+end
+Strides() = Strides(0, 0, 0)
+
+struct LinearDesc
+    struct_size::UInt32
+    dtype::Int32
+    gate_dtype::Int32
+    layout::Int32
+    gate_form::Int32
+    gate_broadcast::UInt32
+    direction::Int32
+    flags::UInt32
+    batch::Int64
+    time::Int64
+    channels::Int64
+    num_sequences::Int64
+    offsets_dtype::Int32
+    reserved::Int32
+    input::Strides
+    gate::Strides
+    output::Strides
+    grad_input::Strides
+    grad_gate::Strides
+    grad_output::Strides
+end
+
+struct RnnDesc
+    struct_size::UInt32
+    dtype::Int32
+    weight_dtype::Int32
+    layout::Int32
+    cell::Int32
+    direction::Int32
+    flags::UInt32
+    offsets_dtype::Int32
+    batch::Int64
+    time::Int64
+    heads::Int64
+    head_dim::Int64
+    num_sequences::Int64
+    recurrent_clip::Float64
+end
+
+struct CustomOperator
+    struct_size::UInt32
+    code_kind::Int32
+    element_bytes::Int64
+    state::Ptr{Cvoid}
+    state_bytes::Csize_t
+    host::Ptr{Cvoid}
+    host_adjoint::Ptr{Cvoid}
+    batched::Ptr{Cvoid}
+    batched_adjoint::Ptr{Cvoid}
+    code::Ptr{Cvoid}
+    code_bytes::Csize_t
+    name::Ptr{UInt8}
+    adjoint_name::Ptr{UInt8}
+end
+
+struct OperatorDesc
+    struct_size::UInt32
+    dtype::Int32
+    kind::Int32
+    layout::Int32
+    mode::Int32
+    direction::Int32
+    flags::UInt32
+    offsets_dtype::Int32
+    batch::Int64
+    time::Int64
+    channels::Int64
+    dim::Int64
+    num_sequences::Int64
+    custom::Ptr{CustomOperator}
+end
+
+# Fields by name; those left out are 0, their default in C.
+zero_field(T) = T <: Ptr ? T(C_NULL) : T <: Number ? zero(T) : T()
+function by_name(@nospecialize(T), fields::Dict{Symbol,Any})
+    unknown = setdiff(keys(fields), fieldnames(T))
+    isempty(unknown) || throw(ArgumentError("$T has no field $(first(unknown)); accepted are $(fieldnames(T)[2:end])"))
+    fields[:struct_size] = UInt32(sizeof(T))
+    T(Any[get(() -> zero_field(type), fields, name) for (name, type) in zip(fieldnames(T), fieldtypes(T))]...)
+end
+
+"""
+    LinearDesc(; dtype, batch, time, channels, fields...)
+    RnnDesc(; dtype, batch, time, heads, head_dim, fields...)
+    OperatorDesc(; dtype, kind, batch, time, channels, fields...)
+
+The descriptors of the C interface with its numbers; fields left out are 0, their default.
+"""
+LinearDesc(; fields...) = by_name(LinearDesc, Dict{Symbol,Any}(fields))::LinearDesc
+RnnDesc(; fields...) = by_name(RnnDesc, Dict{Symbol,Any}(fields))::RnnDesc
+OperatorDesc(; fields...) = by_name(OperatorDesc, Dict{Symbol,Any}(fields))::OperatorDesc
+CustomOperator(; fields...) = by_name(CustomOperator, Dict{Symbol,Any}(fields))::CustomOperator
+
+const FUNCTIONS = (:version, :status_name, :last_error, :device_count, :plan_linear, :plan_rnn, :plan_operator,
+                   :plan_arg_bytes, :plan_describe, :forward, :backward, :plan_destroy)
+const addresses = Dict{Symbol,Ptr{Cvoid}}()
+
+function library_path()
+    haskey(ENV, "FLASHSCAN_LIBRARY") && return ENV["FLASHSCAN_LIBRARY"]
+    haskey(ENV, "FLASHSCAN_LIB_DIR") && return joinpath(ENV["FLASHSCAN_LIB_DIR"], "libflashscan.so")
+    "libflashscan.so.0"
+end
+
+function __init__()
+    path = library_path()
+    library = dlopen(path; throw_error = false)
+    library === nothing && error("libflashscan could not be loaded from $path; FLASHSCAN_LIBRARY may name the file, ",
+                                 "FLASHSCAN_LIB_DIR its folder")
+    for name in FUNCTIONS
+        addresses[name] = dlsym(library, Symbol(:flashscan_, name))
+    end
+end
+
+"The version of the library that is loaded."
+function version()
+    number = ccall(addresses[:version], Int32, ())
+    VersionNumber(number ÷ 10000, number ÷ 100 % 100, number % 100)
+end
+
+"""
+    FlashScanError
+
+A refused or failed call: `status`, as `:INVALID_ARGUMENT`, and `sentence`, which names the argument or field, its value
+and what is accepted.
+"""
+struct FlashScanError <: Exception
+    status::Symbol
+    sentence::String
+end
+Base.showerror(io::IO, error::FlashScanError) = print(io, "FlashScanError: ", error.sentence)
+
+function check(status::Int32)
+    status == 0 && return
+    name = unsafe_string(ccall(addresses[:status_name], Ptr{UInt8}, (Int32,), status))
+    sentence = unsafe_string(ccall(addresses[:last_error], Ptr{UInt8}, ()))
+    throw(FlashScanError(Symbol(replace(name, "FLASHSCAN_" => "")), sentence))
+end
+
+"The number of devices of a backend, `FlashScan.CPU` or `FlashScan.CUDA`."
+function device_count(backend = CUDA)
+    count = Ref{Int32}(0)
+    check(ccall(addresses[:device_count], Int32, (Int32, Ref{Int32}), backend, count))
+    Int(count[])
+end

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+    Options(; backend = FlashScan.CPU, device = 0, threads = 0, batch_invariant = false, kernel = "")
+
+How a plan runs: `threads` of the CPU, 0 for all; `kernel` forces one by its name in [`describe`](@ref).
+"""
+struct Options
+    backend::Int32
+    device::Int32
+    threads::Int32
+    batch_invariant::Bool
+    kernel::String
+end
+Options(; backend = CPU, device = 0, threads = 0, batch_invariant = false, kernel = "") =
+    Options(backend, device, threads, batch_invariant, kernel)
+
+"""
+    Plan(desc, options = Options())
+
+A plan of the C interface for a [`LinearDesc`](@ref), `RnnDesc` or `OperatorDesc`, checked once and executed any number of
+times with [`forward!`](@ref) and [`backward!`](@ref), from any thread. It is freed with its last reference.
+
+    desc = LinearDesc(dtype = FlashScan.F32, batch = 1, time = 4, channels = 1)
+    plan = Plan(desc)
+    h = zeros(Float32, 1, 4, 1)                    # [B, T, C] of the header, reversed
+    forward!(plan, :gate => fill(0.5f0, 1, 4, 1), :input => ones(Float32, 1, 4, 1), :output => h)
+"""
+mutable struct Plan{Desc}
+    handle::Ptr{Cvoid}
+    desc::Desc
+    backend::Int32
+    keep::Any  # what the plan's callbacks use
+    function Plan(desc::Desc, options::Options = Options(); keep = nothing) where {Desc}
+        '\0' in options.kernel && throw(ArgumentError("a kernel's name holds no zero byte"))
+        handle = Ref{Ptr{Cvoid}}(C_NULL)
+        kernel = options.kernel
+        GC.@preserve kernel keep begin
+            name = isempty(kernel) ? Ptr{UInt8}(C_NULL) : pointer(kernel)
+            how = COptions(sizeof(COptions), options.backend, options.device, options.threads,
+                           options.batch_invariant, 0, name)
+            check(ccall(create_address(Desc), Int32, (Ref{Ptr{Cvoid}}, Ref{Desc}, Ref{COptions}), handle, desc, how))
+        end
+        plan = new{Desc}(handle[], desc, options.backend, keep)
+        finalizer(p -> ccall(addresses[:plan_destroy], Cvoid, (Ptr{Cvoid},), p.handle), plan)
+    end
+end
+create_address(::Type{LinearDesc}) = addresses[:plan_linear]
+create_address(::Type{RnnDesc}) = addresses[:plan_rnn]
+create_address(::Type{OperatorDesc}) = addresses[:plan_operator]
+
+"""
+    describe(plan)
+
+The problem, the kernel and why it was chosen, and the candidates passed over, as text.
+"""
+function describe(plan::Plan)
+    length = Ref{Csize_t}(0)
+    text = UInt8[]
+    for capacity in (0, 1)
+        resize!(text, capacity == 0 ? 0 : length[] + 1)
+        check(ccall(addresses[:plan_describe], Int32, (Ptr{Cvoid}, Ptr{UInt8}, Csize_t, Ref{Csize_t}), plan.handle,
+                    text, sizeof(text), length))
+    end
+    String(text[1:end-1])
+end
+
+# :input or :grad_input as a number of the C interface.
+function argument_id(name::Symbol)
+    haskey(ARGUMENTS, name) && return Int32(ARGUMENTS[name])
+    text = String(name)
+    startswith(text, "grad_") && return GRAD | argument_id(Symbol(text[6:end]))
+    throw(ArgumentError("there is no argument $name; accepted are $(keys(ARGUMENTS)), and grad_ before them"))
+end
+
+"""
+    arg_bytes(plan, pass, name)
+
+The bytes that an argument needs, `pass` being `FlashScan.PASS_FORWARD` or `FlashScan.PASS_BACKWARD`.
+"""
+function arg_bytes(plan::Plan, pass, name::Symbol)
+    bytes = Ref{Csize_t}(0)
+    check(ccall(addresses[:plan_arg_bytes], Int32, (Ptr{Cvoid}, Int32, Int32, Ref{Csize_t}), plan.handle, pass,
+                argument_id(name), bytes))
+    Int(bytes[])
+end
+
+"""
+    reserve(plan)
+
+Memory for the argument `:reserve` of a training plan of a recurrent network, aligned as it must be.
+"""
+function reserve(plan::Plan{RnnDesc})
+    bytes = arg_bytes(plan, PASS_FORWARD, :reserve)
+    memory = Vector{UInt8}(undef, bytes + 255)
+    first = Int(-reinterpret(Int, pointer(memory)) & 255)
+    view(memory, first+1:first+bytes)
+end
+
+# The type that an argument's elements must have, as a number; 0 if any will do.
+wide(dtype) = dtype in (BF16, F16) ? F32 : dtype
+own_or(own, dtype) = own == 0 ? dtype : own
+second_dtype(desc::LinearDesc) = own_or(desc.gate_dtype, desc.dtype)
+second_dtype(desc::RnnDesc) = own_or(desc.weight_dtype, desc.dtype)
+second_dtype(desc::OperatorDesc) = desc.dtype
+function expected_dtype(desc, id)
+    base = id & ~GRAD
+    base == ARGUMENTS.seq_offsets && return own_or(desc.offsets_dtype, I64)
+    base in (ARGUMENTS.gate, ARGUMENTS.weight, ARGUMENTS.bias) && return second_dtype(desc)
+    base in (ARGUMENTS.state_in, ARGUMENTS.state_out) && return wide(desc.dtype)
+    base in (ARGUMENTS.input, ARGUMENTS.output) ? desc.dtype : Int32(0)
+end
+
+given_dtype(::Type{T}) where {T} = T in (Int32, Int64) ? offsets_dtype(T) : dtype(T)
+
+function c_arg(plan::Plan, name::Symbol, @nospecialize(array))
+    T = eltype(array)
+    id = argument_id(name)
+    expected = expected_dtype(plan.desc, id)
+    if expected != 0 && given_dtype(T) != expected
+        throw(ArgumentError("$name holds $T, which is dtype $(given_dtype(T)); the plan takes dtype $expected"))
+    end
+    plan.backend == CPU || throw(ArgumentError("$name is an array in host memory and the plan is for a GPU; accepted " *
+                                               "is (pointer, bytes)"))
+    Arg(id, 0, pointer(array), span(array) * sizeof(T))
+end
+c_arg(::Plan, name::Symbol, (data, bytes)::Tuple{Ptr{Cvoid},Int}) = Arg(argument_id(name), 0, data, bytes)
+
+# Elements from the first to the last.
+span(@nospecialize(array)) = isempty(array) ? 0 : 1 + sum((size(array) .- 1) .* strides(array))
+
+# Compiled once for all types: a call is made of few instructions, and compiling it anew takes long.
+function execute(function_name::Symbol, plan::Plan, @nospecialize(arguments), stream)
+    given = Any[]
+    args = Arg[]
+    GC.@preserve given plan begin
+        for (name, value) in arguments
+            value === nothing && continue
+            push!(given, value)
+            push!(args, c_arg(plan, name, value))
+        end
+        check(ccall(addresses[function_name], Int32, (Ptr{Cvoid}, Ptr{Arg}, Int32, Ptr{Cvoid}), plan.handle, args,
+                    length(args), stream))
+    end
+end
+
+"""
+    forward!(plan, :input => x, :output => y, ...; stream = C_NULL)
+    backward!(plan, :grad_output => dy, ...; stream = C_NULL)
+
+Execute a plan. Arguments are named as in the C interface, in lower case, gradients with `grad_` before; an argument that is
+`nothing` counts as left out. Values are arrays of the header's axes reversed, or `(pointer, bytes)`, for plans on a GPU in
+its memory.
+"""
+forward!(plan::Plan, @nospecialize(arguments::Pair{Symbol}...); stream = C_NULL) =
+    execute(:forward, plan, arguments, stream)
+backward!(plan::Plan, @nospecialize(arguments::Pair{Symbol}...); stream = C_NULL) =
+    execute(:backward, plan, arguments, stream)
