@@ -97,10 +97,12 @@ class Model(nn.Module):
 
 
 def show_progress(done, steps, bits, start):
-    if sys.stdout.isatty() or done == steps or done % max(1, steps // 10) == 0:
-        bar = "#" * (24 * done // steps)
-        text = f"[{bar:24}] {done}/{steps}  {bits:.3f} bits/byte  {time.monotonic() - start:.0f} s"
-        print(f"\r{text}" if sys.stdout.isatty() else text, end="" if sys.stdout.isatty() and done < steps else "\n", flush=True)
+    bar = "#" * (24 * done // steps)
+    text = f"[{bar:24}] {done}/{steps}  {bits:.3f} bits/byte  {time.monotonic() - start:.0f} s"
+    if sys.stdout.isatty():
+        print(f"\r{text}", end="" if done < steps else "\n", flush=True)
+    elif done == steps or done % max(1, steps // 10) == 0:
+        print(text, flush=True)
 
 
 def train(model, text, args, plain=False):
@@ -168,7 +170,7 @@ def check(model, text, args):
     ours, theirs = train(model, text, args), train(other, text, args, plain=True)
     difference = max(abs(one - two) for one, two in zip(ours, theirs))
     limit = 1e-8 if args.double else 1e-4
-    print(f"greatest difference from plain PyTorch in {args.steps} steps: {difference:.2e} bits/byte (accepted: {limit:g})")
+    print(f"greatest difference from plain PyTorch in {args.steps} steps: {difference:.2e} bits/byte, of {limit:g}")
     return difference <= limit
 
 

@@ -21,7 +21,8 @@ import flashscan.jax as fj  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 GOLDEN = json.loads((Path(__file__).resolve().parents[3] / "tests" / "golden" / "cases.json").read_text())
-DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16", "c128": "complex128", "c64": "complex64"}
+DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+DTYPES.update(c128="complex128", c64="complex64")
 CELLS = {"lstm": (4, 4, 2), "gru": (3, 4, 1), "elman": (1, 1, 1), "slstm": (4, 4, 4), "gru_reset_before": (3, 3, 1)}
 
 
@@ -88,7 +89,9 @@ def golden_function(case):
     if case["family"] == "rnn":
         more.update(layout=desc["layout"], cell=desc["cell"], recurrent_clip=desc["recurrent_clip"])
         more.update(return_all_states="all_states" in desc["flags"], return_final_state=final)
-        return lambda input, weight, bias=None, state_in=None: fj.rnn(input, weight, bias, initial_state=state_in, **more)
+        return lambda input, weight, bias=None, state_in=None: fj.rnn(
+            input, weight, bias, initial_state=state_in, **more
+        )
     axis = 1 if desc["layout"] == "btc" else 2
     if desc["kind"] == "affine":
         more.update(return_final_state=final)
@@ -169,9 +172,11 @@ def test_gradients_equal_those_of_the_formula(gate_shape, dtype):
     def loss(function, *arrays):
         return sum((w * out).sum() for w, out in zip(weights, function(*arrays))).real
 
-    ours = jax.jit(jax.grad(functools.partial(loss, functools.partial(fj.linear_scan, return_final_state=True)), (0, 1, 2)))
-    formula = jax.jit(jax.grad(functools.partial(loss, scan_formula), (0, 1, 2)))
-    assert_close(ours(gate, x, state), formula(gate, x, state))
+    def gradient(function):
+        return jax.jit(jax.grad(functools.partial(loss, function), (0, 1, 2)))(gate, x, state)
+
+    ours = functools.partial(fj.linear_scan, return_final_state=True)
+    assert_close(gradient(ours), gradient(scan_formula))
 
 
 def test_gradients_by_finite_differences(device):
@@ -213,8 +218,8 @@ def single(function, axes):
 
 
 def check_vmap(function, arrays, axes):
-    """``function`` maps over a batch; ``axes`` are the batch axes of its arrays. vmap over single entries equals it, the
-    gradient of vmap equals its gradient, and per-entry gradients of what is shared add up to its gradient."""
+    """``function`` maps over a batch; ``axes`` are the batch axes of its arrays. vmap over single entries equals it,
+    the gradient of vmap equals its gradient, and per-entry gradients of what is shared add up to its gradient."""
     argnums = tuple(range(len(arrays)))
     mapped = jax.vmap(single(function, axes), in_axes=axes)
     assert_close(jax.jit(mapped)(*arrays), function(*arrays))

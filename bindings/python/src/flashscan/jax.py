@@ -4,11 +4,12 @@
 They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``, reverse
 mode differentiation (once) and ``jax.vmap``. A mapped axis becomes part of the batch where a call can do that; where it
 cannot, calls are made one after another: packed sequences, recurrent weights or biases that are mapped themselves, and
-in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a batch shares; ``grad`` of ``vmap`` is one call.
+in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a batch shares; ``grad`` of ``vmap`` is one
+call.
 
 Arrays that are sharded need ``jax.shard_map`` with ``check_vma=False``: XLA does not know how to cut a call. Complex
-gradients follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that decrease for
-example, fails when the program runs.
+gradients follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that
+decrease for example, fails when the program runs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def _same(options: tuple) -> tuple:
 
 _LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear)
 _AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front)
-_OPERATOR = Family("prefix_scan", _operator.forward, _operator.backward, lambda o: (o[0], *o[2:]), _same, _fold_operator)
+_OPERATOR = Family(
+    "prefix_scan", _operator.forward, _operator.backward, lambda o: (o[0], *o[2:]), _same, _fold_operator
+)
 # Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
 _RNN = Family(
     "rnn",
@@ -79,9 +82,8 @@ _RNN = Family(
 def _arrays(kind: Kind, *values: Any) -> list[Any]:
     """JAX arrays; numbers take the dtype of the array that decides."""
     dtype = jnp.asarray(values[kind.lead]).dtype
-    return [
-        v if v is None else jnp.asarray(v, dtype) if isinstance(v, (int, float, complex)) else jnp.asarray(v) for v in values
-    ]
+    dtypes = [dtype if isinstance(value, (int, float, complex)) else None for value in values]
+    return [value if value is None else jnp.asarray(value, of) for value, of in zip(values, dtypes)]
 
 
 def linear_scan(
@@ -99,8 +101,8 @@ def linear_scan(
 ) -> Array | tuple[Array, Array]:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` from ``initial_state``; arguments as in ``flashscan.linear_scan``.
 
-    ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C], or
-    [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
+    ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C],
+    or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
     """
     arrays = _arrays(_linear.forward, gate, input, initial_state, seq_offsets, reset)
     if arrays[0].ndim < 3:
@@ -127,8 +129,8 @@ def rnn(
 ) -> Array | tuple[Array, Array]:
     """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
 
-    ``Wx`` is [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; ``R`` [G, H, D, D] (out, in); ``b`` [G, H, D],
-    or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Cells are "lstm", "gru", "gru_reset_before", "elman",
+    ``Wx`` is [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; ``R`` [G, H, D, D] (out, in); ``b``
+    [G, H, D], or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Cells are "lstm", "gru", "gru_reset_before", "elman",
     "elman_relu", "slstm". Returns the hidden states [B, T, H, D] or [T, B, H, D], all S states in front of that with
     ``return_all_states``, or the pair of them and the final state [S, B, H, D].
     """
@@ -193,8 +195,8 @@ def affine_scan(
 ) -> Array | tuple[Array, Array]:
     """States ``x[t] = W[t] x[t-1] + b[t]`` from ``initial_state``; arguments as in ``flashscan.affine_scan``.
 
-    ``W`` is [..., T, d, d] (row: out, column: in), ``b`` [..., T, d], ``initial_state`` [..., d]. Returns x of b's shape,
-    or the pair of it and the last state.
+    ``W`` is [..., T, d, d] (row: out, column: in), ``b`` [..., T, d], ``initial_state`` [..., d]. Returns x of b's
+    shape, or the pair of it and the last state.
     """
     arrays = _arrays(_affine.forward, W, b, initial_state, seq_offsets)
     results = call(_AFFINE, arrays, (bool(return_final_state), bool(reverse), threads))
