@@ -23,7 +23,7 @@ from ._spaces import NumpySpace
 _SPACE = NumpySpace()
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _with_cuda() -> bool:
     """Whether both JAX and the library have a CUDA device."""
     try:
