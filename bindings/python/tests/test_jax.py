@@ -47,7 +47,7 @@ def where_supported(device):
     """Skips where the library has no kernel for a device, and says so."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except Exception as error:
         if device == "cpu" or "FLASHSCAN_UNSUPPORTED" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
