@@ -3,7 +3,7 @@
 
     python3 bench/python_overhead.py [--json overhead.json] [--limit 10]
 
-Microseconds a call, the least of 20 rounds, on NumPy arrays and, where PyTorch is installed, on its tensors on the CPU
+Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch is installed, on its tensors on the CPU
 and on a GPU; there the stream is waited for after each round only. With --limit the exit status tells whether every
 call on the CPU stays below it.
 """
@@ -23,7 +23,7 @@ except ImportError:
     torch = None
 
 
-def calls_on(convert):
+def calls_on(convert, threads):
     """Calls by name."""
     linear, states = np.full((1, 4, 1), 0.5, np.float32), np.zeros((1, 1), np.float32)
     gate, x, state = (convert(array) for array in (linear, linear, states))
@@ -32,12 +32,12 @@ def calls_on(convert):
     vectors = convert(np.full((4, 1), 0.5, np.float32))
     h = flashscan.linear_scan(gate, x)
     return {
-        "linear_scan": lambda: flashscan.linear_scan(gate, x),
-        "linear_scan, states": lambda: flashscan.linear_scan(gate, x, state, return_final_state=True),
-        "linear_scan_backward": lambda: flashscan.linear_scan_backward(gate, h, x),
-        "rnn": lambda: flashscan.rnn(Wx, R, b),
-        "prefix_scan add": lambda: flashscan.prefix_scan(x, "add", axis=1),
-        "affine_scan": lambda: flashscan.affine_scan(W, vectors),
+        "linear_scan": lambda: flashscan.linear_scan(gate, x, threads=threads),
+        "linear_scan, states": lambda: flashscan.linear_scan(gate, x, state, return_final_state=True, threads=threads),
+        "linear_scan_backward": lambda: flashscan.linear_scan_backward(gate, h, x, threads=threads),
+        "rnn": lambda: flashscan.rnn(Wx, R, b, threads=threads),
+        "prefix_scan add": lambda: flashscan.prefix_scan(x, "add", axis=1, threads=threads),
+        "affine_scan": lambda: flashscan.affine_scan(W, vectors, threads=threads),
     }
 
 
@@ -64,7 +64,7 @@ def main():
             kinds["torch cuda"] = (lambda array: torch.from_numpy(array).cuda(), torch.cuda.synchronize)
     results, slow = {}, []
     for kind, (convert, finish) in kinds.items():
-        for name, call in calls_on(convert).items():
+        for name, call in calls_on(convert, threads=0 if "cuda" in kind else 1).items():
             try:
                 time = microseconds(call, finish)
             except flashscan.FlashscanError as error:

@@ -29,12 +29,8 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", make_operator_numbers},
-    {"tiny", make_operator_tiny},
-    {"matrices", make_operator_matrices},
-    {"compiled", make_custom_scan},
-    {"compiled_tree", make_custom_tree},
-    {"batched", make_custom_batched},
+    {"numbers", make_operator_numbers}, {"tiny", make_operator_tiny},        {"matrices", make_operator_matrices},
+    {"compiled", make_custom_scan},     {"compiled_tree", make_custom_tree}, {"batched", make_custom_batched},
 };
 
 bool checks_wanted() {

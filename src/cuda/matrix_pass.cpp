@@ -11,6 +11,17 @@ int64_t row_tiles(const MatrixKernel& kernel, const MatrixShape& shape, bool sum
     return summaries ? (shape.has_sums ? rows : 0) + all : rows;
 }
 
+// Whether their code is that of the device, which no later one runs.
+bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) {
+    for (const MatrixKernel& kernel : walks) {
+        if (!kernel.by_warpgroups || major != 9) continue;
+        cudaFuncAttributes attributes{};
+        check(cudaFuncGetAttributes(&attributes, kernel.function), "asking for a kernel's attributes");
+        return attributes.binaryVersion == 90;
+    }
+    return false;
+}
+
 }  // namespace
 
 MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
@@ -28,7 +39,8 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
                               shape.dim, name_of(numbers), shared_bytes);
         return;
     }
-    plan_ = plan_matrices(walks, shape, attribute(cudaDevAttrMultiProcessorCount), shared_bytes);
+    shape_.warpgroups = can_multiply_by_warpgroups(walks, attribute(cudaDevAttrComputeCapabilityMajor));
+    plan_ = plan_matrices(walks, shape_, attribute(cudaDevAttrMultiProcessorCount), shared_bytes);
     const int64_t number = size_of(numbers), matrix = number * shape.dim * shape.dim,
                   rows = number * shape.rows * shape.dim;
     for (size_t i = 0; i < plan_.levels.size(); ++i) {

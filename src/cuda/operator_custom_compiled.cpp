@@ -86,11 +86,10 @@ ElementKernels scan_of(const OperatorProblem& p, const Module& module, const voi
     ElementKernels k;
     k.forward.bytes = bytes;
     k.forward.words = ceil_div(bytes, 4);
-    int alignment = 16;
-    while (bytes % alignment != 0) alignment /= 2;
-    k.forward.run_bytes = round_up(round_up(bytes, 4) + 4, std::max(alignment, 4));
+    const int padded = 4 * k.forward.words, alignment = padded % 16 == 0 ? 16 : padded % 8 == 0 ? 8 : 4;
+    k.forward.run_bytes = round_up(padded + 4, bytes % 4 == 0 ? alignment : 4);
     k.forward.steps = element_steps(bytes);
-    k.forward.warps = element_warps(bytes);
+    k.forward.warps = element_warps(padded);
     k.scan = module.kernel("flashscan_scan");
     k.empty = module.kernel("flashscan_empty");
     k.operator_state = state;

@@ -10,7 +10,7 @@
 #include "support/call.h"
 #include "support/operator_problem.h"
 
-namespace numeric {
+namespace numeric::custom {
 
 using namespace support;
 
@@ -198,4 +198,4 @@ inline int32_t multiply_pair_batched_adjoint(void*, const void* l, const void* r
     return 0;
 }
 
-}  // namespace numeric
+}  // namespace numeric::custom

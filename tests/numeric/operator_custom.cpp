@@ -8,6 +8,8 @@
 namespace numeric {
 namespace {
 
+using namespace custom;
+
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
 flashscan_status run(const flashscan_operator_desc& desc, std::vector<flashscan_arg> arguments, int32_t threads = 0) {

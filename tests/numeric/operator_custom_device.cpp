@@ -13,6 +13,8 @@
 namespace numeric {
 namespace {
 
+using namespace custom;
+
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
 constexpr const char* exact_code = R"(
@@ -120,12 +122,16 @@ class Mirror {
     std::vector<void*> pinned_;
 };
 
-flashscan_options cuda_options() { return make_options(FLASHSCAN_CUDA, "", 0, false, false); }
+// Also the tree, which the planner takes for large elements alone.
+constexpr const char* code_kernels[] = {"compiled", "compiled_tree"};
+flashscan_options cuda_options(const char* kernel = "") {
+    return make_options(FLASHSCAN_CUDA, kernel, 0, false, false);
+}
 
 // Runs a pass twice, which must give the same bits.
 void run(const flashscan_operator_desc& desc, int32_t pass, const std::vector<flashscan_arg>& args, size_t shift = 0,
-         bool shared = false) {
-    const flashscan_options options = cuda_options();
+         bool shared = false, const char* kernel = "") {
+    const flashscan_options options = cuda_options(kernel);
     const Plan plan(desc, options);
     ASSERT_TRUE(plan) << plan.message();
     const auto outputs = [&] {
@@ -181,13 +187,14 @@ class OperatorCustomDevice : public testing::Test {
     }
 
   protected:
-    static void expect_fold(const Shape& s, const flashscan_custom_operator& custom, bool shared) {
-        SCOPED_TRACE(where(s));
+    static void expect_fold(const Shape& s, const flashscan_custom_operator& custom, bool shared,
+                            const char* kernel = "") {
+        SCOPED_TRACE(where(s) + " " + kernel);
         Arrays got(s, sizeof(Exact));
         fill_exact(got.input, 1);
         fill_exact(got.state_in, 2);
         Arrays want = got;
-        run(desc_of(s, custom), FLASHSCAN_PASS_FORWARD, got.arguments(), 0, shared);
+        run(desc_of(s, custom), FLASHSCAN_PASS_FORWARD, got.arguments(), 0, shared, kernel);
         fold(want, [](const void* l, const void* r, void* out) { multiply_exact(nullptr, l, r, out); });
         EXPECT_TRUE(got.output == want.output);
         EXPECT_TRUE(got.state_out == want.state_out);
@@ -196,7 +203,8 @@ class OperatorCustomDevice : public testing::Test {
 
 TEST_F(OperatorCustomDevice, ExactMatricesMatchTheFoldAndNothingElseIsCombined) {
     const std::string source = exact_code;
-    for (const Shape& s : shapes()) expect_fold(s, code_of(sizeof(Exact), source, "multiply_exact"), false);
+    for (const char* kernel : code_kernels)
+        for (const Shape& s : shapes()) expect_fold(s, code_of(sizeof(Exact), source, "multiply_exact"), false, kernel);
 }
 
 TEST_F(OperatorCustomDevice, LtoIrIsLinked) {
@@ -210,12 +218,14 @@ TEST_F(OperatorCustomDevice, LtoIrIsLinked) {
 
 TEST_F(OperatorCustomDevice, LongChains) {
     const std::string source = exact_code;
-    for (const int32_t mode : {FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_REDUCTION})
-        for (const int64_t sequences : {0, 1000})
-            expect_fold({1, 1000003, 1, sequences, 0, mode, false, false},
-                        code_of(sizeof(Exact), source, "multiply_exact"), false);
-    expect_fold({2, 50021, 5, 0, 1, FLASHSCAN_SCAN_EXCLUSIVE, true, true},
-                code_of(sizeof(Exact), source, "multiply_exact"), false);
+    const flashscan_custom_operator custom = code_of(sizeof(Exact), source, "multiply_exact");
+    for (const char* kernel : code_kernels) {
+        for (const int32_t mode : {FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_REDUCTION})
+            for (const int64_t sequences : {0, 1000})
+                expect_fold({1, 1000003, 1, sequences, 0, mode, false, false}, custom, false, kernel);
+        expect_fold({2, 50021, 5, 0, 1, FLASHSCAN_SCAN_EXCLUSIVE, true, true}, custom, false, kernel);
+        expect_fold({2, 50021, 5, 0, 0, FLASHSCAN_SCAN_EXCLUSIVE, true, true}, custom, false, kernel);
+    }
 }
 
 TEST_F(OperatorCustomDevice, CallbacksMatchTheFoldAndAreCalledOncePerLevel) {

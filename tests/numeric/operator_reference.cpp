@@ -91,6 +91,22 @@ std::vector<OperatorProblem> dims() {
     return problems;
 }
 
+// Matrices as large as kernels have tiles for, in few and in many pieces.
+std::vector<OperatorProblem> large_dims() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* rest :
+         {"d64 t200 f32", "d64 t70 bf16", "d128 t90 f32", "d130 t33 f16", "d200 t40 f32", "d256 t30 f32",
+          "d300 t12 bf16", "d512 t6 f32", "d520 t4 f32", "d1024 t2 f32", "d96 t50 f64", "d150 t9 c64", "d260 t5 c128"})
+        for (const char* kind : {"matmul", "affine"}) {
+            std::string text = std::string("operator bwd ") + kind + " " + modes[i % 2] + " b1 c1 " + rest;
+            if (i % 3 > 0) text += " state-in state-out";
+            if (i % 5 < 2) text += " reverse";
+            problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
+        }
+    return problems;
+}
+
 // Long enough that time is cut, in one chain and in several, whole and packed.
 std::vector<OperatorProblem> cuts() {
     std::vector<OperatorProblem> problems;
@@ -116,6 +132,9 @@ INSTANTIATE_TEST_SUITE_P(OperatorDims, OperatorCases, testing::ValuesIn(cases_on
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorCuts, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), cuts())),
                          name_of_operator_case);
+
+INSTANTIATE_TEST_SUITE_P(HeavyOperatorDims, OperatorCases,
+                         testing::ValuesIn(cases_on(operator_kernel_targets(), large_dims())), name_of_operator_case);
 
 // FLASHSCAN_TEST_OPERATOR_CASE runs one problem line, as a failure prints it.
 TEST(OperatorRepro, CaseOfTheEnvironment) {

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import flashscan
+import threading
+
 import numpy as np
 import pytest
 from flashscan import _library as lib
@@ -183,6 +185,16 @@ def test_current_stream(torch):
     assert torch.equal(got, want)
 
 
+def test_other_threads_run_beside_a_call():
+    x = np.random.default_rng(12).uniform(-0.1, 0.1, (64, 256, 256))
+    worker = threading.Thread(target=flashscan.prefix_scan, args=(x, "matmul"), kwargs={"threads": 1})
+    worker.start()
+    rounds = 0
+    while worker.is_alive():
+        rounds += 1
+    assert rounds > 1000
+
+
 class Behind:
     """An array of a package that nobody knows."""
 
@@ -216,6 +228,10 @@ def test_dlpack_of_other_packages():
     got = flashscan.linear_scan(gate, Behind(x))
     assert isinstance(got, np.ndarray)
     np.testing.assert_array_equal(got, want)
+    gate.flags.writeable = False
+    got = flashscan.linear_scan(gate, Behind(x), reset=np.zeros((2, 9), bool))
+    np.testing.assert_array_equal(got, want)
+    gate.flags.writeable = True
     got = flashscan.linear_scan(Behind(gate), WithNamespace(x))
     assert isinstance(got, WithNamespace)
     np.testing.assert_array_equal(got.array, want)

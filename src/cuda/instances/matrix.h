@@ -15,7 +15,8 @@ struct MatrixKernel {
     int threads = 0, shared_bytes = 0;
     int rows = 0, dim = 0;  // the most
     bool on_tensor_cores = false;
-    double rate = 0;  // multiply-adds of a multiprocessor in a clock, about
+    bool by_warpgroups = false;  // on compute capability 9.0 alone
+    double rate = 0;             // multiply-adds of a multiprocessor in a clock, about
 };
 
 struct MatrixKernels {

@@ -21,6 +21,7 @@ MatrixKernel make_matrix_walk(double rate) {
             Tile::rows,
             Tile::dim,
             Tile::on_tensor_cores,
+            Tile::by_warpgroups,
             rate};
 }
 

@@ -11,9 +11,8 @@
 // lengths never add up to more than the shifted sum.
 #pragma once
 
-#include "math/integers.h"
-
 #include "cuda/kernels/sequences.h"
+#include "math/integers.h"
 #include "math/number.h"
 
 namespace flashscan::cuda {

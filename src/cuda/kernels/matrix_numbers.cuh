@@ -52,4 +52,17 @@ __device__ __forceinline__ void store_number(void* to, Dtype dtype, int64_t i, N
     static_cast<Number*>(to)[i] = x;
 }
 
+// Numbers that are loaded and stored together.
+template <typename Number>
+struct alignas(16) MatrixWord {
+    static constexpr int width = 16 / sizeof(Number);
+    Number n[width];
+};
+
+// x = high + low with high the nearest of tf32's 11 significant bits; low of infinity is NaN.
+__device__ __forceinline__ void split_tf32(float x, float& high, float& low) {
+    high = __uint_as_float((__float_as_uint(x) + 0x1000U) & 0xffffe000U);
+    low = x - high;
+}
+
 }  // namespace flashscan::cuda

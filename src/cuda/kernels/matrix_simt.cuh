@@ -3,7 +3,7 @@
 // and, in words of 16 bytes, of every ColumnThreads-th word of columns.
 #pragma once
 
-#include "cuda/kernels/types.cuh"
+#include "cuda/kernels/matrix_numbers.cuh"
 
 namespace flashscan::cuda {
 
@@ -12,17 +12,27 @@ struct SimtTile {
     using Number = Number_;
     static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = 2;
     static constexpr int threads = RowThreads * ColumnThreads;
-    static constexpr int width = 16 / sizeof(Number);  // numbers of a word
+    static constexpr int width = MatrixWord<Number>::width;
     static constexpr int own_rows = Rows / RowThreads, own_words = Dim / ColumnThreads / width;
     static constexpr int row_stride = Dim + width, slab_stride = Dim;
     static constexpr int depth_unit = width;
-    static constexpr bool on_tensor_cores = false;
+    static constexpr bool on_tensor_cores = false, by_warpgroups = false;
+    static constexpr int row_numbers = Rows * row_stride;
     static_assert(own_rows >= 1 && own_words >= 1 && Slab % width == 0);
 
-    struct alignas(16) Word {
-        Number n[width];
-    };
+    using Word = MatrixWord<Number>;
     Number sum[own_rows][own_words][width];
+
+    static __device__ __forceinline__ Word read(const Number* rows_of_r, int row, int column) {
+        return *reinterpret_cast<const Word*>(rows_of_r + row * row_stride + column);
+    }
+    static __device__ __forceinline__ void write(Number* rows_of_r, int row, int column, const Word& x) {
+        *reinterpret_cast<Word*>(rows_of_r + row * row_stride + column) = x;
+    }
+    static __device__ __forceinline__ void put(Number* rows_of_r, int row, int column, Number x) {
+        rows_of_r[row * row_stride + column] = x;
+    }
+    static __device__ __forceinline__ void publish() {}
 
     static __device__ __forceinline__ int row(int i) {
         return static_cast<int>(threadIdx.x) / ColumnThreads + i * RowThreads;
@@ -41,14 +51,14 @@ struct SimtTile {
                 for (Number& s : word) s = Number{};
     }
 
-    // sum += left[.][0 .. depth) matrix[0 .. depth)[.], of the conjugate matrix where asked.
-    __device__ __forceinline__ void multiply(const Number* left, const Number* matrix, int depth, int, bool, bool,
-                                             bool conjugate) {
+    // sum += rows[.][k0 .. k0 + depth) matrix[0 .. depth)[.], of the conjugate matrix where asked.
+    __device__ __forceinline__ void multiply(const Number* rows_of_r, int k0, const Number* matrix, int depth, int,
+                                             bool, bool, bool conjugate) {
 #pragma unroll 2
         for (int k = 0; k < depth; k += width) {
             Word factors[own_rows];
 #pragma unroll
-            for (int i = 0; i < own_rows; ++i) factors[i] = load(left + row(i) * row_stride + k);
+            for (int i = 0; i < own_rows; ++i) factors[i] = read(rows_of_r, row(i), k0 + k);
 #pragma unroll
             for (int deep = 0; deep < width; ++deep)
 #pragma unroll

@@ -9,6 +9,7 @@
 // from shared memory lies so that the 32 words of a load are in different banks.
 #pragma once
 
+#include "cuda/kernels/matrix_numbers.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashscan::cuda {
@@ -16,14 +17,27 @@ namespace flashscan::cuda {
 template <int Rows, int Dim, int RowWarps, int ColumnWarps, int Slab, int Stages>
 struct TensorTile {
     using Number = float;
+    using Word = MatrixWord<float>;
     static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = Stages;
     static constexpr int threads = 32 * RowWarps * ColumnWarps;
     static constexpr int row_tiles = Rows / (16 * RowWarps), column_tiles = Dim / (8 * ColumnWarps);
     static constexpr int row_stride = Dim + 4, slab_stride = Dim + 8;
     static constexpr int depth_unit = 8;  // products are multiples of it deep
-    static constexpr bool on_tensor_cores = true;
+    static constexpr bool on_tensor_cores = true, by_warpgroups = false;
+    static constexpr int row_numbers = Rows * row_stride;
 
     float sum[row_tiles][column_tiles][4];
+
+    static __device__ __forceinline__ Word read(const Number* rows_of_r, int row, int column) {
+        return *reinterpret_cast<const Word*>(rows_of_r + row * row_stride + column);
+    }
+    static __device__ __forceinline__ void write(Number* rows_of_r, int row, int column, const Word& x) {
+        *reinterpret_cast<Word*>(rows_of_r + row * row_stride + column) = x;
+    }
+    static __device__ __forceinline__ void put(Number* rows_of_r, int row, int column, Number x) {
+        rows_of_r[row * row_stride + column] = x;
+    }
+    static __device__ __forceinline__ void publish() {}
 
     static __device__ __forceinline__ int first_row() {
         return static_cast<int>(threadIdx.x / 32) / ColumnWarps * (16 * row_tiles);
@@ -41,13 +55,13 @@ struct TensorTile {
                 for (float& s : tile) s = 0;
     }
 
-    // sum += left[.][0 .. depth) matrix[0 .. depth)[.], `columns` of them; a matrix of 16-bit numbers is `exact` in tf32,
+    // sum += rows[.][k .. k + depth) matrix[0 .. depth)[.], `columns` of them; a matrix of 16-bit numbers is `exact` in tf32,
     // and both factors are to be `rounded` to it where asked.
-    __device__ __forceinline__ void multiply(const float* left, const float* matrix, int depth, int columns, bool exact,
-                                             bool rounded, bool) {
+    __device__ __forceinline__ void multiply(const float* rows_of_r, int k, const float* matrix, int depth, int columns,
+                                             bool exact, bool rounded, bool) {
         if (first_column() >= columns) return;
         const int r = static_cast<int>(threadIdx.x % 32) / 4, q = static_cast<int>(threadIdx.x % 4);
-        left += (first_row() + r) * row_stride + q;
+        const float* const left = rows_of_r + (first_row() + r) * row_stride + q + k;
         matrix += q * slab_stride + first_column() + r;
         if (rounded)
             multiply<1>(left, matrix, depth);
@@ -77,10 +91,11 @@ struct TensorTile {
   private:
     static constexpr int group = column_tiles % 2 == 0 ? 2 : 1;  // column tiles whose products are under way at once
 
-    // The nearest tf32, and what is missing; of infinity that is NaN.
     static __device__ __forceinline__ void split(float x, uint32_t& high, uint32_t& low) {
-        high = (__float_as_uint(x) + 0x1000U) & 0xffffe000U;
-        low = __float_as_uint(x - __uint_as_float(high));
+        float h, l;
+        split_tf32(x, h, l);
+        high = __float_as_uint(h);
+        low = __float_as_uint(l);
     }
 
     template <int Products>

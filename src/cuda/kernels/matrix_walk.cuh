@@ -16,27 +16,24 @@
 #include "cuda/kernels/sequences.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/launch.cuh"
+#include "cuda/ptx/wgmma.cuh"
 
 namespace flashscan::cuda {
 
 template <typename Tile>
 inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile::Number)) *
-                                           (Tile::rows * Tile::row_stride +
-                                            Tile::stages * Tile::slab * Tile::slab_stride);
+                                           (Tile::row_numbers + Tile::stages * Tile::slab * Tile::slab_stride);
 
 template <typename Tile>
 class MatrixBlock {
     using Number = typename Tile::Number;
     using Real = RealType<Number>;
-    static constexpr int width = 16 / sizeof(Number);  // numbers of a word
-    static constexpr int row_words = Tile::dim / width;
-    struct alignas(16) Word {
-        Number n[width];
-    };
+    using Word = MatrixWord<Number>;
+    static constexpr int width = Word::width, row_words = Tile::dim / width;
 
   public:
     __device__ __forceinline__ MatrixBlock(const MatrixWalk& walk, Number* shared)
-        : w_(walk), row_(shared), slabs_(shared + Tile::rows * Tile::row_stride), d_(walk.dim) {
+        : w_(walk), row_(shared), slabs_(shared + Tile::row_numbers), d_(walk.dim) {
         int64_t block = blockIdx.x;
         const auto tile = static_cast<int32_t>(block % w_.row_tiles);
         block /= w_.row_tiles;
@@ -100,9 +97,6 @@ class MatrixBlock {
         for (int i = threadIdx.x; i < count; i += Tile::threads)
             if (i % row_words * width < d_) body(i / row_words, i % row_words * width);
     }
-    __device__ __forceinline__ Word& row_word(int row, int column) const {
-        return *reinterpret_cast<Word*>(row_ + row * Tile::row_stride + column);
-    }
     // The numbers of `data` from `at` on, as far as the row goes.
     __device__ __forceinline__ Word load_word(const void* data, Dtype dtype, int64_t at, int column, bool whole) const {
         Word x{};
@@ -128,8 +122,8 @@ class MatrixBlock {
         const bool whole = in_words(data, dtype);
         const int64_t from = rows_at(element);
         for_words([&](int row, int column) {
-            row_word(row, column) =
-                load_word(data, dtype, from + static_cast<int64_t>(row) * d_ + column, column, whole);
+            Tile::write(row_, row, column,
+                        load_word(data, dtype, from + static_cast<int64_t>(row) * d_ + column, column, whole));
         });
     }
     // Fills the rows with those of M[0].
@@ -138,9 +132,9 @@ class MatrixBlock {
         if (w_.transposed == 0 && w_.conjugate == 0) {
             const bool whole = in_words(w_.matrix, w_.matrix_dtype);
             for_words([&](int row, int column) {
-                row_word(row, column) =
-                    load_word(w_.matrix, w_.matrix_dtype, from + static_cast<int64_t>(first_row_ + row) * d_ + column,
-                              column, whole);
+                Tile::write(row_, row, column,
+                            load_word(w_.matrix, w_.matrix_dtype,
+                                      from + static_cast<int64_t>(first_row_ + row) * d_ + column, column, whole));
             });
             return;
         }
@@ -150,13 +144,13 @@ class MatrixBlock {
                           j = w_.transposed != 0 ? own : column + n;
                 const Number x =
                     load_number<Number>(w_.matrix, w_.matrix_dtype, from + static_cast<int64_t>(i) * d_ + j);
-                row_[row * Tile::row_stride + column + n] = w_.conjugate != 0 ? conj(x) : x;
+                Tile::put(row_, row, column + n, w_.conjugate != 0 ? conj(x) : x);
             }
         });
     }
     __device__ __forceinline__ void load_unit_rows() const {
         for (int row = threadIdx.x; row < rows_here(); row += Tile::threads)
-            row_[row * Tile::row_stride + first_row_ + row] = one(Number{});
+            Tile::put(row_, row, first_row_ + row, one(Number{}));
     }
 
     // r[-1] of the piece: zeros or the unit matrix where there is none.
@@ -207,12 +201,12 @@ class MatrixBlock {
         const int64_t from = rows_at(element), to = rows_at(place(emits));
         for_words([&](int row, int column) {
             const int64_t at = static_cast<int64_t>(row) * d_ + column;
-            Word x = row_word(row, column);
+            Word x = Tile::read(row_, row, column);
             if (add) {
                 const Word u = load_word(addend, addend_dtype, from + at, column, whole_in);
 #pragma unroll
                 for (int n = 0; n < width; ++n) x.n[n] = x.n[n] + u.n[n];
-                row_word(row, column) = x;
+                Tile::write(row_, row, column, x);
             }
             if (emits >= 0) store_word(w_.emitted, w_.emitted_dtype, to + at, column, whole_out, x);
         });
@@ -221,6 +215,7 @@ class MatrixBlock {
     __device__ __forceinline__ void walk(int64_t first) {
         Tile tile;
         tile.clear();
+        Tile::publish();
         int64_t s = first, fetch_step = first;
         int slab = 0, stage = 0, fetch_slab = 0, fetch_stage = 0, ahead = Tile::stages - 1;
         while (s < count_) {
@@ -237,7 +232,7 @@ class MatrixBlock {
                 continue;
             }
             const int k = slab * Tile::slab;
-            tile.multiply(row_ + k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
+            tile.multiply(row_, k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
                           w_.matrix_dtype != dtype_of_number<Number>, w_.rounded_factors != 0, w_.conjugate != 0);
             if (++stage == Tile::stages) stage = 0;
             if (++slab < slabs_of_step_) continue;
@@ -248,6 +243,7 @@ class MatrixBlock {
                 __syncthreads();
                 settle(s);
             }
+            Tile::publish();
             slab = 0;
             ++s;
         }
@@ -335,7 +331,8 @@ class MatrixBlock {
         const bool whole = in_words(data, dtype);
         const int64_t to = rows_at(element);
         for_words([&](int row, int column) {
-            store_word(data, dtype, to + static_cast<int64_t>(row) * d_ + column, column, whole, row_word(row, column));
+            store_word(data, dtype, to + static_cast<int64_t>(row) * d_ + column, column, whole,
+                       Tile::read(row_, row, column));
         });
     }
 
@@ -352,7 +349,10 @@ class MatrixBlock {
 
 template <typename Tile>
 __global__ __launch_bounds__(Tile::threads) void matrix_walk(const __grid_constant__ MatrixWalk walk) {
-    extern __shared__ __align__(16) unsigned char shared[];
+#ifndef FLASHSCAN_HAS_WGMMA
+    if constexpr (Tile::by_warpgroups) return;
+#endif
+    extern __shared__ __align__(1024) unsigned char shared[];
     MatrixBlock<Tile>(walk, reinterpret_cast<typename Tile::Number*>(shared)).run();
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/rounding.h"
 
@@ -37,7 +38,9 @@ struct Walks {
     Choice choose(int64_t pieces, int64_t steps, std::span<const int32_t> sets) const {
         Choice best;
         for (const MatrixKernel& k : kernels) {
-            if (!takes(k, shape.dim, shared_bytes) || (k.on_tensor_cores && !allows_tensor_cores(shape))) continue;
+            if (!takes(k, shape.dim, shared_bytes) || (k.on_tensor_cores && !allows_tensor_cores(shape)) ||
+                (k.by_warpgroups && !shape.warpgroups))
+                continue;
             int64_t tiles = 0;
             for (const int32_t rows : sets) tiles += ceil_div(rows, k.rows);
             const double time = this->time(k, static_cast<double>(shape.plan_chains * pieces * tiles), steps);
@@ -53,7 +56,7 @@ struct Walks {
         const int resident = std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads));
         // A block alone uses what its warps can; more of them share a multiprocessor's units.
         const double alone = step_time + busy * std::max(1.0, 512.0 / k.threads);
-        const double full = multiprocessors, waves = std::max(1.0, blocks / (full * resident));
+        const double full = multiprocessors, waves = std::ceil(std::max(1.0, blocks) / (full * resident));
         const double traffic = blocks * d * d * 4 / bytes_rate;
         const double step = std::max({alone * waves, busy * blocks / full, traffic});
         return launch_time + static_cast<double>(steps) * step;
@@ -88,7 +91,7 @@ MatrixPlan plan_chain(const Walks& walks, int64_t steps, int depth) {
 
 bool has_matrix_kernel(std::span<const MatrixKernel> kernels, int32_t dim, int shared_bytes) {
     return std::any_of(kernels.begin(), kernels.end(),
-                       [&](const MatrixKernel& k) { return takes(k, dim, shared_bytes); });
+                       [&](const MatrixKernel& k) { return !k.by_warpgroups && takes(k, dim, shared_bytes); });
 }
 
 MatrixPlan plan_matrices(std::span<const MatrixKernel> kernels, const MatrixShape& shape, int multiprocessors,

@@ -16,6 +16,7 @@ struct MatrixShape {
     int64_t chains = 0, steps = 0;
     int64_t plan_chains = 0;  // for which the pieces are chosen, which decide the bits
     bool cuttable = true;     // in time
+    bool warpgroups = false;  // the device has their products
 };
 
 // A chain, whose pieces' summaries are the next one's steps.

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from . import _foreign
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
@@ -80,8 +78,9 @@ class Problem:
                     f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is"
                 )
         self.packed = False
-        self._reads: list[tuple[int, int, Callable[[Any], Any] | None, int]] = []
-        self._writes: list[tuple[int, Callable[[], Any], int]] = []
+        # Of each argument: its number, place or maker, conversion, size and what gives its pointer.
+        self._reads: list[tuple[int, int, Callable[[Any], Any] | None, int, Callable[[Any], int]]] = []
+        self._writes: list[tuple[int, Callable[[], Any], int, Callable[[Any], int]]] = []
 
     def state_dtype(self, dtype: Any, number: int) -> Any:
         """That of states and sums of data of ``dtype``."""
@@ -91,10 +90,13 @@ class Problem:
         """``dtype``: what it is converted to. ``in_place``: it is known to be readable as it lies."""
         dtype = spec.dtype if dtype is None else dtype
         if in_place or (spec.dense and spec.dtype == dtype):
-            self._reads.append((number, spec.position, None, spec.span))
+            pointer = self.space.pointer
+            if spec.dense:
+                pointer = self.space.pointer_getter(spec.dtype, spec.size, spec.writeable)
+            self._reads.append((number, spec.position, None, spec.span, pointer))
             return
         dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
-        self._reads.append((number, spec.position, lambda array: dense(array, dtype), size))
+        self._reads.append((number, spec.position, lambda array: dense(array, dtype), size, self.space.pointer))
 
     def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
@@ -133,10 +135,11 @@ class Problem:
     def write(self, number: int, shape: tuple[int, ...], dtype: Any) -> None:
         # Steps behind the last packed sequence are not written by the library.
         make = self.space.maker(tuple(shape), dtype, self.device, self.packed)
-        self._writes.append((number, make, self.space.itemsize(dtype) * math.prod(shape)))
+        size = self.space.itemsize(dtype) * math.prod(shape)
+        self._writes.append((number, make, size, self.space.pointer_getter(dtype, size, True)))
 
     def write_bytes(self, number: int, size: int) -> None:
-        self._writes.append((number, self.space.bytes_maker(size, self.device), size))
+        self._writes.append((number, self.space.bytes_maker(size, self.device), size, self.space.pointer))
 
     def plan(self, family: str, fields: tuple, threads: Any) -> lib.Plan:
         return lib.plan(family, fields, thread_count(threads), self.backend, self.index)
@@ -154,7 +157,6 @@ class Call:
     def __init__(
         self, space: Any, device: Any, plan: lib.Plan, backward: bool, reads: list, writes: list, scratch: bool
     ) -> None:
-        self._pointer = space.pointer
         self._stream = space.stream_getter(device)
         self._plan = plan
         self._handle = plan.handle
@@ -165,17 +167,16 @@ class Call:
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays that are written, in the order in which the problem named them."""
-        pointer = self._pointer
         words: list[int] = []
         kept = []
-        for number, position, convert, size in self._reads:
+        for number, position, convert, size, pointer in self._reads:
             array = arrays[position]
             if convert is not None:
                 array = convert(array)
                 kept.append(array)
             words += (number, 0, pointer(array), size)
         results = []
-        for number, make, size in self._writes:
+        for number, make, size, pointer in self._writes:
             array = make()
             results.append(array)
             words += (number, 0, pointer(array), size)
@@ -242,7 +243,7 @@ def space_of(value: Any) -> Any:
         space = _package("torch")
     elif kind.__module__.partition(".")[0] == "cupy":
         space = _package("cupy")
-    elif isinstance(value, np.ndarray) or not _foreign.is_foreign(value):
+    elif not _foreign.is_foreign(value):
         space = _numpy
     else:
         return None

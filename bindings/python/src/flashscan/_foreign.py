@@ -8,6 +8,7 @@ with ``__array_namespace__``, else of the package that looked at them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ _LEGACY_STREAM = 1  # of the CUDA array interface
 
 
 def is_foreign(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return False
     return hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack_device__")
 
 
@@ -51,23 +54,23 @@ def _restorer(value: Any) -> Callable[[Any], Any]:
     return value.__array_namespace__().from_dlpack
 
 
+def _look_on_gpu(package: Any, value: Any) -> Any:
+    if hasattr(value, "__dlpack__"):  # its package makes the current stream wait for what it has enqueued
+        return package.from_dlpack(value)
+    return package.as_tensor(value, device="cuda") if package.__name__ == "torch" else package.asarray(value)
+
+
 def call(function: Callable[[Sequence[Any]], list[Any]], arrays: Sequence[Any], lead: int) -> list[Any]:
     """``function`` on arrays of a package that has a space."""
     first = arrays[lead]
-    on_cpu = not hasattr(first, "__cuda_array_interface__") and first.__dlpack_device__()[0] in _DLPACK_CPU
-    if on_cpu:
-        look, context = np.from_dlpack, contextlib.nullcontext()
+    context: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if hasattr(first, "__dlpack_device__") and first.__dlpack_device__()[0] in _DLPACK_CPU:
+        look = np.from_dlpack
     else:
         package = _looking_package()
-        interface = getattr(first, "__cuda_array_interface__", {})
-        context = _on_stream(package, interface.get("stream"))
-        through_interface = package.as_tensor if package.__name__ == "torch" else package.asarray
-
-        def look(value: Any) -> Any:
-            return (
-                through_interface(value) if hasattr(value, "__cuda_array_interface__") else package.from_dlpack(value)
-            )
-
+        look = functools.partial(_look_on_gpu, package)
+        if not hasattr(first, "__dlpack__"):
+            context = _on_stream(package, first.__cuda_array_interface__.get("stream"))
     with context:
         results = function([look(value) if is_foreign(value) else value for value in arrays])
         return list(map(_restorer(first), results))

@@ -19,6 +19,8 @@ from . import _library as lib
 
 Signature = tuple[Hashable, ...]
 
+_ALIGNED, _WRITEABLE = 0x100, 0x400  # of ndarray.flags.num
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -31,6 +33,7 @@ class Spec:
     itemsize: int
     device: Any
     plain: bool = True  # memory holds the values, each at a multiple of its size
+    writeable: bool = True
     name: str = ""  # of the parameter
     position: int = 0  # among the arrays of the call
 
@@ -95,7 +98,7 @@ class NumpySpace:
 
     @staticmethod
     def signature(array: Any) -> Signature:
-        return array.shape, array.strides, array.dtype, array.flags.aligned
+        return array.shape, array.strides, array.dtype, array.flags.num & (_ALIGNED | _WRITEABLE)
 
     def number(self, dtype: np.dtype) -> int | None:
         if dtype.name == "bfloat16" and dtype.type.__module__ == "ml_dtypes":
@@ -103,8 +106,9 @@ class NumpySpace:
         return self.known.get(dtype)
 
     def spec(self, signature: Signature) -> Spec:
-        shape, strides, dtype, aligned = signature
-        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "cpu", aligned)
+        shape, strides, dtype, flags = signature
+        plain, writeable = bool(flags & _ALIGNED), bool(flags & _WRITEABLE)
+        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "cpu", plain, writeable)
 
     def convert(self, value: Any, like: Any) -> Any:
         """An array of this space; numbers take the dtype of ``like``."""
@@ -117,6 +121,11 @@ class NumpySpace:
     @staticmethod
     def pointer(array: Any) -> int:
         return array.__array_interface__["data"][0]
+
+    def pointer_getter(self, dtype: Any, size: int, writeable: bool) -> Callable[[Any], int]:
+        """Gives the pointer of dense arrays; four times as fast as ``pointer`` where arrays have a buffer to write to."""
+        known = self.number(dtype) not in (None, lib.BF16)
+        return _buffer_pointer if known and size and writeable else self.pointer
 
     def place(self, device: Any) -> tuple[int, int]:
         """The backend and the number of the device."""
@@ -169,6 +178,10 @@ def no_stream() -> None:
     return None
 
 
+def _buffer_pointer(array: Any, _addressof=ctypes.addressof, _from_buffer=ctypes.c_char.from_buffer) -> int:
+    return _addressof(_from_buffer(array))
+
+
 class CupySpace(NumpySpace):
     """CuPy takes NumPy's dtypes and has its functions."""
 
@@ -190,6 +203,9 @@ class CupySpace(NumpySpace):
     @staticmethod
     def pointer(array: Any) -> int:
         return array.data.ptr
+
+    def pointer_getter(self, dtype: Any, size: int, writeable: bool) -> Callable[[Any], int]:
+        return self.pointer
 
     def place(self, device: Any) -> tuple[int, int]:
         return lib.CUDA, device

@@ -11,7 +11,7 @@ around ``linear_scan``.
 from ._linear import linear_scan
 from ._operator import affine_scan, prefix_scan, reduce
 from ._recurrences import RGLRU, LinearRecurrence
-from ._recurrent import GRU, LSTM, SLSTM, Elman, from_torch
+from ._recurrent import GRU, LSTM, SLSTM, Elman, Recurrent, from_torch
 from ._rnn import rnn
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "SLSTM",
     "Elman",
     "LinearRecurrence",
+    "Recurrent",
     "affine_scan",
     "from_torch",
     "linear_scan",

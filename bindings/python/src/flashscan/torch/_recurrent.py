@@ -18,8 +18,9 @@ from ._types import Offsets, Tensor
 State = Union[Tensor, tuple[Tensor, ...]]
 
 
-class _Recurrent(nn.Module):
-    """Layers of a recurrent network, whose units are cut into heads that do not see each other's state.
+class Recurrent(nn.Module):
+    """What LSTM, GRU, Elman and SLSTM have in common: layers whose units are cut into heads, which do not see each
+    other's state.
 
     Args:
         input_size: features of the input.
@@ -167,7 +168,7 @@ class _Recurrent(nn.Module):
         return x, last[0] if self._states == 1 else tuple(last)
 
     @classmethod
-    def _converted(cls, module: nn.RNNBase, **options: Any) -> _Recurrent:
+    def _converted(cls, module: nn.RNNBase, **options: Any) -> Recurrent:
         if getattr(module, "proj_size", 0):
             raise FlashscanValueError(f"module has proj_size {module.proj_size}; accepted is 0")
         weight = module.weight_hh_l0
@@ -201,8 +202,9 @@ class _Recurrent(nn.Module):
         bias.copy_(torch.cat([ih[:2] + hh[:2], ih[2:], hh[2:]]) if self.cell == "gru" else ih + hh)
 
 
-class LSTM(_Recurrent):
-    __doc__ = _Recurrent.__doc__.replace("a recurrent network", "an LSTM network", 1)
+class LSTM(Recurrent):
+    """Layers of an LSTM network, with the arguments and parameters of ``Recurrent``. States are h and c."""
+
     cell = "lstm"
 
     @classmethod
@@ -212,12 +214,12 @@ class LSTM(_Recurrent):
         return cls._converted(module)
 
 
-class GRU(_Recurrent):
-    __doc__ = (
-        _Recurrent.__doc__.replace("a recurrent network", "a GRU network", 1)
-        + "\n    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n; there "
-        "are 3 biases then.\n"
-    )
+class GRU(Recurrent):
+    """Layers of a GRU network, with the arguments and parameters of ``Recurrent``. The state is h.
+
+    With ``reset_after=False`` the reset gate acts on the state before the recurrent product of n, not on the product;
+    there are 3 biases then.
+    """
 
     def __init__(self, *args: Any, reset_after: bool = True, **options: Any) -> None:
         self.cell = "gru" if reset_after else "gru_reset_before"
@@ -230,11 +232,10 @@ class GRU(_Recurrent):
         return cls._converted(module)
 
 
-class Elman(_Recurrent):
-    __doc__ = (
-        _Recurrent.__doc__.replace("a recurrent network", "an Elman network", 1)
-        + '\n    ``nonlinearity`` is "tanh" or "relu".\n'
-    )
+class Elman(Recurrent):
+    """Layers of an Elman network, with the arguments and parameters of ``Recurrent``. The state is h; ``nonlinearity`` is
+    "tanh" or "relu".
+    """
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
         if nonlinearity not in ("tanh", "relu"):
@@ -249,8 +250,11 @@ class Elman(_Recurrent):
         return cls._converted(module, nonlinearity=module.nonlinearity)
 
 
-class SLSTM(_Recurrent):
-    __doc__ = _Recurrent.__doc__.replace("a recurrent network", "an sLSTM network (arXiv 2405.04517)", 1)
+class SLSTM(Recurrent):
+    """Layers of an sLSTM network (Beck et al., arXiv 2405.04517), with the arguments and parameters of ``Recurrent``.
+    States are h, c, n and m.
+    """
+
     cell = "slstm"
 
 
