@@ -18,9 +18,23 @@ import numpy as np
 from . import _library as lib
 from ._call import Kind, Problem, thread_count
 from ._errors import FlashscanError
-from ._spaces import NumpySpace
+from ._spaces import NumpySpace, Spec
 
-_SPACE = NumpySpace()
+
+class _TracedSpace(NumpySpace):
+    """JAX has NumPy's dtypes; its arrays are dense."""
+
+    @staticmethod
+    def signature(array: Any) -> tuple:
+        return tuple(array.shape), np.dtype(array.dtype)
+
+    def spec(self, signature: tuple) -> Spec:
+        shape, dtype = signature
+        strides = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "jax")
+
+
+_SPACE = _TracedSpace()
 
 
 @functools.cache
@@ -52,7 +66,7 @@ class Traced(Problem):
     """A problem on arrays that have shapes and dtypes and no memory yet."""
 
     def __init__(self, kind: Kind, arrays: Sequence[Any]) -> None:
-        super().__init__(_SPACE, kind.names, kind.lead, [None if a is None else _signature(a) for a in arrays])
+        super().__init__(_SPACE, kind.names, kind.lead, [None if a is None else _SPACE.signature(a) for a in arrays])
         self.reads: list[tuple[int, int, np.dtype]] = []
         self.results: list[tuple[int, tuple[int, ...], np.dtype]] = []
 
@@ -72,9 +86,3 @@ class Traced(Problem):
     def call(self, plan: Any, backward: bool) -> Traced:
         self.backward = backward
         return self
-
-
-def _signature(array: Any) -> tuple:
-    shape, dtype = tuple(array.shape), np.dtype(array.dtype)
-    strides = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-    return shape, strides, dtype, True
