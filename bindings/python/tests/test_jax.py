@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax", minversion="0.5")
+jax = pytest.importorskip("jax", minversion="0.6")
 import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
