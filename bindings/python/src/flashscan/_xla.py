@@ -98,12 +98,10 @@ class Fold:
         shape = array.shape
         return array.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
 
-    def split(self, number: int, array: Any, size: int) -> Any:
+    def split(self, number: int, array: Any, size: int, shape: tuple[int, ...]) -> Any:
+        """The opposite, for a result that has ``shape`` where nothing is mapped."""
         axis = self.axis(number)
-        if self.merge:
-            shape = array.shape
-            array = array.reshape(*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :])
-        return jnp.moveaxis(array, axis, 0)
+        return jnp.moveaxis(array.reshape(*shape[:axis], size, *shape[axis:]), axis, 0)
 
 
 @dataclass(frozen=True)
@@ -210,7 +208,7 @@ def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> 
     arrays = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, dims)]
     traced = work.trace([a if d is None else jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a, d in zip(arrays, dims)])
     mapped = [d is not None for d in work.full(dims)]
-    results = [number for number, _, _ in work.results(traced)]
+    results = {number: shape for number, shape, _ in work.results(traced)}
     numbers = {place: number for number, place, _ in traced.reads}
     fold = work.family.fold(traced, work.options, {n for p, n in numbers.items() if mapped[p]}, set(results))
     if fold is None:
@@ -224,7 +222,8 @@ def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> 
             array = jnp.broadcast_to(array, (size, *array.shape))
         full[place] = fold.join(number, array)
     outputs = _primitive.bind(*[a for a in full if a is not None], work=replace(work, options=fold.options))
-    return [fold.split(number, out, size) for number, out in zip(results, outputs)], [0] * len(results)
+    outputs = [fold.split(number, out, size, shape) for out, (number, shape) in zip(outputs, results.items())]
+    return outputs, [0] * len(results)
 
 
 def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list[Any]:
