@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of README.md as a reader would: against build/cpu, and with the installed Python package."""
+"""Runs the examples of README.md as a reader would: against build/cpu, and with the installed Python package.
+
+JAX_PYTHON names the interpreter of an environment with JAX, for the examples that import it.
+"""
 
 import os
 import re
@@ -67,7 +70,8 @@ def test_julia(code, tmp_path):
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python(code, tmp_path):
     (tmp_path / "example.py").write_text(code)
-    run(sys.executable, str(tmp_path / "example.py"))
+    python = os.environ.get("JAX_PYTHON", sys.executable) if "import jax" in code else sys.executable
+    run(python, str(tmp_path / "example.py"))
 
 
 def expected_after(code):

@@ -397,7 +397,7 @@ FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, cons
  *
  * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything is dense. Inputs may overlap each
  * other; nothing that is written may overlap another argument. RESERVE holds what the plan's own kernel needs, aligned
- * to 256 bytes, and is understood by plans of the same descriptor, options and library alone.
+ * to 64 bytes, and is understood by plans of the same descriptor, options and library alone.
  */
 enum {
     FLASHSCAN_CELL_LSTM = 0,

@@ -46,7 +46,7 @@ using LinearCandidate = Candidate<LinearKernel, LinearProblem>;
 
 class RnnKernel : public Kernel<RnnBuffers> {
   public:
-    // Bytes of RESERVE, aligned to 256; asked of training plans only.
+    // Bytes of RESERVE, aligned to 64; asked of training plans only.
     virtual size_t reserve_bytes() const = 0;
 };
 using RnnCandidate = Candidate<RnnKernel, RnnProblem>;

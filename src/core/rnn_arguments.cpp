@@ -18,7 +18,7 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     if (p.training) {
         add(id_of(ArgId::reserve), "RESERVE", required, forward, 0, state);
         specs.back().bytes = reserve_bytes;
-        specs.back().alignment = 256;
+        specs.back().alignment = 64;
     }
     if (forward) {
         add(id_of(ArgId::input), "INPUT", required, false, p.input_count(), p.dtype);

@@ -131,10 +131,10 @@ const BadRnnCall bad_calls[] = {
      fwd,
      [](Call& c) {
          flashscan_arg& reserve = c.argument(FLASHSCAN_ARG_RESERVE);
-         reserve.data = static_cast<char*>(reserve.data) + 64;
+         reserve.data = static_cast<char*>(reserve.data) + 32;
      },
      FLASHSCAN_INVALID_POINTER,
-     {"RESERVE is at", "256"}},
+     {"RESERVE is at", "64"}},
     {"Gate", fwd, [](Call& c) { c.argument(FLASHSCAN_ARG_BIAS).id = 2; }, FLASHSCAN_UNKNOWN_ARGUMENT, {"id 2"}},
     {"StateOutOnStateIn",
      fwd,

@@ -42,7 +42,7 @@ Call backward_call(const RnnProblem& p, const Plan& plan, int32_t backend, const
     call.input(FLASHSCAN_ARG_WEIGHT, p.weight_dtype, dense(p.weight_extents()), data.weight);
     call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), forward.values(FLASHSCAN_ARG_OUTPUT));
     if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
-    call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 256);
+    call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 64);
     call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), data.grad_output);
     if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), data.grad_state_out);
     if ((p.gradients & rnn_gradient_input) != 0)

@@ -13,9 +13,21 @@ using namespace flashscan::cuda;
 constexpr int multiprocessors = 132, shared_bytes = 232448;
 
 // Small and large, plain and on tensor cores.
-const std::array<MatrixKernel, 3> kernels{{{nullptr, 128, 20000, 16, 16, false, false, 60},
-                                           {nullptr, 256, 100000, 64, 64, false, false, 90},
-                                           {nullptr, 256, 150000, 64, 128, true, false, 400}}};
+MatrixKernel kernel_of(int rows, int dim, int shared, bool on_tensor_cores, double step, double rate) {
+    MatrixKernel kernel;
+    kernel.threads = 256;
+    kernel.shared_bytes = shared;
+    kernel.rows = rows;
+    kernel.dim = dim;
+    kernel.on_tensor_cores = on_tensor_cores;
+    kernel.step = step;
+    kernel.rate = rate;
+    return kernel;
+}
+// Small and large, plain and on tensor cores.
+const std::array<MatrixKernel, 3> kernels{kernel_of(16, 16, 20000, false, 1, 60),
+                                          kernel_of(64, 64, 100000, false, 5, 90),
+                                          kernel_of(64, 128, 150000, true, 4, 200)};
 
 TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
     for (const int32_t dim : {5, 16, 33, 64})
@@ -50,6 +62,17 @@ TEST(MatrixTuning, TimeIsWholeWhereItMayNotBeCut) {
     shape.steps = 100000;
     shape.cuttable = false;
     EXPECT_EQ(plan_matrices(kernels, shape, multiprocessors, shared_bytes).levels.size(), 1U);
+}
+
+TEST(MatrixTuning, GivesLongChainsOfSmallMatricesNoTensorCores) {
+    MatrixShape shape;
+    shape.dim = shape.rows = 64;
+    shape.chains = shape.plan_chains = 1;
+    for (const int64_t steps : {32 * 64, 32 * 64 + 1}) {
+        shape.steps = steps;
+        const MatrixLevel level = plan_matrices(kernels, shape, multiprocessors, shared_bytes).levels.front();
+        EXPECT_EQ(level.walk->on_tensor_cores, steps == 32 * 64);
+    }
 }
 
 TEST(MatrixTuning, TakesMatricesThatAKernelHolds) {

@@ -194,13 +194,13 @@ class Kind:
     def __init__(self, function: Callable[..., Call], lead: int, names: Sequence[str]) -> None:
         self.lead, self.names = lead, names
         self.cached = functools.lru_cache(maxsize=256)(self.make)
-        self._function = function
+        self.function = function
 
     def problem(self, space: Any, signatures: Sequence[Signature | None]) -> Problem:
         return Problem(space, self.names, self.lead, signatures)
 
     def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple) -> Call:
-        return self._function(self.problem(space, signatures), *options)
+        return self.function(self.problem(space, signatures), *options)
 
     def __call__(self, arrays: Sequence[Any], options: tuple) -> list[Any]:
         space = space_of(arrays[self.lead])

@@ -166,7 +166,7 @@ def _load() -> ctypes.CDLL:
 
 
 _library = _load()
-_FAMILIES = {
+FAMILIES = {
     "linear": (LinearDesc, _library.flashscan_plan_linear),
     "rnn": (RnnDesc, _library.flashscan_plan_rnn),
     "operator": (OperatorDesc, _library.flashscan_plan_operator),
@@ -200,7 +200,7 @@ class Plan:
 
     def __init__(self, family: str, fields: tuple, threads: int, backend: int = CPU, device: int = 0) -> None:
         self._plan = c_void_p()
-        desc_type, create = _FAMILIES[family]
+        desc_type, create = FAMILIES[family]
         desc = desc_type(ctypes.sizeof(desc_type), *fields)
         # Packages that own devices' memory have pools of their own, which scratch is taken from.
         workspace = WORKSPACE_CALLER if backend == CUDA else WORKSPACE_LIBRARY
@@ -230,7 +230,7 @@ class Plan:
 
 @functools.lru_cache(maxsize=256)
 def plan(family: str, fields: tuple, threads: int, backend: int, device: int) -> Plan:
-    """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is a key of _FAMILIES."""
+    """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is a key of FAMILIES."""
     return Plan(family, fields, threads, backend, device)
 
 

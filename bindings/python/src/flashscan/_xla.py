@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of the library from XLA programs: one JAX primitive for all functions, and its rules.
+
+``xla/handlers.cpp`` finds the plan when a program runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from . import _library as lib
+from ._call import Kind
+from ._errors import FlashscanTypeError
+from ._xla_problem import Traced
+
+
+def _register() -> None:
+    named = os.environ.get("FLASHSCAN_JAX_LIBRARY")
+    path = named or str(Path(__file__).with_name("libflashscan_jax.so"))
+    try:
+        handlers = ctypes.CDLL(path)
+    except OSError as error:
+        raise ImportError(
+            f"flashscan: {path} could not be loaded ({error}); it is built where jaxlib is found while flashscan is "
+            "installed, and FLASHSCAN_JAX_LIBRARY names another"
+        ) from error
+    for platform, function in (("cpu", handlers.flashscan_xla_cpu), ("CUDA", handlers.flashscan_xla_cuda)):
+        jax.ffi.register_ffi_target("flashscan", jax.ffi.pycapsule(function), platform=platform)
+
+
+_register()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the primitive is bound with besides the arrays that are given."""
+
+    family: Family
+    backward: bool
+    options: tuple
+    given: tuple[bool, ...]
+    wanted: frozenset[int] | None = None  # of the results; None: all
+
+    @property
+    def kind(self) -> Kind:
+        return self.family.backward if self.backward else self.family.forward
+
+    def full(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays at their places, None where one is not given."""
+        rest = iter(arrays)
+        return [next(rest) if given else None for given in self.given]
+
+    def trace(self, arrays: Sequence[Any]) -> Traced:
+        return _trace(replace(self, wanted=None), _shapes(arrays))
+
+    def results(self, traced: Traced) -> list[tuple[int, tuple[int, ...], np.dtype]]:
+        return [result for result in traced.results if self.wanted is None or result[0] in self.wanted]
+
+
+def _shapes(arrays: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays)
+
+
+@functools.lru_cache(maxsize=1024)
+def _trace(work: Work, shapes: tuple) -> Traced:
+    traced = Traced(work.kind, work.full(shapes))
+    return work.kind.function(traced, *work.options)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """How a mapped axis becomes part of a call: where it goes in the argument of each number, None for nowhere."""
+
+    options: tuple
+    axis: Callable[[int], int | None]
+    merge: bool  # into the axis that is there, instead of a new one
+
+    def join(self, number: int, array: Any) -> Any:
+        """``array`` has the mapped axis first."""
+        axis = self.axis(number)
+        array = jnp.moveaxis(array, 0, axis)
+        if not self.merge:
+            return array
+        shape = array.shape
+        return array.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+
+    def split(self, number: int, array: Any, size: int, shape: tuple[int, ...]) -> Any:
+        """The opposite, for a result that has ``shape`` where nothing is mapped."""
+        axis = self.axis(number)
+        return jnp.moveaxis(array.reshape(*shape[:axis], size, *shape[axis:]), axis, 0)
+
+
+@dataclass(frozen=True)
+class Family:
+    """A function: both of its passes, and how they fit together.
+
+    ``fold(traced, options, mapped, results)`` gets the numbers of arguments that are mapped and of results; None where
+    the mapped axis has to be walked.
+    """
+
+    name: str
+    forward: Kind
+    backward: Kind
+    backward_options: Callable[[tuple], tuple]
+    training_options: Callable[[tuple], tuple]
+    fold: Callable[[Traced, tuple, set[int], set[int]], Fold | None]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _conjugate(arrays: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
+    """Gradients in PyTorch's convention, which is the library's, from JAX's and back."""
+    return [jnp.conj(a) if n & lib.GRAD and jnp.iscomplexobj(a) else a for a, n in zip(arrays, numbers)]
+
+
+def _run(*arrays: Any, work: Work) -> list[Any]:
+    traced, full = work.trace(arrays), work.full(arrays)
+    reads = [number for number, _, _ in traced.reads]
+    operands = _conjugate([full[place].astype(dtype) for _, place, dtype in traced.reads], reads)
+    results = work.results(traced)
+    types = [jax.ShapeDtypeStruct(shape, dtype) for _, shape, dtype in results]
+    aliases = {}
+    if traced.packed:  # the library leaves steps behind the last sequence as they are
+        aliases = {len(operands) + i: i for i in range(len(types))}
+        operands += [jnp.zeros(of.shape, of.dtype) for of in types]
+    desc_type = lib.FAMILIES[traced.family][0]
+    desc = bytes(desc_type(ctypes.sizeof(desc_type), *traced.fields))
+    numbers = [number for number, _, _ in results]
+    outputs = jax.ffi.ffi_call("flashscan", types, input_output_aliases=aliases)(
+        *operands,
+        family=np.int32(list(lib.FAMILIES).index(traced.family)),
+        backward=np.int32(traced.backward),
+        threads=np.int32(traced.threads),
+        desc=np.frombuffer(desc, np.uint8),
+        ids=np.array([*reads, *[0] * len(aliases), *numbers], np.int32),
+    )
+    return _conjugate(outputs, numbers)
+
+
+def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
+    return [ShapedArray(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))]
+
+
+def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable:
+    """The forward pass on arrays of ``shapes``, with gradients of the arguments ``wanted``."""
+    family = work.family
+    training = replace(work, options=family.training_options(work.options))
+    numbers = [number for number, _, _ in training.trace(shapes).results]
+    places = {number: place for number, place, _ in work.trace(shapes).reads if number in wanted}
+    dtypes = [None if of is None else of.dtype for of in work.full(shapes)]
+
+    @jax.custom_vjp
+    def function(*arrays: Any) -> list[Any]:
+        return _primitive.bind(*arrays, work=work)
+
+    def forward(*arrays: Any) -> tuple[list[Any], list[Any]]:
+        results = dict(zip(numbers, _primitive.bind(*arrays, work=training)))
+        known = dict(zip(family.forward.names, training.full(arrays)))
+        known.update(output=results[lib.OUTPUT], reserve=results.pop(lib.RESERVE, None))
+        return list(results.values()), [known.get(name) for name in family.backward.names]
+
+    def backward(kept: list[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        final = cotangents[1] if len(cotangents) > 1 else None
+        incoming = {"grad_output": cotangents[0], "grad_final_state": final, "grad_final": final}
+        arrays = [incoming.get(name, array) for name, array in zip(family.backward.names, kept)]
+        given = tuple(a is not None for a in arrays)
+        task = Work(family, True, family.backward_options(work.options), given, frozenset(lib.GRAD | n for n in wanted))
+        present = [a for a in arrays if a is not None]
+        results = [number for number, _, _ in task.results(task.trace(present))]
+        gradients = dict(zip(results, _primitive.bind(*present, work=task)))
+        found = [None] * len(dtypes)
+        for number, place in places.items():
+            found[place] = gradients[lib.GRAD | number].astype(dtypes[place])
+        return tuple(itertools.compress(found, work.given))
+
+    function.defvjp(forward, backward)
+    return function
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tuple[Any, Any]:
+    traced = work.trace(primals)
+    if work.backward or any(number == lib.RESERVE for number, _, _ in traced.results):
+        raise FlashscanTypeError("flashscan's functions were differentiated twice; accepted is once, in reverse mode")
+    varied = [type(t) is not ad.Zero and jnp.issubdtype(p.dtype, jnp.inexact) for p, t in zip(primals, tangents)]
+    full = work.full(varied)
+    wanted = frozenset(number for number, place, _ in traced.reads if full[place])
+    function = _differentiable(work, _shapes(primals), wanted)
+    return jax.jvp(function, list(primals), [ad.instantiate_zeros(t) for t in tangents])
+
+
+def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> tuple[list[Any], list[int]]:
+    size = next(a.shape[d] for a, d in zip(arrays, dims) if d is not None)
+    arrays = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(arrays, dims)]
+    traced = work.trace([a if d is None else jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a, d in zip(arrays, dims)])
+    mapped = [d is not None for d in work.full(dims)]
+    results = {number: shape for number, shape, _ in work.results(traced)}
+    numbers = {place: number for number, place, _ in traced.reads}
+    fold = work.family.fold(traced, work.options, {n for p, n in numbers.items() if mapped[p]}, set(results))
+    if fold is None:
+        return _walk(arrays, dims, work), [0] * len(results)
+    full = work.full(arrays)
+    for place, array in enumerate(full):
+        number = numbers.get(place)
+        if array is None or fold.axis(number) is None:
+            continue
+        if not mapped[place]:
+            array = jnp.broadcast_to(array, (size, *array.shape))
+        full[place] = fold.join(number, array)
+    outputs = _primitive.bind(*[a for a in full if a is not None], work=replace(work, options=fold.options))
+    outputs = [fold.split(number, out, size, shape) for out, (number, shape) in zip(outputs, results.items())]
+    return outputs, [0] * len(results)
+
+
+def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list[Any]:
+    """One call after another along the mapped axis, the first of the mapped arrays."""
+
+    def one(mapped: tuple[Any, ...]) -> list[Any]:
+        rest = iter(mapped)
+        return _primitive.bind(*[a if d is None else next(rest) for a, d in zip(arrays, dims)], work=work)
+
+    return jax.lax.map(one, tuple(itertools.compress(arrays, [d is not None for d in dims])))
+
+
+_compiled = jax.jit(_run, static_argnames="work")
+_primitive = Primitive("flashscan")
+_primitive.multiple_results = True
+_primitive.def_impl(lambda *arrays, work: _compiled(*arrays, work=work))
+_primitive.def_abstract_eval(_types)
+mlir.register_lowering(_primitive, mlir.lower_fun(_run, multiple_results=True))
+ad.primitive_jvps[_primitive] = _jvp
+batching.primitive_batchers[_primitive] = _batch
+
+
+def call(family: Family, arrays: Sequence[Any], options: tuple) -> list[Any]:
+    """The forward pass; None stands for an array that is not given."""
+    work = Work(family, False, options, tuple(a is not None for a in arrays))
+    return _primitive.bind(*[a for a in arrays if a is not None], work=work)

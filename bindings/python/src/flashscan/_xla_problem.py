@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Problems on arrays that JAX traces.
+
+What is checked, read and written is worked out by the functions that NumPy's calls go through, here on shapes alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import _library as lib
+from ._call import Kind, Problem, thread_count
+from ._errors import FlashscanError
+from ._spaces import NumpySpace, Spec
+
+
+class _TracedSpace(NumpySpace):
+    """JAX has NumPy's dtypes; its arrays are dense."""
+
+    @staticmethod
+    def signature(array: Any) -> tuple:
+        return tuple(array.shape), np.dtype(array.dtype)
+
+    def spec(self, signature: tuple) -> Spec:
+        shape, dtype = signature
+        strides = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "jax")
+
+
+_SPACE = _TracedSpace()
+
+
+@functools.cache
+def _with_cuda() -> bool:
+    """Whether both JAX and the library have a CUDA device."""
+    try:
+        return bool(jax.devices("cuda")) and lib.device_count(lib.CUDA) > 0
+    except RuntimeError:
+        return False
+
+
+class _Plans:
+    """Checks a problem by making its plan for the CPU, and answers for the plans of all backends."""
+
+    def __init__(self, family: str, fields: tuple, threads: int) -> None:
+        self._made_from = family, fields
+        self._plan = lib.plan(family, fields, threads, lib.CPU, 0)
+
+    def arg_bytes(self, backward: bool, number: int) -> int:
+        """What is enough on all backends: a program's is not known yet when its shapes are."""
+        sizes = [self._plan.arg_bytes(backward, number)]
+        if _with_cuda():
+            with contextlib.suppress(FlashscanError):  # the handler says so if the program runs there
+                sizes.append(lib.plan(*self._made_from, 0, lib.CUDA, 0).arg_bytes(backward, number))
+        return max(sizes)
+
+
+class Traced(Problem):
+    """A problem on arrays that have shapes and dtypes and no memory yet."""
+
+    def __init__(self, kind: Kind, arrays: Sequence[Any]) -> None:
+        super().__init__(_SPACE, kind.names, kind.lead, [None if a is None else _SPACE.signature(a) for a in arrays])
+        self.reads: list[tuple[int, int, np.dtype]] = []
+        self.results: list[tuple[int, tuple[int, ...], np.dtype]] = []
+
+    def read(self, number: int, spec: Any, dtype: Any = None, in_place: bool = False) -> None:
+        self.reads.append((number, spec.position, spec.dtype if dtype is None else dtype))
+
+    def write(self, number: int, shape: Sequence[int], dtype: Any) -> None:
+        self.results.append((number, tuple(shape), np.dtype(dtype)))
+
+    def write_bytes(self, number: int, size: int) -> None:
+        self.write(number, (size,), np.uint8)
+
+    def plan(self, family: str, fields: tuple, threads: Any) -> _Plans:
+        self.family, self.fields, self.threads = family, fields, thread_count(threads)
+        return _Plans(family, fields, self.threads)
+
+    def call(self, plan: Any, backward: bool) -> Traced:
+        self.backward = backward
+        return self

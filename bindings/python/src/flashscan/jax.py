@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""flashscan's functions on JAX arrays, on the CPU and on CUDA devices.
+
+They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``, reverse
+mode differentiation (once) and ``jax.vmap``. A mapped axis becomes part of the batch where a call can do that; where it
+cannot, calls are made one after another: packed sequences, recurrent weights or biases that are mapped themselves, and
+in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a batch shares; ``grad`` of ``vmap`` is one
+call.
+
+Arrays that are sharded need ``jax.shard_map`` with ``check_vma=False``: XLA does not know how to cut a call. Complex
+gradients follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that
+decrease for example, fails when the program runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import _affine, _linear, _operator, _rnn
+from . import _library as lib
+from ._call import Kind
+from ._errors import FlashscanTypeError
+from ._xla import Family, Fold, Traced, call
+
+Array = jax.Array
+ArrayLike = Any
+
+__all__ = ["affine_scan", "linear_scan", "prefix_scan", "reduce", "rnn"]
+
+
+def _fold_linear(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    gate, batch = traced.specs[0].shape, traced.specs[1].shape[0]
+    apart = lib.GATE in mapped or lib.GRAD | lib.GATE in results
+    shared = gate[0] == 1 and not (apart and batch == 1)
+    if traced.packed or (shared and apart):
+        return None
+    return Fold(options, lambda number: None if shared and number == lib.GATE else 0, True)
+
+
+def _fold_rnn(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    if traced.packed or traced.backward or mapped & {lib.WEIGHT, lib.BIAS} or lib.RESERVE in results:
+        return None
+    _, _, layout, _, all_states, *_ = options
+    batch = 1 if layout == "tbghd" else 0
+    axes = {lib.INPUT: batch, lib.OUTPUT: batch + bool(all_states), lib.RESET: 0, lib.STATE_IN: 1, lib.STATE_OUT: 1}
+    return Fold(options, axes.get, True)
+
+
+def _fold_in_front(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    return None if traced.packed else Fold(options, lambda number: 0, False)
+
+
+def _fold_operator(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    *front, axis, reverse, threads = options
+    behind = axis if axis is None or axis < 0 else axis + 1
+    return _fold_in_front(traced, (*front, behind, reverse, threads), mapped, results)
+
+
+def _same(options: tuple) -> tuple:
+    return options
+
+
+_LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear)
+_AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front)
+_OPERATOR = Family(
+    "prefix_scan", _operator.forward, _operator.backward, lambda o: (o[0], *o[2:]), _same, _fold_operator
+)
+# Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
+_RNN = Family(
+    "rnn",
+    _rnn.forward,
+    _rnn.backward,
+    lambda o: (*o[1:5], True, *o[6:]),
+    lambda o: (*o[:5], True, *o[6:]),
+    _fold_rnn,
+)
+
+
+def _arrays(kind: Kind, *values: Any) -> list[Any]:
+    """JAX arrays; numbers take the dtype of the array that decides."""
+    dtype = jnp.asarray(values[kind.lead]).dtype
+    dtypes = [dtype if isinstance(value, (int, float, complex)) else None for value in values]
+    return [value if value is None else jnp.asarray(value, of) for value, of in zip(values, dtypes)]
+
+
+def linear_scan(
+    gate: ArrayLike,
+    input: ArrayLike,
+    initial_state: ArrayLike | None = None,
+    *,
+    layout: str = "btc",
+    gate_form: str = "value",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    return_final_state: bool = False,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """Computes ``h[t] = a[t] * h[t-1] + input[t]`` from ``initial_state``; arguments as in ``flashscan.linear_scan``.
+
+    ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C],
+    or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
+    """
+    arrays = _arrays(_linear.forward, gate, input, initial_state, seq_offsets, reset)
+    if arrays[0].ndim < 3:
+        arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
+    results = call(_LINEAR, arrays, (bool(return_final_state), layout, gate_form, bool(reverse), threads))
+    return tuple(results) if return_final_state else results[0]
+
+
+def rnn(
+    Wx: ArrayLike,
+    R: ArrayLike,
+    b: ArrayLike | None,
+    cell: str = "lstm",
+    initial_state: ArrayLike | None = None,
+    *,
+    layout: str = "btghd",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    return_all_states: bool = False,
+    return_final_state: bool = False,
+    recurrent_clip: float = 0.0,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
+
+    ``Wx`` is [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; ``R`` [G, H, D, D] (out, in); ``b``
+    [G, H, D], or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Cells are "lstm", "gru", "gru_reset_before",
+    "elman", "elman_relu", "slstm". Returns the hidden states [B, T, H, D] or [T, B, H, D], all S states in front of that
+    with ``return_all_states``, or the pair of them and the final state [S, B, H, D].
+    """
+    arrays = _arrays(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
+    options = (cell, layout, bool(reverse), bool(return_all_states), False, float(recurrent_clip), threads)
+    results = call(_RNN, arrays, (bool(return_final_state), *options))
+    return tuple(results) if return_final_state else results[0]
+
+
+def _scan(x: Any, op: Any, initial: Any, seq_offsets: Any, *options: Any) -> list[Array]:
+    """``options``: return_final, mode, axis, reverse, threads."""
+    if not _operator.named(op, ""):
+        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
+    return call(_OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), (op, *options))
+
+
+def prefix_scan(
+    x: ArrayLike,
+    op: str,
+    *,
+    axis: int | None = None,
+    reverse: bool = False,
+    exclusive: bool = False,
+    initial: ArrayLike | None = None,
+    seq_offsets: ArrayLike | None = None,
+    return_final: bool = False,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` along an axis; arguments as in ``flashscan.prefix_scan``.
+
+    ``op`` is "add", "mul", "min", "max", "logaddexp", or "matmul" of the last two axes. Returns y of x's shape, or the
+    pair of it and the last inclusive prefix.
+    """
+    mode = _operator.EXCLUSIVE if exclusive else _operator.INCLUSIVE
+    results = _scan(x, op, initial, seq_offsets, bool(return_final), mode, axis, bool(reverse), threads)
+    return tuple(results) if return_final else results[0]
+
+
+def reduce(
+    x: ArrayLike,
+    op: str,
+    *,
+    axis: int | None = None,
+    reverse: bool = False,
+    initial: ArrayLike | None = None,
+    seq_offsets: ArrayLike | None = None,
+    threads: int = 0,
+) -> Array:
+    """The last of ``prefix_scan``: ``x``'s shape without ``axis``; see there for the arguments."""
+    return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, bool(reverse), threads)[0]
+
+
+def affine_scan(
+    W: ArrayLike,
+    b: ArrayLike,
+    initial_state: ArrayLike | None = None,
+    *,
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    return_final_state: bool = False,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """States ``x[t] = W[t] x[t-1] + b[t]`` from ``initial_state``; arguments as in ``flashscan.affine_scan``.
+
+    ``W`` is [..., T, d, d] (row: out, column: in), ``b`` [..., T, d], ``initial_state`` [..., d]. Returns x of b's
+    shape, or the pair of it and the last state.
+    """
+    arrays = _arrays(_affine.forward, W, b, initial_state, seq_offsets)
+    results = call(_AFFINE, arrays, (bool(return_final_state), bool(reverse), threads))
+    return tuple(results) if return_final_state else results[0]
