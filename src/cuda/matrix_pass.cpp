@@ -2,6 +2,7 @@
 #include "cuda/matrix_pass.h"
 
 #include <limits>
+#include <utility>
 
 namespace flashscan::cuda {
 namespace {
@@ -15,9 +16,10 @@ int64_t row_tiles(const MatrixKernel& kernel, const MatrixShape& shape, bool sum
 bool is_plain(const MatrixWalk& w) {
     const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
     return w.dim % 4 == 0 && w.matrix_dtype == Dtype::f32 && (w.emitted == nullptr || w.emitted_dtype == Dtype::f32) &&
-           (w.reduced == nullptr || w.emitted_dtype == Dtype::f32) && w.addend == nullptr && w.added_start == nullptr &&
+           (w.reduced == nullptr || w.reduced_dtype == Dtype::f32) &&
+           (w.last == nullptr || w.last_dtype == Dtype::f32) && w.addend == nullptr && w.added_start == nullptr &&
            w.transposed == 0 && w.rounded_factors == 0 && aligned(w.matrix) && aligned(w.emitted) &&
-           aligned(w.started) && aligned(w.finished) && aligned(w.reduced);
+           aligned(w.started) && aligned(w.finished) && aligned(w.reduced) && aligned(w.last);
 }
 
 // Whether their code is that of the device, which no later one runs.
@@ -78,21 +80,25 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
 void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const {
     if (shape_.chains == 0) return;
     std::array<MatrixWalk, most_levels> walks{walk};
-    const size_t count = plan_.levels.size();
-    for (size_t i = 0; i < count; ++i) {
+    const size_t top = plan_.levels.size() - 1;
+    for (size_t i = 0; i <= top; ++i) {
         const MatrixLevel& level = plan_.levels[i];
         MatrixWalk& w = walks[i];
         w.steps = level.steps;
         w.piece_steps = level.piece_steps;
         w.pieces = level.pieces;
-        if (level.summarise == nullptr) break;
+        if (i == top) break;
         w.products = scratch + buffers_[i].products;
         w.sums = scratch + buffers_[i].sums;
         w.carries = scratch + buffers_[i].carries;
-        launch_summaries(w, level, stream);
+        launch_walk(w, *level.summarise, MatrixWork::summaries, stream);
         walks[i + 1] = above(w, level);
     }
-    for (size_t i = count; i-- > 0;) launch_walk(walks[i], plan_.levels[i], stream);
+    for (size_t i = 0; i < top; ++i) walks[i].leaves_end = 1;
+    if (top > 0) hand_end_over(walks[0], walks[top]);
+    if (last_only_) walks[top].emitted = nullptr;
+    for (size_t i = top + 1; i-- > (last_only_ ? top : 0);)
+        launch_walk(walks[i], *plan_.levels[i].walk, MatrixWork::walk, stream);
 }
 
 // The chain of the summaries of `walk`.
@@ -106,7 +112,7 @@ MatrixWalk MatrixPass::above(const MatrixWalk& walk, const MatrixLevel& level) c
     w.addend = shape_.has_sums ? walk.sums : nullptr;
     w.emitted = const_cast<void*>(walk.carries);
     w.matrix_dtype = w.addend_dtype = w.emitted_dtype = numbers_;
-    w.emits_before = w.emits_end = 1;
+    w.emits_before = 1;
     w.rounded_factors = walk.rounded_factors;
     w.start = walk.start;
     w.started = walk.started;
@@ -115,23 +121,28 @@ MatrixWalk MatrixPass::above(const MatrixWalk& walk, const MatrixLevel& level) c
     return w;
 }
 
-void MatrixPass::launch_summaries(MatrixWalk walk, const MatrixLevel& level, void* stream) const {
-    walk.work = MatrixWork::summaries;
-    walk.pieces_here = level.pieces - 1;  // nobody asks for the last one's
-    walk.row_tiles = static_cast<int32_t>(row_tiles(*level.summarise, shape_, true));
-    start(*level.summarise, walk, stream);
+// What comes after the last step is the end of the uppermost chain too, found with a fraction of the steps; so that all
+// modes have the same bits there, it is always taken from it.
+void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
+    top.finished = std::exchange(walk.finished, nullptr);
+    top.reduced = std::exchange(walk.reduced, nullptr);
+    top.reduced_dtype = walk.reduced_dtype;
+    if (walk.emits_before != 0 || walk.emitted == nullptr) return;
+    top.last = walk.emitted;
+    top.last_dtype = walk.emitted_dtype;
+    top.last_inside = walk.chains_inside;
+    top.last_places = {walk.places.outer, walk.turned != 0 ? 0 : (walk.steps - 1) * walk.places.time,
+                       walk.places.inner};
 }
 
-void MatrixPass::launch_walk(MatrixWalk walk, const MatrixLevel& level, void* stream) const {
-    walk.work = MatrixWork::walk;
-    walk.first_piece = last_only_ ? level.pieces - 1 : 0;
-    walk.pieces_here = last_only_ ? 1 : level.pieces;
-    walk.row_tiles = static_cast<int32_t>(row_tiles(*level.walk, shape_, false));
-    start(*level.walk, walk, stream);
+void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const {
+    walk.work = work;
+    walk.row_tiles = static_cast<int32_t>(row_tiles(kernel, shape_, work == MatrixWork::summaries));
+    start(kernel, walk, stream);
 }
 
 void MatrixPass::start(const MatrixKernel& kernel, const MatrixWalk& walk, void* stream) const {
-    LaunchShape shape = blocks_of(walk.chains * walk.pieces_here * walk.row_tiles, kernel.threads);
+    LaunchShape shape = blocks_of(walk.chains * walk.pieces * walk.row_tiles, kernel.threads);
     shape.shared_bytes = kernel.shared_bytes;
     shape.overlaps = overlaps_;
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);

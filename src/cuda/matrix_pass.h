@@ -28,10 +28,10 @@ class MatrixPass {
     struct Buffers {
         size_t products = 0, sums = 0, carries = 0;
     };
-    void launch_summaries(MatrixWalk walk, const MatrixLevel& level, void* stream) const;
-    void launch_walk(MatrixWalk walk, const MatrixLevel& level, void* stream) const;
+    void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
     void start(const MatrixKernel& kernel, const MatrixWalk& walk, void* stream) const;
     MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
+    static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);
 
     static constexpr size_t most_levels = 4;
     MatrixShape shape_;

@@ -51,6 +51,7 @@ class Matrices final : public OperatorKernel {
         walk.emitted_dtype = p_.dtype;
         walk.emitted = p_.is_reduction() ? nullptr : b.output;
         walk.reduced = p_.is_reduction() ? b.output : nullptr;
+        walk.reduced_dtype = p_.dtype;
         walk.finished = b.state_out;
         forward_pass_.run(walk, static_cast<char*>(b.scratch), stream);
     }

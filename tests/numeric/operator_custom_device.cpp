@@ -238,7 +238,7 @@ TEST_F(OperatorCustomDevice, CallbacksMatchTheFoldAndAreCalledOncePerLevel) {
         EXPECT_EQ(strays, 0) << where(s);
         const int64_t steps = s.batch * s.time * s.channels + s.batch * s.channels;
         EXPECT_LE(combined, 3 * 2 * steps) << where(s);  // two runs and the fold
-        constexpr double runs = 4;  // with OUTPUT in two places, each twice
+        constexpr double runs = 4;                       // with OUTPUT in two places, each twice
         EXPECT_LE(static_cast<double>(calls), runs * 2 * std::log2(static_cast<double>(s.time + 2))) << where(s);
     }
 }

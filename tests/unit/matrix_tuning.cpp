@@ -50,7 +50,7 @@ TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
                     EXPECT_EQ(level.summarise == nullptr, level.pieces == 1);
                     EXPECT_TRUE(level.summarise == nullptr || level.summarise->dim >= dim);
                     EXPECT_EQ(level.pieces == 1, i + 1 == plan.levels.size());
-                    left = level.pieces - 1;
+                    left = level.pieces;
                 }
             }
 }

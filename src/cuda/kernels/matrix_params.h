@@ -43,7 +43,6 @@ struct MatrixWalk {
     int64_t steps = 0;  // of a chain; packed: of its sequence, which is `outer`
     SequenceOffsets offsets;
     int64_t piece_steps = 0, pieces = 1;
-    int64_t first_piece = 0, pieces_here = 1;  // of every chain, in this launch
     int32_t row_tiles = 1;
     MatrixPlaces places;
 
@@ -51,14 +50,15 @@ struct MatrixWalk {
     const void* addend = nullptr;  // u; null: none
     void* emitted = nullptr;       // r of every step; null: not wanted
     Dtype matrix_dtype{}, addend_dtype{}, added_start_dtype{};
-    Dtype emitted_dtype{};   // of `reduced` too
+    Dtype emitted_dtype{};
     int32_t turned = 0;      // step 0 is the last in time
     int32_t transposed = 0;  // M is the transpose of what `matrix` holds
     int32_t conjugate = 0;
     // MATMUL's and AFFINE's scans work on r, M, u and emit r. Backward adds dy[s] and emits g[s] before it multiplies,
     // exclusive scans emit what was there before.
     int32_t adds_before = 0, emits_before = 0;
-    int32_t emits_end = 0;        // also what there is after the last step, for emits_before
+    // r after the last step comes from the summaries' chain, which all have: the last piece leaves its last step out.
+    int32_t leaves_end = 0;
     int32_t rounded_factors = 0;  // the factors may be rounded to tf32
 
     MatrixStart start{};
@@ -70,7 +70,11 @@ struct MatrixWalk {
     void* products = nullptr;  // P of [chain, piece, d, d]
     void* sums = nullptr;      // U of [chain, piece, rows, d]
     void* finished = nullptr;  // r after the last step, [chain, rows, d]
-    void* reduced = nullptr;   // the same
+    void* reduced = nullptr;   // the same, in reduced_dtype
+    void* last = nullptr;      // the same, as r of the last step in the array whose elements are last_places apart
+    MatrixPlaces last_places;
+    int64_t last_inside = 1;  // chains_inside there
+    Dtype reduced_dtype{}, last_dtype{};
 };
 
 // GRAD|INPUT and GRAD|GATE from g and y, step by step.

@@ -4,8 +4,9 @@
 // A block has a piece of a chain's time and some of its rows, which it keeps in shared memory and walks from the first
 // step to the last; M comes by in slabs of some of its rows, fetched ahead. Pieces whose r[-1] is not known yet are
 // summarised instead, r -> r P + U, with P walked from M[0] by all of its d rows, and U by the rows of r. The summaries
-// are a chain of the same form, as long as there are pieces, and its r are the r[-1] of the pieces. n steps so cost 2n
-// products, of which n run at once in as many pieces as one likes; nothing depends on timing.
+// are a chain of the same form, as long as there are pieces, and its r are the r[-1] of the pieces and the r after the
+// last step. n steps so cost 2n products, in as many pieces at once as one likes, and a reduction n; nothing depends on
+// timing.
 //
 // Bytes: M once for every Tile::rows rows of r and every launch. Synchronisation: a barrier a slab, one a step, and one
 // more where r is emitted.
@@ -39,8 +40,8 @@ class MatrixBlock {
         int64_t block = blockIdx.x;
         const auto tile = static_cast<int32_t>(block % w_.row_tiles);
         block /= w_.row_tiles;
-        piece_ = w_.first_piece + block % w_.pieces_here;
-        chain_ = block / w_.pieces_here;
+        piece_ = block % w_.pieces;
+        chain_ = block / w_.pieces;
         // The tiles of U, then those of P.
         const bool has_rows = w_.work == MatrixWork::walk || adds_anything();
         const int32_t tiles = has_rows ? (w_.rows + Tile::rows - 1) / Tile::rows : 0;
@@ -87,7 +88,11 @@ class MatrixBlock {
         stride_ = w_.turned != 0 ? -w_.places.time : w_.places.time;
         const int64_t skipped = piece_ * w_.piece_steps;
         count_ = max(min(length - skipped, w_.piece_steps), int64_t{0});
-        places_ = count_ + (w_.emits_end != 0 && piece_ == w_.pieces - 1 ? 1 : 0);
+        all_ = places_ = count_;
+        if (w_.work == MatrixWork::walk && w_.leaves_end != 0 && piece_ == w_.pieces - 1 && count_ > 0) {
+            --count_;
+            if (w_.emits_before == 0) --places_;
+        }
         base_ += skipped * stride_;
     }
 
@@ -205,7 +210,7 @@ class MatrixBlock {
     // Adds to r[s - 1] M[s], which is in the rows, what belongs to it, and emits it. s = -1: before the first step.
     __device__ __forceinline__ void settle(int64_t s) const {
         const int64_t adds = w_.adds_before != 0 ? s + 1 : s, emits = w_.emits_before != 0 ? s + 1 : s;
-        const bool add = adds_ && adds >= 0 && adds < count_, emit = emits_ && emits >= 0 && emits < places_;
+        const bool add = adds_ && adds >= 0 && adds < all_, emit = emits_ && emits >= 0 && emits < places_;
         if (add || emit) pass_on(add ? w_.addend : nullptr, w_.addend_dtype, place(adds), emit ? emits : -1);
     }
     // Adds the rows of `element` of an array, if there is one, and emits the rows as r of step `emits` unless negative.
@@ -341,7 +346,11 @@ class MatrixBlock {
         }
         if (piece_ != w_.pieces - 1) return;
         if (w_.finished != nullptr) store_rows(w_.finished, own, chain_);
-        if (w_.reduced != nullptr) store_rows(w_.reduced, w_.emitted_dtype, chain_);
+        if (w_.reduced != nullptr) store_rows(w_.reduced, w_.reduced_dtype, chain_);
+        if (w_.last != nullptr)
+            store_rows(w_.last, w_.last_dtype,
+                       w_.last_places.time + chain_ / w_.last_inside * w_.last_places.outer +
+                           chain_ % w_.last_inside * w_.last_places.inner);
     }
     __device__ __forceinline__ void store_rows(void* data, Dtype dtype, int64_t element) const {
         const bool whole = in_words(data, dtype);
@@ -364,7 +373,8 @@ class MatrixBlock {
     const int d_;
     int depth_, slabs_of_step_, rows_, first_row_;
     int64_t piece_, chain_, base_, stride_;
-    int64_t count_;   // steps of the piece
+    int64_t all_;     // steps of the piece
+    int64_t count_;   // that are walked
     int64_t places_;  // where r is emitted
     Copies copies_;
     bool product_, adds_, emits_;

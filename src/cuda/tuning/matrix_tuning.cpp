@@ -74,10 +74,10 @@ MatrixPlan plan_chain(const Walks& walks, int64_t steps, int depth) {
     for (const int64_t length : {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512}) {
         const int64_t pieces = ceil_div(steps, length);
         if (pieces < 2) break;
-        const Walks::Choice summarise = walks.choose(steps, pieces - 1, length, summaries),
+        const Walks::Choice summarise = walks.choose(steps, pieces, length, summaries),
                             walk = walks.choose(steps, pieces, length, rows);
         if (summarise.time + walk.time >= best.microseconds) continue;
-        MatrixPlan rest = plan_chain(walks, pieces - 1, depth - 1);
+        MatrixPlan rest = plan_chain(walks, pieces, depth - 1);
         const double time = summarise.time + walk.time + rest.microseconds;
         if (time >= best.microseconds) continue;
         best.levels.assign(1, {steps, length, pieces, summarise.kernel, walk.kernel});
