@@ -43,9 +43,14 @@ void run_wide(const Problem& p, int64_t rows, bool backward, Values& values, con
     if (flashscan_plan_operator(&made, &desc, nullptr) != FLASHSCAN_OK)
         throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
     const std::unique_ptr<flashscan_plan, void (*)(flashscan_plan*)> plan(made, flashscan_plan_destroy);
+    // A custom operator's calls have other arguments than those of the operator built in.
+    const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     std::vector<flashscan_arg> args;
-    for (const int32_t id : ids)
-        if (values.contains(id)) args.push_back({id, 0, values[id].data(), values[id].size() * sizeof(double)});
+    for (const int32_t id : ids) {
+        size_t bytes = 0;
+        if (values.contains(id) && flashscan_plan_arg_bytes(plan.get(), pass, id, &bytes) == FLASHSCAN_OK)
+            args.push_back({id, 0, values[id].data(), values[id].size() * sizeof(double)});
+    }
     const auto call = backward ? flashscan_backward : flashscan_forward;
     if (call(plan.get(), args.data(), static_cast<int32_t>(args.size()), nullptr) != FLASHSCAN_OK)
         throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
@@ -74,8 +79,9 @@ Verdict check_operator_outputs(Machine& machine, const Problem& problem, const T
         if ((tensor.id & grad) == 0) ids.push_back(tensor.id);
     run_wide(problem, rows, false, values, ids);
     if (problem.backward) {
-        ids.clear();
-        for (const flashscan_arg& arg : tensors.args()) ids.push_back(arg.id);
+        ids.assign(1, FLASHSCAN_ARG_OUTPUT);
+        for (const flashscan_arg& arg : tensors.args())
+            if (arg.id != FLASHSCAN_ARG_OUTPUT) ids.push_back(arg.id);
         run_wide(problem, rows, true, values, ids);
     }
     Verdict verdict;
