@@ -111,7 +111,7 @@ class CommittedResults(Folder):
             for row in {item.row for item in judgements_of(reports.load_results([folder]))}:
                 self.assertIn(f"| {ROWS[row][0]} | {ROWS[row][1]} |", output)
             paths = self.run_main(plot, folder, "--out", self.path).split()
-            self.assertGreater(len(paths), 3)
+            self.assertTrue(paths)
             self.expect_pictures(paths)
 
 
