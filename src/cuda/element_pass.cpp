@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "cuda/instances/linear.h"
+#include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -25,8 +26,7 @@ void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool ba
         g.row_stride = 1;
         g.time_stride = g.rows;
     }
-    g.offsets.sequences = p.num_sequences;
-    g.offsets.are_i64 = p.offsets_dtype == Dtype::i64;
+    g.offsets = offsets_of(p, nullptr);
 }
 
 LaunchShape shape_of(const ElementPass& e, const ElementFacts& facts) {
@@ -91,9 +91,8 @@ std::string refusal_of(const ElementPass& pass, const void* kernel, int device) 
     constexpr int64_t most = std::numeric_limits<int32_t>::max();
     if (pass.blocks() > most || pass.grid.batches * pass.grid.row_groups > most)
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    int available = 0;
-    check(cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "asking for the shared memory of a block");
+    const int available =
+        device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
     if (pass.shape.shared_bytes > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}",
                            pass.shape.shared_bytes, device, available);

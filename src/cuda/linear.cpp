@@ -183,11 +183,9 @@ class Linear final : public LinearKernel {
 std::string refusal_of(const LinearPass& pass, int device) {
     if (pass.blocks() > std::numeric_limits<int32_t>::max())
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    int available = 0;
-    check(cudaDeviceGetAttribute(&available, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-          "asking for the shared memory of a block");
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, pass.kernel()), "asking for a kernel's attributes");
+    const int available =
+        device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
+    const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
     const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
     if (needed > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", needed, device,

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/sequence_offsets.h"
+
 namespace flashscan::cuda {
 namespace {
 
@@ -125,7 +127,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.result = view_of(l, backward ? p.grad_input : p.output, p.dtype);
     params.states = view_of(l, p.output, p.dtype);
     params.grad_gate = view_of(l, p.grad_gate, p.gate_dtype);
-    if (p.packed()) params.offsets = {nullptr, p.num_sequences, p.offsets_dtype == Dtype::i64, 0};
+    params.offsets = offsets_of(p, nullptr);
     params.gate_form = static_cast<int32_t>(p.gate_form);
     params.batches = l.batches;
     params.rows = l.rows;

@@ -26,9 +26,7 @@ bool is_plain(const MatrixWalk& w) {
 bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) {
     for (const MatrixKernel& kernel : walks) {
         if (!kernel.by_warpgroups || major != 9) continue;
-        cudaFuncAttributes attributes{};
-        check(cudaFuncGetAttributes(&attributes, kernel.function), "asking for a kernel's attributes");
-        return attributes.binaryVersion == 90;
+        return kernel_attributes(kernel.function, "asking for a kernel's attributes").binaryVersion == 90;
     }
     return false;
 }
@@ -38,20 +36,15 @@ bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) 
 MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
                        std::string& refusal)
     : shape_(shape), numbers_(numbers), last_only_(last_only) {
-    const auto attribute = [device](cudaDeviceAttr which) {
-        int value = 0;
-        check(cudaDeviceGetAttribute(&value, which, device), "asking what the device is");
-        return value;
-    };
-    const int shared_bytes = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    const int shared_bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
     const auto walks = matrix_kernels(numbers).walks;
     if (!has_matrix_kernel(walks, shape.dim, shared_bytes)) {
         refusal = fmt::format("dim is {} with {}; the device's {} bytes of shared memory a block do not hold its rows",
                               shape.dim, name_of(numbers), shared_bytes);
         return;
     }
-    shape_.warpgroups = can_multiply_by_warpgroups(walks, attribute(cudaDevAttrComputeCapabilityMajor));
-    plan_ = plan_matrices(walks, shape_, attribute(cudaDevAttrMultiProcessorCount), shared_bytes);
+    shape_.warpgroups = can_multiply_by_warpgroups(walks, device_attribute(cudaDevAttrComputeCapabilityMajor, device));
+    plan_ = plan_matrices(walks, shape_, device_attribute(cudaDevAttrMultiProcessorCount, device), shared_bytes);
     const int64_t number = size_of(numbers), matrix = number * shape.dim * shape.dim,
                   rows = number * shape.rows * shape.dim;
     for (size_t i = 0; i < plan_.levels.size(); ++i) {
@@ -79,7 +72,7 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
 
 void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const {
     if (shape_.chains == 0) return;
-    std::array<MatrixWalk, most_levels> walks{walk};
+    std::array<MatrixWalk, most_matrix_levels> walks{walk};
     const size_t top = plan_.levels.size() - 1;
     for (size_t i = 0; i <= top; ++i) {
         const MatrixLevel& level = plan_.levels[i];
@@ -138,10 +131,6 @@ void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
 void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const {
     walk.work = work;
     walk.row_tiles = static_cast<int32_t>(row_tiles(kernel, shape_, work == MatrixWork::summaries));
-    start(kernel, walk, stream);
-}
-
-void MatrixPass::start(const MatrixKernel& kernel, const MatrixWalk& walk, void* stream) const {
     LaunchShape shape = blocks_of(walk.chains * walk.pieces * walk.row_tiles, kernel.threads);
     shape.shared_bytes = kernel.shared_bytes;
     shape.overlaps = overlaps_;

@@ -29,16 +29,14 @@ class MatrixPass {
         size_t products = 0, sums = 0, carries = 0;
     };
     void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
-    void start(const MatrixKernel& kernel, const MatrixWalk& walk, void* stream) const;
     MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);
 
-    static constexpr size_t most_levels = 4;
     MatrixShape shape_;
     Dtype numbers_{};
     bool last_only_ = false, overlaps_ = false;
     MatrixPlan plan_;
-    std::array<Buffers, most_levels> buffers_;
+    std::array<Buffers, most_matrix_levels> buffers_;
 };
 
 }  // namespace flashscan::cuda

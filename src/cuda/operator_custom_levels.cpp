@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/sequence_offsets.h"
+
 namespace flashscan::cuda {
 namespace {
 
@@ -35,7 +37,7 @@ TreeParams tree_params(const OperatorProblem& p, const void* offsets, bool has_s
     t.channels = p.channels;
     const OperatorProblem::Steps steps = p.steps();
     t.batch_step = steps.batch, t.time_step = steps.time, t.channel_step = steps.channels;
-    if (p.packed()) t.offsets = {offsets, p.num_sequences, p.offsets_dtype == Dtype::i64, 0};
+    t.offsets = offsets_of(p, offsets);
     t.has_state = has_state ? 1 : 0;
     t.reverse = p.direction == Direction::reverse ? 1 : 0;
     t.exclusive = p.mode == OperatorMode::exclusive ? 1 : 0;

@@ -23,10 +23,8 @@ CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, i
     forward_ = make_layout(Pass::forward, pair_elements_forward);
     backward_ = make_layout(Pass::backward, pair_elements_backward);
     const DeviceScope scope(device_);
-    for (const void* kernel : {kernels_.first, kernels_.last, kernels_.gather, kernels_.enter, kernels_.add}) {
-        cudaFuncAttributes attributes{};
-        check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
-    }
+    for (const void* kernel : {kernels_.first, kernels_.last, kernels_.gather, kernels_.enter, kernels_.add})
+        kernel_attributes(kernel);
 }
 
 CustomTree::Layout CustomTree::make_layout(Pass pass, int64_t pair_elements) const {

@@ -7,6 +7,7 @@
 #include "cuda/kernels/matrix_params.h"
 #include "cuda/matrix_pass.h"
 #include "cuda/runtime.h"
+#include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -90,7 +91,7 @@ class Matrices final : public OperatorKernel {
         walk.rows = p_.is_affine() ? 1 : walk.dim;
         walk.chains = p_.chains();
         walk.chains_inside = std::max<int64_t>(p_.channels, 1);
-        walk.offsets = offsets(b);
+        walk.offsets = offsets_of(p_, b.seq_offsets);
         walk.places = places();
         walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.matrix_dtype = walk.addend_dtype = walk.added_start_dtype = p_.dtype;
@@ -121,9 +122,6 @@ class Matrices final : public OperatorKernel {
         return walk;
     }
 
-    SequenceOffsets offsets(const OperatorBuffers& b) const {
-        return {b.seq_offsets, p_.num_sequences, static_cast<int32_t>(p_.offsets_dtype == Dtype::i64)};
-    }
     MatrixPlaces places() const {
         const auto steps = p_.steps();
         return {p_.packed() ? 0 : steps.batch, steps.time, steps.channels};
@@ -132,10 +130,9 @@ class Matrices final : public OperatorKernel {
     MatrixGradient gradient(const OperatorBuffers& b, const char* scratch) const {
         MatrixGradient m;
         m.dim = static_cast<int32_t>(p_.dim);
-        m.chains = p_.chains();
         m.chains_inside = p_.channels;
         m.steps = p_.time;
-        m.offsets = offsets(b);
+        m.offsets = offsets_of(p_, b.seq_offsets);
         m.places = places();
         m.turned = static_cast<int32_t>(p_.direction == Direction::reverse);
         m.y_is_before = static_cast<int32_t>(p_.mode != OperatorMode::inclusive);

@@ -2,6 +2,7 @@
 #include "cuda/operator_scan.h"
 
 #include "cuda/kernels/numbers_params.h"
+#include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -79,7 +80,7 @@ void pass_empty_gradients(const OperatorProblem& p, const ElementKernels& kernel
                           void* stream) {
     if (b.grad_state_in == nullptr || p.chains() == 0 || (!p.packed() && p.time > 0)) return;
     EmptyGradientParams params;
-    params.offsets = {b.seq_offsets, p.num_sequences, p.offsets_dtype == Dtype::i64, 0};
+    params.offsets = offsets_of(p, b.seq_offsets);
     params.numbers = p.chains() * p.element();
     params.row_numbers = p.channels * p.element();
     params.grad_reduced = p.is_reduction() ? b.grad_output : nullptr;

@@ -34,10 +34,8 @@ class Alternating final : public RnnKernel {
           backward_(options.device, problem, s_, refusal) {
         early_ = can_overlap(cell_.forward, device_);
         for (const void* kernel :
-             {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset}) {
-            cudaFuncAttributes attributes{};
-            if (kernel != nullptr) check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
-        }
+             {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset})
+            if (kernel != nullptr) kernel_attributes(kernel);
     }
 
     std::string describe() const override {

@@ -2,6 +2,7 @@
 #include "cuda/rnn_edges.h"
 
 #include "cuda/launch.h"
+#include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
 void clear(void* memory, size_t bytes, void* stream) {
@@ -14,10 +15,8 @@ RnnEdges::RnnEdges(const RnnProblem& problem, const RnnShape& shape)
       data_(rnn_data_kernels(problem.dtype)),
       weights_(rnn_weight_kernels(problem.dtype, problem.weight_dtype)) {
     for (const void* kernel : {data_.pass_states, data_.find_sequences, weights_.pack_weights, weights_.unpack_weights,
-                               weights_.widen_bias, weights_.sum_bias}) {
-        cudaFuncAttributes attributes{};
-        check(cudaFuncGetAttributes(&attributes, kernel), "loading a kernel");
-    }
+                               weights_.widen_bias, weights_.sum_bias})
+        kernel_attributes(kernel);
 }
 
 RnnParams RnnEdges::common(const RnnBuffers& b) const {
@@ -43,7 +42,7 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
 
 RnnSequenceParams RnnEdges::sequences(const RnnBuffers& b) const {
     RnnSequenceParams params;
-    if (p_.packed()) params.offsets = {b.seq_offsets, p_.num_sequences, p_.offsets_dtype == Dtype::i64, 0};
+    params.offsets = offsets_of(p_, b.seq_offsets);
     params.time = p_.time;
     return params;
 }

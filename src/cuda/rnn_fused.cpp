@@ -54,9 +54,7 @@ int64_t resident_teams(const RnnTeams& teams) {
 
 // The teams of a pass; fills `refusal` where there are none.
 RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
-    int multiprocessors = 0;
-    check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, options.device),
-          "asking what the device is");
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.batch,
                                   multiprocessors, options.batch_invariant);
     if (teams.kernel == nullptr) {
@@ -64,9 +62,7 @@ RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std:
                               p.head_dim, multiprocessors);
         return teams;
     }
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, teams.kernel->function), "loading a kernel");
-    if (attributes.ptxVersion < 90) {
+    if (kernel_attributes(teams.kernel->function).ptxVersion < 90) {
         refusal = "the library was built without code of compute capability 9.0";
         return teams;
     }
@@ -99,8 +95,7 @@ class Fused final : public RnnKernel {
         if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
         if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
-        cudaFuncAttributes attributes{};
-        check(cudaFuncGetAttributes(&attributes, order_weights_), "loading a kernel");
+        kernel_attributes(order_weights_);
     }
 
     std::string describe() const override {
@@ -258,8 +253,7 @@ std::string refuse(const RnnProblem& p, int device) {
     if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
     if (p.packed()) return fmt::format("num_sequences is {}; takes rows that are not packed", p.num_sequences);
     if (p.batch == 0 || p.time == 0) return "there are no steps";
-    int major = 0;
-    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking what the device is");
+    const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);
     if (major < 9) return fmt::format("the device's compute capability is {}.x; needs 9.0", major);
     return "";
 }

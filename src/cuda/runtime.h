@@ -16,6 +16,19 @@ inline void check(cudaError_t result, const char* doing) {
          "CUDA failed while {}: {} ({})", doing, cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
+inline int device_attribute(cudaDeviceAttr which, int device, const char* doing = "asking what the device is") {
+    int value = 0;
+    check(cudaDeviceGetAttribute(&value, which, device), doing);
+    return value;
+}
+
+// Of a kernel, which asking loads.
+inline cudaFuncAttributes kernel_attributes(const void* kernel, const char* doing = "loading a kernel") {
+    cudaFuncAttributes attributes{};
+    check(cudaFuncGetAttributes(&attributes, kernel), doing);
+    return attributes;
+}
+
 // Makes `device` current and puts the caller's device back.
 class DeviceScope {
   public:

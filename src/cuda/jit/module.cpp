@@ -10,12 +10,6 @@
 namespace flashscan::cuda {
 namespace {
 
-int attribute(cudaDeviceAttr which, int device) {
-    int value = 0;
-    check(cudaDeviceGetAttribute(&value, which, device), "asking for the compute capability");
-    return value;
-}
-
 // What makes the machine code: lengths keep one text from running into the next.
 std::string key_of(const KernelSource& source, const CustomOperator& custom, int arch) {
     std::string key = fmt::format("{} {} ", arch, static_cast<int>(custom.code_kind));
@@ -48,14 +42,15 @@ Module::Module(const std::string& cubin) {
 const void* Module::kernel(const char* name) const {
     cudaKernel_t kernel = nullptr;
     check(cudaLibraryGetKernel(&kernel, static_cast<cudaLibrary_t>(library_), name), "finding a compiled kernel");
-    cudaFuncAttributes attributes{};
-    check(cudaFuncGetAttributes(&attributes, kernel), "loading a compiled kernel");
+    kernel_attributes(kernel, "loading a compiled kernel");
     return kernel;
 }
 
 const Module& find_module(const KernelSource& source, const CustomOperator& custom, int device) {
-    const int arch = 10 * attribute(cudaDevAttrComputeCapabilityMajor, device) +
-                     attribute(cudaDevAttrComputeCapabilityMinor, device);
+    const auto version = [device](cudaDeviceAttr which) {
+        return device_attribute(which, device, "asking for the compute capability");
+    };
+    const int arch = 10 * version(cudaDevAttrComputeCapabilityMajor) + version(cudaDevAttrComputeCapabilityMinor);
     Entry& entry = entry_of(key_of(source, custom, arch));
     const std::scoped_lock lock(entry.mutex);
     if (entry.module == nullptr) entry.module = std::make_unique<Module>(compile(source, custom, arch));

@@ -59,6 +59,24 @@ struct alignas(16) MatrixWord {
     Number n[width];
 };
 
+// A tile's rows one after the other in shared memory.
+template <typename Number, int Rows, int Stride>
+struct MatrixRows {
+    using Word = MatrixWord<Number>;
+    static constexpr int row_stride = Stride, row_numbers = Rows * Stride;
+
+    static __device__ __forceinline__ Word read(const Number* rows, int row, int column) {
+        return *reinterpret_cast<const Word*>(rows + row * Stride + column);
+    }
+    static __device__ __forceinline__ void write(Number* rows, int row, int column, const Word& x) {
+        *reinterpret_cast<Word*>(rows + row * Stride + column) = x;
+    }
+    static __device__ __forceinline__ void put(Number* rows, int row, int column, Number x) {
+        rows[row * Stride + column] = x;
+    }
+    static __device__ __forceinline__ void publish() {}
+};
+
 // x = high + low with high the nearest of tf32's 11 significant bits; low of infinity is NaN.
 __device__ __forceinline__ void split_tf32(float x, float& high, float& low) {
     high = __uint_as_float((__float_as_uint(x) + 0x1000U) & 0xffffe000U);

@@ -80,7 +80,7 @@ struct MatrixWalk {
 // GRAD|INPUT and GRAD|GATE from g and y, step by step.
 struct MatrixGradient {
     int32_t dim = 0;
-    int64_t chains = 0, chains_inside = 1;
+    int64_t chains_inside = 1;
     int64_t steps = 0;
     SequenceOffsets offsets;
     MatrixPlaces places;

@@ -8,32 +8,21 @@
 namespace flashscan::cuda {
 
 template <typename Number_, int Rows, int Dim, int RowThreads, int ColumnThreads, int Slab>
-struct SimtTile {
+struct SimtTile : MatrixRows<Number_, Rows, Dim + MatrixWord<Number_>::width> {
     using Number = Number_;
+    using Layout = MatrixRows<Number, Rows, Dim + MatrixWord<Number>::width>;
+    using Word = typename Layout::Word;
     static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = 2;
     static constexpr int threads = RowThreads * ColumnThreads;
     static constexpr int width = MatrixWord<Number>::width;
     static constexpr int own_rows = Rows / RowThreads, own_words = Dim / ColumnThreads / width;
-    static constexpr int row_stride = Dim + width, slab_stride = Dim;
+    static constexpr int slab_stride = Dim;
     static constexpr int depth_unit = width;
     static constexpr bool on_tensor_cores = false, by_warpgroups = false;
     static constexpr int chunk = 1;
-    static constexpr int row_numbers = Rows * row_stride;
     static_assert(own_rows >= 1 && own_words >= 1 && Slab % width == 0);
 
-    using Word = MatrixWord<Number>;
     Number sum[own_rows][own_words][width];
-
-    static __device__ __forceinline__ Word read(const Number* rows_of_r, int row, int column) {
-        return *reinterpret_cast<const Word*>(rows_of_r + row * row_stride + column);
-    }
-    static __device__ __forceinline__ void write(Number* rows_of_r, int row, int column, const Word& x) {
-        *reinterpret_cast<Word*>(rows_of_r + row * row_stride + column) = x;
-    }
-    static __device__ __forceinline__ void put(Number* rows_of_r, int row, int column, Number x) {
-        rows_of_r[row * row_stride + column] = x;
-    }
-    static __device__ __forceinline__ void publish() {}
 
     static __device__ __forceinline__ int row(int i) {
         return static_cast<int>(threadIdx.x) / ColumnThreads + i * RowThreads;
@@ -41,7 +30,6 @@ struct SimtTile {
     static __device__ __forceinline__ int column(int j) {
         return (static_cast<int>(threadIdx.x) % ColumnThreads + j * ColumnThreads) * width;
     }
-    static __device__ __forceinline__ Word load(const Number* from) { return *reinterpret_cast<const Word*>(from); }
 
     __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -59,12 +47,12 @@ struct SimtTile {
         for (int k = 0; k < depth; k += width) {
             Word factors[own_rows];
 #pragma unroll
-            for (int i = 0; i < own_rows; ++i) factors[i] = read(rows_of_r, row(i), k0 + k);
+            for (int i = 0; i < own_rows; ++i) factors[i] = Layout::read(rows_of_r, row(i), k0 + k);
 #pragma unroll
             for (int deep = 0; deep < width; ++deep)
 #pragma unroll
                 for (int j = 0; j < own_words; ++j) {
-                    Word right = load(matrix + (k + deep) * slab_stride + column(j));
+                    Word right = *reinterpret_cast<const Word*>(matrix + (k + deep) * slab_stride + column(j));
 #pragma unroll
                     for (int n = 0; n < width; ++n) {
                         if (conjugate) right.n[n] = conj(right.n[n]);
@@ -85,7 +73,7 @@ struct SimtTile {
                 Word word;
 #pragma unroll
                 for (int n = 0; n < width; ++n) word.n[n] = column(j) + n < columns ? sum[i][j][n] : Number{};
-                *reinterpret_cast<Word*>(to + row(i) * row_stride + column(j)) = word;
+                Layout::write(to, row(i), column(j), word);
             }
     }
 };

@@ -15,30 +15,18 @@
 namespace flashscan::cuda {
 
 template <int Rows, int Dim, int RowWarps, int ColumnWarps, int Slab, int Stages>
-struct TensorTile {
+struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     using Number = float;
-    using Word = MatrixWord<float>;
+    using MatrixRows<float, Rows, Dim + 4>::row_stride;
     static constexpr int rows = Rows, dim = Dim, slab = Slab, stages = Stages;
     static constexpr int threads = 32 * RowWarps * ColumnWarps;
     static constexpr int row_tiles = Rows / (16 * RowWarps), column_tiles = Dim / (8 * ColumnWarps);
-    static constexpr int row_stride = Dim + 4, slab_stride = Dim + 8;
+    static constexpr int slab_stride = Dim + 8;
     static constexpr int depth_unit = 8;  // products are multiples of it deep
     static constexpr bool on_tensor_cores = true, by_warpgroups = false;
     static constexpr int chunk = 1;
-    static constexpr int row_numbers = Rows * row_stride;
 
     float sum[row_tiles][column_tiles][4];
-
-    static __device__ __forceinline__ Word read(const Number* rows_of_r, int row, int column) {
-        return *reinterpret_cast<const Word*>(rows_of_r + row * row_stride + column);
-    }
-    static __device__ __forceinline__ void write(Number* rows_of_r, int row, int column, const Word& x) {
-        *reinterpret_cast<Word*>(rows_of_r + row * row_stride + column) = x;
-    }
-    static __device__ __forceinline__ void put(Number* rows_of_r, int row, int column, Number x) {
-        rows_of_r[row * row_stride + column] = x;
-    }
-    static __device__ __forceinline__ void publish() {}
 
     static __device__ __forceinline__ int first_row() {
         return static_cast<int>(threadIdx.x / 32) / ColumnWarps * (16 * row_tiles);

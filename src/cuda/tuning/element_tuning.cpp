@@ -4,22 +4,10 @@
 #include <algorithm>
 
 #include "core/rounding.h"
+#include "cuda/tuning/look_back_tuning.h"
 
 namespace flashscan::cuda {
 namespace {
-
-// The least n with 2^n >= count, at most `limit`.
-int log2_up(int64_t count, int limit) {
-    int n = 0;
-    while (n < limit && int64_t{1} << n < count) ++n;
-    return n;
-}
-
-// Blocks of rows from which on a chain of carries keeps up with the chunks; measured on an H200, which holds 264 blocks.
-constexpr int64_t chain_blocks = 48;
-
-// Runs that a thread folds at most, and of a group.
-constexpr int folded = 4, log2_longest_group = 7;
 
 int log2_lane_rows(const ElementShape& s) {
     if (s.time_inner) return 5 - log2_up(ceil_div(s.time, s.steps), 5);
@@ -44,9 +32,9 @@ ElementTuning tune_elements(const ElementShape& s) {
     cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     if (waits()) cut(0);
     if (!waits()) return t;
-    // Half of the block's threads fold; the widest tile counts where bits may not depend on the number of rows.
+    // The widest tile counts where bits may not depend on the number of rows.
     const int64_t rows = s.batch_invariant && !s.time_inner ? 32 : int64_t{1} << t.log2_lane_rows;
-    t.log2_group_chunks = log2_up(folded * std::max<int64_t>(16 * s.warps / rows, 1), log2_longest_group);
+    t.log2_group_chunks = log2_group_chunks(s.warps, rows);
     t.log2_link_groups = t.log2_group_chunks;
     return t;
 }

@@ -4,22 +4,10 @@
 #include <algorithm>
 
 #include "core/rounding.h"
+#include "cuda/tuning/look_back_tuning.h"
 
 namespace flashscan::cuda {
 namespace {
-
-// The least n with 2^n >= count, at most `limit`.
-int log2_up(int64_t count, int limit) {
-    int n = 0;
-    while (n < limit && int64_t{1} << n < count) ++n;
-    return n;
-}
-
-// Blocks of rows from which on a chain of carries keeps up with the chunks; measured on an H200, which holds 264 blocks.
-constexpr int64_t chain_blocks = 48;
-
-// Summaries that a thread folds at most, and of a group.
-constexpr int folded = 4, log2_longest_group = 7;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are.
@@ -72,10 +60,9 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     cut(log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps));
     if (waits()) cut(0);
     if (!waits()) return t;
-    // Half of the block's threads fold; the widest tile counts where bits may not depend on the number of rows.
+    // The widest tile counts where bits may not depend on the number of rows.
     const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
-    const int64_t threads_of_row = std::max<int64_t>(int64_t{16} * tile.warps / counted, 1);
-    t.log2_group_chunks = log2_up(folded * threads_of_row, log2_longest_group);
+    t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
     t.log2_link_groups = t.log2_group_chunks;
     return t;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "core/rounding.h"
 
@@ -63,29 +65,45 @@ struct Walks {
     }
 };
 
-MatrixPlan plan_chain(const Walks& walks, int64_t steps, int depth) {
-    const MatrixShape& s = walks.shape;
-    const std::array<int32_t, 2> both{s.rows, s.dim};
-    const std::span<const int32_t> rows(both.data(), 1),
-        summaries(both.data() + (s.has_sums ? 0 : 1), s.has_sums ? 2 : 1);
-    const Walks::Choice whole = walks.choose(steps, 1, steps, rows);
-    MatrixPlan best{{{steps, std::max<int64_t>(steps, 1), 1, nullptr, whole.kernel}}, whole.time};
-    if (!s.cuttable || depth == 0 || s.plan_chains == 0) return best;
-    for (const int64_t length : {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512}) {
-        const int64_t pieces = ceil_div(steps, length);
-        if (pieces < 2) break;
-        const Walks::Choice summarise = walks.choose(steps, pieces, length, summaries),
-                            walk = walks.choose(steps, pieces, length, rows);
-        if (summarise.time + walk.time >= best.microseconds) continue;
-        MatrixPlan rest = plan_chain(walks, pieces, depth - 1);
-        const double time = summarise.time + walk.time + rest.microseconds;
-        if (time >= best.microseconds) continue;
-        best.levels.assign(1, {steps, length, pieces, summarise.kernel, walk.kernel});
-        best.levels.insert(best.levels.end(), rest.levels.begin(), rest.levels.end());
-        best.microseconds = time;
+class Planner {
+  public:
+    explicit Planner(const Walks& walks) : walks_(walks) {}
+
+    // The best plan of at most `levels` levels. Chains of the same length come up again and again above others.
+    const MatrixPlan& plan(int64_t steps, int levels) {
+        const auto [place, is_new] = known_.try_emplace({steps, levels});
+        if (is_new) place->second = make(steps, levels);
+        return place->second;
     }
-    return best;
-}
+
+  private:
+    MatrixPlan make(int64_t steps, int levels) {
+        const MatrixShape& s = walks_.shape;
+        const std::array<int32_t, 2> both{s.rows, s.dim};
+        const std::span<const int32_t> rows(both.data(), 1),
+            summaries(both.data() + (s.has_sums ? 0 : 1), s.has_sums ? 2 : 1);
+        const Walks::Choice whole = walks_.choose(steps, 1, steps, rows);
+        MatrixPlan best{{{steps, std::max<int64_t>(steps, 1), 1, nullptr, whole.kernel}}, whole.time};
+        if (!s.cuttable || levels == 1 || s.plan_chains == 0) return best;
+        for (const int64_t length : {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512}) {
+            const int64_t pieces = ceil_div(steps, length);
+            if (pieces < 2) break;
+            const Walks::Choice summarise = walks_.choose(steps, pieces, length, summaries),
+                                walk = walks_.choose(steps, pieces, length, rows);
+            if (summarise.time + walk.time >= best.microseconds) continue;
+            const MatrixPlan& rest = plan(pieces, levels - 1);
+            const double time = summarise.time + walk.time + rest.microseconds;
+            if (time >= best.microseconds) continue;
+            best.levels.assign(1, {steps, length, pieces, summarise.kernel, walk.kernel});
+            best.levels.insert(best.levels.end(), rest.levels.begin(), rest.levels.end());
+            best.microseconds = time;
+        }
+        return best;
+    }
+
+    const Walks& walks_;
+    std::map<std::pair<int64_t, int>, MatrixPlan> known_;
+};
 
 }  // namespace
 
@@ -96,8 +114,8 @@ bool has_matrix_kernel(std::span<const MatrixKernel> kernels, int32_t dim, int s
 
 MatrixPlan plan_matrices(std::span<const MatrixKernel> kernels, const MatrixShape& shape, int multiprocessors,
                          int shared_bytes) {
-    constexpr int most_levels = 4;
-    return plan_chain({kernels, shape, multiprocessors, shared_bytes}, shape.steps, most_levels - 1);
+    const Walks walks{kernels, shape, multiprocessors, shared_bytes};
+    return Planner(walks).plan(shape.steps, most_matrix_levels);
 }
 
 }  // namespace flashscan::cuda

@@ -26,6 +26,8 @@ struct MatrixLevel {
     const MatrixKernel* walk = nullptr;
 };
 
+inline constexpr int most_matrix_levels = 4;
+
 struct MatrixPlan {
     std::vector<MatrixLevel> levels;
     double microseconds = 0;  // as estimated, good for comparing
