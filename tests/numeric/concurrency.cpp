@@ -78,6 +78,21 @@ TEST_P(Concurrency, EightThreadsShareAPlan) {
 
 INSTANTIATE_TEST_SUITE_P(Shared, Concurrency, testing::ValuesIn(planner_targets()), name_of_target);
 
+// Forward and backward of one plan from eight threads. `kept`: what backward_call takes of a forward call that ran.
+template <typename Problem, typename Kept>
+void expect_shared_plan(const Problem& p, const Target& target, Kept&& kept) {
+    const auto data = make_data(p);
+    const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+    if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) return;
+    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
+        Call forward = forward_call(p, plan, target.backend, data, Guard::end);
+        if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
+        const Call backward = backward_call(p, plan, target.backend, data, kept(forward), Guard::end);
+        return run_often(plan.get(), {forward, backward}, bits);
+    });
+}
+
 class RnnConcurrency : public testing::TestWithParam<Target> {};
 
 const char* const shared_networks[] = {"rnn lstm bf16 b5 t40 h2 d24 state-in state-out reset",
@@ -87,20 +102,10 @@ const char* const shared_networks[] = {"rnn lstm bf16 b5 t40 h2 d24 state-in sta
 
 TEST_P(RnnConcurrency, EightThreadsShareAPlan) {
     SKIP_UNLESS_AVAILABLE(GetParam());
-    const Target& target = GetParam();
     for (const char* line : shared_networks) {
         SCOPED_TRACE(line);
-        const RnnProblem p = rnn_problem_of(line);
-        const RnnData data = make_data(p);
-        const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
-        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) continue;
-        ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
-        expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
-            Call forward = forward_call(p, plan, target.backend, data, Guard::end);
-            if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
-            const Call backward = backward_call(p, plan, target.backend, data, forward, Guard::end);
-            return run_often(plan.get(), {forward, backward}, bits);
-        });
+        expect_shared_plan(rnn_problem_of(line), GetParam(),
+                           [](const Call& forward) -> const Call& { return forward; });
     }
 }
 
@@ -133,21 +138,10 @@ const char* const shared_scans[] = {"operator add inclusive bf16 b3 t700 c5 stat
 
 TEST_P(OperatorConcurrency, EightThreadsShareAPlan) {
     SKIP_UNLESS_AVAILABLE(GetParam());
-    const Target& target = GetParam();
     for (const char* line : shared_scans) {
         SCOPED_TRACE(line);
-        const OperatorProblem p = operator_problem_of(line);
-        const OperatorData data = make_data(p);
-        const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
-        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) continue;
-        ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
-        expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
-            Call forward = forward_call(p, plan, target.backend, data, Guard::end);
-            if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
-            const Values output = forward.values(FLASHSCAN_ARG_OUTPUT);
-            const Call backward = backward_call(p, plan, target.backend, data, output, Guard::end);
-            return run_often(plan.get(), {forward, backward}, bits);
-        });
+        expect_shared_plan(operator_problem_of(line), GetParam(),
+                           [](const Call& forward) { return forward.values(FLASHSCAN_ARG_OUTPUT); });
     }
 }
 

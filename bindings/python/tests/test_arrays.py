@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import flashscan
 import threading
 
+import flashscan
 import numpy as np
 import pytest
 from flashscan import _library as lib
+from support import supported
 
 DEVICES = ["cpu", "cuda"]
 NARROW = ["bfloat16", "float16"]
@@ -38,16 +39,6 @@ def assert_close(got, want, dtype, rounded=None):
     tolerance = {"bfloat16": 2e-2, "float16": 3e-3, "float32": 3e-6, "complex64": 3e-6}.get(rounded or dtype, 1e-12)
     assert str(got.dtype).endswith(dtype) and tuple(got.shape) == np.shape(want)
     np.testing.assert_allclose(wide(got), want, rtol=tolerance, atol=tolerance * (1 + np.abs(want).max(initial=0)))
-
-
-def supported(call):
-    """The result of a call, or a skip where the library has no kernel for it yet."""
-    try:
-        return call()
-    except flashscan.FlashscanError as error:
-        if error.status == 20:
-            pytest.skip(f"no kernel: {error}")
-        raise
 
 
 def numbers(rng, shape, dtype):

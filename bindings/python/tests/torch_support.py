@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-import flashscan
 from flashscan import _library as lib
+from support import supported  # noqa: F401, for the tests
 
 torch = pytest.importorskip("torch")
 
@@ -19,16 +19,6 @@ def need(device):
     if device == "cuda" and not (torch.cuda.is_available() and lib.device_count(lib.CUDA)):
         pytest.skip("no CUDA device, or a library without CUDA")
     return torch.device(device, 0) if device == "cuda" else torch.device(device)
-
-
-def supported(call):
-    """The result of a call, or a skip where the library has no kernel for it yet."""
-    try:
-        return call()
-    except flashscan.FlashscanError as error:
-        if error.status == 20:
-            pytest.skip(f"no kernel: {error}")
-        raise
 
 
 class Numbers:
