@@ -19,6 +19,7 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr LinearCandidate linear[] = {
+    {"relay", make_linear_relay},
     {"stream", make_linear_stream},
     {"chunked", make_linear_chunked},
 };

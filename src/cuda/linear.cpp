@@ -2,9 +2,11 @@
 #include "cuda/linear.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
+#include "cuda/kernels/relay_params.h"
 #include "cuda/launch.h"
 #include "cuda/linear_pass.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 constexpr int reduce_threads = 256;
 
-// A pass for tensors aligned as its strides allow, absent where they rule it out, then one for any.
+// Passes for tensors aligned as their strides allow, absent where they rule it out, then one for any.
 using PassVariants = std::vector<LinearPass>;
 
 bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignment) {
@@ -74,9 +76,9 @@ class Linear final : public LinearKernel {
   private:
     static const LinearPass& pick(const PassVariants& variants, std::initializer_list<const void*> data,
                                   std::initializer_list<const void*> gates) {
-        const LinearPass& first = variants.front();
-        return are_aligned(data, first.data_alignment) && are_aligned(gates, first.gate_alignment) ? first
-                                                                                                   : variants.back();
+        for (const LinearPass& pass : variants)
+            if (are_aligned(data, pass.data_alignment) && are_aligned(gates, pass.gate_alignment)) return pass;
+        return variants.back();
     }
 
     LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
@@ -119,7 +121,22 @@ class Linear final : public LinearKernel {
         }
     }
 
+    static void launch_relay(const LinearPass& pass, const LinearParams& params, void* stream) {
+        RelayParams relay;
+        const std::array<CUtensorMap*, 5> maps = {&relay.gate, &relay.source, &relay.states, &relay.result,
+                                                  &relay.grad_gate};
+        const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
+                                                    params.result.data, params.grad_gate.data};
+        for (size_t i = 0; i < maps.size(); ++i)
+            if (tensors[i] != nullptr) encode_map(*maps[i], pass.maps[i], tensors[i]);
+        relay.ring = pass.tuning.ring;
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        launch(pass.kernel(), shape, stream, params, relay);
+    }
+
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        if (pass.relays()) return launch_relay(pass, params, stream);
         const int64_t steps = params.end - params.begin;
         params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
         const bool looks_back = params.chunks > 1;
@@ -133,8 +150,7 @@ class Linear final : public LinearKernel {
         }
         // Rows first, so that blocks that run at once read what lies together and chunks begin long after those before.
         const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
-        LaunchShape shape =
-            blocks_of(pass.batches / params.batch_loop * pass.tuning.row_groups, 32 * pass.tile().warps);
+        LaunchShape shape = blocks_of(pass.batches / params.batch_loop * pass.tuning.row_groups, 32 * pass.warps());
         shape.blocks.y = static_cast<unsigned>(layers);
         shape.blocks.z = static_cast<unsigned>(planes);
         shape.shared_bytes = pass.shared_bytes();
@@ -201,17 +217,29 @@ PassVariants variants_of(const LinearProblem& problem, Pass pass, LinearAlgorith
     return variants;
 }
 
-std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
-                                   std::string& refusal) {
-    const DeviceScope scope(options.device);
-    PassVariants forward = variants_of(problem, Pass::forward, algorithm, options.batch_invariant);
-    PassVariants backward = variants_of(problem, Pass::backward, algorithm, options.batch_invariant);
+// Names what the relay lacks on the device, whose code `kernel` is.
+std::string relay_refusal_of(const void* kernel, int device) {
+    if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
+        return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
+    if (kernel_attributes(kernel).ptxVersion < 90)
+        return "the library was built without code of compute capability 9.0";
+    return {};
+}
+
+std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, PassVariants forward,
+                                   PassVariants backward, std::string& refusal) {
     for (const PassVariants* variants : {&forward, &backward})
         for (const LinearPass& pass : *variants) {
             refusal = refusal_of(pass, options.device);
             if (!refusal.empty()) return nullptr;
         }
     return std::make_unique<Linear>(problem, options, std::move(forward), std::move(backward));
+}
+std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
+                                   std::string& refusal) {
+    const DeviceScope scope(options.device);
+    return make(problem, options, variants_of(problem, Pass::forward, algorithm, options.batch_invariant),
+                variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
 }
 
 // Chunks of packed sequences begin where those before end, so that their bits depend on them.
@@ -220,6 +248,35 @@ bool may_cut_time(const LinearProblem& problem, const Options& options) {
 }
 
 }  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
+                                                std::string& refusal) {
+    if (options.batch_invariant) {
+        refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
+        return nullptr;
+    }
+    const DeviceScope scope(options.device);
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
+    std::array<PassVariants, 2> variants;
+    const void* kernel = nullptr;
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+        PassVariants& all = variants[pass == Pass::backward];
+        all = variants_of(problem, pass, LinearAlgorithm::chunked, false);
+        const auto relay = make_relay_pass(problem, pass, multiprocessors, options.kernel.empty());
+        if (!relay) continue;
+        kernel = relay->kernel();
+        all.insert(all.begin(), *relay);
+    }
+    if (kernel == nullptr) {
+        refusal =
+            "takes rows for half of the multiprocessors that are not packed, with a gate by value for each element and "
+            "strides of 16 bytes";
+        return nullptr;
+    }
+    refusal = relay_refusal_of(kernel, options.device);
+    if (!refusal.empty()) return nullptr;
+    return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
+}
 
 std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
                                                  std::string& refusal) {

@@ -2,6 +2,8 @@
 // How one pass of a plan runs on a device: settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
+#include <array>
+#include <optional>
 #include <string>
 
 #include "core/linear_problem.h"
@@ -9,6 +11,7 @@
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
 #include "cuda/kernels/linear_params.h"
+#include "cuda/loader/tensor_map.h"
 #include "cuda/tuning/linear_tuning.h"
 
 namespace flashscan::cuda {
@@ -35,6 +38,9 @@ struct LinearPass {
     LinearParams params;                               // of every launch, but for what depends on the call
     uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
 
+    // Relay: shapes of the maps of gate, source, states, result and grad_gate.
+    std::array<MapShape, 5> maps;
+
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
 
@@ -44,22 +50,30 @@ struct LinearPass {
                           : Access::channels;
     }
     bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
+    bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
+    const RelayFacts& relay_tile() const { return kernels->relay_tile[time_inner][pass == Pass::backward]; }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
+        if (relays()) return kernels->relay[time_inner][down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
-    int shared_bytes() const { return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0); }
+    int warps() const { return relays() ? tuning.warps : tile().warps; }
+    int shared_bytes() const;
     int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
 };
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant);
+
+// The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
+// another algorithm is faster.
+std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
 
 // Whether the extents and strides of a pass allow aligned access.
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);

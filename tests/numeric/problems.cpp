@@ -33,9 +33,13 @@ constexpr std::array<int64_t, 3> varied_shapes[] = {{2, 63, 5},  {1, 257, 33}, {
 constexpr std::array<int64_t, 3> chunked_shapes[] = {
     {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
 
+constexpr std::array<int64_t, 3> relay_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
+                                                   {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40}};
+
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
     if (size == Size::chunks) return chunked_shapes;
+    if (size == Size::relays) return relay_shapes;
     return varied_shapes;
 }
 
@@ -114,14 +118,16 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_dtype] = dtype_count;
     levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
     levels[factor_form] = levels[factor_packing] = 3;
-    levels[factor_broadcast] = 8;
+    levels[factor_broadcast] = size == Size::relays ? 1 : 8;
     levels[factor_placement] = support::placement_count;
     levels[factor_states] = 4;
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
+    if (size == Size::relays) levels[factor_packing] = 1;
     std::vector<Problem> problems;
-    const uint64_t seed = size == Size::tiny ? 1000 : size == Size::varied ? 2000 : 2500;
+    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800};
+    const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));
     return problems;

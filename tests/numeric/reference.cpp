@@ -28,6 +28,9 @@ using support::cases_on;
 using support::kernel_targets;
 using support::planner_targets;
 
+// The planner's choice and the relay.
+std::vector<support::Target> cuda_targets() { return {{FLASHSCAN_CUDA, ""}, {FLASHSCAN_CUDA, "relay"}}; }
+
 class Linear : public testing::TestWithParam<Case> {};
 
 TEST_P(Linear, MatchesReference) {
@@ -43,6 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Pairs, Linear, testing::ValuesIn(cases_on(all_targets()
 INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targets(), shapes())),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targets(), pairs(Size::chunks))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets(), pairs(Size::relays))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),
                          support::name_of_case);
@@ -66,8 +71,8 @@ TEST(Repro, Case) {
 }
 
 TEST(Repro, TextRoundTrips) {
-    for (const auto& list :
-         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), singles(), shapes(), extremes()})
+    for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays),
+                             singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

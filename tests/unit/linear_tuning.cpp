@@ -53,6 +53,47 @@ TEST(LinearTuning, ManyRowsPassTheCarryOnFewFoldSummaries) {
     EXPECT_GT(tune_chunked(shape_of(1, 16, 1 << 20, false), tile).log2_group_chunks, 0);
 }
 
+constexpr RelayTile strip{1, 16, 4096};
+
+TEST(LinearTuning, RelaysCoverEveryRow) {
+    for (const bool time_inner : {false, true})
+        for (const int64_t batches : {1, 8})
+            for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
+                const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, time_inner), strip, false, 132);
+                const int64_t block = int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows);
+                EXPECT_GE(t.row_groups * block, rows);
+                EXPECT_LT((t.row_groups - 1) * block, rows);
+                EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
+                EXPECT_GE(t.ring, 2);
+            }
+}
+
+TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
+    for (const int64_t rows : {512, 1024, 1536, 2048})
+        for (const bool backward : {false, true}) {
+            const LinearTuning t = tune_relay(shape_of(8, rows, 4096, false), strip, backward, 132);
+            const int64_t bytes = 8 * t.row_groups * t.warps * (t.ring - 1) * strip.stage_bytes;
+            EXPECT_GE(bytes, 6 << 20) << rows;
+            EXPECT_LE(bytes, 9 << 20) << rows;
+        }
+}
+
+TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
+    const auto suits = [](const LinearShape& shape, const LinearCost& cost) {
+        return relay_suits(shape, tune_relay(shape, strip, cost.backward, 132), cost, 132);
+    };
+    const LinearCost plain{false, 4}, backward{true, 4}, log{false, 4, true}, reset{false, 4, false, true};
+    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false), plain));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), log));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), reset));
+    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false), plain));
+    EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), plain));
+    EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), reset));
+    EXPECT_FALSE(suits(shape_of(1, 5000, 1024, true), plain));  // a second wave of few blocks
+    EXPECT_FALSE(suits(shape_of(1, 8192, 8192, true), plain));  // chunks read longer pieces
+    EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), backward));
+}
+
 TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {
     for (const int lane_rows : {1, 2})
         for (const int64_t time : {300, 5000, 70000}) {

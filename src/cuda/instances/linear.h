@@ -16,6 +16,13 @@ struct TileFacts {
     int sum_bytes;     // more of it where the gate's gradient is summed step by step
 };
 
+// The same of linear_relay.
+struct RelayFacts {
+    int lane_rows, steps;
+    int stage_bytes;  // of a stage in shared memory
+    int warp_bytes;   // more of it for each warp
+};
+
 struct LinearKernels {
     Dtype dtype, gate_dtype;
     int record_bytes, carry_bytes;  // of a row's published summary and carry
@@ -23,6 +30,8 @@ struct LinearKernels {
     TileFacts stream_tile[2][2];    // [time innermost][backward]
     const void* chunked[access_count][2][2];
     TileFacts chunked_tile[access_count][2];
+    const void* relay[2][2][2];  // [time innermost][down][backward]; null where gates and data are not of one size
+    RelayFacts relay_tile[2][2];
     const void* reduce_gate_gradient;
     const void* pass_empty_sequences;
 };

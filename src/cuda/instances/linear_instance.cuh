@@ -4,6 +4,7 @@
 
 #include "cuda/instances/linear.h"
 #include "cuda/kernels/linear_chunked.cuh"
+#include "cuda/kernels/linear_relay.cuh"
 #include "cuda/kernels/linear_stream.cuh"
 
 namespace flashscan::cuda {
@@ -44,6 +45,23 @@ void fill_chunked(LinearKernels& k) {
     fill.template operator()<Access::time_vectors, Access::time_vectors>();
 }
 
+template <typename Ty, bool Backward>
+void fill_relay(LinearKernels& k) {
+    const auto fill = [&]<bool TimeInner>() {
+        using Config = RelayConfig<Ty, TimeInner, Backward>;
+        if constexpr (Config::exists) {
+            k.relay[TimeInner][0][Backward] =
+                reinterpret_cast<const void*>(&linear_relay<Ty, TimeInner, false, Backward>);
+            k.relay[TimeInner][1][Backward] =
+                reinterpret_cast<const void*>(&linear_relay<Ty, TimeInner, true, Backward>);
+            k.relay_tile[TimeInner][Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes,
+                                                 Config::warp_bytes};
+        }
+    };
+    fill.template operator()<false>();
+    fill.template operator()<true>();
+}
+
 template <typename X, typename G>
 LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     using Ty = Types<X, G>;
@@ -56,6 +74,8 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     fill_stream<Ty, true>(k);
     fill_chunked<Ty, false>(k);
     fill_chunked<Ty, true>(k);
+    fill_relay<Ty, false>(k);
+    fill_relay<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);
     k.pass_empty_sequences = reinterpret_cast<const void*>(&pass_empty_sequences<typename Ty::Wide>);
     return k;

@@ -17,7 +17,7 @@
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
 //            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
 //            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
-//            prefetch the next chunk (87 %).
+//            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh is often faster.
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"
@@ -178,8 +178,10 @@ struct ChunkedBlock {
         }
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer);
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
-        if (p.edge_out != nullptr && last_warp && segment() == at.segments() - 1)
-            for (int v = 0; v < at.rows; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+        if (p.edge_out == nullptr || !last_warp || segment() < at.segments() - 1) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
     }
 
     // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.

@@ -79,7 +79,8 @@ struct StatesBefore {
     }
 };
 
-template <typename Ty_, typename Shape_, bool Down_, bool Backward_>
+// Packed: the problem may be of packed sequences.
+template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
 struct Walk {
     using Ty = Ty_;
     using Shape = Shape_;
@@ -134,11 +135,11 @@ struct Walk {
     // The carry that enters at a begin edge of a packed sequence, and the one that leaves at an end edge.
     template <Kind kind>
     __device__ __forceinline__ Wide injected(int step, int v) const {
-        if (kind != Kind::general || p.carry_in == nullptr || v >= at.rows) return Wide{};
+        if (!Packed || kind != Kind::general || p.carry_in == nullptr || v >= at.rows) return Wide{};
         return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
     __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
-        if (p.carry_out == nullptr || v >= at.rows) return;
+        if (!Packed || p.carry_out == nullptr || v >= at.rows) return;
         store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
     }
     // h before the first step of an unpacked row, loaded by the lane that holds that step, and of a sequence.
@@ -211,7 +212,8 @@ struct Walk {
                 if constexpr (has_events<kind>) {
                     if (events.at(events.begin, i)) c[v] = injected<kind>(i, v);
                     if (events.at(events.end, i))
-                        h = kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
+                        h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v]
+                                                                                       : before_sequence(i, v);
                     reset = events.at(events.reset, i);
                 }
                 const Wide g = source.get(i, v) + c[v];

@@ -9,6 +9,16 @@
 namespace flashscan::cuda {
 namespace {
 
+// Bytes of loads that the whole device has under way: fewer leave its memory idle, more get into each other's way.
+constexpr int64_t relay_bytes = 6 << 20;
+constexpr int relay_most_ring = 8;
+// Shared memory of a block that a multiprocessor has no room for twice.
+constexpr int relay_lone_bytes = 117 << 10;
+// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster; backward only while a row
+// is not longer than this.
+constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
+constexpr int64_t relay_chunk_row_bytes = 16 << 10;
+
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
@@ -65,6 +75,44 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
     t.log2_link_groups = t.log2_group_chunks;
     return t;
+}
+
+LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::relay;
+    // A stage's bytes take less time than its instructions where a scheduler has one warp, but backward with a row a
+    // lane.
+    t.warps = backward && tile.lane_rows == 1 ? 4 : 8;
+    const auto blocks = [&] {
+        t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
+        return shape.batches * t.row_groups;
+    };
+    if (shape.time_inner) {
+        blocks();
+        t.warps = backward ? 6 : 8;
+        t.ring = 3;
+        return t;
+    }
+    if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
+    while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
+    if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
+    const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
+    const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
+    t.ring = static_cast<int>(std::min<int64_t>(loading, relay_most_ring - 1)) + 1;
+    return t;
+}
+
+bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors) {
+    const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
+    // A wave that is mostly empty costs as much as a full one.
+    const bool fills = 5 * blocks >= 4 * waves * multiprocessors;
+    if (!shape.time_inner)
+        return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 && !cost.gate_form &&
+               !cost.reset;
+    if (!fills || shape.time * cost.element_bytes < 4096) return false;
+    if (cost.gate_form && cost.element_bytes < 4) return false;
+    return shape.batches * shape.rows * shape.time * cost.element_bytes < relay_chunk_bytes ||
+           (cost.backward && shape.time * cost.element_bytes > relay_chunk_row_bytes);
 }
 
 }  // namespace flashscan::cuda

@@ -8,7 +8,8 @@ namespace flashscan::cuda {
 
 enum class LinearAlgorithm {
     stream,
-    chunked
+    chunked,
+    relay
 };
 
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
@@ -19,9 +20,21 @@ struct LinearShape {
     bool batch_invariant = false;
 };
 
+// What makes a step cost more than its bytes.
+struct LinearCost {
+    bool backward = false;
+    int element_bytes = 0;
+    bool gate_form = false, reset = false;  // log or logit gates; RESET
+};
+
 // The tile of an algorithm: rows and steps of a lane, warps of a block.
 struct LinearTile {
     int lane_rows = 0, steps = 0, warps = 0;
+};
+
+// That of the relay; bytes of a warp's stage.
+struct RelayTile {
+    int lane_rows = 0, steps = 0, stage_bytes = 0;
 };
 
 struct LinearTuning {
@@ -33,9 +46,16 @@ struct LinearTuning {
     int64_t chunk_steps = 0;    // of a block
     int log2_group_chunks = 0;  // chunks of a look-back group
     int log2_link_groups = 0;   // groups of a link of the carry chain
+    // Relay.
+    int warps = 0;  // of a block
+    int ring = 0;   // stages that a warp has in shared memory
+    int least_shared_bytes = 0;
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
+LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors);
+// Whether the relay is the fastest algorithm.
+bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors);
 
 }  // namespace flashscan::cuda

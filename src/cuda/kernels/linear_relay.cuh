@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence as a relay: a block walks some rows from end to end, its warps take stages of time in turn.
+//
+//     stage n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
+//
+// Ownership  A block owns rows from the first step to the last. Its warps stand in 2^log2_warp_rows columns of rows; the
+//            warps of a column take its stages in turn. A lane holds L steps of V rows of a stage in registers, and the
+//            segments of a row in a warp follow each other in time.
+// Passes     1. a warp takes a stage from its ring in shared memory and summarises it; lanes are composed in order
+//            2. it takes the carry from the warp before, hands A c + X to the warp after, walks its steps with c and
+//               gives the stage back, which the copy engine stores and fills with a later one
+// Bytes      Reads and writes every element once, nothing else.
+// Order      Fixed by the shape. The carry passes from warp to warp through shared memory: 60 to 100 cycles a stage,
+//            a fifth of what the stage's bytes take.
+// Sync       A barrier of two warps for each carry, one of the bytes for each stage of a ring.
+// Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
+//            never leave it. In 16 bits with channels innermost an H200 reaches 91 % of the stream where chunks that
+//            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays 81 % instead of 70 % in f32.
+//            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
+//            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
+//            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
+// Limits     Rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's instructions must
+//            take less time than its bytes: log gates and resets, which do not, are left to chunks. Time innermost rows
+//            are read 128 bytes at a time, which costs 4 % where chunks read kilobytes.
+#pragma once
+
+#include "cuda/kernels/copies.cuh"
+#include "cuda/kernels/relay_params.h"
+#include "cuda/kernels/walk.cuh"
+#include "cuda/ptx/barrier.cuh"
+#include "cuda/ptx/bulk_copy.cuh"
+#include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/thread_index.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Ty, bool TimeInner, bool Backward>
+struct RelayConfig {
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    // Time innermost a lane has 128 bytes of each tensor, which is what the copy engine permutes without conflicts.
+    static constexpr int lane_bytes = TimeInner ? 128 : 64;
+    using Shape = TileShape<X, G, TimeInner ? Access::time_vectors : Access::channel_packs, Backward,
+                            lane_bytes*(Backward ? 3 : 2)>;
+    static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
+    static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
+    static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
+    static constexpr int most_warps = 8;
+    // Carries between warps, and a barrier for each stage of a ring.
+    static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
+    static constexpr int warp_bytes = carry_bytes + relay_most_stages * 8;
+    static constexpr bool exists = !TimeInner || (sizeof(X) == sizeof(G) && data_bytes == 32 * lane_bytes);
+};
+
+// A lane's steps in a tile of shared memory.
+template <typename T, typename Shape>
+struct RelayTile {
+    using Tile = Steps<T, Shape>;
+    static constexpr int words = Tile::count / Tile::L;  // of a step
+
+    static __device__ __forceinline__ char* lane_of(char* tile, const Place& at) {
+        if constexpr (Shape::time_inner) return tile + at.lane * 128;
+        return tile + (at.segment * Tile::L << at.log2_rows | at.pack) * words * 4;
+    }
+    // Calls body(words in registers, where they lie, how many as a constant) for each piece.
+    template <typename Body>
+    static __device__ __forceinline__ void for_pieces(char* tile, const Place& at, uint32_t* registers, Body&& body) {
+        char* lane = lane_of(tile, at);
+        if constexpr (Shape::time_inner) {
+#pragma unroll
+            for (int j = 0; j < 8; ++j)
+                body(registers + 4 * j, lane + ((j ^ (at.lane & 7)) << 4), std::integral_constant<int, 4>{});
+        } else {
+            const int step = words * 4 << at.log2_rows;
+#pragma unroll
+            for (int i = 0; i < Tile::L; ++i, lane += step)
+                body(registers + i * words, lane, std::integral_constant<int, words>{});
+        }
+    }
+    static __device__ __forceinline__ void load(char* tile, const Place& at, Tile& to) {
+        for_pieces(tile, at, to.word, [](uint32_t* word, const char* from, auto count) {
+            load_words<decltype(count)::value>(from, word);
+        });
+    }
+    static __device__ __forceinline__ void store(Tile& from, const Place& at, char* tile) {
+        for_pieces(tile, at, from.word,
+                   [](const uint32_t* word, char* to, auto count) { store_words<decltype(count)::value>(word, to); });
+    }
+};
+
+template <typename Ty, bool TimeInner, bool Down, bool Backward>
+struct RelayWarp {
+    using Config = RelayConfig<Ty, TimeInner, Backward>;
+    using Shape = typename Config::Shape;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    const LinearParams& p;
+    const RelayParams& r;
+    int lane, place, column_warps;  // the warp's place in its column
+    int mine;                       // the lane's segment in the order of the walk
+    Place first;                    // the lane's in the stage that begins at step 0
+    int row0;                       // of the warp
+    int stages;                     // of time
+    char* ring;
+    uint32_t barriers;
+    // What the carry's way needs, at hand before the carry is there. A barrier of two warps: who hands the carry on
+    // arrives, who needs it waits.
+    Wide *taken, *handed;  // the lane's rows
+    int taken_barrier, handed_barrier;
+
+    static __device__ __forceinline__ RelayWarp here(const LinearParams& p, const RelayParams& r) {
+        extern __shared__ __align__(1024) char relay_memory[];
+        const int thread = ptx::thread_index(), lane = thread & 31, warp = thread / 32;
+        const int warps = static_cast<int>(blockDim.x) / 32;
+        const uint32_t batch = p.batches > 1 ? quotient(blockIdx.x, p.by_row_groups) : 0;
+        const int group = static_cast<int>(blockIdx.x - batch * static_cast<uint32_t>(p.row_groups));
+        const int column = warp & ((1 << p.log2_warp_rows) - 1);
+        const int place = warp >> p.log2_warp_rows, column_warps = warps >> p.log2_warp_rows;
+        const int next = place + 1 == column_warps ? 0 : place + 1;
+        const int segments = 32 >> p.log2_lane_rows, segment = TimeInner ? 0 : lane >> p.log2_lane_rows;
+        const int row0 = ((group << p.log2_warp_rows) + column) * (V << p.log2_lane_rows);
+        const Place first = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
+        char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
+        const auto carries_of = [&](int to) {
+            const int index = (to << p.log2_warp_rows) + column;
+            return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + first.pack * V;
+        };
+        return {p,
+                r,
+                lane,
+                place,
+                column_warps,
+                Down ? segments - 1 - segment : segment,
+                first,
+                row0,
+                static_cast<int>((p.time + L * segments - 1) / (L * segments)),
+                relay_memory + warp * r.ring * Config::stage_bytes,
+                ptx::shared_address(carries + warps * Config::carry_bytes + warp * relay_most_stages * 8),
+                carries_of(place),
+                carries_of(next),
+                1 + (place << p.log2_warp_rows) + column,
+                1 + (next << p.log2_warp_rows) + column};
+    }
+
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ int turn(int k) const { return k * column_warps + place; }
+    // The first step in memory of the stage of a turn.
+    __device__ __forceinline__ int time_of(int n) const {
+        return (Down ? stages - 1 - n : n) * (L * (32 >> p.log2_lane_rows));
+    }
+    // place_of, but for what is the same in all stages.
+    __device__ __forceinline__ Place place_at(int n) const {
+        Place at = first;
+        const int t0 = time_of(n);
+        at.warp_t0 = t0;
+        at.t0 = t0 + at.segment * L;
+        at.warp_steps = min(static_cast<int>(p.time) - t0, L * at.segments());
+        at.steps = at.rows == 0 ? 0 : max(min(at.warp_steps - at.segment * L, L), 0);
+        return at;
+    }
+    __device__ __forceinline__ char* stage(int slot) const { return ring + slot * Config::stage_bytes; }
+    static __device__ __forceinline__ char* source_of(char* stage) { return stage + Config::gate_bytes; }
+    static __device__ __forceinline__ char* states_of(char* stage) {
+        return stage + Config::gate_bytes + Config::data_bytes;
+    }
+
+    __device__ __forceinline__ void make_barriers() const {
+        if (lane == 0)
+            for (int i = 0; i < r.ring; ++i) ptx::make_byte_barrier(barriers + 8 * i);
+        __syncwarp();
+    }
+
+    // Starts loading the warp's k-th stage.
+    __device__ __forceinline__ void load(int k, int slot) const {
+        const int n = turn(k);
+        if (n >= stages || lane != 0) return;
+        constexpr int shift = TimeInner ? 0 : Down ? -1 : 1;
+        const uint32_t to = ptx::shared_address(stage(slot)), barrier = barriers + 8 * slot;
+        const auto box = [&](int offset, const CUtensorMap& map, int parts, int t) {
+            const int x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
+            ptx::load_box(to + offset, &map, x, y, static_cast<int>(first.batch), barrier);
+        };
+        const int t = time_of(n);
+        ptx::expect_bytes(barrier, Config::stage_bytes - (Backward && !gate_wanted() ? Config::data_bytes : 0));
+        box(0, r.gate, map_parts<sizeof(G)>, t);
+        box(Config::gate_bytes, r.source, map_parts<sizeof(X)>, t);
+        if (gate_wanted()) box(Config::gate_bytes + Config::data_bytes, r.states, map_parts<sizeof(X)>, t + shift);
+    }
+    // Starts storing what pass 2 left in a stage.
+    __device__ __forceinline__ void store(int n, int slot) const {
+        ptx::fence_before_copies();
+        __syncwarp();
+        if (lane != 0) return;
+        const uint32_t from = ptx::shared_address(stage(slot));
+        const auto box = [&](int offset, const CUtensorMap& map, int parts) {
+            const int t = time_of(n), x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
+            ptx::store_box(from + offset, &map, x, y, static_cast<int>(first.batch));
+        };
+        if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts<sizeof(X)>);
+        if (gate_wanted()) box(0, r.grad_gate, map_parts<sizeof(G)>);
+        ptx::end_store_group();
+    }
+
+    __device__ __forceinline__ int neighbour() const { return TimeInner ? 1 : 1 << p.log2_lane_rows; }
+    __device__ __forceinline__ int lane_before(int distance) const {
+        return (Down ? lane + distance * neighbour() : lane - distance * neighbour()) & 31;
+    }
+    // Leaves the carry of turn 0 where others take theirs.
+    __device__ __forceinline__ void begin() const {
+        const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+        const Place at = place_at(0);
+        if (place == 0 && mine == 0)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                taken[v] = edge != nullptr && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        __syncwarp();
+    }
+
+    // Makes `through`, the row's summaries in the lanes, those up to and with each lane.
+    __device__ __forceinline__ void scan_lanes(Map (&through)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            for (int distance = 1; distance < 32 >> p.log2_lane_rows; distance *= 2) {
+                const Map earlier = Ty::shuffle_map(through[v], lane_before(distance));
+                if (mine >= distance) through[v] = Ty::compose(earlier, through[v]);
+            }
+    }
+
+    // Takes the carry of turn n's stage from the warp before and hands on what it becomes.
+    __device__ __forceinline__ void pass_carry(int n, const Map (&through)[V], Wide (&carry)[V]) const {
+        const bool hands = n + 1 < stages, last_segment = mine == (32 >> p.log2_lane_rows) - 1;
+        const bool alone = column_warps == 1;
+        if (n > 0 && !alone) ptx::wait_at_barrier(taken_barrier, 64);
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry[v] = taken[v];
+        if (alone) __syncwarp();
+        if (hands) {
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (last_segment) handed[v] = Ty::apply(through[v], carry[v]);
+            if (alone)
+                __syncwarp();
+            else
+                ptx::arrive_at_barrier(handed_barrier, 64);
+        }
+        if (p.log2_lane_rows == 5) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const Map before = Ty::shuffle_map(through[v], lane_before(1));
+            if (mine > 0) carry[v] = Ty::apply(before, carry[v]);
+        }
+    }
+
+    __device__ __forceinline__ Wide edge_of(int k) const {
+        if constexpr (Backward && TimeInner)
+            if (gate_wanted() && turn(k) < stages) return Before::load_edge(p, place_at(turn(k)));
+        return {};
+    }
+
+    // The k-th stage; `last` is the slot of the one before, and `edge` h beyond the lane's steps, backward and time
+    // innermost.
+    __device__ __forceinline__ void walk(int k, int slot, int last, uint32_t parity, Wide edge) const {
+        const int n = turn(k);
+        const Place at = place_at(n);
+        Events<L> events;
+        if (may_have_events<Backward>(p)) events = events_of<L, Down, Backward>(p, at);
+        const bool eventful = may_have_events<Backward>(p) && events.any();
+        const Walker walk{p, at, events};
+        ptx::wait_for_phase(barriers + 8 * slot, parity);
+        char* const here = stage(slot);
+        Steps<G, Shape> gate;
+        Steps<X, Shape> source, states{};
+        RelayTile<G, Shape>::load(here, at, gate);
+        RelayTile<X, Shape>::load(source_of(here), at, source);
+        if (gate_wanted()) RelayTile<X, Shape>::load(states_of(here), at, states);
+        walk.complete(gate);
+        Map through[V];
+        with_kind(p, eventful,
+                  [&](auto kind) { walk.template summarize<decltype(kind)::value>(gate, source, through); });
+        // Here the stage before has been read, and the wait for the carry is still to come.
+        if (lane == 0) ptx::wait_for_stores_to_read<0>();
+        load(k + r.ring - 1, last);
+        scan_lanes(through);
+        Wide carry[V], first[V];
+        pass_carry(n, through, carry);
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = Backward ? walk.before_row(v) : Wide{};
+        with_kind(p, eventful, [&](auto kind) {
+            constexpr Kind which = decltype(kind)::value;
+            if constexpr (Backward)
+                walk.template backward<which>(gate, source, carry, first, Before{at, states, edge},
+                                              [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
+            else
+                walk.template forward<which>(gate, source, carry);
+        });
+        RelayTile<X, Shape>::store(source, at, source_of(here));
+        if (gate_wanted()) RelayTile<G, Shape>::store(gate, at, here);
+        if (p.edge_out == nullptr || n < stages - 1 || mine < at.segments() - 1) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
+    __device__ __forceinline__ void run() const {
+        make_barriers();
+        for (int k = 0; k < r.ring - 1; ++k) load(k, k);
+        begin();
+        Wide edge = edge_of(0);
+        int slot = 0, last = r.ring - 1;
+        uint32_t parity = 0;
+        for (int k = 0; turn(k) < stages; ++k) {
+            const Wide edge_after = edge_of(k + 1);
+            walk(k, slot, last, parity, edge);
+            store(turn(k), slot);
+            edge = edge_after;
+            last = slot;
+            if (++slot == r.ring) {
+                slot = 0;
+                parity ^= 1;
+            }
+        }
+        if (lane == 0) ptx::wait_for_stores_to_read<0>();
+    }
+};
+
+template <typename Ty, bool TimeInner, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * RelayConfig<Ty, TimeInner, Backward>::most_warps)
+    linear_relay(const __grid_constant__ LinearParams p, const __grid_constant__ RelayParams r) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
+    RelayWarp<Ty, TimeInner, Down, Backward>::here(p, r).run();
+#endif
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What linear_relay is launched with beside LinearParams.
+#pragma once
+
+#include <cuda.h>
+
+namespace flashscan::cuda {
+
+inline constexpr int relay_most_stages = 8;  // of a ring
+
+// Elements of 16 bytes are two in a map.
+template <int ElementBytes>
+inline constexpr int map_parts = ElementBytes == 16 ? 2 : 1;
+
+// Maps of the tensors of LinearParams, axes rows, time, batch or time, rows, batch; a box is a warp's stage.
+struct RelayParams {
+    CUtensorMap gate, source, states, result, grad_gate;
+    int ring = 0;  // stages that a warp has in shared memory
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Maps of tensors for the bulk copy engine. The driver's encoder is looked up at run time: nothing links the driver.
+#pragma once
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+
+namespace flashscan::cuda {
+
+struct MapAxis {
+    int64_t extent = 1;  // elements
+    int64_t stride = 0;  // bytes
+    int64_t box = 1;     // elements that one copy takes
+};
+
+// Axes from the innermost outwards, whose elements lie together.
+struct MapShape {
+    int element_bytes = 0;  // 2, 4, 8 or 16
+    std::array<MapAxis, 3> axes;
+    bool swizzled = false;  // boxes of 128 bytes along the innermost axis; their vectors of 16 bytes are permuted
+};
+
+// That bases and strides of tensors must have, in bytes.
+constexpr int64_t map_alignment = 16;
+
+bool has_tensor_maps();
+// Whether a map can have this shape.
+bool can_map(const MapShape& shape);
+// Throws Error{internal_error} where can_map is false or `base` is not aligned.
+void encode_map(CUtensorMap& map, const MapShape& shape, const void* base);
+
+}  // namespace flashscan::cuda
