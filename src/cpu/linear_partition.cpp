@@ -108,8 +108,9 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     if (p.batch == 0 || p.time == 0 || p.channels == 0) return q;
 
     q.variant.wide = size.number == 8;
+    q.variant.complex_data = is_complex(p.dtype);
     q.variant.complex_gate = complex_gate;
-    q.variant.along_time = !is_complex(p.dtype) && p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
+    q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
     choose_chunk(q, p, size, pass, batch_invariant);
     q.windows = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
     if (q.windows) {

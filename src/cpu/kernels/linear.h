@@ -74,7 +74,8 @@ struct LinearKernels {
 
 // Which of a table's kernels a problem needs.
 struct LinearVariant {
-    bool wide;          // arithmetic in f64
+    bool wide;  // arithmetic in f64
+    bool complex_data;
     bool complex_gate;  // numbers pair up in the recurrence itself
     bool along_time;    // time is innermost: vectors hold consecutive steps of one lane
 };

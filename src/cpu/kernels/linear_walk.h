@@ -218,8 +218,9 @@ struct Entry {
 
 template <typename T>
 LinearKernels kernels_of(const LinearVariant& variant) {
+    if (variant.along_time)
+        return variant.complex_data ? Entry<T, true, Rows<T, true>>::table() : Entry<T, false, Rows<T, false>>::table();
     if (variant.complex_gate) return Entry<T, true, Columns<T, true>>::table();
-    if (variant.along_time) return Entry<T, false, Rows<T>>::table();
     return Entry<T, false, Columns<T, false>>::table();
 }
 

@@ -29,6 +29,8 @@ typedef double VecD __attribute__((vector_size(vector_bytes)));
 typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
 typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
 typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
+typedef uint16_t VecW __attribute__((vector_size(vector_bytes)));
+typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
 
 template <typename T>
 struct Simd;
@@ -100,6 +102,18 @@ FLASHSCAN_INLINE void stream(float* p, VecF v) {
 #endif
 }
 FLASHSCAN_INLINE void stream(double* p, VecD v) { stream(reinterpret_cast<float*>(p), reinterpret_cast<VecF>(v)); }
+// Half a vector; p is a multiple of its size.
+FLASHSCAN_INLINE void stream(uint16_t* p, VecHalf v) {
+#if defined(__AVX512F__)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
+#elif defined(__AVX2__)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), reinterpret_cast<__m128i>(v));
+#elif defined(__x86_64__)
+    _mm_stream_si64(reinterpret_cast<long long*>(p), reinterpret_cast<long long>(v));
+#else
+    __builtin_memcpy(p, &v, sizeof v);
+#endif
+}
 
 FLASHSCAN_INLINE void stream_fence() {
 #if defined(__x86_64__)
@@ -110,28 +124,33 @@ FLASHSCAN_INLINE void stream_fence() {
 // Any address may be asked for.
 FLASHSCAN_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
-// Whether some lane is NaN or infinite.
-FLASHSCAN_INLINE bool any_special(VecF v) {
-    const VecF d = v - v;
+FLASHSCAN_INLINE bool any_nan(VecF v) {
 #if defined(__AVX512F__)
-    return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(d), reinterpret_cast<__m512>(d), _CMP_UNORD_Q) != 0;
+    return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(v), reinterpret_cast<__m512>(v), _CMP_UNORD_Q) != 0;
 #elif defined(__AVX2__)
-    const auto x = reinterpret_cast<__m256>(d);
+    const auto x = reinterpret_cast<__m256>(v);
     return _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
 #elif defined(__x86_64__)
-    const auto x = reinterpret_cast<__m128>(d);
+    const auto x = reinterpret_cast<__m128>(v);
     return _mm_movemask_ps(_mm_cmpunord_ps(x, x)) != 0;
 #else
     for (int i = 0; i < Simd<float>::width; ++i)
-        if (d[i] != d[i]) return true;
+        if (v[i] != v[i]) return true;
     return false;
 #endif
 }
-FLASHSCAN_INLINE bool any_special(VecD v) {
-    const VecD d = v - v;
-    for (int i = 0; i < Simd<double>::width; ++i)
-        if (d[i] != d[i]) return true;
-    return false;
+FLASHSCAN_INLINE bool any_nan(VecD v) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_pd_mask(reinterpret_cast<__m512d>(v), reinterpret_cast<__m512d>(v), _CMP_UNORD_Q) != 0;
+#elif defined(__AVX2__)
+    const auto x = reinterpret_cast<__m256d>(v);
+    return _mm256_movemask_pd(_mm256_cmp_pd(x, x, _CMP_UNORD_Q)) != 0;
+#elif defined(__x86_64__)
+    const auto x = reinterpret_cast<__m128d>(v);
+    return _mm_movemask_pd(_mm_cmpunord_pd(x, x)) != 0;
+#else
+    return v[0] != v[0] || v[1] != v[1];
+#endif
 }
 
 template <int K, bool Mirror, typename V, int... I>
@@ -161,6 +180,53 @@ FLASHSCAN_INLINE V pick_lanes(V v, std::integer_sequence<int, I...>) {
 template <int Pick, typename T>
 FLASHSCAN_INLINE Vec<T> pick(Vec<T> v) {
     return pick_lanes<Pick>(v, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+// Two vectors: numbers at even and at odd places of 2 * width adjacent ones.
+template <typename T>
+struct Two {
+    Vec<T> even, odd;
+};
+
+template <int First, typename V, int... I>
+FLASHSCAN_INLINE V every_second(V low, V high, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(low, high, (First + 2 * I)...);
+}
+template <int First, typename V, int... I>
+FLASHSCAN_INLINE V interleave(V even, V odd, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(even, odd, (First + I / 2 + (I & 1) * int(sizeof...(I)))...);
+}
+
+template <typename T>
+FLASHSCAN_INLINE Two<T> separate(Vec<T> low, Vec<T> high) {
+    constexpr auto lanes = std::make_integer_sequence<int, Simd<T>::width>{};
+    return {every_second<0>(low, high, lanes), every_second<1>(low, high, lanes)};
+}
+template <typename T>
+FLASHSCAN_INLINE Vec<T> low_half(Two<T> v) {
+    return interleave<0>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+template <typename T>
+FLASHSCAN_INLINE Vec<T> high_half(Two<T> v) {
+    return interleave<Simd<T>::width / 2>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+// Halves at even places before those at odd places, and back.
+template <int... I>
+FLASHSCAN_INLINE VecW parities_apart_lanes(VecW v, std::integer_sequence<int, I...>) {
+    constexpr int half = sizeof...(I) / 2;
+    return __builtin_shufflevector(v, v, (I < half ? 2 * I : 2 * (I - half) + 1)...);
+}
+template <int... I>
+FLASHSCAN_INLINE VecW parities_together_lanes(VecW v, std::integer_sequence<int, I...>) {
+    constexpr int half = sizeof...(I) / 2;
+    return __builtin_shufflevector(v, v, (I / 2 + (I & 1) * half)...);
+}
+FLASHSCAN_INLINE VecW parities_apart(VecW v) {
+    return parities_apart_lanes(v, std::make_integer_sequence<int, vector_bytes / 2>{});
+}
+FLASHSCAN_INLINE VecW parities_together(VecW v) {
+    return parities_together_lanes(v, std::make_integer_sequence<int, vector_bytes / 2>{});
 }
 
 template <typename T>
@@ -201,6 +267,14 @@ FLASHSCAN_INLINE double fused(double a, double b, double c) { return __builtin_f
 FLASHSCAN_INLINE float fused(float a, float b, float c) { return a * b + c; }
 FLASHSCAN_INLINE double fused(double a, double b, double c) { return a * b + c; }
 #endif
+
+// Whether some lane of some of these is NaN or infinite: 0 times it is NaN then.
+template <typename V, typename... More>
+FLASHSCAN_INLINE bool any_special(V v, More... more) {
+    V sum = v * 0;
+    ((sum = fused(more, V{}, sum)), ...);
+    return any_nan(sum);
+}
 
 // The factors of a complex product: a * b = real * b + imaginary * swapped(b). Conj takes the conjugate of a.
 template <bool Conj, typename T>
