@@ -76,19 +76,19 @@ void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& 
 
 }  // namespace
 
-WindowLayout window_layout(const LinearPartition& p) {
+ChainLayout chain_layout(const LinearPartition& p) {
     size_t end = 0;
     const auto place = [&end](int64_t bytes) {
         const size_t start = end;
         end += static_cast<size_t>(round_up(bytes, 64));
         return start;
     };
-    WindowLayout layout{};
-    layout.product = place(p.window * p.row_bytes);
-    layout.local = place(p.window * p.row_bytes);
-    layout.carry = place((p.window + 1) * p.row_bytes);
-    layout.flags = place(p.window);
-    layout.sums = place(p.window * p.step_sums * int64_t(sizeof(double)));
+    ChainLayout layout{};
+    layout.product = place(p.workers * p.row_bytes);
+    layout.local = place(p.workers * p.row_bytes);
+    layout.carry = place(p.workers * p.row_bytes);
+    layout.next = place(p.row_bytes);
+    layout.sums = place(p.workers * p.step_sums * int64_t(sizeof(double)));
     layout.totals = place(p.step_sums == 0 ? 0 : p.gate_numbers * int64_t(sizeof(double)));
     layout.bytes = end;
     return layout;
@@ -112,11 +112,11 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.variant.complex_gate = complex_gate;
     q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
     choose_chunk(q, p, size, pass, batch_invariant);
-    q.windows = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
-    if (q.windows) {
-        q.window = std::clamp<int64_t>(2 * threads, 1, most_window);
+    q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
+    if (q.chained) {
+        q.workers = threads;
         if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);
-        q.scratch_bytes = window_layout(q).bytes;
+        q.scratch_bytes = chain_layout(q).bytes;
         return q;
     }
     choose_blocks(q, p, size, threads);
