@@ -55,6 +55,7 @@ class ChunkChain {
     void run() {
         auto work = [this](int64_t worker) noexcept {
             for (Taken taken; take(taken);) one_chunk(taken, worker);
+            kernels_.finish();
         };
         parallel_for(q_.workers, q_.workers, true, work);
     }

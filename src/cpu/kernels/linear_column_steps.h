@@ -140,6 +140,7 @@ bool columns_summarise(const ColumnTile<T, X, A>& t) {
         const auto* x = t.x.data + i * t.x.pitch;
         const auto* a = t.gate.data + i * t.gate.pitch;
         const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
+        const bool tidy = i % 16 == 15 || i + 1 == t.steps;
         any = any || reset;
         for_lanes<T>(
             t, [&](int64_t l, int n) __attribute__((always_inline)) {
@@ -149,7 +150,9 @@ bool columns_summarise(const ColumnTile<T, X, A>& t) {
                 const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + carry)
                                              : multiply_add<ComplexGate, Backward, T>(gate, carry, in);
                 put_state<T>(t.carry + l, reset ? (Backward ? Vec<T>{} : in) : next, n);
-                put_state<T>(t.product + l, multiply<ComplexGate, Backward, T>(gate, get_state(t.product + l, n)), n);
+                Vec<T> product = multiply<ComplexGate, Backward, T>(gate, get_state(t.product + l, n));
+                if (tidy) product = without_denormals<ComplexGate, T>(product);
+                put_state<T>(t.product + l, product, n);
             });
     }
     return any;

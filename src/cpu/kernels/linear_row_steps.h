@@ -120,7 +120,9 @@ struct RowBlock<T, false, Mirror> {
         carry.even = pick<last, T>(c);
         return !any_special(c, earlier, later);
     }
-    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) { product.even *= a.even * a.odd; }
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
+        product.even = without_denormals<false, T>(product.even * (a.even * a.odd));
+    }
     static FLASHSCAN_INLINE T product_of(Two<T> product) {
         T all = 1;
         for (int k = 0; k < Simd<T>::width; ++k) all *= product.even[k];
@@ -155,7 +157,9 @@ struct RowBlock<T, true, Mirror> {
         carry = {pick<last, T>(c.even), pick<last, T>(c.odd)};
         return !any_special(c.even, c.odd, g.even, g.odd);
     }
-    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) { product = multiply(product, a); }
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
+        product = without_denormals(multiply(product, a));
+    }
     static FLASHSCAN_INLINE Complex<T> product_of(Two<T> product) {
         Complex<T> all{1, 0};
         for (int k = 0; k < Simd<T>::width; ++k) all = all * Complex<T>{product.even[k], product.odd[k]};
@@ -233,13 +237,13 @@ void rows_steps(RowTile<T, ComplexData, X, A>& t, int64_t from, int64_t to) {
     }
 }
 
-// Asks for what comes 2 KB later; the hardware keeps too little in flight behind this much arithmetic.
-template <bool Mirror, typename M>
+// Asks for what comes 2 KB later: behind this much arithmetic the hardware keeps too little in flight.
+template <bool Mirror, typename T, typename M>
 FLASHSCAN_INLINE void look_ahead(const M* p) {
-    constexpr int line = 64, bytes = int(sizeof(M)) * 2 * vector_bytes / (sizeof(M) == 8 ? 8 : 4);
-    const char* from = reinterpret_cast<const char*>(p) + (Mirror ? -2048 : 2048);
-    prefetch(from);
-    if constexpr (bytes > line) prefetch(from + line);
+    constexpr int line = 64, bytes = int(sizeof(M)) * 2 * Simd<T>::width;
+    const char* next = reinterpret_cast<const char*>(p) + (Mirror ? -2048 : 2048);
+    prefetch(next);
+    if constexpr (bytes > line) prefetch(next + line);
 }
 
 template <int Steps>
@@ -262,8 +266,8 @@ void rows_forward(RowTile<T, ComplexData, X, A>& t) {
     Two<T> carry = splat_two(t.carry);
     for (; i + Block::steps <= t.steps; i += Block::steps) {
         const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
-        look_ahead<Mirror>(t.x + at);
-        look_ahead<Mirror>(t.gate + at);
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
         Two<T> h, next = carry;
         const bool good = Block::forward(widen_two(t.x + at), widen_two(t.gate + at), next, h);
         if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
@@ -287,9 +291,9 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
     Two<T> carry = splat_two(t.carry);
     for (; i + Block::steps <= t.steps; i += Block::steps) {
         const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
-        look_ahead<Mirror>(t.x + at);
-        look_ahead<Mirror>(t.gate + at);
-        if constexpr (Grad) look_ahead<Mirror>(t.previous + at);
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
+        if constexpr (Grad) look_ahead<Mirror, T>(t.previous + at);
         Two<T> g, next = carry;
         const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
         if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
@@ -325,8 +329,8 @@ void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
     Two<T> carry = splat_two(t.carry), product = {splat<T>(1), splat<T>(0)};
     for (; i + Block::steps <= t.steps; i += Block::steps) {
         const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
-        look_ahead<Mirror>(t.x + at);
-        look_ahead<Mirror>(t.gate + at);
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
         const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
         Two<T> out, next = carry;
         const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
