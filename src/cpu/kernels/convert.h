@@ -91,7 +91,16 @@ FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
 }
 #endif
 
-// The low halves of words below 2^16. A plain conversion comes out number by number from GCC 12.
+// Between halves and words below 2^16. GCC 12 makes plain conversions of halves of vectors, or of numbers.
+FLASHSCAN_INLINE VecU words_of(VecHalf half) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(half)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<VecU>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(half)));
+#else
+    return __builtin_convertvector(half, VecU);
+#endif
+}
 FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
 #if defined(__AVX512F__)
     return reinterpret_cast<VecHalf>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
@@ -110,9 +119,7 @@ FLASHSCAN_INLINE VecU round_to_bf16(VecF v) {
     return v != v ? bits | 0x400000U : rounded;
 }
 
-FLASHSCAN_INLINE VecF widened(VecHalf half, Bf16) {
-    return reinterpret_cast<VecF>(__builtin_convertvector(half, VecU) << 16);
-}
+FLASHSCAN_INLINE VecF widened(VecHalf half, Bf16) { return reinterpret_cast<VecF>(words_of(half) << 16); }
 FLASHSCAN_INLINE VecF widened(VecHalf half, F16) { return widen_f16(half); }
 FLASHSCAN_INLINE VecHalf narrowed(VecF v, Bf16) { return low_halves(round_to_bf16(v) >> 16); }
 FLASHSCAN_INLINE VecHalf narrowed(VecF v, F16) { return narrow_f16(v); }

@@ -27,6 +27,7 @@ struct ColumnTile {
     T *carry, *product;
     const uint8_t* reset;  // of the first step, null: none
     int64_t reset_step;
+    FLASHSCAN_INLINE bool reset_at(int64_t i) const { return reset != nullptr && reset[i * reset_step] != 0; }
 };
 
 // How far ahead of a lane to ask for memory, in numbers: 2 KB where memory is walked without gaps, else the next step.
@@ -74,87 +75,104 @@ FLASHSCAN_INLINE void put_state(T* p, Vec<T> v, int n) {
     put<Own<T>, T, false>(p, v, n);
 }
 
-template <bool ComplexGate, bool Stream, typename T, typename X, typename A>
-void columns_forward(const ColumnTile<T, X, A>& t) {
-    const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
-    for (int64_t i = 0; i < t.steps; ++i) {
-        const auto* x = t.x.data + i * t.x.pitch;
-        const auto* a = t.gate.data + i * t.gate.pitch;
-        auto* y = t.y.data + i * t.y.pitch;
-        if (t.reset != nullptr && t.reset[i * t.reset_step] != 0) {
-            for_lanes<T>(
-                t, [&](int64_t l, int n) __attribute__((always_inline)) {
-                    const Vec<T> h = get<X, T>(x + l, n);
-                    put_state<T>(t.carry + l, h, n);
-                    put<X, T, Stream>(y + l, h, n);
-                });
-            continue;
-        }
+// What passes from step to step in a vector of lanes.
+template <typename T>
+struct LaneState {
+    Vec<T> carry, product;
+};
+
+// Calls use(i, l, n, state) for every step i and the lanes of for_lanes. Where a step is one vector its state stays in
+// registers: through memory each step would wait twice as long for the one before.
+template <bool Product, typename T, typename X, typename A, typename Use>
+FLASHSCAN_INLINE void for_steps(const ColumnTile<T, X, A>& t, Use use) {
+    const auto get = [&](int64_t l, int n) __attribute__((always_inline)) {
+        return LaneState<T>{get_state(t.carry + l, n), Product ? get_state(t.product + l, n) : Vec<T>{}};
+    };
+    const auto put = [&](int64_t l, int n, const LaneState<T>& state) __attribute__((always_inline)) {
+        put_state<T>(t.carry + l, state.carry, n);
+        if constexpr (Product) put_state<T>(t.product + l, state.product, n);
+    };
+    if (t.lanes == Simd<T>::width) {
+        LaneState<T> state = get(0, 0);
+        for (int64_t i = 0; i < t.steps; ++i) use(i, 0, 0, state);
+        put(0, 0, state);
+        return;
+    }
+    for (int64_t i = 0; i < t.steps; ++i)
         for_lanes<T>(
             t, [&](int64_t l, int n) __attribute__((always_inline)) {
-                prefetch(x + l + x_ahead);
-                prefetch(a + l + a_ahead);
-                const Vec<T> h = multiply_add<ComplexGate, false, T>(get<A, T>(a + l, n), get_state(t.carry + l, n),
-                                                                     get<X, T>(x + l, n));
-                put_state<T>(t.carry + l, h, n);
-                put<X, T, Stream>(y + l, h, n);
+                LaneState<T> state = get(l, n);
+                use(i, l, n, state);
+                put(l, n, state);
             });
-    }
+}
+
+// Tiles are passed as copies, which stores cannot change, so that the compiler keeps them in registers.
+template <bool ComplexGate, bool Stream, typename T, typename X, typename A>
+void columns_forward(const ColumnTile<T, X, A> t) {
+    const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
+    for_steps<false>(
+        t, [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
+            const auto* x = t.x.data + i * t.x.pitch + l;
+            const auto* a = t.gate.data + i * t.gate.pitch + l;
+            prefetch(x + x_ahead);
+            prefetch(a + a_ahead);
+            const Vec<T> in = get<X, T>(x, n);
+            if (t.reset_at(i))
+                state.carry = in;
+            else
+                state.carry = multiply_add<ComplexGate, false, T>(get<A, T>(a, n), state.carry, in);
+            put<X, T, Stream>(t.y.data + i * t.y.pitch + l, state.carry, n);
+        });
 }
 
 template <bool ComplexGate, bool Stream, bool Grad, bool Slope, typename T, typename X, typename A>
-void columns_backward(const ColumnTile<T, X, A>& t) {
+void columns_backward(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     const int64_t previous_ahead = look_ahead(t, t.previous);
-    for (int64_t i = 0; i < t.steps; ++i) {
-        const auto *x = t.x.data + i * t.x.pitch, *previous = t.previous.data + i * t.previous.pitch;
-        const auto* a = t.gate.data + i * t.gate.pitch;
-        const T* slope = t.slope.data + i * t.slope.pitch;
-        auto* y = t.y.data + i * t.y.pitch;
-        auto* grad = t.grad.data + i * t.grad.pitch;
-        const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
-        for_lanes<T>(
-            t, [&](int64_t l, int n) __attribute__((always_inline)) {
-                prefetch(x + l + x_ahead);
-                prefetch(a + l + a_ahead);
-                if constexpr (Grad) prefetch(previous + l + previous_ahead);
-                const Vec<T> g = get<X, T>(x + l, n) + get_state(t.carry + l, n);
-                const Vec<T> c = multiply<ComplexGate, true, T>(get<A, T>(a + l, n), g);
-                put_state<T>(t.carry + l, reset ? Vec<T>{} : c, n);
-                put<X, T, Stream>(y + l, g, n);
-                if constexpr (Grad) {
-                    Vec<T> h = get<X, T>(previous + l, n);
-                    if constexpr (Slope) h = multiply<ComplexGate, false, T>(get_state(slope + l, n), h);
-                    put<A, T, Stream>(grad + l, reset ? Vec<T>{} : multiply<ComplexGate, true, T>(h, g), n);
-                }
-            });
-    }
+    for_steps<false>(
+        t, [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
+            const auto* x = t.x.data + i * t.x.pitch + l;
+            const auto* a = t.gate.data + i * t.gate.pitch + l;
+            const auto* previous = t.previous.data + i * t.previous.pitch + l;
+            const bool reset = t.reset_at(i);
+            prefetch(x + x_ahead);
+            prefetch(a + a_ahead);
+            if constexpr (Grad) prefetch(previous + previous_ahead);
+            const Vec<T> g = get<X, T>(x, n) + state.carry;
+            const Vec<T> c = multiply<ComplexGate, true, T>(get<A, T>(a, n), g);
+            state.carry = reset ? Vec<T>{} : c;
+            put<X, T, Stream>(t.y.data + i * t.y.pitch + l, g, n);
+            if constexpr (Grad) {
+                Vec<T> h = get<X, T>(previous, n);
+                if constexpr (Slope)
+                    h = multiply<ComplexGate, false, T>(get_state(t.slope.data + i * t.slope.pitch + l, n), h);
+                put<A, T, Stream>(t.grad.data + i * t.grad.pitch + l,
+                                  reset ? Vec<T>{} : multiply<ComplexGate, true, T>(h, g), n);
+            }
+        });
 }
 
 // The state that a zero carry ends in, and the product of the gates; returns whether there was a reset.
 template <bool ComplexGate, bool Backward, typename T, typename X, typename A>
-bool columns_summarise(const ColumnTile<T, X, A>& t) {
+bool columns_summarise(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     bool any = false;
-    for (int64_t i = 0; i < t.steps; ++i) {
-        const auto* x = t.x.data + i * t.x.pitch;
-        const auto* a = t.gate.data + i * t.gate.pitch;
-        const bool reset = t.reset != nullptr && t.reset[i * t.reset_step] != 0;
-        const bool tidy = i % 16 == 15 || i + 1 == t.steps;
-        any = any || reset;
-        for_lanes<T>(
-            t, [&](int64_t l, int n) __attribute__((always_inline)) {
-                prefetch(x + l + x_ahead);
-                prefetch(a + l + a_ahead);
-                const Vec<T> gate = get<A, T>(a + l, n), carry = get_state(t.carry + l, n), in = get<X, T>(x + l, n);
-                const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + carry)
-                                             : multiply_add<ComplexGate, Backward, T>(gate, carry, in);
-                put_state<T>(t.carry + l, reset ? (Backward ? Vec<T>{} : in) : next, n);
-                Vec<T> product = multiply<ComplexGate, Backward, T>(gate, get_state(t.product + l, n));
-                if (tidy) product = without_denormals<ComplexGate, T>(product);
-                put_state<T>(t.product + l, product, n);
-            });
-    }
+    for_steps<true>(
+        t, [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
+            const auto* x = t.x.data + i * t.x.pitch + l;
+            const auto* a = t.gate.data + i * t.gate.pitch + l;
+            const bool reset = t.reset_at(i);
+            any = any || reset;
+            prefetch(x + x_ahead);
+            prefetch(a + a_ahead);
+            const Vec<T> gate = get<A, T>(a, n), in = get<X, T>(x, n);
+            const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + state.carry)
+                                         : multiply_add<ComplexGate, Backward, T>(gate, state.carry, in);
+            state.carry = reset ? (Backward ? Vec<T>{} : in) : next;
+            state.product = multiply<ComplexGate, Backward, T>(gate, state.product);
+            if (i % 16 == 15 || i + 1 == t.steps) state.product = without_denormals<ComplexGate, T>(state.product);
+        });
     return any;
 }
 
