@@ -105,7 +105,7 @@ def percent_axis(axes, cases):
 def plot_overview(results, out):
     rows = defaultdict(list)
     for item in judgements_of(results):
-        if item.measured is not None and item.row not in ("tiny", "host"):
+        if item.measured is not None and item.row not in ("tiny", "host", "rnn", "custom"):
             rows[item.row].append(item)
     if not rows:
         return None
@@ -134,7 +134,7 @@ def plot(results, out):
     for report in results.benches:
         sets = defaultdict(list)
         for case in report["cases"]:
-            if reports.is_measured(case) and case["ceiling_percent"] > 0:
+            if reports.is_measured(case) and reports.moves_numbers(case):
                 sets[case["set"] or "problems"].append(case)
         paths += [plot_set(report, name, cases, out) for name, cases in sets.items()]
     return [path for path in paths if path]

@@ -12,7 +12,7 @@ import reports
 
 def load(path):
     report = reports.load(path)
-    if not reports.made_by(report, "flashscan_bench"):
+    if reports.program_of(report) != "flashscan_bench":
         sys.exit(f"{path}: no result of flashscan_bench")
     return report, {case["problem"]: case for case in report["cases"]}
 

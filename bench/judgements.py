@@ -19,6 +19,7 @@ ROWS = {  # key: (title, target)
     "host": ("Tiny problem, host time of a call", "≤ 3 us"),
     "cpu": ("CPU, f32", "≥ 80 % of the stream"),
     "rnn": ("Recurrent networks", "us a step, each its own"),
+    "custom": ("Custom operators", "≤ 30 % over the same built in"),
 }
 PEER_ROWS = {
     "accelerated-short": ("accelerated-scan, f32, T ≤ 2048", "1.5 times faster"),
@@ -67,7 +68,7 @@ class Comparison:
 def row_of(case, target, backend):
     kind, _, unit = reports.TARGET.fullmatch(target).groups()
     if kind == "plain+":
-        return "features"
+        return "features" if reports.is_linear(case) else "custom"
     if unit == "us/step":
         return "rnn"
     if unit == "us":
@@ -111,7 +112,7 @@ def judgements_of(results):
             judgements += [judge(case, case["set"], target, report["backend"], "the plain case is not in the results")
                            for target in case["targets"]]
     backends = {report["backend"] for report in results.benches}
-    sets = ["ceiling", "peers", "ragged", "long", "tiny", "features", "rnn"] if backends != {"cpu"} else []
+    sets = ["ceiling", "peers", "ragged", "long", "tiny", "features", "rnn", "operator_custom"] if backends != {"cpu"} else []
     for name in sets + (["cpu"] if "cpu" in backends else []):
         for case in reports.load_problem_set(name):
             key = name, reports.problem_key(case)

@@ -116,7 +116,7 @@ def main():
     parser.add_argument("--json", help="write the times here")
     parser.add_argument("--cuda", action="store_true", help="on a GPU, beside torch_parallel_scan")
     options = parser.parse_args()
-    report = on_gpu(options) if options.cuda else on_cpu(options)
+    report = {"format": "flashscan_peers_operator 1", **(on_gpu(options) if options.cuda else on_cpu(options))}
     if options.json:
         with open(options.json, "w") as file:
             json.dump(report, file, indent=2)

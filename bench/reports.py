@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what flashscan_bench and peers.py wrote, the problem sets, and the quoted times of other packages."""
+"""Reads what the programs of this folder wrote, the problem sets, and the quoted times of other packages."""
 
 import dataclasses
 import json
@@ -17,6 +17,8 @@ TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us/step|us)")
 class Results:
     benches: list  # reports of flashscan_bench
     peers: list  # reports of peers.py
+    chains: list = dataclasses.field(default_factory=list)  # of peers_operator.py
+    overheads: list = dataclasses.field(default_factory=list)  # of python_overhead.py
 
 
 def load(path):
@@ -31,24 +33,29 @@ def load(path):
     return report
 
 
-def made_by(report, program):
-    return str(report.get("format", "")).startswith(program + " ")
+def program_of(report):
+    """The program that wrote a report, by its format; two programs write none in results of 2026-11-21."""
+    if "rows" in report:
+        return "flashscan_peers_operator"
+    if "microseconds" in report:
+        return "flashscan_python_overhead"
+    return str(report.get("format", "")).partition(" ")[0]
 
 
 def load_results(paths):
     """Reports of files, and of all files of folders; what has another format is passed over in a folder."""
     results = Results([], [])
+    known = {"flashscan_bench": results.benches, "flashscan_peers": results.peers,
+             "flashscan_peers_operator": results.chains, "flashscan_python_overhead": results.overheads}
     for path in map(Path, paths):
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
             report = load(file)
-            if made_by(report, "flashscan_bench"):
-                results.benches.append(report)
-            elif made_by(report, "flashscan_peers"):
-                results.peers.append(report)
+            if program_of(report) in known:
+                known[program_of(report)].append(report)
             elif not path.is_dir():
-                sys.exit(f"{file}: neither a result of flashscan_bench nor of peers.py")
-    if not results.benches and not results.peers:
-        sys.exit(f"{', '.join(map(str, paths))}: no result of flashscan_bench or peers.py")
+                sys.exit(f"{file}: not a result of {', '.join(known)}")
+    if not any(known.values()):
+        sys.exit(f"{', '.join(map(str, paths))}: no result of {', '.join(known)}")
     return results
 
 
@@ -63,8 +70,12 @@ def parse_problem(line):
         return {"problem": problem, "pass": direction, "dtype": dtype, "cell": cell, "batch": batch, "time": time,
                 "heads": heads, "head_dim": dim, "channels": heads * dim,
                 "array_bytes": batch * time * heads * dim * DTYPE_BYTES[dtype], "targets": targets}
-    _, direction, dtype, layout, batch, time, channels = words[:7]
-    batch, time, channels = int(batch[1:]), int(time[1:]), int(channels[1:])
+    if words[0] == "operator":
+        direction, dtype, layout = words[2], words[3], "BCT" if "BCT" in words else "BTC"
+        batch, time, channels = words[4:7]
+    else:
+        direction, dtype, layout, batch, time, channels = words[1:7]
+    batch, time, channels = (int(word[1:]) for word in (batch, time, channels))
     return {"problem": problem, "pass": direction, "dtype": dtype, "layout": layout, "batch": batch, "time": time,
             "channels": channels, "array_bytes": batch * time * channels * DTYPE_BYTES[dtype],
             "targets": targets}
@@ -77,6 +88,15 @@ def load_problem_set(name):
 
 def is_rnn(case):
     return case["problem"].startswith("rnn ")
+
+
+def is_linear(case):
+    return case["problem"].startswith("linear ")
+
+
+def moves_numbers(case):
+    """Whether a stream of the same bytes is what the case is measured by."""
+    return is_linear(case) or case.get("dim") == 0
 
 
 def options_of(case):
@@ -92,7 +112,7 @@ def problem_key(case):
 
 
 def short_name(case):
-    """The problem without the words that a table or chart says elsewhere: linear or rnn, and the pass."""
+    """The problem without the words that a table or chart says elsewhere: its family and the pass."""
     return " ".join(word for word in case["problem"].split()[1:] if word not in PASS_NAMES)
 
 
@@ -107,7 +127,7 @@ def is_measured(case):
 def plain_cases(results):
     """Cases without options measured on a GPU: what other packages compute too."""
     return [case for report in results.benches if report["backend"] == "cuda" for case in report["cases"]
-            if is_measured(case) and is_plain(case) and not is_rnn(case)]
+            if is_measured(case) and is_plain(case) and is_linear(case)]
 
 
 def stream_us(case):

@@ -4,7 +4,8 @@
     python3 bench/targets.py bench/results/FOLDER [--output FILE] [--short]
 
 A target stands in the problem sets (`@95%`, `@4us`, `@host3us`, `@plain+3%`), those against other packages in
-peer_packages.py. Lines of the sets that were not measured are counted too.
+peer_packages.py, those of chains of matrices, of plans and of calls from Python in calls.py. Lines of the sets that were
+not measured are counted too.
 """
 
 import argparse
@@ -12,8 +13,10 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import calls
 import reports
 from judgements import PEER_ROWS, ROWS, comparisons_of, judgements_of
+from tables import code, met_text, table, us_text, without_family
 
 INTRODUCTION = """# Results beside their targets
 
@@ -26,24 +29,6 @@ target. Not measured: absent from the results, wrong or failed.
 SHORT_LIST = ["f32 BTC b8 t8192 c1024", "f32 BCT b8 t8192 c1024", "bf16 BTC b8 t16384 c1024",
               "bf16 BCT b8 t16384 c1024", "f32 BCT b1 t16777216 c1", "f32 BTC b7 t2339 c1031",
               "f32 BTC b1 t16384 c1024 sequences1000"]
-
-
-def table(header, rows, texts=1):
-    """`texts`: how many columns hold text; the others are aligned to the right."""
-    lines = [header, ["---"] * texts + ["---:"] * (len(header) - texts), *rows]
-    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines) + "\n"
-
-
-def us_text(us):
-    return "–" if us is None else f"{us:.2f}" if us < 10 else f"{us:.1f}" if us < 1000 else f"{us:.0f}"
-
-
-def met_text(item):
-    return "" if item.met is None else " met" if item.met else " **missed**"
-
-
-def code(text):
-    return f"`{text}`"
 
 
 def summary_row(title, target, items, worst):
@@ -60,18 +45,19 @@ def worst_judgement(row):
         item = (min if ceiling else max)(items, key=lambda item: item.measured)
         if row == "rnn":
             item = max(items, key=lambda item: item.measured / item.limit)
-            return f"{item.measured:.2f} us, {code(item.case['problem'][4:])}"
+            return f"{item.measured:.2f} us, {code(without_family(item.case['problem']))}"
         unit = "us" if row in ("tiny", "host") else "%"
-        return f"{item.measured:{'+' if row == 'features' else ''}.1f} {unit}, {code(item.case['problem'][7:])}"
+        sign = "+" if row in ("features", "custom") else ""
+        return f"{item.measured:{sign}.1f} {unit}, {code(without_family(item.case['problem']))}"
     return text
 
 
 def worst_comparison(items):
     item = min(items, key=lambda item: item.ratio / item.target)
-    return f"{item.ratio:.2f} times, {code(item.case['problem'][7:])}"
+    return f"{item.ratio:.2f} times, {code(without_family(item.case['problem']))}"
 
 
-def write_summary(judgements, comparisons):
+def write_summary(judgements, comparisons, checks):
     header = ["targets", "target", "cases", "met", "missed", "of these out of reach", "not measured", "worst"]
     rows = []
     for key, (title, target) in ROWS.items():
@@ -84,6 +70,10 @@ def write_summary(judgements, comparisons):
             if items and target:
                 rows.append(summary_row(title + (", same run" if same_run else ", quoted times"), target, items,
                                         worst_comparison))
+    for key, (title, target) in calls.ROWS.items():
+        items = [check for check in checks if check.row == key]
+        if items:
+            rows.append(summary_row(title, target, items, calls.worst))
     return table(header, rows, 2)
 
 
@@ -123,7 +113,7 @@ def write_tiny(judgements):
     for item in judgements:
         value = item.note if item.measured is None else f"{item.measured:.2f} us{met_text(item)}"
         gpu = item.row == "tiny"
-        rows.append([code(item.case["problem"][7:]), "GPU" if gpu else "host", item.target, value,
+        rows.append([code(without_family(item.case["problem"])), "GPU" if gpu else "host", item.target, value,
                      us_text(item.case.get("burst_us") or None if gpu else None),
                      us_text(reports.stream_us(item.case) if gpu else None)])
     return table(["problem", "time of", "target", "median", "in a graph, caches warm, us", "plain stream, us"], rows, 2)
@@ -151,16 +141,19 @@ def write_comparisons(comparisons):
         target = f"{item.target:g}" if item.target else "–"
         reachable = f"{item.reachable:.2f}" if item.reachable else "–"
         peer = item.peer + (f" ({item.note})" if item.note else "")
-        rows.append([code(item.case["problem"][7:]), peer, us_text(item.peer_us), us_text(item.ours_us),
+        rows.append([code(without_family(item.case["problem"])), peer, us_text(item.peer_us), us_text(item.ours_us),
                      f"{item.ratio:.2f}{met_text(item)}", target, reachable])
     return table(["problem", "package", "its us", "flashscan us", "times faster", "target", "at the stream ceiling"],
                  rows, 2)
 
 
 def write_runs(results):
-    rows = [[code(report["file"]), report["device"], report.get("driver") or f"torch {report.get('torch', '?')}",
-             report["library_version"], code(report["commit"]) if report.get("commit") else "not given", report["date"]]
-            for report in [*results.benches, *results.peers]]
+    rows = []
+    for report in [*results.benches, *results.peers, *results.chains]:
+        packages = " ".join(f"{name} {report[name]}" for name in ("torch", "numpy") if name in report)
+        rows.append([code(report["file"]), report.get("device", "–"), report.get("driver") or packages or "–",
+                     report.get("library_version", "–"), code(report["commit"]) if report.get("commit") else "not given",
+                     report.get("date", "–")])
     return table(["file", "device", "driver", "flashscan", "commit", "date"], rows, 6)
 
 
@@ -195,8 +188,9 @@ def write(results):
     """The whole page."""
     judgements = judgements_of(results)
     comparisons, reasons = comparisons_of(results)
+    checks = calls.checks_of(results)
     text = INTRODUCTION
-    text += write_runs(results) + "## Summary\n\n" + write_summary(judgements, comparisons)
+    text += write_runs(results) + "## Summary\n\n" + write_summary(judgements, comparisons, checks)
     for key, (title, target) in ROWS.items():
         items = [item for item in judgements if item.row == key or key == "tiny" and item.row == "host"]
         if not items or key == "host":
@@ -205,11 +199,12 @@ def write(results):
             text += "## Tiny problem: ≤ 4 us on the GPU, ≤ 3 us on the host\n\n" + write_tiny(items)
         elif key == "rnn":
             text += f"## {title}: {target}\n\n" + write_rnn(items)
-        elif key == "features":
+        elif key in ("features", "custom"):
             text += f"## {title}: {target}\n\n"
             text += write_pairs(items, feature_cells, [" us", ", of the stream", ", over plain"])
         else:
             text += f"## {title}: {target}\n\n" + write_pairs(items, ceiling_cells, [" us", ", of the stream"])
+    text += calls.write_chains(checks) + calls.write_plans(checks) + calls.write_python(results)
     return text + write_peers(results, comparisons, reasons)
 
 

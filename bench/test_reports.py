@@ -15,6 +15,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import calls
 import compare
 import plot
 import publish
@@ -29,6 +30,11 @@ def bench_case(line, set_name, us, ceiling_percent, targets_of_case=(), **fields
     """As flashscan_bench writes it; targets_of_case: (text, measured, met)."""
     case = {**reports.parse_problem(line), "set": set_name, "outcome": "measured", "note": "", "median_us": us,
             "ceiling_percent": ceiling_percent, "burst_us": 0, "host_us": 2.5, **fields}
+    if line.startswith("operator "):
+        words = line.split()
+        dim = next((int(word[1:]) for word in words if word[0] == "d" and word[1:].isdigit()), 0)
+        case.update(operator=words[1], dim=dim, mode="reduction" if "reduction" in words else "inclusive")
+    case.update({"plan_cold_us": 50.0, "plan_warm_us": 5.0, **fields})
     case["required_bytes"] = case["array_bytes"] * (3 if case["pass"] == "fwd" else 5)
     case["ceiling_gbps"] = case["required_bytes"] / us * 1e-3 / ceiling_percent * 100
     case["targets"] = [{"target": text, "limit": 0, "measured": measured, "met": met}
@@ -39,7 +45,7 @@ def bench_case(line, set_name, us, ceiling_percent, targets_of_case=(), **fields
 def bench_report(cases, **fields):
     return {"format": "flashscan_bench 1", "library_version": "0.1.0", "commit": "c" * 40, "backend": "cuda",
             "date": "2026-01-02T03:04:05Z", "device": "NVIDIA H200, 132 SMs", "driver": "1, CUDA 13", "cases": cases,
-            **fields}
+            "first_plan_us": 8000.0, **fields}
 
 
 def peers_report(case, results):
@@ -165,6 +171,46 @@ class MadeUpResults(Folder):
         self.assertEqual(comparisons_of(self.results())[0], [])
         self.assertNotIn("quoted", targets.write(self.results()))
 
+    def test_operators(self):
+        cases = [
+            bench_case("operator add fwd f32 b8 t8192 c1024", "operator_custom", 150.0, 80.0),
+            bench_case("operator add fwd f32 b8 t8192 c1024 custom", "operator_custom", 165.0, 73.0,
+                       [("@plain+30%", 10.0, True)], plan_cold_us=1.5e6, plan_warm_us=12.0),
+            bench_case("operator matmul fwd f32 b1 t1000 c1 d32", "operator", 50.0, 8.0, plan_warm_us=250.0),
+            bench_case("operator matmul fwd f32 b1 t1000 c1 d32 reduction", "operator", 40.0, 8.0),
+            bench_case("linear fwd f32 BTC b8 t8192 c1024", "peers", 200.0, 95.0)]
+        self.write("operator.json", bench_report(cases))
+        self.write("chains.json", {"torch": "2", "device": "NVIDIA H200", "rows": [
+            {"n": 1000, "d": 32, "what": "prefix", "peer_us": 1000.0, "flashscan_us": 80.0},
+            {"n": 1000, "d": 32, "what": "reduce", "peer_us": 600.0, "flashscan_us": 60.0},
+            {"n": 1000, "d": 512, "what": "prefix", "peer_us": 70000.0, "flashscan_us": 7000.0}]})
+        page = targets.write(self.results())
+        self.assertIn("| Custom operators | ≤ 30 % over the same built in | ", page)
+        self.assertIn("| `add f32 b8 t8192 c1024 custom` | operator_custom | 30 % | 165.0 | 73.0 % | +10.0 % met |", page)
+        self.assertIn("| 1000 x 32 x 32 | 50.0 | 1000 | 20.0 (12.5) met | 20 | 40.0 | 600.0 | 15.0 (10.0) met | 10 |", page)
+        self.assertIn("| 1000 x 512 x 512 | 7000 | 70000 | 10.0 (10.0) met | 8 | – | – | – | – |", page)
+        self.assertIn("| Plan made again | `matmul fwd f32 b1 t1000 c1 d32` | ≤ 100 us | 250.0 **missed** |", page)
+        self.assertIn("new source | `add fwd f32 b8 t8192 c1024 custom` | ≤ 1 s | 1500000 **missed** |", page)
+        self.assertIn("known source | `add fwd f32 b8 t8192 c1024 custom` | ≤ 1 ms | 12.0 met |", page)
+        plain, = reports.plain_cases(self.results())
+        self.assertEqual(plain["problem"], "linear fwd f32 BTC b8 t8192 c1024")
+
+    def test_targets_of_chains(self):
+        targets_of = lambda what: [calls.chain_target(what, d) for d in (2, 4, 16, 64, 128, 256, 512)]
+        self.assertEqual(targets_of("prefix"), [100, 100, 20, 20, 20, 20, 8])
+        self.assertEqual(targets_of("reduce"), [10, 10, 10, 10, 2, 1, 1])
+
+    def test_calls_from_python(self):
+        self.write("overhead.json", {"microseconds": {
+            "NumPy": {"rnn": 7.5, "affine_scan": {"call": 14.0, "library": 2.0, "memory": 0.5, "overhead": 11.5}},
+            "torch cuda": {"rnn": 30.0}}})
+        checks = calls.checks_of(self.results())
+        self.assertEqual([(check.name, check.met) for check in checks],
+                         [("NumPy, rnn", True), ("NumPy, affine_scan", False)])
+        page = targets.write(self.results())
+        self.assertIn("| NumPy | affine_scan | 14.0 | 2.00 | 0.50 | 11.5 **missed** |", page)
+        self.assertIn("| torch cuda | rnn | 30.0 | – | – | – |", page)
+
     def test_cpu(self):
         cases = [bench_case("linear fwd f32 BTC b4 t4096 c1024", "cpu", 5000.0, 85.0, [("@80%", 85.0, True)])]
         self.write("cpu.json", bench_report(cases, backend="cpu", device="a CPU", driver=""))
@@ -207,7 +253,7 @@ class BadInput(Folder):
     def test_what_cannot_be_read_is_named(self):
         self.expect_exit("no result of flashscan_bench", self.path)
         self.expect_exit("absent.json", self.path / "absent.json")
-        self.expect_exit("neither a result", self.write("other.json", {"suites": {}}))
+        self.expect_exit("not a result", self.write("other.json", {"suites": {}}))
         self.expect_exit("holds no JSON object", self.write("list.json", []))
         self.expect_exit("broken.json", self.write("broken.json", "{"))
 

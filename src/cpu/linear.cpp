@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "cpu/isa.h"
+#include "cpu/linear_chain.h"
 #include "cpu/linear_partition.h"
-#include "cpu/linear_windows.h"
 #include "cpu/number.h"
 #include "cpu/threads.h"
 #include "math/number.h"
@@ -92,7 +92,7 @@ class Linear final : public LinearKernel {
     void run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const;
     void run_empty(const LinearCall& call) const;
     void run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const;
-    void run_windows(const LinearCall& call, const LinearPartition& q, char* scratch) const;
+    void run_chunks(const LinearCall& call, const LinearPartition& q, char* scratch) const;
     void store_sums(const LinearCall& call, const double* sums, int64_t slots, int64_t slot_numbers) const;
 
     LinearProblem p_;
@@ -106,9 +106,9 @@ std::string Linear::describe(const LinearPartition& q) const {
     const char* along = q.variant.along_time ? "time" : "channels";
     const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
     std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
-    if (q.windows)
+    if (q.chained)
         return text + fmt::format("time in chunks of {}, {} at once, because {} rows of {} channels are few", q.chunk,
-                                  q.window, q.rows, p_.channels);
+                                  q.workers, q.rows, p_.channels);
     text += q.chunk > 0 ? fmt::format("time in chunks of {} for batch invariance", q.chunk) : "time in 1 chunk";
     text +=
         fmt::format(", {} x {} blocks of {} rows and {} channels", q.groups, q.blocks, q.group_rows, q.block_channels);
@@ -139,8 +139,8 @@ void Linear::run(LinearCall& call, const LinearPartition& q, const LinearBuffers
     if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return run_empty(call);
     if (call.x.data == call.y.data) call.stream_stores = false;
     auto* scratch = static_cast<char*>(buffers.scratch);
-    if (q.windows)
-        run_windows(call, q, scratch);
+    if (q.chained)
+        run_chunks(call, q, scratch);
     else
         run_rows(call, q, scratch);
 }
@@ -191,10 +191,10 @@ void Linear::store_sums(const LinearCall& call, const double* sums, int64_t slot
     if (times > 0) parallel_for(threads_, p_.gate_batch() * times, false, store_row);
 }
 
-void Linear::run_windows(const LinearCall& call, const LinearPartition& q, char* scratch) const {
-    Windows windows(call, q, kernels_for(isa_, q.variant), scratch);
-    while (windows.next()) windows.run(threads_);
-    if (windows.sums()) store_sums(call, windows.totals(), 1, 0);
+void Linear::run_chunks(const LinearCall& call, const LinearPartition& q, char* scratch) const {
+    ChunkChain chain(call, q, kernels_for(isa_, q.variant), scratch);
+    chain.run();
+    if (chain.sums()) store_sums(call, chain.totals(), 1, 0);
 }
 
 }  // namespace
@@ -208,7 +208,7 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
     auto kernel = std::make_unique<Linear>(problem, options, true);
     const LinearPartition &forward = kernel->partition_of(Pass::forward),
                           &backward = kernel->partition_of(Pass::backward);
-    if (forward.windows && (forward.few_blocks || backward.few_blocks)) return kernel;
+    if (forward.chained && (forward.few_blocks || backward.few_blocks)) return kernel;
     refusal = forward.few_blocks
                   ? fmt::format("{} steps are too few to cut into chunks", problem.time)
                   : fmt::format("{} rows of {} channels keep the threads busy", forward.rows, problem.channels);

@@ -8,8 +8,8 @@
 namespace flashscan::cpu {
 namespace {
 
-constexpr int64_t most_step_bytes = 8192;  // of one block: what the kernels' panels hold
-constexpr int64_t least_step_bytes = 256;
+constexpr int64_t most_step_bytes = 8192;    // of one block: what the kernels' panels hold
+constexpr int64_t least_step_bytes = 256;    // of the arithmetic
 constexpr int64_t few = 16;                  // blocks
 constexpr int64_t chunk_numbers = 32768;     // two tensors of f32 in a quarter of a megabyte
 constexpr int64_t task_numbers = 32768;      // work worth a task
@@ -45,9 +45,19 @@ void choose_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size
     // Blocks of equal width in whole cache lines.
     int64_t channels = std::min(ceil_div(ceil_div(p.channels, ceil_div(p.channels, most)), 16) * 16, most);
     channels = std::min(channels, p.channels);
-    const int64_t least = q.variant.along_time ? 1 : least_step_bytes / size.channel_bytes;
-    if (q.variant.along_time) channels = std::clamp<int64_t>(task_numbers / p.time, 1, std::min<int64_t>(channels, 64));
-    while (threads > 1 && channels / 2 >= least && q.rows * ceil_div(p.channels, channels) < 4 * threads) channels /= 2;
+    // Halves blocks until there are `tasks`, but never to less than `least`.
+    const auto split = [&](int64_t tasks, int64_t least) {
+        while (threads > 1 && channels / 2 >= least && q.rows * ceil_div(p.channels, channels) < tasks) channels /= 2;
+    };
+    if (q.variant.along_time) {
+        channels = std::clamp<int64_t>(task_numbers / p.time, 1, std::min<int64_t>(channels, 64));
+        split(4 * threads, 1);
+    } else {
+        // Memory is slower in short pieces: more tasks than threads only where pieces stay long.
+        split(4 * threads, 4096 / size_of(p.dtype));
+        split(2 * threads, 2048 / size_of(p.dtype));
+        split(threads, least_step_bytes / size.channel_bytes);
+    }
     q.block_channels = std::max<int64_t>(channels, 1);
     const int64_t row_numbers = q.block_channels * size.parts * std::max<int64_t>(p.time, 1);
     q.group_rows = std::clamp<int64_t>(task_numbers / row_numbers, 1, std::max<int64_t>(1, q.rows / (4 * threads)));
@@ -76,19 +86,19 @@ void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& 
 
 }  // namespace
 
-WindowLayout window_layout(const LinearPartition& p) {
+ChainLayout chain_layout(const LinearPartition& p) {
     size_t end = 0;
     const auto place = [&end](int64_t bytes) {
         const size_t start = end;
         end += static_cast<size_t>(round_up(bytes, 64));
         return start;
     };
-    WindowLayout layout{};
-    layout.product = place(p.window * p.row_bytes);
-    layout.local = place(p.window * p.row_bytes);
-    layout.carry = place((p.window + 1) * p.row_bytes);
-    layout.flags = place(p.window);
-    layout.sums = place(p.window * p.step_sums * int64_t(sizeof(double)));
+    ChainLayout layout{};
+    layout.product = place(p.workers * p.row_bytes);
+    layout.local = place(p.workers * p.row_bytes);
+    layout.carry = place(p.workers * p.row_bytes);
+    layout.next = place(p.row_bytes);
+    layout.sums = place(p.workers * p.step_sums * int64_t(sizeof(double)));
     layout.totals = place(p.step_sums == 0 ? 0 : p.gate_numbers * int64_t(sizeof(double)));
     layout.bytes = end;
     return layout;
@@ -108,14 +118,15 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     if (p.batch == 0 || p.time == 0 || p.channels == 0) return q;
 
     q.variant.wide = size.number == 8;
+    q.variant.complex_data = is_complex(p.dtype);
     q.variant.complex_gate = complex_gate;
-    q.variant.along_time = !is_complex(p.dtype) && p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
+    q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
     choose_chunk(q, p, size, pass, batch_invariant);
-    q.windows = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
-    if (q.windows) {
-        q.window = std::clamp<int64_t>(2 * threads, 1, most_window);
+    q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
+    if (q.chained) {
+        q.workers = threads;
         if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);
-        q.scratch_bytes = window_layout(q).bytes;
+        q.scratch_bytes = chain_layout(q).bytes;
         return q;
     }
     choose_blocks(q, p, size, threads);

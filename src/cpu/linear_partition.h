@@ -18,7 +18,7 @@ struct LinearPartition {
     int64_t row_bytes = 0;    // of the states of one row
     int64_t chunk = 0;        // steps; 0: a row is one chunk
     bool few_blocks = false;  // too few rows and channels to keep threads busy
-    bool windows = false;     // chunks of time in parallel
+    bool chained = false;     // chunks of time in parallel
 
     // Whole rows in parallel.
     int64_t block_channels = 1, blocks = 1;
@@ -27,22 +27,22 @@ struct LinearPartition {
     int64_t gate_numbers = 0;  // of the gate gradient
     bool carries = false;      // states of all rows are kept between tiles of time
 
-    // Windows.
-    int64_t window = 1;     // chunks in flight
+    // Chunks of time in parallel.
+    int workers = 1;
     int64_t step_sums = 0;  // numbers of the gate gradient of one step
 
     size_t scratch_bytes = 0;
 };
 
-// `chunked` asks for windows; `threads` is the number of threads of the plan.
+// `chunked` asks for chunks of time in parallel; `threads` is the number of threads of the plan.
 LinearPartition partition(const LinearProblem& problem, Pass pass, bool chunked, bool batch_invariant, int threads);
 
-inline constexpr int64_t most_window = 64;
-
-// Where the windows' parts lie in scratch.
-struct WindowLayout {
-    size_t product, local, carry, flags, sums, totals, bytes;
+// Where the parts of a chain of chunks lie in scratch.
+struct ChainLayout {
+    size_t product, local, carry;  // of each worker, like `sums`
+    size_t next;                   // what the last chunk joined hands on
+    size_t sums, totals, bytes;
 };
-WindowLayout window_layout(const LinearPartition& p);
+ChainLayout chain_layout(const LinearPartition& p);
 
 }  // namespace flashscan::cpu

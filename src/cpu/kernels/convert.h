@@ -24,21 +24,25 @@ FLASHSCAN_INLINE void exchange(P*& a, P*& b) {
 // The memory form M of a number and its conversions.
 struct AsF32 {
     using Type = float;
+    static constexpr Number number = Number::f32;
     static FLASHSCAN_INLINE float get(float x) { return x; }
     static FLASHSCAN_INLINE float put(float x) { return x; }
 };
 struct AsF64 {
     using Type = double;
+    static constexpr Number number = Number::f64;
     static FLASHSCAN_INLINE double get(double x) { return x; }
     static FLASHSCAN_INLINE double put(double x) { return x; }
 };
 struct AsBf16 {
     using Type = Bf16;
+    static constexpr Number number = Number::bf16;
     static FLASHSCAN_INLINE float get(Bf16 x) { return to_float(x); }
     static FLASHSCAN_INLINE Bf16 put(float x) { return to_bf16(x); }
 };
 struct AsF16 {
     using Type = F16;
+    static constexpr Number number = Number::f16;
     static FLASHSCAN_INLINE float get(F16 x) { return to_float(x); }
     static FLASHSCAN_INLINE F16 put(float x) { return to_f16(x); }
 };
@@ -59,42 +63,44 @@ FLASHSCAN_INLINE void with_number(Number number, Use use) {
 
 #if defined(__AVX512F__)
 // The masked forms: GCC 12 warns about an uninitialised variable inside the plain ones.
-FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
-    return reinterpret_cast<VecF>(
-        _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
+    return reinterpret_cast<VecF>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(half)));
 }
-FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
-    _mm256_storeu_si256(
-        reinterpret_cast<__m256i*>(p),
+FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
+    return reinterpret_cast<VecHalf>(
         _mm512_maskz_cvtps_ph(0xffff, reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #elif defined(__F16C__)
-FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
-    return reinterpret_cast<VecF>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
+    return reinterpret_cast<VecF>(_mm256_cvtph_ps(reinterpret_cast<__m128i>(half)));
 }
-FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                     _mm256_cvtps_ph(reinterpret_cast<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
+    return reinterpret_cast<VecHalf>(
+        _mm256_cvtps_ph(reinterpret_cast<__m256>(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 #else
-FLASHSCAN_INLINE VecF widen_f16(const F16* p) {
+FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
     VecF v = {};
-    for (int i = 0; i < Simd<float>::width; ++i) v[i] = to_float(p[i]);
+    for (int i = 0; i < Simd<float>::width; ++i) v[i] = to_float(F16{half[i]});
     return v;
 }
-FLASHSCAN_INLINE void narrow_f16(F16* p, VecF v) {
-    for (int i = 0; i < Simd<float>::width; ++i) p[i] = to_f16(v[i]);
+FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
+    VecHalf half = {};
+    for (int i = 0; i < Simd<float>::width; ++i) half[i] = to_f16(v[i]).bits;
+    return half;
 }
 #endif
 
-typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
-
-FLASHSCAN_INLINE VecF widen(const Bf16* p) {
-    VecHalf half;
-    __builtin_memcpy(&half, p, sizeof half);
-    return reinterpret_cast<VecF>(__builtin_convertvector(half, VecU) << 16);
+// Between halves and words below 2^16. GCC 12 makes plain conversions of halves of vectors, or of numbers.
+FLASHSCAN_INLINE VecU words_of(VecHalf half) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(half)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<VecU>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(half)));
+#else
+    return __builtin_convertvector(half, VecU);
+#endif
 }
-// The low halves of words below 2^16. A plain conversion comes out number by number from GCC 12.
 FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
 #if defined(__AVX512F__)
     return reinterpret_cast<VecHalf>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
@@ -105,20 +111,90 @@ FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
     return __builtin_convertvector(words, VecHalf);
 #endif
 }
-// As to_bf16.
-FLASHSCAN_INLINE void narrow(Bf16* p, VecF v) {
+
+// As to_bf16, with the result in the upper half of each word and anything below it.
+FLASHSCAN_INLINE VecU round_to_bf16(VecF v) {
     const VecU bits = reinterpret_cast<VecU>(v);
-    const VecU rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-    const VecU nan = (bits >> 16) | 0x40U;
-    const VecHalf half = low_halves((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+    const VecU rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+    return v != v ? bits | 0x400000U : rounded;
+}
+
+FLASHSCAN_INLINE VecF widened(VecHalf half, Bf16) { return reinterpret_cast<VecF>(words_of(half) << 16); }
+FLASHSCAN_INLINE VecF widened(VecHalf half, F16) { return widen_f16(half); }
+FLASHSCAN_INLINE VecHalf narrowed(VecF v, Bf16) { return low_halves(round_to_bf16(v) >> 16); }
+FLASHSCAN_INLINE VecHalf narrowed(VecF v, F16) { return narrow_f16(v); }
+
+// A vector of the arithmetic from and to memory; `streamed` as stream().
+FLASHSCAN_INLINE VecF widen(const float* p) { return load(p); }
+FLASHSCAN_INLINE VecD widen(const double* p) { return load(p); }
+FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
+FLASHSCAN_INLINE void narrow(double* p, VecD v) { store(p, v); }
+FLASHSCAN_INLINE void narrow_streamed(float* p, VecF v) { stream(p, v); }
+FLASHSCAN_INLINE void narrow_streamed(double* p, VecD v) { stream(p, v); }
+template <typename Half>
+FLASHSCAN_INLINE VecF widen(const Half* p) {
+    VecHalf half;
+    __builtin_memcpy(&half, p, sizeof half);
+    return widened(half, Half{});
+}
+template <typename Half>
+FLASHSCAN_INLINE void narrow(Half* p, VecF v) {
+    const VecHalf half = narrowed(v, Half{});
     __builtin_memcpy(p, &half, sizeof half);
 }
-FLASHSCAN_INLINE VecF widen(const F16* p) { return widen_f16(p); }
-FLASHSCAN_INLINE void narrow(F16* p, VecF v) { narrow_f16(p, v); }
-FLASHSCAN_INLINE VecF widen(const float* p) { return load(p); }
-FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
-FLASHSCAN_INLINE VecD widen(const double* p) { return load(p); }
-FLASHSCAN_INLINE void narrow(double* p, VecD v) { store(p, v); }
+template <typename Half>
+FLASHSCAN_INLINE void narrow_streamed(Half* p, VecF v) {
+    stream(&p->bits, narrowed(v, Half{}));
+}
+
+// 2 * width adjacent numbers, apart by the parity of their places. In bf16 that is a shift and a mask.
+FLASHSCAN_INLINE Two<float> widen_two(const float* p) { return separate<float>(load(p), load(p + Simd<float>::width)); }
+FLASHSCAN_INLINE Two<double> widen_two(const double* p) {
+    return separate<double>(load(p), load(p + Simd<double>::width));
+}
+FLASHSCAN_INLINE Two<float> widen_two(const Bf16* p) {
+    VecU words;
+    __builtin_memcpy(&words, p, sizeof words);
+    return {reinterpret_cast<VecF>(words << 16), reinterpret_cast<VecF>(words & 0xffff0000U)};
+}
+FLASHSCAN_INLINE Two<float> widen_two(const F16* p) {
+    VecW halves;
+    __builtin_memcpy(&halves, p, sizeof halves);
+    VecHalf parts[2];
+    const VecW apart = parities_apart(halves);
+    __builtin_memcpy(parts, &apart, sizeof parts);
+    return {widen_f16(parts[0]), widen_f16(parts[1])};
+}
+
+template <bool Stream, typename T>
+FLASHSCAN_INLINE void narrow_two(T* p, Two<T> v) {
+    const Vec<T> low = low_half(v), high = high_half(v);
+    if constexpr (Stream) {
+        stream(p, low);
+        stream(p + Simd<T>::width, high);
+    } else {
+        store<T>(p, low);
+        store<T>(p + Simd<T>::width, high);
+    }
+}
+template <bool Stream, typename Words>
+FLASHSCAN_INLINE void put_words(void* p, Words words) {
+    if constexpr (Stream)
+        stream(static_cast<float*>(p), reinterpret_cast<VecF>(words));
+    else
+        __builtin_memcpy(p, &words, sizeof words);
+}
+template <bool Stream>
+FLASHSCAN_INLINE void narrow_two(Bf16* p, Two<float> v) {
+    put_words<Stream>(p, (round_to_bf16(v.even) >> 16) | (round_to_bf16(v.odd) & 0xffff0000U));
+}
+template <bool Stream>
+FLASHSCAN_INLINE void narrow_two(F16* p, Two<float> v) {
+    const VecHalf parts[2] = {narrow_f16(v.even), narrow_f16(v.odd)};
+    VecW apart;
+    __builtin_memcpy(&apart, parts, sizeof apart);
+    put_words<Stream>(p, parities_together(apart));
+}
 
 // Rows of n adjacent numbers; those `ahead` are asked for early.
 template <typename T, typename Form>

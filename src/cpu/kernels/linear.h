@@ -70,11 +70,14 @@ struct LinearKernels {
     // The outputs of a chunk, and the carry after it. Sums of the gate gradient over time go to `sums`: one double for
     // each number of a step of GATE.
     void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums);
+    // After a thread's last chunk: others may read what it wrote.
+    void (*finish)();
 };
 
 // Which of a table's kernels a problem needs.
 struct LinearVariant {
-    bool wide;          // arithmetic in f64
+    bool wide;  // arithmetic in f64
+    bool complex_data;
     bool complex_gate;  // numbers pair up in the recurrence itself
     bool along_time;    // time is innermost: vectors hold consecutive steps of one lane
 };

@@ -1,380 +1,257 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence, vectors along time: for data whose innermost axis is time. A vector holds W consecutive steps of
-// one lane. With p = a and l = x (backward: p = a and l = a x, whose scan is the carry c), log2(W) times, k = 1, 2, 4
-// ..
-//
-//     l += p shift(l, k),  p *= shift(p, k)        then  h = l + p carry        (backward: g = x + shift(c, 1))
-//
-// so only the last multiply-add waits for the vector before. Products of gates may overflow or meet an infinity where
-// the recurrence does not: a vector whose result is not finite, or that holds a reset, is walked again step by step.
-// One thread owns some lanes and reads each as one stream, in place where it lies as the arithmetic wants it, else
-// through panels of 8 KB. Moves 2 reads and 1 write a number forward, 3 and 2 backward. Limits: real numbers.
-// Pointers are to the lowest time; Mirror walks from the highest.
+// Linear recurrence, vectors along time: for data whose innermost axis is time. What is done to a lane is in
+// linear_row_steps.h. One thread owns some channels and reads each as one stream, in place where it lies as the kernel
+// wants it, else through panels of 8 KB. Moves 2 reads and 1 write a number forward, 3 and 2 backward.
 #pragma once
 
-#include "cpu/kernels/linear_tile.h"
+#include "cpu/kernels/linear_row_steps.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-template <typename T>
-struct RowTile {
-    int64_t steps;
-    const T *x, *gate, *slope;
-    T* y;               // null: only the carry is wanted
-    const T* previous;  // of the lowest time; null: no gate gradient
-    T* grad;
-    const uint8_t* reset;
-    bool has_first;  // the last step walked has `first` before it instead of previous
-    T first;
-    T carry, product;
-    bool any_reset;
-};
-
-template <typename T, bool Mirror>
-FLASHSCAN_INLINE void scan(Vec<T>& l, Vec<T>& p) {
-    constexpr int width = Simd<T>::width;
-    const Vec<T> zero = {}, unit = splat<T>(1);
-    l = fused(p, shift<1, Mirror, T>(l, zero), l);
-    p *= shift<1, Mirror, T>(p, unit);
-    if constexpr (width > 2) {
-        l = fused(p, shift<2, Mirror, T>(l, zero), l);
-        p *= shift<2, Mirror, T>(p, unit);
-    }
-    if constexpr (width > 4) {
-        l = fused(p, shift<4, Mirror, T>(l, zero), l);
-        p *= shift<4, Mirror, T>(p, unit);
-    }
-    if constexpr (width > 8) {
-        l = fused(p, shift<8, Mirror, T>(l, zero), l);
-        p *= shift<8, Mirror, T>(p, unit);
-    }
-}
-
-// Steps [from, to) in walking order one by one.
-template <typename T, bool Mirror, bool Backward>
-void rows_steps(RowTile<T>& t, int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-        const int64_t j = Mirror ? t.steps - 1 - i : i;
-        const bool reset = t.reset != nullptr && t.reset[j] != 0;
-        const T a = t.gate[j];
-        t.any_reset = t.any_reset || reset;
-        if constexpr (!Backward) {
-            t.carry = reset ? t.x[j] : fused(a, t.carry, t.x[j]);
-            if (t.y != nullptr) t.y[j] = t.carry;
-            continue;
-        }
-        const T g = t.x[j] + t.carry;
-        t.carry = reset ? T(0) : a * g;
-        if (t.y != nullptr) t.y[j] = g;
-        if (t.previous == nullptr) continue;
-        const T h = t.has_first && i == t.steps - 1 ? t.first : t.previous[j];
-        t.grad[j] = reset ? T(0) : g * (t.slope != nullptr ? h * t.slope[j] : h);
-    }
-}
-
-// Asks for what comes 2 KB later where memory is walked downwards; upwards the hardware does better by itself.
-template <typename T, bool Mirror>
-FLASHSCAN_INLINE void look_ahead(const T* p) {
-    if constexpr (Mirror) prefetch(reinterpret_cast<const char*>(p) - 2048);
-}
-
-template <typename T>
-FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
-    constexpr int width = Simd<T>::width, bytes = width < 8 ? width : 8;
-    uint64_t any = 0;
-    for (int k = 0; k < width; k += bytes) {
-        uint64_t word = 0;
-        __builtin_memcpy(&word, reset + k, bytes);
-        any |= word;
-    }
-    return any != 0;
-}
-
-template <typename T, bool Mirror, bool Stream>
-void rows_forward(RowTile<T>& t) {
-    constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
-    int64_t i = 0;
-    Vec<T> carry = splat<T>(t.carry);
-    for (; i + width <= t.steps; i += width) {
-        const int64_t j = Mirror ? t.steps - width - i : i;
-        look_ahead<T, Mirror>(t.x + j);
-        look_ahead<T, Mirror>(t.gate + j);
-        Vec<T> h = load(t.x + j), p = load(t.gate + j);
-        scan<T, Mirror>(h, p);
-        h = fused(p, carry, h);
-        if (any_special(h) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
-            t.carry = carry[0];
-            rows_steps<T, Mirror, false>(t, i, i + width);
-            carry = splat<T>(t.carry);
-            continue;
-        }
-        carry = pick<last, T>(h);
-        if (t.y == nullptr) continue;
-        if constexpr (Stream)
-            stream(t.y + j, h);
-        else
-            store<T>(t.y + j, h);
-    }
-    t.carry = carry[0];
-    rows_steps<T, Mirror, false>(t, i, t.steps);
-}
-
-template <typename T, bool Mirror, bool Stream, bool Grad>
-void rows_backward(RowTile<T>& t) {
-    constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
-    int64_t i = 0;
-    Vec<T> carry = splat<T>(t.carry);
-    for (; i + width <= t.steps; i += width) {
-        const int64_t j = Mirror ? t.steps - width - i : i;
-        look_ahead<T, Mirror>(t.x + j);
-        look_ahead<T, Mirror>(t.gate + j);
-        if constexpr (Grad) look_ahead<T, Mirror>(t.previous + j);
-        const Vec<T> x = load(t.x + j);
-        Vec<T> p = load(t.gate + j), c = p * x;
-        scan<T, Mirror>(c, p);
-        c = fused(p, carry, c);
-        const Vec<T> g = x + shift<1, Mirror, T>(c, carry);
-        if (any_special((c - c) + (g - g)) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
-            t.carry = carry[0];
-            rows_steps<T, Mirror, true>(t, i, i + width);
-            carry = splat<T>(t.carry);
-            continue;
-        }
-        carry = pick<last, T>(c);
-        if constexpr (Grad) {
-            Vec<T> h;
-            if (t.has_first && i + width == t.steps)
-                h = shift<1, !Mirror, T>(load(t.previous + j + (Mirror ? 1 : -1)), splat<T>(t.first));
-            else
-                h = load(t.previous + j);
-            if (t.slope != nullptr) h *= load(t.slope + j);
-            if constexpr (Stream)
-                stream(t.grad + j, g * h);
-            else
-                store<T>(t.grad + j, g * h);
-        }
-        if (t.y == nullptr) continue;
-        if constexpr (Stream)
-            stream(t.y + j, g);
-        else
-            store<T>(t.y + j, g);
-    }
-    t.carry = carry[0];
-    rows_steps<T, Mirror, true>(t, i, t.steps);
-}
-
-// The carry and the product alone.
-template <typename T, bool Mirror, bool Backward>
-void rows_summarise(RowTile<T>& t) {
-    constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
-    int64_t i = 0;
-    Vec<T> carry = splat<T>(t.carry), product = splat<T>(1);
-    for (; i + width <= t.steps; i += width) {
-        const int64_t j = Mirror ? t.steps - width - i : i;
-        look_ahead<T, Mirror>(t.x + j);
-        look_ahead<T, Mirror>(t.gate + j);
-        const Vec<T> x = load(t.x + j), a = load(t.gate + j);
-        Vec<T> c = Backward ? a * x : x, p = a;
-        scan<T, Mirror>(c, p);
-        c = fused(p, carry, c);
-        product *= a;
-        if (any_special(c) || (t.reset != nullptr && resets_within<T>(t.reset + j))) [[unlikely]] {
-            t.carry = carry[0];
-            rows_steps<T, Mirror, Backward>(t, i, i + width);
-            carry = splat<T>(t.carry);
-            continue;
-        }
-        carry = pick<last, T>(c);
-    }
-    t.carry = carry[0];
-    for (int64_t k = i; k < t.steps; ++k) t.product *= t.gate[Mirror ? t.steps - 1 - k : k];
-    for (int k = 0; k < width; ++k) t.product *= product[k];
-    rows_steps<T, Mirror, Backward>(t, i, t.steps);
-}
-
-// An engine: runs ranges of steps of one block of lanes.
-template <typename T>
+// An engine: runs ranges of steps of one block of channels.
+template <typename T, bool ComplexData>
 class Rows {
+    static constexpr int parts = ComplexData ? 2 : 1;
+
   public:
     Rows(const LinearCall& p, const LinearBlock& block, Work<T>& work)
-        : p_(p), block_(block), w_(work), lanes_(block.c1 - block.c0) {}
+        : p_(p), block_(block), w_(work), channels_(block.c1 - block.c0) {}
 
-    // Lanes are walked one after the other, each as far as possible.
+    // Channels are walked one after the other, each as far as possible.
     int64_t tile_steps() const {
         if (!p_.backward || !sums_gate(p_) || p_.sum_time) return int64_t(1) << 62;
-        return panel_numbers<T> / (p_.sum_channels ? 1 : lanes_);
+        // Sums are those of one panel.
+        const int64_t step = p_.gate.parts * (p_.sum_channels ? 1 : channels_);
+        return panel_numbers<T> / (step > parts ? step : parts);
     }
-    int64_t lanes() const { return lanes_; }
+    int64_t lanes() const { return channels_ * parts; }
     static void one(T* product, int64_t lanes) {
-        for (int64_t l = 0; l < lanes; ++l) product[l] = 1;
+        for (int64_t l = 0; l < lanes; ++l) product[l] = l % parts == 0 ? T(1) : T(0);
     }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
-        const int64_t most = in_place() ? n : panel_numbers<T>;
-        for (int64_t next = 0; next < lanes_; ++next) {
-            // Lanes downwards too where time is: memory is walked without gaps.
-            const int64_t l = p_.ascending ? next : lanes_ - 1 - next;
-            for (int64_t k = 0; k < n; k += most) {
-                const Part part = part_of(row, i + k, k + most < n ? most : n - k);
-                RowTile<T> t = open(row, part, l);
-                t.carry = w_.carry[l];
-                apply_lane(t, row, part, l, write);
-                w_.carry[l] = t.carry;
-            }
-        }
+        for_tiles(row, i, n, [&](auto x, auto a, const Part& part, int64_t c) {
+            auto t = open<decltype(x), decltype(a)>(row, part, c);
+            load_element(w_.carry, c, t.carry);
+            apply_channel<decltype(x), decltype(a)>(t, row, part, c, write);
+            store_element(w_.carry, c, t.carry);
+        });
     }
 
     bool summarise(const Row& row, int64_t i, int64_t n) {
-        const int64_t most = in_place() ? n : panel_numbers<T>;
         bool any = false;
-        for (int64_t l = 0; l < lanes_; ++l) {
-            for (int64_t k = 0; k < n; k += most) {
-                RowTile<T> t = open(row, part_of(row, i + k, k + most < n ? most : n - k), l);
-                t.carry = w_.local[l];
-                t.product = w_.product[l];
-                summarise_lane(t);
-                w_.local[l] = t.carry;
-                w_.product[l] = t.product;
-                any = any || t.any_reset;
-            }
-        }
+        for_tiles(row, i, n, [&](auto x, auto a, const Part& part, int64_t c) {
+            auto t = open<decltype(x), decltype(a)>(row, part, c);
+            load_element(w_.local, c, t.carry);
+            load_element(w_.product, c, t.product);
+            if (p_.backward)
+                p_.ascending ? rows_summarise<false, true>(t) : rows_summarise<true, true>(t);
+            else
+                p_.ascending ? rows_summarise<false, false>(t) : rows_summarise<true, false>(t);
+            store_element(w_.local, c, t.carry);
+            store_element(w_.product, c, t.product);
+            any = any || t.any_reset;
+        });
         return any;
     }
 
   private:
+    template <typename X, typename A>
+    using Tile = RowTile<T, ComplexData, X, A>;
+    using Element = std::conditional_t<ComplexData, Complex<T>, T>;
+
     // Walking steps [i, i + n) of a row and the lowest of their times.
     struct Part {
         int64_t i, n, time;
     };
-    Part part_of(const Row& row, int64_t i, int64_t n) const {
-        return {i, n, p_.ascending ? row.time(p_, i) : row.time(p_, i + n - 1)};
+
+    static void load_element(const T* from, int64_t c, Element& x) { get_element<Own<T>>(from, c, x); }
+    static void store_element(T* to, int64_t c, Element x) { put_element<Own<T>>(to, c, x); }
+
+    static bool fits(const Tensor& t) { return t.data == nullptr || (t.time == parts && t.parts == parts); }
+    template <typename Form>
+    static bool direct(const Tensor& t) {
+        return t.data != nullptr && t.number == Form::number && fits(t);
+    }
+    template <typename A>
+    bool gate_direct() const {
+        return p_.form == 0 && direct<A>(p_.gate);
     }
 
-    bool in_place() const {
-        for (const Tensor* t : {&p_.x, &p_.y, &p_.gate, &p_.previous, &p_.grad_gate})
-            if (t->data != nullptr && (!same_number<T>(t->number) || t->time != 1)) return false;
-        return p_.form == 0 && !(p_.backward && sums_gate(p_));
+    // Calls use(X, A, part, channel) for the parts of [i, i + n) of every channel; downwards where time is, so that
+    // memory is walked without gaps.
+    template <typename Use>
+    void for_tiles(const Row& row, int64_t i, int64_t n, Use use) {
+        with_forms<T, ComplexData>(p_, fits, [&](auto x, auto a) {
+            using X = decltype(x);
+            using A = decltype(a);
+            bool in_place = gate_direct<A>() && !(p_.backward && sums_gate(p_));
+            for (const Tensor* t : {&p_.x, &p_.y, &p_.previous})
+                in_place = in_place && (t->data == nullptr || direct<X>(*t));
+            in_place = in_place && (p_.grad_gate.data == nullptr || direct<A>(p_.grad_gate));
+            const int64_t most = in_place ? n : panel_numbers<T> / parts;
+            for (int64_t next = 0; next < channels_; ++next) {
+                const int64_t c = p_.ascending ? next : channels_ - 1 - next;
+                for (int64_t k = 0; k < n; k += most) {
+                    const int64_t steps = k + most < n ? most : n - k;
+                    use(x, a, Part{i + k, steps, row.time(p_, p_.ascending ? i + k : i + k + steps - 1)}, c);
+                }
+            }
+        });
     }
 
-    void summarise_lane(RowTile<T>& t) const {
-        if (p_.backward)
-            p_.ascending ? rows_summarise<T, false, true>(t) : rows_summarise<T, true, true>(t);
-        else
-            p_.ascending ? rows_summarise<T, false, false>(t) : rows_summarise<T, true, false>(t);
+    char* at(const Tensor& t, const Row& row, int64_t time, int64_t c) const {
+        return address(t, row.batch, time, block_.c0 + c);
+    }
+    template <typename Form>
+    typename Form::Type* place(const Tensor& t, const Row& row, int64_t time, int64_t c) const {
+        return reinterpret_cast<typename Form::Type*>(at(t, row, time, c));
     }
 
-    char* at(const Tensor& t, const Row& row, int64_t time, int64_t l) const {
-        return address(t, row.batch, time, block_.c0 + l);
-    }
-    static bool direct(const Tensor& t, int64_t n) { return same_number<T>(t.number) && (t.time == 1 || n == 1); }
-
-    const T* read(const Tensor& t, T* panel, const Row& row, int64_t time, int64_t n, int64_t l) const {
-        if (direct(t, n)) return reinterpret_cast<const T*>(at(t, row, time, l));
-        if (n > 0) load_panel(panel, n, t.number, at(t, row, time, l), {1, 0, n, t.time, 1});
-        return panel;
-    }
-
-    RowTile<T> open(const Row& row, const Part& part, int64_t l) {
+    template <typename X, typename A>
+    Tile<X, A> open(const Row& row, const Part& part, int64_t c) {
         const int64_t time = part.time, n = part.n;
-        RowTile<T> t{};
+        Tile<X, A> t{};
         t.steps = n;
-        t.x = read(p_.x, w_.x, row, time, n, l);
+        t.real_gate = p_.gate.parts < parts;
         t.reset = reset_at(p_, row, time);
-        t.gate = w_.gate;
-        const Tensor& gate = p_.gate;
-        if (p_.form == 0 && direct(gate, n) && (gate.time == 1 || n == 1)) {
-            t.gate = reinterpret_cast<const T*>(at(gate, row, time, l));
-            return t;
+        if (direct<X>(p_.x)) {
+            t.x = place<X>(p_.x, row, time, c);
+        } else if constexpr (std::is_same_v<X, Own<T>>) {
+            load_panel(w_.x, n * parts, p_.x.number, at(p_.x, row, time, c), {1, 0, n, p_.x.time, parts});
+            t.x = w_.x;
         }
-        const int64_t distinct = gate.time == 0 ? 1 : n;
-        const bool slope = p_.backward && p_.form != 0;
-        t.slope = slope ? w_.slope : nullptr;
-        load_panel(w_.gate, distinct, gate.number, at(gate, row, time, l), {1, 0, distinct, gate.time, 1});
-        transform_gate<T, false>(p_.form, w_.gate, slope ? w_.slope : nullptr, distinct);
-        for (int64_t k = distinct; k < n; ++k) {
-            w_.gate[k] = w_.gate[0];
-            if (slope) w_.slope[k] = w_.slope[0];
-        }
+        if (gate_direct<A>())
+            t.gate = place<A>(p_.gate, row, time, c);
+        else if constexpr (std::is_same_v<A, Own<T>>)
+            load_gate(t, row, part, c);
         return t;
     }
 
-    void apply_lane(RowTile<T>& t, const Row& row, const Part& part, int64_t l, bool write) {
-        const int64_t time = part.time, n = part.n;
-        const bool write_y = write && p_.y.data != nullptr, y_direct = write_y && direct(p_.y, n);
-        const bool grads = write && p_.backward && p_.grad_gate.data != nullptr;
-        const bool grad_direct = grads && !sums_gate(p_) && direct(p_.grad_gate, n);
-        if (write_y) t.y = y_direct ? reinterpret_cast<T*>(at(p_.y, row, time, l)) : w_.y;
-        if (grads) {
-            t.grad = grad_direct ? reinterpret_cast<T*>(at(p_.grad_gate, row, time, l)) : w_.grad;
-            read_previous(t, row, part, l);
-        }
-        const bool stream = p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
-        run(t, stream);
-        if (write_y && !y_direct) store_panel(w_.y, n, p_.y.number, at(p_.y, row, time, l), {1, 0, n, p_.y.time, 1});
-        if (!grads || grad_direct) return;
-        if (!sums_gate(p_))
-            store_panel(w_.grad, n, p_.grad_gate.number, at(p_.grad_gate, row, time, l),
-                        {1, 0, n, p_.grad_gate.time, 1});
+    // Gates in the form of the data: the same for all steps where they are broadcast, without imaginary parts where
+    // they are real.
+    template <typename X>
+    void load_gate(Tile<X, Own<T>>& t, const Row& row, const Part& part, int64_t c) {
+        const Tensor& gate = p_.gate;
+        const int64_t steps = gate.time == 0 ? 1 : part.n;
+        const bool slope = p_.backward && p_.form != 0, expand = steps < part.n || gate.parts < parts;
+        T *to = expand ? w_.compact_gate : w_.gate, *to_slope = expand ? w_.compact_slope : w_.slope;
+        load_panel(to, steps * gate.parts, gate.number, at(gate, row, part.time, c),
+                   {1, 0, steps, gate.time, gate.parts});
+        if (gate.parts == 2)
+            transform_gate<T, true>(p_.form, to, slope ? to_slope : nullptr, steps * 2);
         else
-            add_sums(n, l);
+            transform_gate<T, false>(p_.form, to, slope ? to_slope : nullptr, steps);
+        t.gate = w_.gate;
+        t.slope = slope ? w_.slope : nullptr;
+        if (!expand) return;
+        spread(w_.gate, w_.compact_gate, steps, part.n);
+        if (slope) spread(w_.slope, w_.compact_slope, steps, part.n);
+    }
+    void spread(T* to, const T* from, int64_t steps, int64_t n) const {
+        const int64_t gate_parts = p_.gate.parts;
+        for (int64_t i = 0; i < n; ++i)
+            for (int64_t k = 0; k < parts; ++k)
+                to[i * parts + k] = k < gate_parts ? from[(steps == 1 ? 0 : i) * gate_parts + k] : T(0);
     }
 
-    bool aligned(const RowTile<T>& t) const {
-        const int64_t top = p_.ascending ? 0 : t.steps;
-        return reinterpret_cast<uintptr_t>(t.y + top) % vector_bytes == 0 &&
+    template <typename X, typename A>
+    void apply_channel(Tile<X, A>& t, const Row& row, const Part& part, int64_t c, bool write) {
+        const int64_t time = part.time, n = part.n;
+        const bool write_y = write && p_.y.data != nullptr, y_direct = write_y && direct<X>(p_.y);
+        const bool grads = write && p_.backward && p_.grad_gate.data != nullptr;
+        const bool grad_direct = grads && !sums_gate(p_) && direct<A>(p_.grad_gate);
+        if (write_y) t.y = y_direct ? place<X>(p_.y, row, time, c) : panel<X>(w_.y);
+        if (grads) {
+            t.grad = grad_direct ? place<A>(p_.grad_gate, row, time, c) : panel<A>(w_.grad);
+            read_previous(t, row, part, c);
+        }
+        run(t, p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t));
+        if (write_y && !y_direct)
+            store_panel(w_.y, n * parts, p_.y.number, at(p_.y, row, time, c), {1, 0, n, p_.y.time, parts});
+        if (!grads || grad_direct) return;
+        fold_parts(n);
+        if (sums_gate(p_))
+            add_sums(n, c);
+        else
+            store_panel(w_.grad, n * p_.gate.parts, p_.grad_gate.number, at(p_.grad_gate, row, time, c),
+                        {1, 0, n, p_.grad_gate.time, p_.gate.parts});
+    }
+    // Panels hold numbers of T: what is not direct has that form.
+    template <typename Form>
+    static typename Form::Type* panel(T* numbers) {
+        return reinterpret_cast<typename Form::Type*>(numbers);
+    }
+
+    template <typename X, typename A>
+    bool aligned(const Tile<X, A>& t) const {
+        const int64_t top = p_.ascending ? 0 : t.steps * parts;
+        return (t.y == nullptr || reinterpret_cast<uintptr_t>(t.y + top) % vector_bytes == 0) &&
                (t.grad == nullptr || reinterpret_cast<uintptr_t>(t.grad + top) % vector_bytes == 0);
     }
 
     // OUTPUT one step earlier in the order of the recurrence: one lower where backward walks down.
-    void read_previous(RowTile<T>& t, const Row& row, const Part& part, int64_t l) {
+    template <typename X, typename A>
+    void read_previous(Tile<X, A>& t, const Row& row, const Part& part, int64_t c) {
         const int64_t time = part.time, n = part.n;
         const int64_t shift = p_.ascending ? 1 : -1;
         t.has_first = part.i + n == row.steps();
         if (t.has_first && p_.first_state != nullptr)
-            t.first = reinterpret_cast<const T*>(p_.first_state)[row.index * p_.channels + block_.c0 + l];
-        if (p_.previous.time == 1 && same_number<T>(p_.previous.number)) {
-            t.previous = reinterpret_cast<const T*>(at(p_.previous, row, time, l)) + shift;
+            load_element(reinterpret_cast<const T*>(p_.first_state), row.index * p_.channels + block_.c0 + c, t.first);
+        if (direct<X>(p_.previous)) {
+            t.previous = place<X>(p_.previous, row, time, c) + shift * parts;
             return;
         }
         // The lowest time has no step before it when backward walks down to the row's first, and so for the highest.
         const int64_t skip = t.has_first && !p_.ascending ? 1 : 0, count = n - (t.has_first ? 1 : 0);
         if (count > 0)
-            load_panel(w_.previous + skip, count, p_.previous.number, at(p_.previous, row, time + shift + skip, l),
-                       {1, 0, count, p_.previous.time, 1});
-        if (t.has_first) w_.previous[skip == 1 ? 0 : n - 1] = t.first;
+            load_panel(w_.previous + skip * parts, count * parts, p_.previous.number,
+                       at(p_.previous, row, time + shift + skip, c), {1, 0, count, p_.previous.time, parts});
+        if (t.has_first) store_element(w_.previous, skip == 1 ? 0 : n - 1, t.first);
         t.has_first = false;
-        t.previous = w_.previous;
+        t.previous = panel<X>(w_.previous);
     }
 
-    void run(RowTile<T>& t, bool stream) const {
+    template <typename Tile>
+    void run(Tile& t, bool stream) const {
         if (p_.ascending)
             stream ? run_walk<false, true>(t) : run_walk<false, false>(t);
         else
             stream ? run_walk<true, true>(t) : run_walk<true, false>(t);
     }
-    template <bool Mirror, bool Stream>
-    void run_walk(RowTile<T>& t) const {
+    template <bool Mirror, bool Stream, typename Tile>
+    void run_walk(Tile& t) const {
         if (!p_.backward)
-            rows_forward<T, Mirror, Stream>(t);
+            rows_forward<Mirror, Stream>(t);
         else if (t.previous != nullptr)
-            rows_backward<T, Mirror, Stream, true>(t);
+            rows_backward<Mirror, Stream, true>(t);
         else
-            rows_backward<T, Mirror, Stream, false>(t);
+            rows_backward<Mirror, Stream, false>(t);
     }
 
-    void add_sums(int64_t n, int64_t l) const {
-        if (p_.sum_time) {
-            w_.sums[p_.sum_channels ? 0 : l] += add_up(w_.grad, n, 1);
-            return;
+    // Real gates of complex data take the real part.
+    void fold_parts(int64_t n) const {
+        if (p_.gate.parts == parts) return;
+        for (int64_t j = 0; j < n; ++j) w_.grad[j] = w_.grad[2 * j];
+    }
+
+    void add_sums(int64_t n, int64_t c) const {
+        const int64_t numbers = p_.gate.parts, channels = p_.sum_channels ? 1 : channels_;
+        for (int64_t k = 0; k < numbers; ++k) {
+            double* sums = w_.sums + (p_.sum_channels ? 0 : c) * numbers + k;
+            if (p_.sum_time) {
+                *sums += add_up(w_.grad + k, n, numbers);
+                continue;
+            }
+            for (int64_t j = 0; j < n; ++j)
+                sums[j * channels * numbers] += static_cast<double>(w_.grad[j * numbers + k]);
         }
-        const int64_t stride = p_.sum_channels ? 1 : lanes_, first = p_.sum_channels ? 0 : l;
-        for (int64_t j = 0; j < n; ++j) w_.sums[j * stride + first] += static_cast<double>(w_.grad[j]);
     }
 
     const LinearCall& p_;
     const LinearBlock& block_;
     Work<T>& w_;
-    int64_t lanes_;
+    int64_t channels_;
 };
 
 }  // namespace flashscan::cpu::FLASHSCAN_ISA

@@ -2,6 +2,8 @@
 // What both engines of the linear recurrence share: rows, addresses, gates, and sums of the gate gradient.
 #pragma once
 
+#include <type_traits>
+
 #include "cpu/kernels/convert.h"
 #include "math/linear.h"
 
@@ -54,6 +56,25 @@ FLASHSCAN_INLINE const uint8_t* reset_at(const LinearCall& p, const Row& row, in
 }
 
 FLASHSCAN_INLINE bool sums_gate(const LinearCall& p) { return p.sum_batch || p.sum_time || p.sum_channels; }
+
+template <typename T>
+using Own = std::conditional_t<sizeof(T) == 8, AsF64, AsF32>;
+
+// Calls use(X, A) with the forms in which a kernel reads numbers in place: X of INPUT, OUTPUT and their gradients, A of
+// GATE and its gradient. Whatever else a tensor holds goes through panels of T. `fits` says whether a tensor's layout
+// is the kernel's. Numbers of 16 bits are read in place where all tensors of data fit; complex data have none.
+template <typename T, bool Complex, typename Fits, typename Use>
+FLASHSCAN_INLINE void with_forms(const LinearCall& p, Fits fits, Use use) {
+    if constexpr (sizeof(T) == 4 && !Complex) {
+        const bool data = fits(p.x) && fits(p.y) && fits(p.previous);
+        const bool gate = data && p.form == 0 && p.gate.number == p.x.number && fits(p.gate) && fits(p.grad_gate) &&
+                          !(p.backward && sums_gate(p));
+        const auto use_half = [&](auto half) { gate ? use(half, half) : use(half, AsF32{}); };
+        if (data && p.x.number == Number::bf16) return use_half(AsBf16{});
+        if (data && p.x.number == Number::f16) return use_half(AsF16{});
+    }
+    use(Own<T>{}, Own<T>{});
+}
 
 template <typename T>
 FLASHSCAN_INLINE Complex<T> complex_slope(int32_t form, Complex<T> g, Complex<T> a) {

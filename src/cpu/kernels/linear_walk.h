@@ -6,6 +6,8 @@
 // c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads.
 #pragma once
 
+#include <limits>
+
 #include "cpu/kernels/linear_columns.h"
 #include "cpu/kernels/linear_rows.h"
 
@@ -29,7 +31,14 @@ FLASHSCAN_INLINE bool finite(T x) {
     return x - x == 0;
 }
 
-// next = product * carry + local for `lanes` numbers; returns whether all are finite.
+// Whether a product that is 0 because it was below the normal numbers may hide a part of the next carry that counts.
+template <typename T>
+FLASHSCAN_INLINE bool hides(T product, T carry, T local) {
+    const T size = carry < 0 ? -carry : carry, other = local < 0 ? -local : local;
+    return product == 0 && size > 1 && size * (Simd<T>::least / Simd<T>::unit) > other;
+}
+
+// next = product * carry + local for `lanes` numbers, NaN where that is not exact enough; returns whether all are finite.
 template <typename T, bool ComplexGate>
 bool join_lanes(int64_t lanes, bool reset, const T* product, const T* local, const T* carry, T* next) {
     bool good = true;
@@ -44,6 +53,7 @@ bool join_lanes(int64_t lanes, bool reset, const T* product, const T* local, con
         } else {
             next[l] = fused(product[l], carry[l], local[l]);
         }
+        if (!reset && hides(product[l], carry[l], local[l])) next[l] = std::numeric_limits<T>::quiet_NaN();
         good = good && finite(next[l]);
     }
     return good;
@@ -210,16 +220,18 @@ struct Entry {
         walker.apply(row_of(p, chunk.row), chunk.i0, chunk.steps);
         for (int64_t l = 0; l < walker.lanes(); ++l) state[l] = walker.work().carry[l];
         for (int64_t k = 0; k < walker.step_sums(); ++k) sums[k] = walker.work().sums[k];
-        stream_fence();
     }
 
-    static LinearKernels table() { return {rows, summarise, join, apply}; }
+    static void finish() { stream_fence(); }
+
+    static LinearKernels table() { return {rows, summarise, join, apply, finish}; }
 };
 
 template <typename T>
 LinearKernels kernels_of(const LinearVariant& variant) {
+    if (variant.along_time)
+        return variant.complex_data ? Entry<T, true, Rows<T, true>>::table() : Entry<T, false, Rows<T, false>>::table();
     if (variant.complex_gate) return Entry<T, true, Columns<T, true>>::table();
-    if (variant.along_time) return Entry<T, false, Rows<T>>::table();
     return Entry<T, false, Columns<T, false>>::table();
 }
 

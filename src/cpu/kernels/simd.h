@@ -29,6 +29,8 @@ typedef double VecD __attribute__((vector_size(vector_bytes)));
 typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
 typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
 typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
+typedef uint16_t VecW __attribute__((vector_size(vector_bytes)));
+typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
 
 template <typename T>
 struct Simd;
@@ -42,6 +44,7 @@ struct Simd<float> {
     static constexpr float magic = 12582912.0F;
     static constexpr float ln2_high = 0x1.62e4p-1F, ln2_low = 0x1.7f7d1cp-20F;
     static constexpr float top = 88.8F, bottom = -104.0F;
+    static constexpr float least = 0x1p-126F, unit = 0x1p-24F;  // the least normal number, and the unit roundoff
 };
 template <>
 struct Simd<double> {
@@ -52,6 +55,7 @@ struct Simd<double> {
     static constexpr double magic = 6755399441055744.0;
     static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
     static constexpr double top = 709.9, bottom = -745.2;
+    static constexpr double least = 0x1p-1022, unit = 0x1p-53;
 };
 
 template <typename T>
@@ -100,6 +104,18 @@ FLASHSCAN_INLINE void stream(float* p, VecF v) {
 #endif
 }
 FLASHSCAN_INLINE void stream(double* p, VecD v) { stream(reinterpret_cast<float*>(p), reinterpret_cast<VecF>(v)); }
+// Half a vector; p is a multiple of its size.
+FLASHSCAN_INLINE void stream(uint16_t* p, VecHalf v) {
+#if defined(__AVX512F__)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
+#elif defined(__AVX2__)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(p), reinterpret_cast<__m128i>(v));
+#elif defined(__x86_64__)
+    _mm_stream_si64(reinterpret_cast<long long*>(p), reinterpret_cast<long long>(v));
+#else
+    __builtin_memcpy(p, &v, sizeof v);
+#endif
+}
 
 FLASHSCAN_INLINE void stream_fence() {
 #if defined(__x86_64__)
@@ -110,28 +126,33 @@ FLASHSCAN_INLINE void stream_fence() {
 // Any address may be asked for.
 FLASHSCAN_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
-// Whether some lane is NaN or infinite.
-FLASHSCAN_INLINE bool any_special(VecF v) {
-    const VecF d = v - v;
+FLASHSCAN_INLINE bool any_nan(VecF v) {
 #if defined(__AVX512F__)
-    return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(d), reinterpret_cast<__m512>(d), _CMP_UNORD_Q) != 0;
+    return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(v), reinterpret_cast<__m512>(v), _CMP_UNORD_Q) != 0;
 #elif defined(__AVX2__)
-    const auto x = reinterpret_cast<__m256>(d);
+    const auto x = reinterpret_cast<__m256>(v);
     return _mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)) != 0;
 #elif defined(__x86_64__)
-    const auto x = reinterpret_cast<__m128>(d);
+    const auto x = reinterpret_cast<__m128>(v);
     return _mm_movemask_ps(_mm_cmpunord_ps(x, x)) != 0;
 #else
     for (int i = 0; i < Simd<float>::width; ++i)
-        if (d[i] != d[i]) return true;
+        if (v[i] != v[i]) return true;
     return false;
 #endif
 }
-FLASHSCAN_INLINE bool any_special(VecD v) {
-    const VecD d = v - v;
-    for (int i = 0; i < Simd<double>::width; ++i)
-        if (d[i] != d[i]) return true;
-    return false;
+FLASHSCAN_INLINE bool any_nan(VecD v) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_pd_mask(reinterpret_cast<__m512d>(v), reinterpret_cast<__m512d>(v), _CMP_UNORD_Q) != 0;
+#elif defined(__AVX2__)
+    const auto x = reinterpret_cast<__m256d>(v);
+    return _mm256_movemask_pd(_mm256_cmp_pd(x, x, _CMP_UNORD_Q)) != 0;
+#elif defined(__x86_64__)
+    const auto x = reinterpret_cast<__m128d>(v);
+    return _mm_movemask_pd(_mm_cmpunord_pd(x, x)) != 0;
+#else
+    return v[0] != v[0] || v[1] != v[1];
+#endif
 }
 
 template <int K, bool Mirror, typename V, int... I>
@@ -161,6 +182,53 @@ FLASHSCAN_INLINE V pick_lanes(V v, std::integer_sequence<int, I...>) {
 template <int Pick, typename T>
 FLASHSCAN_INLINE Vec<T> pick(Vec<T> v) {
     return pick_lanes<Pick>(v, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+// Two vectors: numbers at even and at odd places of 2 * width adjacent ones.
+template <typename T>
+struct Two {
+    Vec<T> even, odd;
+};
+
+template <int First, typename V, int... I>
+FLASHSCAN_INLINE V every_second(V low, V high, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(low, high, (First + 2 * I)...);
+}
+template <int First, typename V, int... I>
+FLASHSCAN_INLINE V interleave(V even, V odd, std::integer_sequence<int, I...>) {
+    return __builtin_shufflevector(even, odd, (First + I / 2 + (I & 1) * int(sizeof...(I)))...);
+}
+
+template <typename T>
+FLASHSCAN_INLINE Two<T> separate(Vec<T> low, Vec<T> high) {
+    constexpr auto lanes = std::make_integer_sequence<int, Simd<T>::width>{};
+    return {every_second<0>(low, high, lanes), every_second<1>(low, high, lanes)};
+}
+template <typename T>
+FLASHSCAN_INLINE Vec<T> low_half(Two<T> v) {
+    return interleave<0>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+template <typename T>
+FLASHSCAN_INLINE Vec<T> high_half(Two<T> v) {
+    return interleave<Simd<T>::width / 2>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
+}
+
+// Halves at even places before those at odd places, and back.
+template <int... I>
+FLASHSCAN_INLINE VecW parities_apart_lanes(VecW v, std::integer_sequence<int, I...>) {
+    constexpr int half = sizeof...(I) / 2;
+    return __builtin_shufflevector(v, v, (I < half ? 2 * I : 2 * (I - half) + 1)...);
+}
+template <int... I>
+FLASHSCAN_INLINE VecW parities_together_lanes(VecW v, std::integer_sequence<int, I...>) {
+    constexpr int half = sizeof...(I) / 2;
+    return __builtin_shufflevector(v, v, (I / 2 + (I & 1) * half)...);
+}
+FLASHSCAN_INLINE VecW parities_apart(VecW v) {
+    return parities_apart_lanes(v, std::make_integer_sequence<int, vector_bytes / 2>{});
+}
+FLASHSCAN_INLINE VecW parities_together(VecW v) {
+    return parities_together_lanes(v, std::make_integer_sequence<int, vector_bytes / 2>{});
 }
 
 template <typename T>
@@ -201,6 +269,37 @@ FLASHSCAN_INLINE double fused(double a, double b, double c) { return __builtin_f
 FLASHSCAN_INLINE float fused(float a, float b, float c) { return a * b + c; }
 FLASHSCAN_INLINE double fused(double a, double b, double c) { return a * b + c; }
 #endif
+
+// Whether some lane of some of these is NaN or infinite: 0 times it is NaN then.
+template <typename V, typename... More>
+FLASHSCAN_INLINE bool any_special(V v, More... more) {
+    V sum = v * 0;
+    ((sum = fused(more, V{}, sum)), ...);
+    return any_nan(sum);
+}
+
+template <typename T>
+FLASHSCAN_INLINE Vec<T> magnitude(Vec<T> v) {
+    using Int = typename Simd<T>::Int;
+    return reinterpret_cast<Vec<T>>(reinterpret_cast<Int>(v) & ~reinterpret_cast<Int>(splat<T>(T(-0.0))));
+}
+
+// Products of gates that decay would stay at the least denormal numbers, on which arithmetic is slow: what is below the
+// normal ones becomes 0. A complex number does where both of its parts are.
+template <bool Complex, typename T>
+FLASHSCAN_INLINE Vec<T> without_denormals(Vec<T> v) {
+    Vec<T> size = magnitude<T>(v);
+    if constexpr (Complex) {
+        const Vec<T> other = pick<-3, T>(size);
+        size = size > other ? size : other;
+    }
+    return size < Simd<T>::least ? Vec<T>{} : v;
+}
+template <typename T>
+FLASHSCAN_INLINE Two<T> without_denormals(Two<T> v) {
+    const Vec<T> even = magnitude<T>(v.even), odd = magnitude<T>(v.odd), size = even > odd ? even : odd;
+    return {size < Simd<T>::least ? Vec<T>{} : v.even, size < Simd<T>::least ? Vec<T>{} : v.odd};
+}
 
 // The factors of a complex product: a * b = real * b + imaginary * swapped(b). Conj takes the conjugate of a.
 template <bool Conj, typename T>

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence, vectors along time: the steps of one lane. Two vectors hold the numbers of a block, apart by
+// parity. Of real data that are pairs of steps, f before s, which compose to one:
+//
+//     p = a_s a_f,  l = a_s x_f + x_s           (backward: l = a_s (a_f x_f + x_s), whose scan is the carry c)
+//
+// and of complex data real and imaginary parts. log2(W) times, k = 1, 2, 4 ..
+//
+//     l += p shift(l, k),  p *= shift(p, k)        then  l + p carry        (backward: g = x + shift(c, 1))
+//
+// so only the last multiply-add waits for the block before. Products of gates may overflow or meet an infinity where
+// the recurrence does not: a block whose result is not finite, or that holds a reset, is walked again step by step.
+// Pointers are to the lowest time; Mirror walks from the highest.
+#pragma once
+
+#include <type_traits>
+
+#include "cpu/kernels/linear_tile.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+using flashscan::conj;
+
+// X: form of x, y and previous in memory; A: of the gate and its gradient.
+template <typename T, bool ComplexData, typename X, typename A>
+struct RowTile {
+    using Element = std::conditional_t<ComplexData, Complex<T>, T>;
+    int64_t steps;
+    const typename X::Type* x;
+    const typename A::Type* gate;
+    const T* slope;                    // null: 1
+    typename X::Type* y;               // null: only the carry is wanted
+    const typename X::Type* previous;  // of the lowest time; null: no gate gradient
+    typename A::Type* grad;
+    const uint8_t* reset;
+    bool real_gate;  // of complex data: imaginary parts are 0 and no infinity meets them
+    bool has_first;  // the last step walked has `first` before it instead of previous
+    Element first, carry, product;
+    bool any_reset;
+};
+
+template <typename T>
+FLASHSCAN_INLINE Two<T> splat_two(T x) {
+    return {splat<T>(x), splat<T>(0)};
+}
+template <typename T>
+FLASHSCAN_INLINE Two<T> splat_two(Complex<T> x) {
+    return {splat<T>(x.re), splat<T>(x.im)};
+}
+template <typename T>
+FLASHSCAN_INLINE void take_first(Two<T> v, T& x) {
+    x = v.even[0];
+}
+template <typename T>
+FLASHSCAN_INLINE void take_first(Two<T> v, Complex<T>& x) {
+    x = {v.even[0], v.odd[0]};
+}
+
+template <typename T>
+FLASHSCAN_INLINE Two<T> multiply(Two<T> a, Two<T> b) {
+    return {fused(-a.odd, b.odd, a.even * b.even), fused(a.odd, b.even, a.even * b.odd)};
+}
+template <typename T>
+FLASHSCAN_INLINE Two<T> multiply_add(Two<T> a, Two<T> b, Two<T> c) {
+    return {fused(-a.odd, b.odd, fused(a.even, b.even, c.even)), fused(a.odd, b.even, fused(a.even, b.odd, c.odd))};
+}
+template <typename T>
+FLASHSCAN_INLINE Two<T> conj(Two<T> a) {
+    return {a.even, -a.odd};
+}
+
+template <int K, bool Mirror, typename T>
+FLASHSCAN_INLINE void scan_level(Vec<T>& l, Vec<T>& p) {
+    l = fused(p, shift<K, Mirror, T>(l, Vec<T>{}), l);
+    p *= shift<K, Mirror, T>(p, splat<T>(1));
+}
+template <int K, bool Mirror, typename T>
+FLASHSCAN_INLINE void scan_level(Two<T>& l, Two<T>& p) {
+    const Vec<T> zero = {};
+    l = multiply_add<T>(p, {shift<K, Mirror, T>(l.even, zero), shift<K, Mirror, T>(l.odd, zero)}, l);
+    p = multiply<T>(p, {shift<K, Mirror, T>(p.even, splat<T>(1)), shift<K, Mirror, T>(p.odd, zero)});
+}
+template <typename T, bool Mirror, typename V>
+FLASHSCAN_INLINE void scan(V& l, V& p) {
+    constexpr int width = Simd<T>::width;
+    scan_level<1, Mirror, T>(l, p);
+    if constexpr (width > 2) scan_level<2, Mirror, T>(l, p);
+    if constexpr (width > 4) scan_level<4, Mirror, T>(l, p);
+    if constexpr (width > 8) scan_level<8, Mirror, T>(l, p);
+}
+
+// The arithmetic of one block: 2 * width numbers. `carry` is the same in every lane and moves on.
+template <typename T, bool ComplexData, bool Mirror>
+struct RowBlock;
+
+template <typename T, bool Mirror>
+struct RowBlock<T, false, Mirror> {
+    static constexpr int steps = 2 * Simd<T>::width, last = Mirror ? 0 : Simd<T>::width - 1;
+    // The earlier and the later step of pairs, and back.
+    static FLASHSCAN_INLINE Two<T> ordered(Two<T> v) { return Mirror ? Two<T>{v.odd, v.even} : v; }
+
+    static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
+        x = ordered(x), a = ordered(a);
+        Vec<T> l = fused(a.odd, x.even, x.odd), p = a.odd * a.even;
+        scan<T, Mirror>(l, p);
+        const Vec<T> later = fused(p, carry.even, l);
+        const Vec<T> earlier = fused(a.even, shift<1, Mirror, T>(later, carry.even), x.even);
+        h = ordered({earlier, later});
+        carry.even = pick<last, T>(later);
+        return !any_special(earlier, later);
+    }
+    static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
+        x = ordered(x), a = ordered(a);
+        Vec<T> l = a.odd * fused(a.even, x.even, x.odd), p = a.odd * a.even;
+        scan<T, Mirror>(l, p);
+        const Vec<T> c = fused(p, carry.even, l);
+        const Vec<T> earlier = x.even + shift<1, Mirror, T>(c, carry.even);
+        const Vec<T> later = fused(a.even, earlier, x.odd);
+        g = ordered({earlier, later});
+        carry.even = pick<last, T>(c);
+        return !any_special(c, earlier, later);
+    }
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
+        product.even = without_denormals<false, T>(product.even * (a.even * a.odd));
+    }
+    static FLASHSCAN_INLINE T product_of(Two<T> product) {
+        T all = 1;
+        for (int k = 0; k < Simd<T>::width; ++k) all *= product.even[k];
+        return all;
+    }
+    static FLASHSCAN_INLINE Two<T> gate_gradient(Two<T> g, Two<T> h) { return {g.even * h.even, g.odd * h.odd}; }
+    static FLASHSCAN_INLINE Two<T> times_slope(Two<T> h, Two<T> slope, bool) {
+        return {h.even * slope.even, h.odd * slope.odd};
+    }
+    // `h` of the steps before these from those of one step earlier; the last walked is `first`.
+    static FLASHSCAN_INLINE Two<T> move_on(Two<T> h, T first) {
+        h = ordered(h);
+        return ordered({h.odd, shift<1, !Mirror, T>(h.even, splat<T>(first))});
+    }
+};
+
+template <typename T, bool Mirror>
+struct RowBlock<T, true, Mirror> {
+    static constexpr int steps = Simd<T>::width, last = Mirror ? 0 : Simd<T>::width - 1;
+
+    static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
+        scan<T, Mirror>(x, a);
+        h = multiply_add(a, carry, x);
+        carry = {pick<last, T>(h.even), pick<last, T>(h.odd)};
+        return !any_special(h.even, h.odd);
+    }
+    static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
+        Two<T> p = conj(a), c = multiply(p, x);
+        scan<T, Mirror>(c, p);
+        c = multiply_add(p, carry, c);
+        g = {x.even + shift<1, Mirror, T>(c.even, carry.even), x.odd + shift<1, Mirror, T>(c.odd, carry.odd)};
+        carry = {pick<last, T>(c.even), pick<last, T>(c.odd)};
+        return !any_special(c.even, c.odd, g.even, g.odd);
+    }
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
+        product = without_denormals(multiply(product, a));
+    }
+    static FLASHSCAN_INLINE Complex<T> product_of(Two<T> product) {
+        Complex<T> all{1, 0};
+        for (int k = 0; k < Simd<T>::width; ++k) all = all * Complex<T>{product.even[k], product.odd[k]};
+        return all;
+    }
+    static FLASHSCAN_INLINE Two<T> gate_gradient(Two<T> g, Two<T> h) { return multiply(conj(h), g); }
+    static FLASHSCAN_INLINE Two<T> times_slope(Two<T> h, Two<T> slope, bool real) {
+        return real ? Two<T>{h.even * slope.even, h.odd * slope.even} : multiply(slope, h);
+    }
+    static FLASHSCAN_INLINE Two<T> move_on(Two<T> h, Complex<T> first) {
+        return {shift<1, !Mirror, T>(h.even, splat<T>(first.re)), shift<1, !Mirror, T>(h.odd, splat<T>(first.im))};
+    }
+};
+
+// One step. Real gates of complex data scale both parts.
+template <typename T>
+FLASHSCAN_INLINE T times(T a, T b, bool) {
+    return a * b;
+}
+template <typename T>
+FLASHSCAN_INLINE Complex<T> times(Complex<T> a, Complex<T> b, bool real) {
+    return real ? a.re * b : a * b;
+}
+template <typename T>
+FLASHSCAN_INLINE T next_state(T a, T h, T x, bool) {
+    return fused(a, h, x);
+}
+template <typename T>
+FLASHSCAN_INLINE Complex<T> next_state(Complex<T> a, Complex<T> h, Complex<T> x, bool real) {
+    return times(a, h, real) + x;
+}
+template <typename Form, typename Element>
+FLASHSCAN_INLINE void get_element(const typename Form::Type* p, int64_t j, Element& x) {
+    if constexpr (std::is_floating_point_v<Element>)
+        x = Form::get(p[j]);
+    else
+        x = {Form::get(p[2 * j]), Form::get(p[2 * j + 1])};
+}
+template <typename Form, typename Element>
+FLASHSCAN_INLINE void put_element(typename Form::Type* p, int64_t j, Element x) {
+    if constexpr (std::is_floating_point_v<Element>)
+        p[j] = Form::put(x);
+    else
+        p[2 * j] = Form::put(x.re), p[2 * j + 1] = Form::put(x.im);
+}
+
+// Steps [from, to) in walking order one by one.
+template <bool Mirror, bool Backward, typename T, bool ComplexData, typename X, typename A>
+void rows_steps(RowTile<T, ComplexData, X, A>& t, int64_t from, int64_t to) {
+    using Element = typename RowTile<T, ComplexData, X, A>::Element;
+    using Own = std::conditional_t<sizeof(T) == 8, AsF64, AsF32>;
+    for (int64_t i = from; i < to; ++i) {
+        const int64_t j = Mirror ? t.steps - 1 - i : i;
+        const bool reset = t.reset != nullptr && t.reset[j] != 0;
+        Element x, a;
+        get_element<X>(t.x, j, x);
+        get_element<A>(t.gate, j, a);
+        t.any_reset = t.any_reset || reset;
+        if constexpr (!Backward) {
+            t.carry = reset ? x : next_state(a, t.carry, x, t.real_gate);
+            if (t.y != nullptr) put_element<X>(t.y, j, t.carry);
+            continue;
+        }
+        const Element g = x + t.carry;
+        t.carry = reset ? Element{} : times(conj(a), g, t.real_gate);
+        if (t.y != nullptr) put_element<X>(t.y, j, g);
+        if (t.previous == nullptr) continue;
+        Element h = t.first, slope;
+        if (!t.has_first || i != t.steps - 1) get_element<X>(t.previous, j, h);
+        if (t.slope != nullptr) {
+            get_element<Own>(t.slope, j, slope);
+            h = times(slope, h, t.real_gate);
+        }
+        put_element<A>(t.grad, j, reset ? Element{} : conj(h) * g);
+    }
+}
+
+// Asks for what comes 2 KB later: behind this much arithmetic the hardware keeps too little in flight.
+template <bool Mirror, typename T, typename M>
+FLASHSCAN_INLINE void look_ahead(const M* p) {
+    constexpr int line = 64, bytes = int(sizeof(M)) * 2 * Simd<T>::width;
+    const char* next = reinterpret_cast<const char*>(p) + (Mirror ? -2048 : 2048);
+    prefetch(next);
+    if constexpr (bytes > line) prefetch(next + line);
+}
+
+template <int Steps>
+FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
+    constexpr int bytes = Steps < 8 ? Steps : 8;
+    uint64_t any = 0;
+    for (int k = 0; k < Steps; k += bytes) {
+        uint64_t word = 0;
+        __builtin_memcpy(&word, reset + k, bytes);
+        any |= word;
+    }
+    return any != 0;
+}
+
+template <bool Mirror, bool Stream, typename T, bool ComplexData, typename X, typename A>
+void rows_forward(RowTile<T, ComplexData, X, A>& t) {
+    using Block = RowBlock<T, ComplexData, Mirror>;
+    constexpr int64_t parts = ComplexData ? 2 : 1;
+    int64_t i = 0;
+    Two<T> carry = splat_two(t.carry);
+    for (; i + Block::steps <= t.steps; i += Block::steps) {
+        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
+        Two<T> h, next = carry;
+        const bool good = Block::forward(widen_two(t.x + at), widen_two(t.gate + at), next, h);
+        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
+            take_first(carry, t.carry);
+            rows_steps<Mirror, false>(t, i, i + Block::steps);
+            carry = splat_two(t.carry);
+            continue;
+        }
+        carry = next;
+        if (t.y != nullptr) narrow_two<Stream>(t.y + at, h);
+    }
+    take_first(carry, t.carry);
+    rows_steps<Mirror, false>(t, i, t.steps);
+}
+
+template <bool Mirror, bool Stream, bool Grad, typename T, bool ComplexData, typename X, typename A>
+void rows_backward(RowTile<T, ComplexData, X, A>& t) {
+    using Block = RowBlock<T, ComplexData, Mirror>;
+    constexpr int64_t parts = ComplexData ? 2 : 1;
+    int64_t i = 0;
+    Two<T> carry = splat_two(t.carry);
+    for (; i + Block::steps <= t.steps; i += Block::steps) {
+        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
+        if constexpr (Grad) look_ahead<Mirror, T>(t.previous + at);
+        Two<T> g, next = carry;
+        const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
+        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
+            take_first(carry, t.carry);
+            rows_steps<Mirror, true>(t, i, i + Block::steps);
+            carry = splat_two(t.carry);
+            continue;
+        }
+        carry = next;
+        if constexpr (Grad) {
+            Two<T> h;
+            if (t.has_first && i + Block::steps == t.steps)
+                h = Block::move_on(widen_two(t.previous + at + (Mirror ? parts : -parts)), t.first);
+            else
+                h = widen_two(t.previous + at);
+            if (t.slope != nullptr) h = Block::times_slope(h, widen_two(t.slope + at), t.real_gate);
+            narrow_two<Stream>(t.grad + at, Block::gate_gradient(g, h));
+        }
+        if (t.y != nullptr) narrow_two<Stream>(t.y + at, g);
+    }
+    take_first(carry, t.carry);
+    rows_steps<Mirror, true>(t, i, t.steps);
+}
+
+// The carry and the product alone.
+template <bool Mirror, bool Backward, typename T, bool ComplexData, typename X, typename A>
+void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
+    using Tile = RowTile<T, ComplexData, X, A>;
+    using Element = typename Tile::Element;
+    using Block = RowBlock<T, ComplexData, Mirror>;
+    constexpr int64_t parts = ComplexData ? 2 : 1;
+    int64_t i = 0;
+    Two<T> carry = splat_two(t.carry), product = {splat<T>(1), splat<T>(0)};
+    for (; i + Block::steps <= t.steps; i += Block::steps) {
+        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        look_ahead<Mirror, T>(t.x + at);
+        look_ahead<Mirror, T>(t.gate + at);
+        const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
+        Two<T> out, next = carry;
+        const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
+        Block::multiply_all(a, product);
+        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
+            take_first(carry, t.carry);
+            rows_steps<Mirror, Backward>(t, i, i + Block::steps);
+            carry = splat_two(t.carry);
+            continue;
+        }
+        carry = next;
+    }
+    take_first(carry, t.carry);
+    Element product_of_blocks = Block::product_of(product);
+    for (int64_t k = i; k < t.steps; ++k) {
+        Element a;
+        get_element<A>(t.gate, Mirror ? t.steps - 1 - k : k, a);
+        product_of_blocks = product_of_blocks * a;
+    }
+    t.product = t.product * (Backward ? conj(product_of_blocks) : product_of_blocks);
+    rows_steps<Mirror, Backward>(t, i, t.steps);
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA
