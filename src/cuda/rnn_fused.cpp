@@ -58,8 +58,9 @@ RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std:
     RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.batch,
                                   multiprocessors, options.batch_invariant);
     if (teams.kernel == nullptr) {
-        refusal = fmt::format("head_dim is {}; the weights of a head do not fit the registers of {} multiprocessors",
-                              p.head_dim, multiprocessors);
+        refusal =
+            fmt::format("head_dim is {}; the weights of a head in {} do not fit on {} multiprocessors{}", p.head_dim,
+                        name_of(p.dtype), multiprocessors, pass == Pass::forward ? "" : " in backward");
         return teams;
     }
     if (kernel_attributes(teams.kernel->function).ptxVersion < 90) {
@@ -154,7 +155,7 @@ class Fused final : public RnnKernel {
   private:
     size_t ring_bytes(const RnnTeams& t) const {
         if (t.kind != Team::grid) return 0;
-        return static_cast<size_t>(t.teams * rnn_ring_slots * t.kernel->rows * t.kernel->depth * size_of(s_.dtype));
+        return static_cast<size_t>(t.teams * rnn_ring_slots * t.kernel->rows * t.kernel->depth * t.kernel->planes * 2);
     }
     void book_forward() {
         forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(forward_teams_)) * 16);
@@ -175,7 +176,7 @@ class Fused final : public RnnKernel {
 
     // Words of 16 bytes.
     int64_t ordered_words(const RnnTeams& t) const {
-        return p_.heads * t.blocks * t.kernel->threads * t.kernel->tiles * t.kernel->steps;
+        return p_.heads * t.blocks * t.kernel->threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
     }
     // `period`: of k in backward, 0 in forward.
     const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
@@ -190,6 +191,7 @@ class Fused final : public RnnKernel {
                                           k.groups,
                                           k.unit_warps,
                                           k.parts,
+                                          k.planes,
                                           k.tiles,
                                           k.steps,
                                           period};
@@ -249,7 +251,7 @@ class Fused final : public RnnKernel {
 
 // Why no fused kernel takes the problem; empty: one may.
 std::string refuse(const RnnProblem& p, int device) {
-    if (size_of(p.dtype) != 2) return fmt::format("dtype is {}; takes bf16 and f16", name_of(p.dtype));
+    if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
     if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
     if (p.packed()) return fmt::format("num_sequences is {}; takes rows that are not packed", p.num_sequences);
     if (p.batch == 0 || p.time == 0) return "there are no steps";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused kernels for recurrent networks that are compiled: for each cell and 16-bit dtype the shapes of a team.
+// The fused kernels for recurrent networks that are compiled: for each cell and dtype the shapes of a team.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace flashscan::cuda {
 
-// One kernel: what a block of it needs and holds.
+// One kernel: what a block of it needs and holds. There is none where it has no units.
 struct RnnFusedKernel {
     const void* function = nullptr;
     int threads = 0, shared_bytes = 0;
@@ -17,7 +17,7 @@ struct RnnFusedKernel {
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates
     // How its lanes hold weights: see RnnFusedWeightParams.
-    int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, tiles = 0, steps = 0;
+    int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
 };
 
 struct RnnFusedShape {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the fused kernels' entries of the table for one dtype and cell.
+// Fills the fused kernels' entries of the table for one dtype.
 #pragma once
 
 #include <array>
@@ -21,17 +21,20 @@ const void* make_weight_kernel(Dtype weight_dtype) {
 
 template <typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows,  S::depth,
-            S::gates, S::groups,  S::unit_warps,   S::parts, S::tiles, S::steps};
+    return {function,  S::threads,    S::shared_bytes, S::units,  S::rows,  S::depth, S::gates,
+            S::groups, S::unit_warps, S::parts,        S::planes, S::tiles, S::steps};
 }
 
 template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
 RnnFusedShape make_shape() {
-    using F = TeamShape<Cell::gates, 1, Kind, Forward>;
-    using B = TeamShape<1, Cell::gates, Kind, Backward>;
+    constexpr int planes = TeamNumber<X>::planes;
+    using F = TeamShape<planes, Cell::gates, 1, Kind, Forward>;
     RnnFusedShape shape{Kind, HeadDim, {}, {}};
     shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
-    shape.backward = describe_team<B>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, B>));
+    if constexpr (Backward.parts > 0) {
+        using B = TeamShape<planes, 1, Cell::gates, Kind, Backward>;
+        shape.backward = describe_team<B>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, B>));
+    }
     return shape;
 }
 
@@ -55,8 +58,23 @@ RnnFusedShape make_grid_shape() {
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
+// f32: planes that registers do not hold are in shared memory. Backward of more than 768 units has no room.
+template <typename Cell>
+std::span<const RnnFusedShape> make_wide_shapes() {
+    constexpr int G = Cell::gates;
+    static const std::array shapes{
+        make_block_shape<float, Cell, 8>(),
+        make_cluster_shape<float, Cell, 128, 8>(),
+        make_shape<float, Cell, Team::grid, 256, TeamSize{2, 1, 1, 8, 2}, TeamSize{2, 1, 1, 8, 2 * G}>(),
+        make_shape<float, Cell, Team::grid, 512, TeamSize{1, 1, 1, 8, 4}, TeamSize{2, 1, 1, 8, 4 * G, 4, 1}>(),
+        make_shape<float, Cell, Team::grid, 768, TeamSize{1, 2, 1, 8, 6}, TeamSize{2, 1, 1, 8, 6 * G, 8, 2}>(),
+        make_shape<float, Cell, Team::grid, 1024, TeamSize{1, 2, 1, 8, 8, 8, 1}, TeamSize{}>(),
+    };
+    return shapes;
+}
+
 template <typename X, typename Cell>
-std::span<const RnnFusedShape> make_cell_shapes() {
+std::span<const RnnFusedShape> make_half_shapes() {
     static const std::array shapes{
         make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
         make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 8>(),
@@ -66,6 +84,14 @@ std::span<const RnnFusedShape> make_cell_shapes() {
         make_grid_shape<X, Cell, 1024, 1, 1>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
     };
     return shapes;
+}
+
+template <typename X, typename Cell>
+std::span<const RnnFusedShape> make_cell_shapes() {
+    if constexpr (std::is_same_v<X, float>)
+        return make_wide_shapes<Cell>();
+    else
+        return make_half_shapes<X, Cell>();
 }
 
 template <typename X>

@@ -23,6 +23,7 @@ template <typename X, typename Cell, typename S>
 class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     static constexpr int pairs = (G + 1) / 2;
+    using Real = typename TeamNumber<X>::Real;
 
   public:
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
@@ -48,8 +49,8 @@ class RnnBackwardJob {
             kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
             reset_[i] = e.row * f_.p.time;
             const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
-            factor_[i] = static_cast<uint32_t*>(f_.factors) + (block * f_.p.padded + e.unit) / 2;
-            gradient_[i] = static_cast<uint32_t*>(f_.gradients) + (block * G * f_.p.padded + e.unit) / 2;
+            factor_[i] = static_cast<X*>(f_.factors) + block * f_.p.padded + e.unit;
+            gradient_[i] = static_cast<X*>(f_.gradients) + block * G * f_.p.padded + e.unit;
             left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
             load_kept(i, keep_[i]);
 #pragma unroll
@@ -67,7 +68,7 @@ class RnnBackwardJob {
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                          unsigned char* shared, uint32_t turn, int64_t step) {
-        Quick before[own][K];
+        Real before[own][K];
         X given[own][N], h[own];
         float through[own][1] = {};
         const auto load = [&] {
@@ -114,9 +115,9 @@ class RnnBackwardJob {
                 for (int j = 0; j < P; ++j) static_cast<float*>(f_.p.bias_sums)[carried(e, j)] = sums_[i][j];
             if (f_.first > 0) {
 #pragma unroll
-                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = carry_[i][s].value;
+                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = value_of(carry_[i][s]);
             } else if (f_.p.grad_state_in != nullptr) {
-                Quick state[N];
+                Real state[N];
                 load_states(f_.p, e, f_.p.state_in, state);
                 Cell::leave(state, carry_[i]);
                 store_states(f_.p, e, f_.p.grad_state_in, carry_[i]);
@@ -130,12 +131,12 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
-    __device__ __forceinline__ void run_cell(int64_t step, bool product, const Quick (&before)[own][K],
+    __device__ __forceinline__ void run_cell(int64_t step, bool product, const Real (&before)[own][K],
                                              const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (product) take(i, through[i][0]);
-            Quick previous[N];
+            Real previous[N];
             enter(i, step, before[i], given[i], previous, h[i]);
             Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
             h_[i] = h[i];
@@ -151,8 +152,12 @@ class RnnBackwardJob {
         for (int i = 0; i < own; ++i)
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t word = word_of(i, pair);
-                if (has_word(pair)) vectors.put(turn, place_[i], mine(pair), word);
+                const TeamHalves<X> a(product_gradient(i, 2 * pair)), b(product_gradient(i, last_of(pair)));
+#pragma unroll
+                for (int plane = 0; plane < S::planes; ++plane) {
+                    const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
+                    if (has_word(pair)) vectors.put(turn, place_[i], plane * G + mine(pair), word);
+                }
             }
     }
     // What reaches h through R; nothing passes a reset.
@@ -161,17 +166,17 @@ class RnnBackwardJob {
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
         else
-            carry_[i][0] += Quick(clipped(through, f_.p.clip));
+            carry_[i][0] += Real(clipped(through, f_.p.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int64_t step, const Quick (&before)[K], const X (&given)[N],
-                                          Quick (&previous)[N], X& h) {
+    __device__ __forceinline__ void enter(int i, int64_t step, const Real (&before)[K], const X (&given)[N],
+                                          Real (&previous)[N], X& h) {
         if (step + 1 == f_.p.time) {
-            Quick last[N];
+            Real last[N];
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
             Cell::enter(last, keep_[i], carry_[i]);
         }
-        Quick here[N];
+        Real here[N];
 #pragma unroll
         for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
         Cell::enter(here, keep_[i], carry_[i]);
@@ -180,13 +185,13 @@ class RnnBackwardJob {
             h = Element<X>::narrow(0.0F);
         } else if (step == 0) {
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
-            h = Element<X>::narrow(previous[0].value);
+            h = Element<X>::narrow(value_of(previous[0]));
         } else {
             Cell::states_of(before, previous);
         }
     }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int64_t step, Quick (&before)[K], X (&given)[N], X& h) {
+    __device__ __forceinline__ void load_step(int i, int64_t step, Real (&before)[K], X (&given)[N], X& h) {
         if (step > 0) {
             kept_[i] -= kept_step_;
             load_kept(i, before);
@@ -212,7 +217,7 @@ class RnnBackwardJob {
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
         return (s * f_.p.rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, Quick (&keep)[K]) const {
+    __device__ __forceinline__ void load_kept(int i, Real (&keep)[K]) const {
 #pragma unroll
         for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][k * 64] : 0.0F;
     }
@@ -222,11 +227,16 @@ class RnnBackwardJob {
     }
     static __device__ __forceinline__ int mine(int pair) { return has_even_unit() ? 2 * pair : last_of(pair); }
     static __device__ __forceinline__ bool has_word(int pair) { return 2 * pair + 1 < G || has_even_unit(); }
-    static __device__ __forceinline__ uint32_t pair_gates(const Quick (&d_pre)[P], int first, int last) {
-        return pair_halves(bits_of<X>(d_pre[first]), bits_of<X>(d_pre[last]));
+    // 16-bit data: two units of a pair of gates, where a lane's own unit goes.
+    static __device__ __forceinline__ uint32_t pair_gates(float first, float last) {
+        return pair_halves(TeamHalves<X>(first).bits[0], TeamHalves<X>(last).bits[0]);
     }
-    __device__ __forceinline__ uint32_t word_of(int i, int pair) const {
-        return pair_gates(d_pre_[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
+    static __device__ __forceinline__ void store_pair(X* to, uint32_t word) {
+        *reinterpret_cast<uint32_t*>(to - (has_even_unit() ? 0 : 1)) = word;
+    }
+    // Of row block `gate` of R.
+    __device__ __forceinline__ float product_gradient(int i, int gate) const {
+        return value_of(d_pre_[i][Cell::recurrent(gate)]);
     }
 
     // What the last step made.
@@ -237,35 +247,43 @@ class RnnBackwardJob {
             if (f_.p.grad_input != nullptr) store_input(i);
             grad_input_[i] -= input_step_;
             if (f_.factors != nullptr) store_factors(i);
-            const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
-            factor_[i] -= blocks;
-            gradient_[i] -= blocks * G;
+            const int64_t step = f_.p.rows * f_.heads * f_.p.padded;
+            factor_[i] -= step;
+            gradient_[i] -= step * G;
 #pragma unroll
-            for (int j = 0; j < P; ++j) sums_[i][j] += d_pre_[i][j].value;
+            for (int j = 0; j < P; ++j) sums_[i][j] += value_of(d_pre_[i][j]);
         }
     }
     __device__ __forceinline__ void store_factors(int i) const {
-        const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
-        if (left_[i] && has_even_unit()) *factor_[i] = word;
+        if constexpr (sizeof(X) == 2) {
+            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
+            if (left_[i] && has_even_unit()) store_pair(factor_[i], word);
 #pragma unroll
-        for (int pair = 0; pair < pairs; ++pair) {
-            const uint32_t gates = word_of(i, pair);
-            if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = gates;
+            for (int pair = 0; pair < pairs; ++pair) {
+                const uint32_t gates = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
+                if (left_[i] && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
+            }
+        } else if (left_[i]) {
+            *factor_[i] = h_[i];
+#pragma unroll
+            for (int g = 0; g < G; ++g) gradient_[i][g * f_.p.padded] = product_gradient(i, g);
         }
     }
     __device__ __forceinline__ void store_input(int i) const {
-        if (f_.input_words != 0) {
+        if constexpr (sizeof(X) == 2)
+            if (f_.input_words != 0) {
 #pragma unroll
-            for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t word = pair_gates(d_pre_[i], 2 * pair, last_of(pair));
-                X* const to = grad_input_[i] + mine(pair) * f_.p.input_strides.state - (has_even_unit() ? 0 : 1);
-                if (inside_[i] && has_word(pair)) *reinterpret_cast<uint32_t*>(to) = word;
+                for (int pair = 0; pair < pairs; ++pair) {
+                    const uint32_t word = pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
+                    if (inside_[i] && has_word(pair))
+                        store_pair(grad_input_[i] + mine(pair) * f_.p.input_strides.state, word);
+                }
+                return;
             }
-        } else if (inside_[i]) {
+        if (!inside_[i]) return;
 #pragma unroll
-            for (int g = 0; g < G; ++g)
-                store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre_[i][g].value);
-        }
+        for (int g = 0; g < G; ++g)
+            store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, value_of(d_pre_[i][g]));
     }
 
     const RnnFusedParams& f_;
@@ -275,12 +293,12 @@ class RnnBackwardJob {
     const X* grad_output_[own];
     const X* output_[own];
     X* grad_input_[own];
-    uint32_t* factor_[own];
-    uint32_t* gradient_[own];
+    X* factor_[own];
+    X* gradient_[own];
     int64_t reset_[own];
     int place_[own];
     bool inside_[own], left_[own], cut_[own];
-    Quick carry_[own][N], keep_[own][K], d_pre_[own][P];
+    Real carry_[own][N], keep_[own][K], d_pre_[own][P];
     X h_[own];
     float sums_[own][P];
 };
@@ -291,7 +309,7 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid
     extern __shared__ __align__(128) unsigned char shared[];
     const TeamVectors<S> vectors(f, shared);
     vectors.begin();
-    TeamWeights<S> weights;
+    TeamWeights<S> weights(shared);
     int head = -1;
     uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {

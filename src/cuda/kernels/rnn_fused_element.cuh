@@ -2,7 +2,6 @@
 // What the fused kernels of recurrent networks share: where a lane's elements are in the tensors of a call.
 #pragma once
 
-#include "cuda/kernels/quick_float.cuh"
 #include "cuda/kernels/rnn_element.cuh"
 #include "cuda/kernels/rnn_team.cuh"
 
@@ -21,7 +20,7 @@ struct RnnJob {
 
 template <typename S>
 __device__ __forceinline__ void load_weights(const RnnFusedParams& f, const RnnJob<S>& job, TeamWeights<S>& weights) {
-    constexpr int64_t block = S::threads * S::tiles * S::steps;
+    constexpr int64_t block = S::threads * S::planes * S::tiles * S::steps;
     weights.load(static_cast<const uint4*>(f.weights) + job.head * f.blocks * block, job.block);
 }
 
@@ -73,25 +72,19 @@ __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJo
     }
 }
 
-template <typename S, int N>
+template <typename S, typename Real, int N>
 __device__ __forceinline__ void load_states(const RnnParams& p, const RnnOwn<S>& e, const void* data,
-                                            Quick (&state)[N]) {
+                                            Real (&state)[N]) {
 #pragma unroll
     for (int s = 0; s < N; ++s)
         state[s] = data != nullptr && e.inside ? static_cast<const float*>(data)[e.state(p, s)] : 0.0F;
 }
-template <typename S, int N>
+template <typename S, typename Real, int N>
 __device__ __forceinline__ void store_states(const RnnParams& p, const RnnOwn<S>& e, void* data,
-                                             const Quick (&state)[N]) {
+                                             const Real (&state)[N]) {
     if (data == nullptr || !e.inside) return;
 #pragma unroll
-    for (int s = 0; s < N; ++s) static_cast<float*>(data)[e.state(p, s)] = state[s].value;
-}
-
-template <typename X>
-__device__ __forceinline__ uint32_t bits_of(Quick x) {
-    const X narrow = Element<X>::narrow(x.value);
-    return *reinterpret_cast<const uint16_t*>(&narrow);
+    for (int s = 0; s < N; ++s) static_cast<float*>(data)[e.state(p, s)] = value_of(state[s]);
 }
 
 }  // namespace flashscan::cuda

@@ -20,6 +20,7 @@ namespace flashscan::cuda {
 template <typename X, typename Cell, typename S>
 class RnnForwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
+    using Real = typename TeamNumber<X>::Real;
 
   public:
     __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
@@ -86,7 +87,7 @@ class RnnForwardJob {
     __device__ __forceinline__ void run_cell(float (&pre)[own][P], const float (&sums)[own][G]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            Quick raw[P];
+            Real raw[P];
 #pragma unroll
             for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
 #pragma unroll
@@ -121,8 +122,12 @@ class RnnForwardJob {
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
             // An element that is not there could hold NaN past a reset; its weights are 0, and 0 NaN is NaN.
-            const uint32_t h = inside_[i] ? bits_of<X>(state_[i][0]) : 0, word = pair_halves(h, h);
-            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
+            const TeamHalves<X> h(inside_[i] ? value_of(state_[i][0]) : 0.0F);
+#pragma unroll
+            for (int plane = 0; plane < S::planes; ++plane) {
+                const uint32_t word = pair_halves(h.bits[plane], h.bits[plane]);
+                if (has_even_unit()) vectors.put(turn, place_[i], plane, word);
+            }
         }
         vectors.send(turn);
     }
@@ -132,10 +137,10 @@ class RnnForwardJob {
 #pragma unroll
             for (int s = 0; s < N; ++s)
                 if (s < f_.p.output_states)
-                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, after_[i][s].value);
+                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, value_of(after_[i][s]));
             if (f_.p.kept != nullptr)
 #pragma unroll
-                for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep_[i][k].value;
+                for (int k = 0; k < K; ++k) kept_[i][k * 64] = value_of(keep_[i][k]);
         }
         output_[i] += output_step_;
         kept_[i] += kept_step_;
@@ -150,7 +155,7 @@ class RnnForwardJob {
     int64_t reset_[own];
     int place_[own];
     bool inside_[own];
-    Quick state_[own][N], after_[own][N], keep_[own][K];
+    Real state_[own][N], after_[own][N], keep_[own][K];
     float bias_[own][P];
     X next_[own][G];
 };
@@ -161,7 +166,7 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_
     extern __shared__ __align__(128) unsigned char shared[];
     const TeamVectors<S> vectors(f, shared);
     vectors.begin();
-    TeamWeights<S> weights;
+    TeamWeights<S> weights(shared);
     int head = -1;
     uint32_t turn = 0;
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {

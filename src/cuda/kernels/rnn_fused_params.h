@@ -36,15 +36,15 @@ struct RnnFusedParams {
 
 inline constexpr int rnn_ring_slots = 32;
 
-// WEIGHT [G, H, D, D] as the left operands of all warps: [H, blocks, unit warps, parts of k, tiles, steps, lanes] of 16
-// bytes, see rnn_team.cuh. Backward: of R^T, with k = gate * period + out.
+// WEIGHT [G, H, D, D] as the left operands of all warps: [H, blocks, unit warps, parts of k, planes, tiles, steps,
+// lanes] of 16 bytes, see rnn_team.cuh. Backward: of R^T, with k = gate * period + out.
 struct RnnFusedWeightParams {
     const void* from = nullptr;
     void* to = nullptr;
     int32_t gates = 0;  // of the cell
     int32_t heads = 0, dim = 0, blocks = 0;
     int32_t row_gates = 0;  // of a unit in the rows: all, in backward one
-    int32_t groups = 0, unit_warps = 0, parts = 0, tiles = 0, steps = 0;
+    int32_t groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
     int32_t period = 0;  // 0: forward
 };
 

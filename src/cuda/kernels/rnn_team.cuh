@@ -9,9 +9,13 @@
 // so that a lane finds all gates of its elements in its own sums. Within 32 consecutive k the order is chosen such that
 // the right operands of a lane are 16 consecutive bytes of v. Units of all blocks make `runs` runs of k.
 //
+// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber), and planes of W that registers do not hold are
+// in shared memory.
+//
 // Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
 #pragma once
 
+#include "cuda/kernels/rnn_team_number.cuh"
 #include "cuda/kernels/rnn_team_vectors.cuh"
 #include "cuda/ptx/mma.cuh"
 
@@ -40,22 +44,40 @@ struct alignas(Gates == 4 ? 16 : 4) TeamSums {
     float gate[Gates];
 };
 
+struct TeamOperand {
+    uint32_t word[4];
+    TeamOperand() = default;
+    __device__ __forceinline__ explicit TeamOperand(const uint4& w) : word{w.x, w.y, w.z, w.w} {}
+};
+
 // Left operands of a warp, as rnn_fused_weights.cuh orders them.
 template <typename S>
-struct TeamWeights {
-    uint32_t a[S::tiles][S::steps][4];
+class TeamWeights {
+  public:
+    __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
+        : stored_(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x) {}
 
-    // `from`: those of all blocks of the team.
+    // `from`: those of all blocks of the team. A thread reads what it has stored itself.
     __device__ __forceinline__ void load(const uint4* from, int block) {
-        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::tiles * S::steps * 32);
+        constexpr int plane = S::tiles * S::steps;
+        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::planes * plane * 32) +
+                static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-        for (int m = 0; m < S::tiles; ++m)
-#pragma unroll
-            for (int k = 0; k < S::steps; ++k) {
-                const uint4 w = from[(m * S::steps + k) * 32 + static_cast<int>(threadIdx.x) % 32];
-                a[m][k][0] = w.x, a[m][k][1] = w.y, a[m][k][2] = w.z, a[m][k][3] = w.w;
-            }
+        for (int i = 0; i < S::resident * plane; ++i) a_[i] = TeamOperand(from[i * 32]);
+        if constexpr (S::stored > 0)
+#pragma unroll 4
+            for (int i = 0; i < S::stored * plane; ++i) stored_[i * S::threads] = from[(S::resident * plane + i) * 32];
     }
+    __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
+        const int i = (plane * S::tiles + m) * S::steps + k;
+        if constexpr (S::stored > 0)
+            if (plane >= S::resident) return TeamOperand(stored_[(i - S::resident * S::tiles * S::steps) * S::threads]);
+        return a_[i];
+    }
+
+  private:
+    TeamOperand a_[S::resident * S::tiles * S::steps];
+    uint4* stored_;
 };
 
 template <typename S>
@@ -72,13 +94,36 @@ struct TeamAccumulators {
     }
 };
 
+// The right operand of plane j meets the left ones of the planes whose products with it count: i + j < planes.
+template <typename X, typename S>
+__device__ __forceinline__ void multiply_item(const TeamWeights<S>& weights, int item, const uint4& v,
+                                              TeamAccumulators<S>& sums) {
+    using Half = typename TeamNumber<X>::Half;
+    const int j = item % S::planes, pair = item / S::planes / S::row_tiles, n = item / S::planes % S::row_tiles;
+#pragma unroll
+    for (int i = 0; i + j < S::planes; ++i) {
+        const int chain = 2 * pair + i + j;
+#pragma unroll
+        for (int m = 0; m < S::tiles; ++m)
+            ptx::multiply_add<Half>(sums.c[chain % S::chains][m][n], weights.get(i, m, 2 * pair).word, v.x, v.y);
+#pragma unroll
+        for (int m = 0; m < S::tiles; ++m)
+            ptx::multiply_add<Half>(sums.c[(chain + 1) % S::chains][m][n], weights.get(i, m, 2 * pair + 1).word, v.z,
+                                    v.w);
+    }
+}
+
 // `between` is run while the first operands are on their way.
 template <typename X, typename S, typename Between>
 __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
                                          Between between, TeamAccumulators<S>& sums) {
-    constexpr int items = S::steps / 2 * S::row_tiles, window = items <= 12 ? items : 8;
+    // An item is what two steps of k and 8 rows take of one plane; those of all planes follow each other.
+    constexpr int P = S::planes, items = S::steps / 2 * S::row_tiles * P;
+    constexpr int window = items <= 12 ? items : P == 1 ? 8 : 2 * P;
     uint4 v[window];
-    const auto fetch = [&](int item) { return vectors.get(turn, item / S::row_tiles, item % S::row_tiles); };
+    const auto fetch = [&](int item) {
+        return vectors.get(turn, item % P, item / P / S::row_tiles, item / P % S::row_tiles);
+    };
     vectors.arrive();
     if constexpr (S::kind == Team::grid)
 #pragma unroll
@@ -105,15 +150,9 @@ __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const Te
         }
 #pragma unroll
         for (int i = 0; i < window; ++i) {
-            const int item = first + i, pair = item / S::row_tiles, n = item % S::row_tiles;
+            const int item = first + i;
             if (item >= items) continue;
-#pragma unroll
-            for (int m = 0; m < S::tiles; ++m)
-                ptx::multiply_add<X>(sums.c[2 * pair % S::chains][m][n], weights.a[m][2 * pair], v[i].x, v[i].y);
-#pragma unroll
-            for (int m = 0; m < S::tiles; ++m)
-                ptx::multiply_add<X>(sums.c[(2 * pair + 1) % S::chains][m][n], weights.a[m][2 * pair + 1], v[i].z,
-                                     v[i].w);
+            multiply_item<X>(weights, item, v[i], sums);
             if (item + window < items) v[i] = fetch(item + window);
         }
     }
