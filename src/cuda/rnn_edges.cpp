@@ -81,11 +81,11 @@ const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stre
     return memory;
 }
 
-void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const {
+void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
     if (b.grad_bias == nullptr) return;
     const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
     launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream,
-           RnnBiasParams{sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()});
+           RnnBiasParams{sums, b.grad_bias, p_.counts().biases, rows, p_.width()});
 }
 
 void RnnEdges::store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const {

@@ -7,6 +7,7 @@
 #include "cuda/kernels/rnn_fused_params.h"
 #include "cuda/launch.h"
 #include "cuda/rnn_edges.h"
+#include "cuda/sequence_offsets.h"
 #include "cuda/tuning/rnn_tuning.h"
 
 namespace flashscan::cuda {
@@ -55,7 +56,7 @@ int64_t resident_teams(const RnnTeams& teams) {
 // The teams of a pass; fills `refusal` where there are none.
 RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
-    RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.batch,
+    RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.state_rows(),
                                   multiprocessors, options.batch_invariant);
     if (teams.kernel == nullptr) {
         refusal =
@@ -71,7 +72,7 @@ RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std:
     teams.teams = resident_teams(teams);
     if (teams.teams == 0) refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
     if (teams.jobs > std::numeric_limits<int32_t>::max())
-        refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", p.heads, p.batch, teams.jobs,
+        refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", p.heads, p.state_rows(), teams.jobs,
                               std::numeric_limits<int32_t>::max());
     return teams;
 }
@@ -109,12 +110,13 @@ class Fused final : public RnnKernel {
         return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
     }
     size_t reserve_bytes() const override {
-        const int64_t patches = p_.heads * ceil_div(p_.batch, 8) * ceil_div(p_.head_dim, 8);
-        return static_cast<size_t>(p_.time * patches * kept_ * 64) * sizeof(float);
+        const int64_t patches = p_.heads * ceil_div(p_.head_dim, 8) * (p_.packed() ? 1 : ceil_div(p_.batch, 8) * 8);
+        return static_cast<size_t>(p_.time * patches * kept_ * 8) * sizeof(float);
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
+        edges_.pass_states(b, b.state_in, b.state_out, stream);
         char* const base = static_cast<char*>(b.scratch);
         RnnFusedParams f = common(b, base + forward_ring_, forward_teams_, stream);
         f.weights = order_weights(b, base + forward_weights_, forward_teams_, 0, stream);
@@ -127,8 +129,8 @@ class Fused final : public RnnKernel {
 
     void backward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
+        edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
         char* const base = static_cast<char*>(b.scratch);
-        const bool sums_weights = b.grad_weight != nullptr;
         const int period = backward_teams_.kernel->depth / static_cast<int>(s_.gates);
         RnnFusedParams f = common(b, base + backward_ring_, backward_teams_, stream);
         f.weights = order_weights(b, base + backward_weights_, backward_teams_, period, stream);
@@ -140,19 +142,41 @@ class Fused final : public RnnKernel {
         f.input_words =
             static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
-        f.gradients = sums_weights ? base + gradients_ : nullptr;
-        f.factors = sums_weights ? base + factors_ : nullptr;
-        for (f.end = p_.time; f.end > 0; f.end = f.first) {
-            f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch_teams(backward_teams_, f, stream);
-            if (sums_weights) add_grad_weights(base, f, stream);
-            if (f.first > 0) fill_ring(f.ring, backward_teams_, stream);
-        }
-        edges_.store_grad_bias(b, f.p.bias_sums, stream);
+        f.gradients = b.grad_weight != nullptr ? base + gradients_ : nullptr;
+        f.factors = b.grad_weight != nullptr ? base + factors_ : nullptr;
+        if (p_.packed())
+            run_packed(base, f, stream);
+        else
+            run_launches(base, f, stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows(), stream);
         edges_.store_grad_weight(b, base + weight_sums_, stream);
     }
 
   private:
+    void run_launches(char* base, RnnFusedParams& f, void* stream) const {
+        for (f.end = p_.time; f.end > 0; f.end = f.first) {
+            f.first = f.factors != nullptr ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
+            launch_teams(backward_teams_, f, stream);
+            if (f.factors != nullptr) {
+                clear_factors(base, f.end - f.first, stream);
+                add_grad_weights(base, 0, f.end < p_.time, stream);
+            }
+            if (f.first > 0) fill_ring(f.ring, backward_teams_, stream);
+        }
+    }
+    // Which rows take part in a step is known on the device alone: one launch leaves the factors of all steps.
+    void run_packed(char* base, RnnFusedParams& f, void* stream) const {
+        if (f.factors != nullptr) clear_factors(base, 0, stream);
+        if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes(), stream);
+        f.end = p_.time;
+        launch_teams(backward_teams_, f, stream);
+        if (f.factors == nullptr) return;
+        for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
+    }
+    // Rows of the factors, whole chunks of them.
+    int64_t factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
+    size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
+
     size_t ring_bytes(const RnnTeams& t) const {
         if (t.kind != Team::grid) return 0;
         return static_cast<size_t>(t.teams * rnn_ring_slots * t.kernel->rows * t.kernel->depth * t.kernel->planes * 2);
@@ -163,13 +187,12 @@ class Fused final : public RnnKernel {
         forward_ring_ = forward_.book(ring_bytes(forward_teams_));
     }
     void book_backward() {
-        const int64_t rows = s_.chunk_steps * s_.rows;
         backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(backward_teams_)) * 16);
         backward_ring_ = backward_.book(ring_bytes(backward_teams_));
         states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
-        bias_sums_ = backward_.book(bytes_of(p_.counts().biases * s_.rows * p_.width(), s_.wide));
-        gradients_ = backward_.book(bytes_of(rows * s_.product(), s_.dtype));
-        factors_ = backward_.book(bytes_of(rows * s_.factor(), s_.dtype));
+        bias_sums_ = backward_.book(bias_sum_bytes());
+        gradients_ = backward_.book(bytes_of(factor_rows() * s_.product(), s_.dtype));
+        factors_ = backward_.book(bytes_of(factor_rows() * s_.factor(), s_.dtype));
         weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
         blas_ = backward_.book(grad_weights_.workspace_bytes());
     }
@@ -202,6 +225,7 @@ class Fused final : public RnnKernel {
     RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnTeams& t, void* stream) const {
         RnnFusedParams f;
         f.p = edges_.common(b);
+        f.offsets = offsets_of(p_, b.seq_offsets);
         f.heads = static_cast<int32_t>(p_.heads);
         f.blocks = t.blocks;
         f.teams = static_cast<int32_t>(t.teams);
@@ -222,16 +246,19 @@ class Fused final : public RnnKernel {
         check(cudaLaunchKernelExC(&config, teams.kernel->function, arguments), "launching a fused kernel");
     }
 
-    void add_grad_weights(char* base, const RnnFusedParams& f, void* stream) const {
-        const int64_t missing = s_.chunk_steps - (f.end - f.first);
-        if (missing > 0) {  // the product takes whole chunks
-            const int64_t there = (f.end - f.first) * s_.rows, rows = missing * s_.rows;
-            clear(base + gradients_ + bytes_of(there * s_.product(), s_.dtype), bytes_of(rows * s_.product(), s_.dtype),
-                  stream);
-            clear(base + factors_ + bytes_of(there * s_.factor(), s_.dtype), bytes_of(rows * s_.factor(), s_.dtype),
-                  stream);
-        }
-        grad_weights_.together.run(base + factors_, base + gradients_, base + weight_sums_, f.end < p_.time,
+    // Those of `steps` and more: products take whole chunks.
+    void clear_factors(char* base, int64_t steps, void* stream) const {
+        const int64_t there = steps * s_.rows, rows = factor_rows() - there;
+        clear(base + gradients_ + bytes_of(there * s_.product(), s_.dtype), bytes_of(rows * s_.product(), s_.dtype),
+              stream);
+        clear(base + factors_ + bytes_of(there * s_.factor(), s_.dtype), bytes_of(rows * s_.factor(), s_.dtype),
+              stream);
+    }
+    // The product of a chunk.
+    void add_grad_weights(char* base, int64_t step, bool add, void* stream) const {
+        const int64_t row = step * s_.rows;
+        grad_weights_.together.run(base + factors_ + bytes_of(row * s_.factor(), s_.dtype),
+                                   base + gradients_ + bytes_of(row * s_.product(), s_.dtype), base + weight_sums_, add,
                                    base + blas_, stream);
     }
 
@@ -253,8 +280,9 @@ class Fused final : public RnnKernel {
 std::string refuse(const RnnProblem& p, int device) {
     if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
     if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
-    if (p.packed()) return fmt::format("num_sequences is {}; takes rows that are not packed", p.num_sequences);
     if (p.batch == 0 || p.time == 0) return "there are no steps";
+    if (p.time > std::numeric_limits<int32_t>::max())
+        return fmt::format("time is {}; takes up to {}", p.time, std::numeric_limits<int32_t>::max());
     const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);
     if (major < 9) return fmt::format("the device's compute capability is {}.x; needs 9.0", major);
     return "";

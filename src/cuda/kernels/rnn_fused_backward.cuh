@@ -31,28 +31,36 @@ class RnnBackwardJob {
           job_(f, index),
           kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
-          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
+          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)),
+          factor_step_(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
+                                    : f.p.rows * f.heads * f.p.padded) {}
 
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
+    __device__ __forceinline__ int first() const { return static_cast<int>(f_.first); }
+    __device__ __forceinline__ int end() const { return min(static_cast<int>(f_.end), job_.steps); }
 
     __device__ __forceinline__ void begin(const TeamVectors<S>& vectors) {
-        const int64_t step = f_.end - 1, t = time_of(f_.p, step);
+        const int step = end() - 1;
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
-            inside_[i] = e.inside;
+            const RnnRowSteps steps(f_, e.row);
+            const int64_t t = f_.p.reverse != 0 ? steps.first - step : steps.first + step;
+            steps_[i] = e.inside ? steps.count : 0;
             cut_[i] = false;
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
-            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_.p.output_strides, t);
-            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
-            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_.p.input_strides, t);
+            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_, f_.p.output_strides, t);
+            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
+            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_, f_.p.input_strides, t);
             kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
-            reset_[i] = e.row * f_.p.time;
-            const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
+            reset_[i] = e.reset(f_, steps.first);
+            const int64_t row = is_packed(f_) ? t : (step - f_.first) * f_.p.rows + e.row;
+            const int64_t block = row * f_.heads + job_.head;
             factor_[i] = static_cast<X*>(f_.factors) + block * f_.p.padded + e.unit;
             gradient_[i] = static_cast<X*>(f_.gradients) + block * G * f_.p.padded + e.unit;
-            left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
-            load_kept(i, keep_[i]);
+            left_[i] =
+                f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.state_rows && e.unit < f_.p.padded;
+            load_kept(i, step, keep_[i]);
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
 #pragma unroll
@@ -67,7 +75,7 @@ class RnnBackwardJob {
     }
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                         unsigned char* shared, uint32_t turn, int64_t step) {
+                                         unsigned char* shared, uint32_t turn, int step) {
         Real before[own][K];
         X given[own][N], h[own];
         float through[own][1] = {};
@@ -75,12 +83,12 @@ class RnnBackwardJob {
 #pragma unroll
             for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
         };
-        const bool product = step + 1 < f_.end;
+        const bool product = step + 1 < end();
         if (product) {
             // A block's product is shorter than its loads.
             if constexpr (S::kind == Team::block) load();
             const auto between = [&] {
-                store_last();
+                store_last(step + 1);
                 if constexpr (S::kind != Team::block) load();
             };
             team_product<X>(weights, vectors, turn, shared, between, through);
@@ -89,16 +97,16 @@ class RnnBackwardJob {
         }
         if (TeamElement<S>::exist()) {
             run_cell(step, product, before, given, through, h);
-            if (step > f_.first || needs_last()) hand_on(vectors, turn + 1);
+            if (step > first() || needs_last()) hand_on(vectors, turn + 1);
         }
-        if (step > f_.first || needs_last()) vectors.send(turn + 1);
+        if (step > first() || needs_last()) vectors.send(turn + 1);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
     __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                            unsigned char* shared, uint32_t turn) {
         float through[own][1] = {};
-        const auto between = [&] { store_last(); };
+        const auto between = [&] { store_last(first()); };
         if (needs_last()) {
             team_product<X>(weights, vectors, turn, shared, between, through);
         } else {
@@ -108,7 +116,7 @@ class RnnBackwardJob {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
-            if (!e.inside) continue;
+            if (steps_[i] == 0) continue;
             take(i, through[i][0]);
             if (f_.p.bias_sums != nullptr)
 #pragma unroll
@@ -131,7 +139,7 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
-    __device__ __forceinline__ void run_cell(int64_t step, bool product, const Real (&before)[own][K],
+    __device__ __forceinline__ void run_cell(int step, bool product, const Real (&before)[own][K],
                                              const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
@@ -140,12 +148,17 @@ class RnnBackwardJob {
             enter(i, step, before[i], given[i], previous, h[i]);
             Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
             h_[i] = h[i];
-            if (!inside_[i])
-#pragma unroll
-                for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
+            if (step >= steps_[i]) clear_gradients(i);
 #pragma unroll
             for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
         }
+    }
+    // Of an element that is not there, or whose row has ended.
+    __device__ __forceinline__ void clear_gradients(int i) {
+#pragma unroll
+        for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
+#pragma unroll
+        for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
     }
     __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) const {
 #pragma unroll
@@ -169,9 +182,9 @@ class RnnBackwardJob {
             carry_[i][0] += Real(clipped(through, f_.p.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int64_t step, const Real (&before)[K], const X (&given)[N],
+    __device__ __forceinline__ void enter(int i, int step, const Real (&before)[K], const X (&given)[N],
                                           Real (&previous)[N], X& h) {
-        if (step + 1 == f_.p.time) {
+        if (step + 1 == steps_[i]) {
             Real last[N];
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
             Cell::enter(last, keep_[i], carry_[i]);
@@ -180,7 +193,8 @@ class RnnBackwardJob {
 #pragma unroll
         for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
         Cell::enter(here, keep_[i], carry_[i]);
-        cut_[i] = f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0;
+        cut_[i] = f_.p.reset != nullptr && step < steps_[i] &&
+                  f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0;
         if (cut_[i]) {
             h = Element<X>::narrow(0.0F);
         } else if (step == 0) {
@@ -191,35 +205,37 @@ class RnnBackwardJob {
         }
     }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int64_t step, Real (&before)[K], X (&given)[N], X& h) {
+    __device__ __forceinline__ void load_step(int i, int step, Real (&before)[K], X (&given)[N], X& h) {
         if (step > 0) {
             kept_[i] -= kept_step_;
-            load_kept(i, before);
+            load_kept(i, step - 1, before);
         }
         const X zero = Element<X>::narrow(0.0F);
 #pragma unroll
         for (int s = 0; s < N; ++s)
-            given[s] = inside_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
+            given[s] =
+                step < steps_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
         grad_output_[i] -= output_step_;
         output_[i] -= output_step_;
-        h = inside_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
-        if (step >= rnn_steps_ahead && inside_[i]) fetch(i);
+        h = step < steps_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
+        if (step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
     }
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 64);
+        if ((lane % 4 == 0 || is_packed(f_)) && lane / 4 < K)
+            ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * RnnOwn<S>::kept_stride(f_));
         if (lane < 4) {
             ptx::prefetch(grad_output_[i] - ahead * output_step_);
             if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
         }
     }
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
-        return (s * f_.p.rows + e.row) * f_.p.width + e.w;
+        return (s * f_.p.state_rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, Real (&keep)[K]) const {
+    __device__ __forceinline__ void load_kept(int i, int step, Real (&keep)[K]) const {
 #pragma unroll
-        for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][k * 64] : 0.0F;
+        for (int k = 0; k < K; ++k) keep[k] = step < steps_[i] ? kept_[i][k * RnnOwn<S>::kept_stride(f_)] : 0.0F;
     }
     // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
     static __device__ __forceinline__ constexpr int last_of(int pair) {
@@ -239,48 +255,48 @@ class RnnBackwardJob {
         return value_of(d_pre_[i][Cell::recurrent(gate)]);
     }
 
-    // What the last step made.
-    __device__ __forceinline__ void store_last() {
+    // What `step`, the last one, made.
+    __device__ __forceinline__ void store_last(int step) {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            if (f_.p.grad_input != nullptr) store_input(i);
+            if (f_.p.grad_input != nullptr) store_input(i, step);
             grad_input_[i] -= input_step_;
-            if (f_.factors != nullptr) store_factors(i);
-            const int64_t step = f_.p.rows * f_.heads * f_.p.padded;
-            factor_[i] -= step;
-            gradient_[i] -= step * G;
+            if (f_.factors != nullptr) store_factors(i, step);
+            factor_[i] -= factor_step_;
+            gradient_[i] -= factor_step_ * G;
 #pragma unroll
             for (int j = 0; j < P; ++j) sums_[i][j] += value_of(d_pre_[i][j]);
         }
     }
-    __device__ __forceinline__ void store_factors(int i) const {
+    __device__ __forceinline__ void store_factors(int i, int step) const {
+        const bool there = left_[i] && (!is_packed(f_) || step < steps_[i]);
         if constexpr (sizeof(X) == 2) {
             const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
-            if (left_[i] && has_even_unit()) store_pair(factor_[i], word);
+            if (there && has_even_unit()) store_pair(factor_[i], word);
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
                 const uint32_t gates = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
-                if (left_[i] && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
+                if (there && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
             }
-        } else if (left_[i]) {
+        } else if (there) {
             *factor_[i] = h_[i];
 #pragma unroll
             for (int g = 0; g < G; ++g) gradient_[i][g * f_.p.padded] = product_gradient(i, g);
         }
     }
-    __device__ __forceinline__ void store_input(int i) const {
+    __device__ __forceinline__ void store_input(int i, int step) const {
         if constexpr (sizeof(X) == 2)
             if (f_.input_words != 0) {
 #pragma unroll
                 for (int pair = 0; pair < pairs; ++pair) {
                     const uint32_t word = pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
-                    if (inside_[i] && has_word(pair))
+                    if (step < steps_[i] && has_word(pair))
                         store_pair(grad_input_[i] + mine(pair) * f_.p.input_strides.state, word);
                 }
                 return;
             }
-        if (!inside_[i]) return;
+        if (step >= steps_[i]) return;
 #pragma unroll
         for (int g = 0; g < G; ++g)
             store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, value_of(d_pre_[i][g]));
@@ -288,7 +304,7 @@ class RnnBackwardJob {
 
     const RnnFusedParams& f_;
     RnnJob<S> job_;
-    int64_t kept_step_, input_step_, output_step_;
+    int64_t kept_step_, input_step_, output_step_, factor_step_;
     const float* kept_[own];  // of the step whose `kept` is known
     const X* grad_output_[own];
     const X* output_[own];
@@ -297,7 +313,8 @@ class RnnBackwardJob {
     X* gradient_[own];
     int64_t reset_[own];
     int place_[own];
-    bool inside_[own], left_[own], cut_[own];
+    int steps_[own];  // of the row; 0: the element is not there
+    bool left_[own], cut_[own];
     Real carry_[own][N], keep_[own][K], d_pre_[own][P];
     X h_[own];
     float sums_[own][P];
@@ -314,10 +331,11 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid
     uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
         RnnBackwardJob<X, Cell, S> work(f, index);
+        if (work.job().steps == 0) continue;
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors);
-        for (int64_t step = f.end - 1; step >= f.first; --step, ++turn) {
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
             work.step(weights, vectors, shared, turn, step);
             clear_slots(f, work.job(), vectors, turn);
         }

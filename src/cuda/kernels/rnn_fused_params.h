@@ -5,6 +5,9 @@
 // its first step to its last, then its next job. RESERVE of these kernels is
 //
 //     kept    [T, H, tiles of 8 rows, groups of 8 units, kept, 2, 32]     f32, see RnnOwn
+//     packed  [T, H, groups of 8 units, kept, 8]
+//
+// Rows are entries of the batch or packed sequences. Those of a tile start together; one that has ended idles.
 #pragma once
 
 #include "cuda/kernels/rnn_params.h"
@@ -25,12 +28,13 @@ struct RnnFusedParams {
     int32_t teams = 0;
     int32_t tiles = 0;  // of rows, per head
     int32_t jobs = 0;
-    int64_t first = 0, end = 0;     // steps of this launch; forward: all
+    int64_t first = 0, end = 0;     // steps of this launch; forward, packed: all
+    SequenceOffsets offsets;        // data is null when not packed
     const void* weights = nullptr;  // as RnnFusedWeightParams orders them
     void* ring = nullptr;           // rnn_ring_slots slots for each team, filled with ones; null: the team needs none
     // Backward.
     int32_t input_words = 0;    // GRAD|INPUT may be stored two units at a time
-    void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front
+    void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front; packed: [T, H, ..]
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for
 };
 
