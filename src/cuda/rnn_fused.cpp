@@ -7,81 +7,14 @@
 #include "cuda/kernels/rnn_fused_params.h"
 #include "cuda/launch.h"
 #include "cuda/rnn_edges.h"
+#include "cuda/rnn_teams.h"
 #include "cuda/sequence_offsets.h"
-#include "cuda/tuning/rnn_tuning.h"
 
 namespace flashscan::cuda {
 namespace {
 
 // A launch of backward leaves the factors of this many rows for one product.
 constexpr int64_t launch_rows = 16384;
-
-void load(const RnnTeams& teams) {
-    const auto set = [&](cudaFuncAttribute attribute, int value) {
-        check(cudaFuncSetAttribute(teams.kernel->function, attribute, value), "loading a kernel");
-    };
-    set(cudaFuncAttributeMaxDynamicSharedMemorySize, teams.kernel->shared_bytes);
-    if (teams.kind == Team::cluster) set(cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-}
-
-// Blocks of a team wait for each other: all of them must run at once.
-cudaLaunchConfig_t configure(const RnnTeams& teams, cudaLaunchAttribute& attribute, void* stream) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(teams.blocks * teams.teams));
-    config.blockDim = dim3(static_cast<unsigned>(teams.kernel->threads));
-    config.dynamicSmemBytes = static_cast<size_t>(teams.kernel->shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = teams.kind == Team::block ? 0 : 1;
-    if (teams.kind == Team::grid) {
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-    } else {
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim = {static_cast<unsigned>(teams.blocks), 1, 1};
-    }
-    return config;
-}
-
-// Teams that can run at once, fewer where clusters do not fit everywhere.
-int64_t resident_teams(const RnnTeams& teams) {
-    if (teams.kind != Team::cluster) return teams.teams;
-    cudaLaunchAttribute attribute{};
-    const cudaLaunchConfig_t config = configure(teams, attribute, nullptr);
-    int clusters = 0;
-    check(cudaOccupancyMaxActiveClusters(&clusters, teams.kernel->function, &config), "asking how many clusters fit");
-    return std::min<int64_t>(teams.teams, clusters);
-}
-
-// The teams of a pass; fills `refusal` where there are none.
-RnnTeams make_teams(const RnnProblem& p, Pass pass, const Options& options, std::string& refusal) {
-    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
-    RnnTeams teams = choose_teams(rnn_fused_shapes(p.dtype, p.cell), pass, p.head_dim, p.heads, p.state_rows(),
-                                  multiprocessors, options.batch_invariant);
-    if (teams.kernel == nullptr) {
-        refusal =
-            fmt::format("head_dim is {}; the weights of a head in {} do not fit on {} multiprocessors{}", p.head_dim,
-                        name_of(p.dtype), multiprocessors, pass == Pass::forward ? "" : " in backward");
-        return teams;
-    }
-    if (kernel_attributes(teams.kernel->function).ptxVersion < 90) {
-        refusal = "the library was built without code of compute capability 9.0";
-        return teams;
-    }
-    load(teams);
-    teams.teams = resident_teams(teams);
-    if (teams.teams == 0) refusal = fmt::format("clusters of {} blocks do not fit the device", teams.blocks);
-    if (teams.jobs > std::numeric_limits<int32_t>::max())
-        refusal = fmt::format("{} heads of {} rows are {} jobs; takes up to {}", p.heads, p.state_rows(), teams.jobs,
-                              std::numeric_limits<int32_t>::max());
-    return teams;
-}
-
-std::string describe(const RnnTeams& teams) {
-    constexpr const char* kinds[] = {"block", "cluster", "part of the grid"};
-    return fmt::format("{} of {} for {} rows of a head, {} of {} at once", kinds[static_cast<int>(teams.kind)],
-                       teams.blocks, teams.kernel->rows, teams.teams, teams.jobs);
-}
 
 class Fused final : public RnnKernel {
   public:
@@ -103,7 +36,8 @@ class Fused final : public RnnKernel {
     std::string describe() const override {
         std::string text = cuda::describe(forward_teams_);
         if (p_.training)
-            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_), s_.chunk_steps);
+            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_),
+                                p_.packed() ? p_.time : s_.chunk_steps);
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
@@ -124,7 +58,7 @@ class Fused final : public RnnKernel {
         f.p.input = b.input;
         f.p.state_out = b.state_out;
         f.end = p_.time;
-        launch_teams(forward_teams_, f, stream);
+        launch(forward_teams_, f, stream);
     }
 
     void backward(const RnnBuffers& b, void* stream) const override {
@@ -156,7 +90,7 @@ class Fused final : public RnnKernel {
     void run_launches(char* base, RnnFusedParams& f, void* stream) const {
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = f.factors != nullptr ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
-            launch_teams(backward_teams_, f, stream);
+            launch(backward_teams_, f, stream);
             if (f.factors != nullptr) {
                 clear_factors(base, f.end - f.first, stream);
                 add_grad_weights(base, 0, f.end < p_.time, stream);
@@ -169,7 +103,7 @@ class Fused final : public RnnKernel {
         if (f.factors != nullptr) clear_factors(base, 0, stream);
         if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes(), stream);
         f.end = p_.time;
-        launch_teams(backward_teams_, f, stream);
+        launch(backward_teams_, f, stream);
         if (f.factors == nullptr) return;
         for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
     }
@@ -238,12 +172,6 @@ class Fused final : public RnnKernel {
     void fill_ring(void* ring, const RnnTeams& t, void* stream) const {
         if (ring_bytes(t) > 0)
             check(cudaMemsetAsync(ring, 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)), "filling memory");
-    }
-    static void launch_teams(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
-        cudaLaunchAttribute attribute{};
-        const cudaLaunchConfig_t config = configure(teams, attribute, stream);
-        void* arguments[] = {&f};
-        check(cudaLaunchKernelExC(&config, teams.kernel->function, arguments), "launching a fused kernel");
     }
 
     // Those of `steps` and more: products take whole chunks.
