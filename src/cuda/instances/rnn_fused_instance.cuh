@@ -66,7 +66,7 @@ std::span<const RnnFusedShape> make_wide_shapes() {
         make_block_shape<float, Cell, 8>(),
         make_cluster_shape<float, Cell, 128, 8>(),
         make_shape<float, Cell, Team::grid, 256, TeamSize{2, 1, 1, 8, 2}, TeamSize{2, 1, 1, 8, 2 * G}>(),
-        make_shape<float, Cell, Team::grid, 512, TeamSize{1, 1, 1, 8, 4}, TeamSize{2, 1, 1, 8, 4 * G, 4, 1}>(),
+        make_shape<float, Cell, Team::grid, 512, TeamSize{1, 1, 1, 8, 4}, TeamSize{2, 1, 1, 8, 4 * G, 4, 2}>(),
         make_shape<float, Cell, Team::grid, 768, TeamSize{1, 2, 1, 8, 6}, TeamSize{2, 1, 1, 8, 6 * G, 8, 2}>(),
         make_shape<float, Cell, Team::grid, 1024, TeamSize{1, 2, 1, 8, 8, 8, 1}, TeamSize{}>(),
     };

@@ -15,8 +15,11 @@
 // Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
 #pragma once
 
+#include <utility>
+
 #include "cuda/kernels/rnn_team_number.cuh"
 #include "cuda/kernels/rnn_team_vectors.cuh"
+#include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashscan::cuda {
@@ -94,22 +97,63 @@ struct TeamAccumulators {
     }
 };
 
-// The right operand of plane j meets the left ones of the planes whose products with it count: i + j < planes.
+// All planes of what two steps of k and 8 rows take. The right operand of plane j meets the left ones of the planes whose
+// products with it count: i + j < planes.
 template <typename X, typename S>
-__device__ __forceinline__ void multiply_item(const TeamWeights<S>& weights, int item, const uint4& v,
-                                              TeamAccumulators<S>& sums) {
+__device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, int index, const uint4* v,
+                                                TeamAccumulators<S>& sums) {
     using Half = typename TeamNumber<X>::Half;
-    const int j = item % S::planes, pair = item / S::planes / S::row_tiles, n = item / S::planes % S::row_tiles;
+    const int pair = index / S::row_tiles, n = index % S::row_tiles;
 #pragma unroll
-    for (int i = 0; i + j < S::planes; ++i) {
-        const int chain = 2 * pair + i + j;
+    for (int i = 0; i < S::planes; ++i)
 #pragma unroll
-        for (int m = 0; m < S::tiles; ++m)
-            ptx::multiply_add<Half>(sums.c[chain % S::chains][m][n], weights.get(i, m, 2 * pair).word, v.x, v.y);
+        for (int half = 0; half < 2; ++half)
 #pragma unroll
-        for (int m = 0; m < S::tiles; ++m)
-            ptx::multiply_add<Half>(sums.c[(chain + 1) % S::chains][m][n], weights.get(i, m, 2 * pair + 1).word, v.z,
-                                    v.w);
+            for (int m = 0; m < S::tiles; ++m) {
+                const TeamOperand a = weights.get(i, m, 2 * pair + half);
+#pragma unroll
+                for (int j = 0; i + j < S::planes; ++j)
+                    ptx::multiply_add<Half>(sums.c[(2 * pair + half + i + j) % S::chains][m][n], a.word,
+                                            half == 0 ? v[j].x : v[j].z, half == 0 ? v[j].y : v[j].w);
+            }
+}
+
+// Chunk C of a lane's right operands, which are in v unless they were staged.
+template <int C, typename X, typename S>
+__device__ __forceinline__ void multiply_chunk(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
+                                               uint32_t turn, uint4 (&v)[S::window], TeamAccumulators<S>& sums) {
+    constexpr int first = C * S::window;
+    if constexpr (C > 0 && S::staged > 0) {
+        constexpr int newer = C + S::staged > S::chunks ? S::chunks - 1 - C : S::staged - 1;
+        ptx::wait_for_copy_groups<newer>();
+#pragma unroll
+        for (int i = 0; i < S::window && first + i < S::items; ++i) v[i] = vectors.staged(first + i);
+    }
+    if constexpr (!S::in_shared) {
+        bool late = true;
+        while (late) {
+            bool mine = false;
+#pragma unroll
+            for (int i = 0; i < S::window && first + i < S::items; ++i)
+                if (TeamVectors<S>::empty(v[i])) {
+                    v[i] = vectors.get(turn, first + i);
+                    mine = true;
+                }
+            late = __any_sync(0xffffffffU, static_cast<int>(mine)) != 0;
+        }
+    }
+    if constexpr (S::staged > 0) {
+#pragma unroll
+        for (int chunk = C == 0 ? 1 : C + S::staged; chunk <= C + S::staged && chunk < S::chunks; ++chunk)
+            vectors.stage(turn, chunk);
+    }
+#pragma unroll
+    for (int i = 0; i < S::window && first + i < S::items; i += S::planes) {
+        multiply_planes<X>(weights, (first + i) / S::planes, v + i, sums);
+        if constexpr (S::staged == 0)
+#pragma unroll
+            for (int j = i; j < i + S::planes; ++j)
+                if (first + j + S::window < S::items) v[j] = vectors.get(turn, first + j + S::window);
     }
 }
 
@@ -117,45 +161,18 @@ __device__ __forceinline__ void multiply_item(const TeamWeights<S>& weights, int
 template <typename X, typename S, typename Between>
 __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
                                          Between between, TeamAccumulators<S>& sums) {
-    // An item is what two steps of k and 8 rows take of one plane; those of all planes follow each other.
-    constexpr int P = S::planes, items = S::steps / 2 * S::row_tiles * P;
-    constexpr int window = items <= 12 ? items : P == 1 ? 8 : 2 * P;
-    uint4 v[window];
-    const auto fetch = [&](int item) {
-        return vectors.get(turn, item % P, item / P / S::row_tiles, item / P % S::row_tiles);
+    uint4 v[S::window];
+    const auto get = [&] {
+#pragma unroll
+        for (int i = 0; i < S::window; ++i) v[i] = vectors.get(turn, i);
     };
     vectors.arrive();
-    if constexpr (S::kind == Team::grid)
-#pragma unroll
-        for (int i = 0; i < window; ++i) v[i] = fetch(i);
+    if constexpr (!S::in_shared) get();
     between();
     vectors.wait(turn);
-    if constexpr (S::kind != Team::grid)
-#pragma unroll
-        for (int i = 0; i < window; ++i) v[i] = fetch(i);
-#pragma unroll
-    for (int first = 0; first < items; first += window) {
-        if constexpr (!S::in_shared) {
-            bool late = true;
-            while (late) {
-                bool mine = false;
-#pragma unroll
-                for (int i = 0; i < window; ++i)
-                    if (first + i < items && TeamVectors<S>::empty(v[i])) {
-                        v[i] = fetch(first + i);
-                        mine = true;
-                    }
-                late = __any_sync(0xffffffffU, static_cast<int>(mine)) != 0;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < window; ++i) {
-            const int item = first + i;
-            if (item >= items) continue;
-            multiply_item<X>(weights, item, v[i], sums);
-            if (item + window < items) v[i] = fetch(item + window);
-        }
-    }
+    if constexpr (S::in_shared) get();
+    [&]<int... C>(std::integer_sequence<int, C...>) { (multiply_chunk<C, X>(weights, vectors, turn, v, sums), ...); }
+    (std::make_integer_sequence<int, S::chunks>());
 }
 
 // The sums of a lane's own elements.

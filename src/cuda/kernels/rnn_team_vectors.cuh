@@ -9,11 +9,16 @@
 //               cleared by who filled them, eight turns at a time and long before they are used again, with a fence.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/kernels/rnn_fused_params.h"
+#include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exchange.cuh"
 
 namespace flashscan::cuda {
+
+constexpr int most_shared_bytes = 227 * 1024;  // of a block
 
 struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
@@ -52,7 +57,15 @@ struct TeamShape {
     static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
     static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * sent * 2 : 0);
     static constexpr int weights_at = barriers_at + (Kind == Team::cluster ? 16 : 0);
-    static constexpr int shared_bytes = weights_at + stored * tiles * steps * threads * 16;
+    static constexpr int staging_at = weights_at + stored * tiles * steps * threads * 16;
+    // Right operands of a lane: an item is what two steps of k and 8 rows take of one plane, those of all planes follow
+    // each other. A chunk is what is in registers at once. Where there are more chunks, a grid's lanes have the next
+    // ones copied from L2 to shared memory as soon as the first is there: one latency more instead of one for each.
+    static constexpr int items = steps / 2 * row_tiles * planes;
+    static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
+    static constexpr int chunks = (items + window - 1) / window, chunk_bytes = window * threads * 16;
+    static constexpr int staged = in_shared ? 0 : std::min(chunks - 1, (most_shared_bytes - staging_at) / chunk_bytes);
+    static constexpr int shared_bytes = staging_at + staged * chunk_bytes;
 };
 
 // Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd
@@ -145,13 +158,23 @@ class TeamVectors {
             if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
         }
     }
-    // A lane's right operand of two steps of k and 8 rows.
-    __device__ __forceinline__ uint4 get(uint32_t turn, int plane, int pair, int rows) const {
-        const int at = mine_ + rows * S::tile_rows * S::stride + plane * S::depth + pair * 32;
-        const auto* const from = reinterpret_cast<const uint4*>(slot(turn) + at / 2);
+    // A lane's right operands: an item, or the start of the copies of a chunk of them.
+    __device__ __forceinline__ uint4 get(uint32_t turn, int item) const {
+        const uint4* const from = address_of(turn, item);
         if constexpr (S::in_shared) return *from;
-        return (used_ >> pair & 1U) != 0 ? ptx::load_shared_words(from) : uint4{};
+        return uses(item) ? ptx::load_shared_words(from) : uint4{};
     }
+    __device__ __forceinline__ void stage(uint32_t turn, int chunk) const {
+#pragma unroll
+        for (int item = chunk * S::window; item < (chunk + 1) * S::window && item < S::items; ++item) {
+            if (uses(item))
+                ptx::copy_async<16>(place_of(item), address_of(turn, item));
+            else
+                *place_of(item) = uint4{};
+        }
+        ptx::end_copy_group();
+    }
+    __device__ __forceinline__ uint4 staged(int item) const { return *place_of(item); }
     static __device__ __forceinline__ bool empty(const uint4& v) {
         constexpr uint32_t ones = 0xffffffffU;
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
@@ -168,6 +191,17 @@ class TeamVectors {
     }
 
   private:
+    static constexpr __device__ __forceinline__ int pair_of(int item) { return item / S::planes / S::row_tiles; }
+    __device__ __forceinline__ const uint4* address_of(uint32_t turn, int item) const {
+        const int rows = item / S::planes % S::row_tiles, plane = item % S::planes;
+        const int at = mine_ + rows * S::tile_rows * S::stride + plane * S::depth + pair_of(item) * 32;
+        return reinterpret_cast<const uint4*>(slot(turn) + at / 2);
+    }
+    __device__ __forceinline__ bool uses(int item) const { return (used_ >> pair_of(item) & 1U) != 0; }
+    __device__ __forceinline__ uint4* place_of(int item) const {
+        const int place = item % (S::staged * S::window);
+        return reinterpret_cast<uint4*>(shared_ + S::staging_at) + place * S::threads + threadIdx.x;
+    }
     __device__ __forceinline__ uint32_t* slot(uint32_t turn) const {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
         return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
