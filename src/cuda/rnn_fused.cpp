@@ -95,7 +95,7 @@ class Fused final : public RnnKernel {
                 clear_factors(base, f.end - f.first, stream);
                 add_grad_weights(base, 0, f.end < p_.time, stream);
             }
-            if (f.first > 0) fill_ring(f.ring, backward_teams_, stream);
+            if (f.first > 0) fill_ring(backward_teams_, f.ring, stream);
         }
     }
     // Which rows take part in a step is known on the device alone: one launch leaves the factors of all steps.
@@ -111,10 +111,6 @@ class Fused final : public RnnKernel {
     int64_t factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
     size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
 
-    size_t ring_bytes(const RnnTeams& t) const {
-        if (t.kind != Team::grid) return 0;
-        return static_cast<size_t>(t.teams * rnn_ring_slots * t.kernel->rows * t.kernel->depth * t.kernel->planes * 2);
-    }
     void book_forward() {
         forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(forward_teams_)) * 16);
         forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
@@ -151,7 +147,8 @@ class Fused final : public RnnKernel {
                                           k.planes,
                                           k.tiles,
                                           k.steps,
-                                          period};
+                                          period,
+                                          static_cast<int32_t>(k.scatters)};
         launch(order_weights_, threads_in_blocks(ordered_words(t), rnn_fused_weight_block), stream, params);
         return to;
     }
@@ -166,12 +163,8 @@ class Fused final : public RnnKernel {
         f.tiles = static_cast<int32_t>(t.tiles);
         f.jobs = static_cast<int32_t>(t.jobs);
         f.ring = ring;
-        fill_ring(ring, t, stream);
+        fill_ring(t, ring, stream);
         return f;
-    }
-    void fill_ring(void* ring, const RnnTeams& t, void* stream) const {
-        if (ring_bytes(t) > 0)
-            check(cudaMemsetAsync(ring, 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)), "filling memory");
     }
 
     // Those of `steps` and more: products take whole chunks.

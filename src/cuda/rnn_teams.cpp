@@ -77,6 +77,19 @@ std::string describe(const RnnTeams& teams) {
                        teams.blocks, teams.kernel->rows, teams.teams, teams.jobs);
 }
 
+size_t ring_bytes(const RnnTeams& t) {
+    if (t.kind != Team::grid) return 0;
+    const RnnFusedKernel& k = *t.kernel;
+    const int64_t slot = k.scatters ? static_cast<int64_t>(t.blocks) * t.blocks * k.units * k.rows * 4
+                                    : static_cast<int64_t>(k.rows) * k.depth * k.planes * 2;
+    return static_cast<size_t>(t.teams * (k.scatters ? rnn_scatter_slots : rnn_ring_slots) * slot);
+}
+void fill_ring(const RnnTeams& t, void* ring, void* stream) {
+    if (ring_bytes(t) > 0)
+        check(cudaMemsetAsync(ring, t.kernel->scatters ? 0 : 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)),
+              "filling memory");
+}
+
 void launch(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
     cudaLaunchAttribute attribute{};
     const cudaLaunchConfig_t config = configure(teams, attribute, stream);

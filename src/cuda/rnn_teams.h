@@ -13,6 +13,11 @@ namespace flashscan::cuda {
 // Loads their kernel. Fills `refusal` where there are none.
 RnnTeams make_teams(const RnnProblem& problem, Pass pass, const Options& options, std::string& refusal);
 std::string describe(const RnnTeams& teams);
+
+// What blocks of a grid hand each other a step's vectors in, and how it begins.
+size_t ring_bytes(const RnnTeams& teams);
+void fill_ring(const RnnTeams& teams, void* ring, void* stream);
+
 void launch(const RnnTeams& teams, RnnFusedParams& params, void* stream);
 
 }  // namespace flashscan::cuda

@@ -9,13 +9,14 @@
 
 namespace flashscan::cuda {
 
-// One kernel: what a block of it needs and holds. There is none where it has no units.
+// One kernel: what a block of it needs and holds.
 struct RnnFusedKernel {
     const void* function = nullptr;
     int threads = 0, shared_bytes = 0;
     int units = 0;  // of a block
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates
+    bool scatters = false;
     // How its lanes hold weights: see RnnFusedWeightParams.
     int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
 };

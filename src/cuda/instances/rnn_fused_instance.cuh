@@ -8,6 +8,7 @@
 #include "cuda/kernels/rnn_fused_backward.cuh"
 #include "cuda/kernels/rnn_fused_forward.cuh"
 #include "cuda/kernels/rnn_fused_weights.cuh"
+#include "cuda/kernels/rnn_team_scatter.cuh"
 
 namespace flashscan::cuda {
 
@@ -21,8 +22,12 @@ const void* make_weight_kernel(Dtype weight_dtype) {
 
 template <typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function,  S::threads,    S::shared_bytes, S::units,  S::rows,  S::depth, S::gates,
-            S::groups, S::unit_warps, S::parts,        S::planes, S::tiles, S::steps};
+    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters,
+            S::gates, S::groups,  S::unit_warps,   S::parts, S::planes, S::tiles, S::steps};
+}
+template <typename X, typename Cell, typename S>
+RnnFusedKernel make_backward() {
+    return describe_team<S>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, S>));
 }
 
 template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
@@ -31,10 +36,7 @@ RnnFusedShape make_shape() {
     using F = TeamShape<planes, Cell::gates, 1, Kind, Forward>;
     RnnFusedShape shape{Kind, HeadDim, {}, {}};
     shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
-    if constexpr (Backward.parts > 0) {
-        using B = TeamShape<planes, 1, Cell::gates, Kind, Backward>;
-        shape.backward = describe_team<B>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, B>));
-    }
+    shape.backward = make_backward<X, Cell, TeamShape<planes, 1, Cell::gates, Kind, Backward>>();
     return shape;
 }
 
@@ -58,7 +60,19 @@ RnnFusedShape make_grid_shape() {
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
-// f32: planes that registers do not hold are in shared memory. Backward of more than 768 units has no room.
+// f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.
+template <typename Cell, int HeadDim, int RowTiles, int Stored>
+RnnFusedShape make_wide_grid_shape() {
+    using F = TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, HeadDim / 128, 8, HeadDim > 768}>;
+    RnnFusedShape shape{Team::grid, HeadDim, {}, {}};
+    shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
+    if constexpr (Cell::gates > 1)
+        shape.backward = make_backward<float, Cell, ScatterShape<3, Cell::gates, HeadDim, RowTiles, Stored>>();
+    else
+        shape.backward =
+            make_backward<float, Cell, TeamShape<3, 1, 1, Team::grid, TeamSize{2, 1, 1, 8, HeadDim / 128}>>();
+    return shape;
+}
 template <typename Cell>
 std::span<const RnnFusedShape> make_wide_shapes() {
     constexpr int G = Cell::gates;
@@ -66,9 +80,9 @@ std::span<const RnnFusedShape> make_wide_shapes() {
         make_block_shape<float, Cell, 8>(),
         make_cluster_shape<float, Cell, 128, 8>(),
         make_shape<float, Cell, Team::grid, 256, TeamSize{2, 1, 1, 8, 2}, TeamSize{2, 1, 1, 8, 2 * G}>(),
-        make_shape<float, Cell, Team::grid, 512, TeamSize{1, 1, 1, 8, 4}, TeamSize{2, 1, 1, 8, 4 * G, 4, 2}>(),
-        make_shape<float, Cell, Team::grid, 768, TeamSize{1, 2, 1, 8, 6}, TeamSize{2, 1, 1, 8, 6 * G, 8, 2}>(),
-        make_shape<float, Cell, Team::grid, 1024, TeamSize{1, 2, 1, 8, 8, 8, 1}, TeamSize{}>(),
+        make_wide_grid_shape<Cell, 512, 1, 0>(),
+        make_wide_grid_shape<Cell, 768, 2, 1>(),
+        make_wide_grid_shape<Cell, 1024, 2, 1>(),
     };
     return shapes;
 }

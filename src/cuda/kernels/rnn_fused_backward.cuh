@@ -16,6 +16,7 @@
 
 #include "cuda/kernels/rnn_backward.cuh"
 #include "cuda/kernels/rnn_fused_element.cuh"
+#include "cuda/kernels/rnn_team_scatter.cuh"
 
 namespace flashscan::cuda {
 
@@ -99,7 +100,7 @@ class RnnBackwardJob {
             run_cell(step, product, before, given, through, h);
             if (step > first() || needs_last()) hand_on(vectors, turn + 1);
         }
-        if (step > first() || needs_last()) vectors.send(turn + 1);
+        if (step > first() || needs_last()) team_send<X>(weights, vectors, turn + 1);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
@@ -169,7 +170,7 @@ class RnnBackwardJob {
 #pragma unroll
                 for (int plane = 0; plane < S::planes; ++plane) {
                     const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
-                    if (has_word(pair)) vectors.put(turn, place_[i], plane * G + mine(pair), word);
+                    if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
                 }
             }
     }

@@ -92,7 +92,7 @@ struct RnnOwn {
 template <typename S>
 __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
                                             const TeamVectors<S>& vectors, uint32_t turn) {
-    if constexpr (S::kind == Team::grid) {
+    if constexpr (S::kind == Team::grid && !S::scatters) {
         if (turn % 8 != 0) return;
         if (TeamElement<S>::exist())
 #pragma unroll 1

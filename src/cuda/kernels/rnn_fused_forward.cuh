@@ -124,7 +124,7 @@ class RnnForwardJob {
 #pragma unroll
             for (int plane = 0; plane < S::planes; ++plane) {
                 const uint32_t word = pair_halves(h.bits[plane], h.bits[plane]);
-                if (has_even_unit()) vectors.put(turn, place_[i], plane, word);
+                if (has_even_unit()) vectors.put(turn, place_[i], plane, 0, word);
             }
         }
         vectors.send(turn);

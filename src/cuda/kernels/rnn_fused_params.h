@@ -31,17 +31,20 @@ struct RnnFusedParams {
     int64_t first = 0, end = 0;     // steps of this launch; forward, packed: all
     SequenceOffsets offsets;        // data is null when not packed
     const void* weights = nullptr;  // as RnnFusedWeightParams orders them
-    void* ring = nullptr;           // rnn_ring_slots slots for each team, filled with ones; null: the team needs none
+    // rnn_ring_slots slots for each team, filled with ones, or of teams that scatter rnn_scatter_slots, filled with
+    // zeros; null: the team needs none.
+    void* ring = nullptr;
     // Backward.
     int32_t input_words = 0;    // GRAD|INPUT may be stored two units at a time
     void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front; packed: [T, H, ..]
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for
 };
 
-inline constexpr int rnn_ring_slots = 32;
+inline constexpr int rnn_ring_slots = 32, rnn_scatter_slots = 4;
 
 // WEIGHT [G, H, D, D] as the left operands of all warps: [H, blocks, unit warps, parts of k, planes, tiles, steps,
-// lanes] of 16 bytes, see rnn_team.cuh. Backward: of R^T, with k = gate * period + out.
+// lanes] of 16 bytes, see rnn_team.cuh. Backward: of R^T, with k = gate * period + out, of which a block of a team that
+// scatters (rnn_team_scatter.cuh) has its own units and all rows.
 struct RnnFusedWeightParams {
     const void* from = nullptr;
     void* to = nullptr;
@@ -50,6 +53,7 @@ struct RnnFusedWeightParams {
     int32_t row_gates = 0;  // of a unit in the rows: all, in backward one
     int32_t groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
     int32_t period = 0;  // 0: forward
+    int32_t scatters = 0;
 };
 
 }  // namespace flashscan::cuda

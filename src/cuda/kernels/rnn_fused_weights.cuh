@@ -35,12 +35,15 @@ __global__ void __launch_bounds__(rnn_fused_weight_threads) rnn_fused_weights(Rn
     uint32_t words[4];
     for (int i = 0; i < 4; ++i) {
         const int half = 2 * tile + i % 2, group = half / p.row_gates, row_gate = half % p.row_gates;
-        const int unit = ((block * p.unit_warps + unit_warp) * p.groups + group) * 8 + lane / 4;
-        const int k = (part * p.steps + step / 2 * 2) * 16 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
+        const int unit = p.scatters != 0 ? ((part * p.tiles + tile) * 2 + i % 2) * 8 + lane / 4
+                                         : ((block * p.unit_warps + unit_warp) * p.groups + group) * 8 + lane / 4;
+        const int k =
+            ((p.scatters != 0 ? 0 : part * p.steps) + step / 2 * 2) * 16 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
         const auto bits = [&](int at) -> uint32_t {
-            if (group >= p.groups) return 0;
+            if (group >= p.groups && p.scatters == 0) return 0;
+            const int first = p.scatters != 0 ? block * p.period : 0;
             return p.period == 0 ? rnn_weight_bits<X, W>(p, head, row_gate, unit, at, plane)
-                                 : rnn_weight_bits<X, W>(p, head, at / p.period, at % p.period, unit, plane);
+                                 : rnn_weight_bits<X, W>(p, head, at / p.period, first + at % p.period, unit, plane);
         };
         words[i] = bits(k) | bits(k + 1) << 16;
     }

@@ -118,10 +118,10 @@ __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, i
             }
 }
 
-// Chunk C of a lane's right operands, which are in v unless they were staged.
-template <int C, typename X, typename S>
-__device__ __forceinline__ void multiply_chunk(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                               uint32_t turn, uint4 (&v)[S::window], TeamAccumulators<S>& sums) {
+// Chunk C of a lane's items, which are in v unless they were staged.
+template <int C, typename S, typename Use>
+__device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
+                                           const Use& use) {
     constexpr int first = C * S::window;
     if constexpr (C > 0 && S::staged > 0) {
         constexpr int newer = C + S::staged > S::chunks ? S::chunks - 1 - C : S::staged - 1;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void multiply_chunk(const TeamWeights<S>& weights, co
             bool mine = false;
 #pragma unroll
             for (int i = 0; i < S::window && first + i < S::items; ++i)
-                if (TeamVectors<S>::empty(v[i])) {
+                if (vectors.empty(turn, v[i])) {
                     v[i] = vectors.get(turn, first + i);
                     mine = true;
                 }
@@ -148,19 +148,18 @@ __device__ __forceinline__ void multiply_chunk(const TeamWeights<S>& weights, co
             vectors.stage(turn, chunk);
     }
 #pragma unroll
-    for (int i = 0; i < S::window && first + i < S::items; i += S::planes) {
-        multiply_planes<X>(weights, (first + i) / S::planes, v + i, sums);
+    for (int i = 0; i < S::window && first + i < S::items; i += S::together) {
+        use(first + i, v + i);
         if constexpr (S::staged == 0)
 #pragma unroll
-            for (int j = i; j < i + S::planes; ++j)
+            for (int j = i; j < i + S::together; ++j)
                 if (first + j + S::window < S::items) v[j] = vectors.get(turn, first + j + S::window);
     }
 }
 
-// `between` is run while the first operands are on their way.
-template <typename X, typename S, typename Between>
-__device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
-                                         Between between, TeamAccumulators<S>& sums) {
+// Hands all items of a turn to `use`, S::together at once, in order. `between` is run while the first are on their way.
+template <typename S, typename Between, typename Use>
+__device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32_t turn, Between between, Use use) {
     uint4 v[S::window];
     const auto get = [&] {
 #pragma unroll
@@ -171,8 +170,14 @@ __device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const Te
     between();
     vectors.wait(turn);
     if constexpr (S::in_shared) get();
-    [&]<int... C>(std::integer_sequence<int, C...>) { (multiply_chunk<C, X>(weights, vectors, turn, v, sums), ...); }
+    [&]<int... C>(std::integer_sequence<int, C...>) { (take_chunk<C>(vectors, turn, v, use), ...); }
     (std::make_integer_sequence<int, S::chunks>());
+}
+
+// A turn's vectors are put: to the team.
+template <typename X, typename S>
+__device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn) {
+    vectors.send(turn);
 }
 
 // The sums of a lane's own elements.
@@ -181,7 +186,8 @@ __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, cons
                                              uint32_t turn, unsigned char* shared, Between between,
                                              float (&own)[S::own][S::gates]) {
     TeamAccumulators<S> sums;
-    multiply<X>(weights, vectors, turn, between, sums);
+    take_items(vectors, turn, between,
+               [&](int item, const uint4* v) { multiply_planes<X>(weights, item / S::planes, v, sums); });
     if constexpr (S::parts == 1) {
 #pragma unroll
         for (int e = 0; e < S::own; ++e)

@@ -28,6 +28,7 @@ struct TeamSize {
 
 template <int Planes, int Gates, int Runs, Team Kind, TeamSize Z>
 struct TeamShape {
+    static constexpr bool scatters = false;
     static constexpr int planes = Planes, gates = Gates, runs = Runs;
     static constexpr int stored = Z.stored, resident = planes - stored;
     static constexpr int groups = Z.groups, row_tiles = Z.row_tiles, unit_warps = Z.unit_warps, parts = Z.parts;
@@ -63,7 +64,7 @@ struct TeamShape {
     // ones copied from L2 to shared memory as soon as the first is there: one latency more instead of one for each.
     static constexpr int items = steps / 2 * row_tiles * planes;
     static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
-    static constexpr int chunks = (items + window - 1) / window, chunk_bytes = window * threads * 16;
+    static constexpr int together = planes, chunks = (items + window - 1) / window, chunk_bytes = window * threads * 16;
     static constexpr int staged = in_shared ? 0 : std::min(chunks - 1, (most_shared_bytes - staging_at) / chunk_bytes);
     static constexpr int shared_bytes = staging_at + staged * chunk_bytes;
 };
@@ -117,8 +118,9 @@ class TeamVectors {
         if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
         return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
     }
-    // Puts a word of pair_halves at the `place` of a lane's own unit; runs of all planes count on.
-    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word) const {
+    // Puts a word of pair_halves at the `place` of a lane's own unit. What is sent are the runs of all planes.
+    __device__ __forceinline__ void put(uint32_t turn, int place, int plane, int run, uint32_t word) const {
+        run += plane * S::runs;
         if constexpr (S::kind == Team::cluster)
             reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
         else
@@ -175,7 +177,7 @@ class TeamVectors {
         ptx::end_copy_group();
     }
     __device__ __forceinline__ uint4 staged(int item) const { return *place_of(item); }
-    static __device__ __forceinline__ bool empty(const uint4& v) {
+    static __device__ __forceinline__ bool empty(uint32_t, const uint4& v) {
         constexpr uint32_t ones = 0xffffffffU;
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
     }

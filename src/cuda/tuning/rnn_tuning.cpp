@@ -21,7 +21,6 @@ RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t 
         RnnTeams teams;
         teams.kind = shape.kind;
         teams.kernel = pass == Pass::forward ? &shape.forward : &shape.backward;
-        if (teams.kernel->units == 0) continue;
         teams.blocks = static_cast<int>(ceil_div(head_dim, teams.kernel->units));
         if (teams.blocks > multiprocessors) continue;
         teams.tiles = ceil_div(rows, teams.kernel->rows);
