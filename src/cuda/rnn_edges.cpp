@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/rnn_edges.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "cuda/launch.h"
 #include "cuda/sequence_offsets.h"
 
@@ -33,6 +36,8 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
     params.reverse = p_.direction == Direction::reverse;
     params.output_states = static_cast<int32_t>(p_.output_states());
     params.clip = p_.recurrent_clip;
+    if (params.clip > 0 && s_.wide == Dtype::f32)  // 0 is no limit
+        params.clip = std::max<double>(params.clip, std::numeric_limits<float>::denorm_min());
     params.reset = p_.has_reset ? b.reset : nullptr;
     params.state_in = b.state_in;
     params.output = b.output;

@@ -21,19 +21,20 @@ class Fused final : public RnnKernel {
     Fused(const RnnProblem& problem, const Options& options, std::string& refusal)
         : p_(problem),
           device_(options.device),
-          kept_(rnn_data_kernels(p_.dtype).cells[static_cast<int>(p_.cell)].kept),
           s_(problem, false, launch_rows),
           edges_(p_, s_),
           order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
+        kernel_attributes(order_weights_);
+        if (!s_.any) return;
         forward_teams_ = make_teams(p_, Pass::forward, options, refusal);
         if (refusal.empty()) book_forward();
         if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
         if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
-        kernel_attributes(order_weights_);
     }
 
     std::string describe() const override {
+        if (!s_.any) return "nothing to do";
         std::string text = cuda::describe(forward_teams_);
         if (p_.training)
             text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_),
@@ -44,13 +45,15 @@ class Fused final : public RnnKernel {
         return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
     }
     size_t reserve_bytes() const override {
-        const int64_t patches = p_.heads * ceil_div(p_.head_dim, 8) * (p_.packed() ? 1 : ceil_div(p_.batch, 8) * 8);
-        return static_cast<size_t>(p_.time * patches * kept_ * 8) * sizeof(float);
+        if (!s_.any) return 0;
+        const int64_t elements = p_.batch * p_.time * p_.heads * round_up(p_.head_dim, 8);
+        return static_cast<size_t>(elements * forward_teams_.kernel->kept_words) * sizeof(uint32_t);
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         edges_.pass_states(b, b.state_in, b.state_out, stream);
+        if (!s_.any) return;
         char* const base = static_cast<char*>(b.scratch);
         RnnFusedParams f = common(b, base + forward_ring_, forward_teams_, stream);
         f.weights = order_weights(b, base + forward_weights_, forward_teams_, 0, stream);
@@ -64,6 +67,7 @@ class Fused final : public RnnKernel {
     void backward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
+        if (!s_.any) return edges_.clear_gradients(b, stream);
         char* const base = static_cast<char*>(b.scratch);
         const int period = backward_teams_.kernel->depth / static_cast<int>(s_.gates);
         RnnFusedParams f = common(b, base + backward_ring_, backward_teams_, stream);
@@ -75,6 +79,7 @@ class Fused final : public RnnKernel {
         f.p.grad_state_in = b.grad_state_in;
         f.input_words =
             static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
+        f.clip = static_cast<float>(f.p.clip);
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.gradients = b.grad_weight != nullptr ? base + gradients_ : nullptr;
         f.factors = b.grad_weight != nullptr ? base + factors_ : nullptr;
@@ -88,6 +93,7 @@ class Fused final : public RnnKernel {
 
   private:
     void run_launches(char* base, RnnFusedParams& f, void* stream) const {
+        if (f.factors != nullptr && s_.padded != p_.head_dim) clear_factors(base, 0, stream);
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = f.factors != nullptr ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
             launch(backward_teams_, f, stream);
@@ -185,7 +191,6 @@ class Fused final : public RnnKernel {
 
     RnnProblem p_;
     int device_;
-    int kept_;
     RnnShape s_;
     RnnEdges edges_;
     const void* order_weights_;
@@ -201,7 +206,6 @@ class Fused final : public RnnKernel {
 std::string refuse(const RnnProblem& p, int device) {
     if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
     if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
-    if (p.batch == 0 || p.time == 0) return "there are no steps";
     if (p.time > std::numeric_limits<int32_t>::max())
         return fmt::format("time is {}; takes up to {}", p.time, std::numeric_limits<int32_t>::max());
     const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);

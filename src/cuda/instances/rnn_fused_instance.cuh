@@ -20,14 +20,14 @@ const void* make_weight_kernel(Dtype weight_dtype) {
                                       : reinterpret_cast<const void*>(&rnn_fused_weights<X, X>);
 }
 
-template <typename S>
+template <typename X, typename Cell, typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters,
+    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters, RnnKept<X, Cell>::words,
             S::gates, S::groups,  S::unit_warps,   S::parts, S::planes, S::tiles, S::steps};
 }
 template <typename X, typename Cell, typename S>
 RnnFusedKernel make_backward() {
-    return describe_team<S>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, S>));
+    return describe_team<X, Cell, S>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, S>));
 }
 
 template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
@@ -35,7 +35,7 @@ RnnFusedShape make_shape() {
     constexpr int planes = TeamNumber<X>::planes;
     using F = TeamShape<planes, Cell::gates, 1, Kind, Forward>;
     RnnFusedShape shape{Kind, HeadDim, {}, {}};
-    shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
+    shape.forward = describe_team<X, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
     shape.backward = make_backward<X, Cell, TeamShape<planes, 1, Cell::gates, Kind, Backward>>();
     return shape;
 }
@@ -65,7 +65,7 @@ template <typename Cell, int HeadDim, int RowTiles, int Stored>
 RnnFusedShape make_wide_grid_shape() {
     using F = TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, HeadDim / 128, 8, HeadDim > 768}>;
     RnnFusedShape shape{Team::grid, HeadDim, {}, {}};
-    shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
+    shape.forward = describe_team<float, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
     if constexpr (Cell::gates > 1)
         shape.backward = make_backward<float, Cell, ScatterShape<3, Cell::gates, HeadDim, RowTiles, Stored>>();
     else

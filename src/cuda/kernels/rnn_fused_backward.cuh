@@ -25,12 +25,14 @@ class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     static constexpr int pairs = (G + 1) / 2;
     using Real = typename TeamNumber<X>::Real;
+    using Kept = RnnKept<X, Cell>;
+    static constexpr int W = Kept::words;
 
   public:
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
-          kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
+          kept_step_(RnnOwn<S>::kept_step(f, W) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           factor_step_(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
@@ -53,14 +55,12 @@ class RnnBackwardJob {
             grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_, f_.p.output_strides, t);
             output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
             grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_, f_.p.input_strides, t);
-            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
+            kept_[i] = static_cast<const uint32_t*>(f_.p.kept) + e.kept(f_, job_, W, t);
             reset_[i] = e.reset(f_, steps.first);
             const int64_t row = is_packed(f_) ? t : (step - f_.first) * f_.p.rows + e.row;
             const int64_t block = row * f_.heads + job_.head;
             factor_[i] = static_cast<X*>(f_.factors) + block * f_.p.padded + e.unit;
             gradient_[i] = static_cast<X*>(f_.gradients) + block * G * f_.p.padded + e.unit;
-            left_[i] =
-                f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.state_rows && e.unit < f_.p.padded;
             load_kept(i, step, keep_[i]);
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
@@ -77,7 +77,7 @@ class RnnBackwardJob {
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                          unsigned char* shared, uint32_t turn, int step) {
-        Real before[own][K];
+        uint32_t before[own][W];
         X given[own][N], h[own];
         float through[own][1] = {};
         const auto load = [&] {
@@ -140,18 +140,20 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
-    __device__ __forceinline__ void run_cell(int step, bool product, const Real (&before)[own][K],
+    __device__ __forceinline__ void run_cell(int step, bool product, const uint32_t (&before)[own][W],
                                              const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (product) take(i, through[i][0]);
             Real previous[N];
-            enter(i, step, before[i], given[i], previous, h[i]);
-            Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
+            Real keep[K];
+            Kept::unpack(keep_[i], keep);
+            enter(i, step, before[i], keep, given[i], previous, h[i]);
+            Cell::backward(keep, previous, carry_[i], d_pre_[i]);
             h_[i] = h[i];
             if (step >= steps_[i]) clear_gradients(i);
 #pragma unroll
-            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
+            for (int k = 0; k < W; ++k) keep_[i][k] = before[i][k];
         }
     }
     // Of an element that is not there, or whose row has ended.
@@ -180,20 +182,20 @@ class RnnBackwardJob {
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
         else
-            carry_[i][0] += Real(clipped(through, f_.p.clip));
+            carry_[i][0] += Real(clipped(through, f_.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int step, const Real (&before)[K], const X (&given)[N],
-                                          Real (&previous)[N], X& h) {
+    __device__ __forceinline__ void enter(int i, int step, const uint32_t (&before)[W], const Real (&keep)[K],
+                                          const X (&given)[N], Real (&previous)[N], X& h) {
         if (step + 1 == steps_[i]) {
             Real last[N];
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
-            Cell::enter(last, keep_[i], carry_[i]);
+            Cell::enter(last, keep, carry_[i]);
         }
         Real here[N];
 #pragma unroll
         for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
-        Cell::enter(here, keep_[i], carry_[i]);
+        Cell::enter(here, keep, carry_[i]);
         cut_[i] = f_.p.reset != nullptr && step < steps_[i] &&
                   f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0;
         if (cut_[i]) {
@@ -202,11 +204,15 @@ class RnnBackwardJob {
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
             h = Element<X>::narrow(value_of(previous[0]));
         } else {
-            Cell::states_of(before, previous);
+            Real keep_before[K];
+            Kept::unpack(before, keep_before);
+            Cell::states_of(keep_before, previous);
+            if constexpr (Kept::takes_h) previous[0] = Element<X>::widen(h);
         }
     }
+    __device__ __forceinline__ bool needs_h() const { return Kept::takes_h || f_.factors != nullptr; }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int step, Real (&before)[K], X (&given)[N], X& h) {
+    __device__ __forceinline__ void load_step(int i, int step, uint32_t (&before)[W], X (&given)[N], X& h) {
         if (step > 0) {
             kept_[i] -= kept_step_;
             load_kept(i, step - 1, before);
@@ -218,25 +224,24 @@ class RnnBackwardJob {
                 step < steps_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
         grad_output_[i] -= output_step_;
         output_[i] -= output_step_;
-        h = step < steps_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
+        h = step < steps_[i] && step > 0 && needs_h() ? *output_[i] : zero;
         if (step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
     }
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        if ((lane % 4 == 0 || is_packed(f_)) && lane / 4 < K)
-            ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * RnnOwn<S>::kept_stride(f_));
+        if (lane / 4 < W) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 8);
         if (lane < 4) {
             ptx::prefetch(grad_output_[i] - ahead * output_step_);
-            if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
+            if (needs_h()) ptx::prefetch(output_[i] - ahead * output_step_);
         }
     }
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
         return (s * f_.p.state_rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, int step, Real (&keep)[K]) const {
+    __device__ __forceinline__ void load_kept(int i, int step, uint32_t (&word)[W]) const {
 #pragma unroll
-        for (int k = 0; k < K; ++k) keep[k] = step < steps_[i] ? kept_[i][k * RnnOwn<S>::kept_stride(f_)] : 0.0F;
+        for (int k = 0; k < W; ++k) word[k] = step < steps_[i] ? kept_[i][k * 8] : 0;
     }
     // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
     static __device__ __forceinline__ constexpr int last_of(int pair) {
@@ -271,7 +276,7 @@ class RnnBackwardJob {
         }
     }
     __device__ __forceinline__ void store_factors(int i, int step) const {
-        const bool there = left_[i] && (!is_packed(f_) || step < steps_[i]);
+        const bool there = step < steps_[i];
         if constexpr (sizeof(X) == 2) {
             const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
             if (there && has_even_unit()) store_pair(factor_[i], word);
@@ -306,7 +311,7 @@ class RnnBackwardJob {
     const RnnFusedParams& f_;
     RnnJob<S> job_;
     int64_t kept_step_, input_step_, output_step_, factor_step_;
-    const float* kept_[own];  // of the step whose `kept` is known
+    const uint32_t* kept_[own];  // of the step whose `kept` is known
     const X* grad_output_[own];
     const X* output_[own];
     X* grad_input_[own];
@@ -315,8 +320,9 @@ class RnnBackwardJob {
     int64_t reset_[own];
     int place_[own];
     int steps_[own];  // of the row; 0: the element is not there
-    bool left_[own], cut_[own];
-    Real carry_[own][N], keep_[own][K], d_pre_[own][P];
+    bool cut_[own];
+    Real carry_[own][N], d_pre_[own][P];
+    uint32_t keep_[own][W];
     X h_[own];
     float sums_[own][P];
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/rnn_element.cuh"
+#include "cuda/kernels/rnn_fused_kept.cuh"
 #include "cuda/kernels/rnn_team.cuh"
 #include "cuda/kernels/sequences.cuh"
 
@@ -61,18 +62,13 @@ struct RnnOwn {
         w = job.head * f.p.dim + unit;
         inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.state_rows;
     }
-    // In a step of RESERVE, [patch, count, 2, 32]: a patch is 8 units and 8 rows, or where rows are packed 8 units.
-    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count) const {
-        if (is_packed(f)) return (job.head * patch_units(f) + unit / 8) * count * 8 + unit % 8;
-        const int64_t patch = (job.head * patch_rows(f) + row / 8) * patch_units(f) + unit / 8;
-        return (patch * count * 2 + row % 2) * 32 + unit % 8 * 4 + row % 8 / 2;
+    // In RESERVE, [T, rows, H, groups of 8 units, words, 8].
+    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int words, int64_t t) const {
+        const int64_t groups = (f.p.dim + 7) / 8;
+        return (((t * f.p.rows + tensor_row(f)) * f.heads + job.head) * groups + unit / 8) * words * 8 + unit % 8;
     }
-    // Between the kept numbers of an element.
-    static __device__ __forceinline__ int kept_stride(const RnnFusedParams& f) { return is_packed(f) ? 8 : 64; }
-    static __device__ __forceinline__ int64_t patch_rows(const RnnFusedParams& f) { return (f.p.rows + 7) / 8; }
-    static __device__ __forceinline__ int64_t patch_units(const RnnFusedParams& f) { return (f.p.dim + 7) / 8; }
-    static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int count) {
-        return f.heads * patch_rows(f) * patch_units(f) * count * kept_stride(f);
+    static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int words) {
+        return f.p.rows * f.heads * ((f.p.dim + 7) / 8) * words * 8;
     }
     // The row in tensors, where packed sequences share one.
     __device__ __forceinline__ int64_t tensor_row(const RnnFusedParams& f) const { return is_packed(f) ? 0 : row; }
