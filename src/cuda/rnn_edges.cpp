@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/rnn_edges.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "cuda/launch.h"
@@ -35,9 +34,7 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
     params.output_strides = {out.state, out.batch, out.time};
     params.reverse = p_.direction == Direction::reverse;
     params.output_states = static_cast<int32_t>(p_.output_states());
-    params.clip = p_.recurrent_clip;
-    if (params.clip > 0 && s_.wide == Dtype::f32)  // 0 is no limit
-        params.clip = std::max<double>(params.clip, std::numeric_limits<float>::denorm_min());
+    params.clip = p_.recurrent_clip > 0 ? p_.recurrent_clip : std::numeric_limits<double>::infinity();
     params.reset = p_.has_reset ? b.reset : nullptr;
     params.state_in = b.state_in;
     params.output = b.output;

@@ -31,6 +31,7 @@ class Fused final : public RnnKernel {
         if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
         if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
+        if (options.kernel.empty() && refusal.empty() && !p_.packed()) refusal = prefer_products();
     }
 
     std::string describe() const override {
@@ -47,7 +48,7 @@ class Fused final : public RnnKernel {
     size_t reserve_bytes() const override {
         if (!s_.any) return 0;
         const int64_t elements = p_.batch * p_.time * p_.heads * round_up(p_.head_dim, 8);
-        return static_cast<size_t>(elements * forward_teams_.kernel->kept_words) * sizeof(uint32_t);
+        return static_cast<size_t>(elements * forward_teams_.kernel->kept) * sizeof(float);
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
@@ -131,6 +132,22 @@ class Fused final : public RnnKernel {
         factors_ = backward_.book(bytes_of(factor_rows() * s_.factor(), s_.dtype));
         weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
         blas_ = backward_.book(grad_weights_.workspace_bytes());
+    }
+
+    // Why a network of so many rows had better alternate with products; empty: it had not. Packed sequences would follow
+    // one another there.
+    std::string prefer_products() const {
+        const auto multiply_adds = static_cast<double>(p_.batch * p_.weight_count());
+        double ours = fused_step_us(forward_teams_, Pass::forward);
+        double theirs = alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
+        if (p_.training) {
+            ours += fused_step_us(backward_teams_, Pass::backward);
+            theirs += alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
+        }
+        if (ours <= theirs) return "";
+        return fmt::format(
+            "batch is {}; teams would take {} rows of a head at once, about {:.0f} us a step against {:.0f}", p_.batch,
+            forward_teams_.teams * forward_teams_.kernel->rows, ours, theirs);
     }
 
     // Words of 16 bytes.

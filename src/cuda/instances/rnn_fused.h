@@ -17,7 +17,7 @@ struct RnnFusedKernel {
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates
     bool scatters = false;
-    int kept_words = 0;  // of RESERVE, for an element and step
+    int kept = 0;  // f32 numbers of RESERVE for an element and step
     // How its lanes hold weights: see RnnFusedWeightParams.
     int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
 };

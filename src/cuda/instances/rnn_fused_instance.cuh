@@ -22,7 +22,7 @@ const void* make_weight_kernel(Dtype weight_dtype) {
 
 template <typename X, typename Cell, typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters, RnnKept<X, Cell>::words,
+    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters, RnnKept<X, Cell>::count,
             S::gates, S::groups,  S::unit_warps,   S::parts, S::planes, S::tiles, S::steps};
 }
 template <typename X, typename Cell, typename S>

@@ -15,7 +15,6 @@ namespace flashscan::cuda {
 
 template <typename Wide>
 __device__ __forceinline__ Wide clipped(Wide x, Wide limit) {
-    if (limit == 0) return x;
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 

@@ -26,13 +26,13 @@ class RnnBackwardJob {
     static constexpr int pairs = (G + 1) / 2;
     using Real = typename TeamNumber<X>::Real;
     using Kept = RnnKept<X, Cell>;
-    static constexpr int W = Kept::words;
+    static constexpr int kept = Kept::count;
 
   public:
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
-          kept_step_(RnnOwn<S>::kept_step(f, W) * (f.p.reverse != 0 ? -1 : 1)),
+          kept_step_(RnnOwn<S>::kept_step(f, kept) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           factor_step_(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
@@ -50,12 +50,13 @@ class RnnBackwardJob {
             const RnnRowSteps steps(f_, e.row);
             const int64_t t = f_.p.reverse != 0 ? steps.first - step : steps.first + step;
             steps_[i] = e.inside ? steps.count : 0;
+            pair_steps_[i] = TeamElement<S>::exist() && e.unit / 2 * 2 < f_.p.dim ? steps.count : 0;
             cut_[i] = false;
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
             grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_, f_.p.output_strides, t);
             output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
             grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_, f_.p.input_strides, t);
-            kept_[i] = static_cast<const uint32_t*>(f_.p.kept) + e.kept(f_, job_, W, t);
+            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, kept, t);
             reset_[i] = e.reset(f_, steps.first);
             const int64_t row = is_packed(f_) ? t : (step - f_.first) * f_.p.rows + e.row;
             const int64_t block = row * f_.heads + job_.head;
@@ -77,7 +78,7 @@ class RnnBackwardJob {
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                          unsigned char* shared, uint32_t turn, int step) {
-        uint32_t before[own][W];
+        Real before[own][kept];
         X given[own][N], h[own];
         float through[own][1] = {};
         const auto load = [&] {
@@ -140,20 +141,20 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
-    __device__ __forceinline__ void run_cell(int step, bool product, const uint32_t (&before)[own][W],
+    __device__ __forceinline__ void run_cell(int step, bool product, const Real (&before)[own][kept],
                                              const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (product) take(i, through[i][0]);
             Real previous[N];
             Real keep[K];
-            Kept::unpack(keep_[i], keep);
+            all_kept(keep_[i], keep);
             enter(i, step, before[i], keep, given[i], previous, h[i]);
             Cell::backward(keep, previous, carry_[i], d_pre_[i]);
             h_[i] = h[i];
             if (step >= steps_[i]) clear_gradients(i);
 #pragma unroll
-            for (int k = 0; k < W; ++k) keep_[i][k] = before[i][k];
+            for (int k = 0; k < kept; ++k) keep_[i][k] = before[i][k];
         }
     }
     // Of an element that is not there, or whose row has ended.
@@ -185,7 +186,7 @@ class RnnBackwardJob {
             carry_[i][0] += Real(clipped(through, f_.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int step, const uint32_t (&before)[W], const Real (&keep)[K],
+    __device__ __forceinline__ void enter(int i, int step, const Real (&before)[kept], const Real (&keep)[K],
                                           const X (&given)[N], Real (&previous)[N], X& h) {
         if (step + 1 == steps_[i]) {
             Real last[N];
@@ -205,14 +206,19 @@ class RnnBackwardJob {
             h = Element<X>::narrow(value_of(previous[0]));
         } else {
             Real keep_before[K];
-            Kept::unpack(before, keep_before);
+            all_kept(before, keep_before);
             Cell::states_of(keep_before, previous);
             if constexpr (Kept::takes_h) previous[0] = Element<X>::widen(h);
         }
     }
+    // h, where it is not among them, only says what the states before are.
+    static __device__ __forceinline__ void all_kept(const Real (&from)[kept], Real (&keep)[K]) {
+#pragma unroll
+        for (int k = 0; k < K; ++k) keep[k] = k < kept ? from[k < kept ? k : 0] : Real(0.0F);
+    }
     __device__ __forceinline__ bool needs_h() const { return Kept::takes_h || f_.factors != nullptr; }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int step, uint32_t (&before)[W], X (&given)[N], X& h) {
+    __device__ __forceinline__ void load_step(int i, int step, Real (&before)[kept], X (&given)[N], X& h) {
         if (step > 0) {
             kept_[i] -= kept_step_;
             load_kept(i, step - 1, before);
@@ -230,7 +236,7 @@ class RnnBackwardJob {
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        if (lane / 4 < W) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 8);
+        if (lane / 4 < kept) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 8);
         if (lane < 4) {
             ptx::prefetch(grad_output_[i] - ahead * output_step_);
             if (needs_h()) ptx::prefetch(output_[i] - ahead * output_step_);
@@ -239,9 +245,9 @@ class RnnBackwardJob {
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
         return (s * f_.p.state_rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, int step, uint32_t (&word)[W]) const {
+    __device__ __forceinline__ void load_kept(int i, int step, Real (&keep)[kept]) const {
 #pragma unroll
-        for (int k = 0; k < W; ++k) word[k] = step < steps_[i] ? kept_[i][k * 8] : 0;
+        for (int k = 0; k < kept; ++k) keep[k] = step < steps_[i] ? kept_[i][k * 8] : 0.0F;
     }
     // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
     static __device__ __forceinline__ constexpr int last_of(int pair) {
@@ -276,8 +282,8 @@ class RnnBackwardJob {
         }
     }
     __device__ __forceinline__ void store_factors(int i, int step) const {
-        const bool there = step < steps_[i];
         if constexpr (sizeof(X) == 2) {
+            const bool there = step < pair_steps_[i];
             const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
             if (there && has_even_unit()) store_pair(factor_[i], word);
 #pragma unroll
@@ -285,7 +291,7 @@ class RnnBackwardJob {
                 const uint32_t gates = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
                 if (there && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
             }
-        } else if (there) {
+        } else if (step < steps_[i]) {
             *factor_[i] = h_[i];
 #pragma unroll
             for (int g = 0; g < G; ++g) gradient_[i][g * f_.p.padded] = product_gradient(i, g);
@@ -311,7 +317,7 @@ class RnnBackwardJob {
     const RnnFusedParams& f_;
     RnnJob<S> job_;
     int64_t kept_step_, input_step_, output_step_, factor_step_;
-    const uint32_t* kept_[own];  // of the step whose `kept` is known
+    const float* kept_[own];  // of the step whose `kept` is known
     const X* grad_output_[own];
     const X* output_[own];
     X* grad_input_[own];
@@ -319,10 +325,10 @@ class RnnBackwardJob {
     X* gradient_[own];
     int64_t reset_[own];
     int place_[own];
-    int steps_[own];  // of the row; 0: the element is not there
+    int steps_[own];       // of the row; 0: the element is not there
+    int pair_steps_[own];  // 0: neither it nor the other unit of a word is there
     bool cut_[own];
-    Real carry_[own][N], d_pre_[own][P];
-    uint32_t keep_[own][W];
+    Real carry_[own][N], keep_[own][kept], d_pre_[own][P];
     X h_[own];
     float sums_[own][P];
 };

@@ -62,13 +62,13 @@ struct RnnOwn {
         w = job.head * f.p.dim + unit;
         inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.state_rows;
     }
-    // In RESERVE, [T, rows, H, groups of 8 units, words, 8].
-    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int words, int64_t t) const {
+    // In RESERVE, [T, rows, H, groups of 8 units, kept, 8].
+    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count, int64_t t) const {
         const int64_t groups = (f.p.dim + 7) / 8;
-        return (((t * f.p.rows + tensor_row(f)) * f.heads + job.head) * groups + unit / 8) * words * 8 + unit % 8;
+        return (((t * f.p.rows + tensor_row(f)) * f.heads + job.head) * groups + unit / 8) * count * 8 + unit % 8;
     }
-    static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int words) {
-        return f.p.rows * f.heads * ((f.p.dim + 7) / 8) * words * 8;
+    static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int count) {
+        return f.p.rows * f.heads * ((f.p.dim + 7) / 8) * count * 8;
     }
     // The row in tensors, where packed sequences share one.
     __device__ __forceinline__ int64_t tensor_row(const RnnFusedParams& f) const { return is_packed(f) ? 0 : row; }

@@ -27,7 +27,7 @@ class RnnForwardJob {
     __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
-          kept_step_(RnnOwn<S>::kept_step(f, Kept::words) * (f.p.reverse != 0 ? -1 : 1)),
+          kept_step_(RnnOwn<S>::kept_step(f, Kept::count) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
 
@@ -44,7 +44,7 @@ class RnnForwardJob {
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
             input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_, f_.p.input_strides, t);
             output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
-            kept_[i] = static_cast<uint32_t*>(f_.p.kept) + e.kept(f_, job_, Kept::words, t);
+            kept_[i] = static_cast<float*>(f_.p.kept) + e.kept(f_, job_, Kept::count, t);
             reset_[i] = e.reset(f_, t);
             load_states(f_.p, e, f_.p.state_in, state_[i]);
 #pragma unroll
@@ -137,12 +137,9 @@ class RnnForwardJob {
             for (int s = 0; s < N; ++s)
                 if (s < f_.p.output_states)
                     store_narrow<X>(output_[i], s * f_.p.output_strides.state, value_of(after_[i][s]));
-            if (f_.p.kept != nullptr) {
-                uint32_t word[Kept::words];
-                Kept::pack(keep_[i], word);
+            if (f_.p.kept != nullptr)
 #pragma unroll
-                for (int k = 0; k < Kept::words; ++k) kept_[i][k * 8] = word[k];
-            }
+                for (int k = 0; k < Kept::count; ++k) kept_[i][k * 8] = value_of(keep_[i][k]);
             if (step == steps_[i]) store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, after_[i]);
         }
         output_[i] += output_step_;
@@ -154,7 +151,7 @@ class RnnForwardJob {
     int64_t kept_step_, input_step_, output_step_;
     const X* input_[own];  // here and below: of the step that is loaded next, or stored next
     X* output_[own];
-    uint32_t* kept_[own];
+    float* kept_[own];
     int64_t reset_[own];
     int place_[own];
     int steps_[own];  // of the row; 0: the element is not there

@@ -4,7 +4,7 @@
 // A job is a head and a tile of rows. A team of blocks, each with some units (elements of the head), walks a job from
 // its first step to its last, then its next job. RESERVE of these kernels is
 //
-//     kept    [T, rows, H, groups of 8 units, words, 8]     words as in rnn_fused_kept.cuh; packed: one row
+//     kept    [T, rows, H, groups of 8 units, kept, 8]     f32; packed: one row
 //
 // Rows are entries of the batch or packed sequences. Those of a tile start together; one that has ended idles.
 #pragma once
@@ -34,7 +34,7 @@ struct RnnFusedParams {
     // zeros; null: the team needs none.
     void* ring = nullptr;
     // Backward.
-    float clip = 0;  // of p
+    float clip = 0;             // of p
     int32_t input_words = 0;    // GRAD|INPUT may be stored two units at a time
     void* gradients = nullptr;  // [steps of the launch, rows, H, G, padded], step `first` in front; packed: [T, H, ..]
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for

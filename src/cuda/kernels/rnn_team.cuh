@@ -118,7 +118,8 @@ __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, i
             }
 }
 
-// Chunk C of a lane's items, which are in v unless they were staged.
+// Chunk C of a lane's items, as many as registers take. They are in v, or were staged: copied from L2 to shared memory as
+// soon as the first chunk was there.
 template <int C, typename S, typename Use>
 __device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
                                            const Use& use) {

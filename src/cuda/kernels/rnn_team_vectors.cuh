@@ -9,10 +9,7 @@
 //               cleared by who filled them, eight turns at a time and long before they are used again, with a fence.
 #pragma once
 
-#include <algorithm>
-
 #include "cuda/kernels/rnn_fused_params.h"
-#include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exchange.cuh"
 
@@ -58,15 +55,13 @@ struct TeamShape {
     static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
     static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * sent * 2 : 0);
     static constexpr int weights_at = barriers_at + (Kind == Team::cluster ? 16 : 0);
-    static constexpr int staging_at = weights_at + stored * tiles * steps * threads * 16;
     // Right operands of a lane: an item is what two steps of k and 8 rows take of one plane, those of all planes follow
-    // each other. A chunk is what is in registers at once. Where there are more chunks, a grid's lanes have the next
-    // ones copied from L2 to shared memory as soon as the first is there: one latency more instead of one for each.
+    // each other.
     static constexpr int items = steps / 2 * row_tiles * planes;
     static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
-    static constexpr int together = planes, chunks = (items + window - 1) / window, chunk_bytes = window * threads * 16;
-    static constexpr int staged = in_shared ? 0 : std::min(chunks - 1, (most_shared_bytes - staging_at) / chunk_bytes);
-    static constexpr int shared_bytes = staging_at + staged * chunk_bytes;
+    static constexpr int together = planes, chunks = (items + window - 1) / window, staged = 0;
+    static constexpr int shared_bytes = weights_at + stored * tiles * steps * threads * 16;
+    static_assert(in_shared || period % 32 == 0);
 };
 
 // Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd
@@ -77,7 +72,7 @@ __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b) {
     return has_even_unit() ? a | other << 16 : other | b << 16;
 }
 
-// The vectors of one turn after the other: a slot is [rows, stride] halves.
+// The vectors of one turn after the other.
 template <typename S>
 class TeamVectors {
   public:
@@ -85,7 +80,7 @@ class TeamVectors {
         : blocks_(f.blocks), shared_(shared) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
-        mine_ = lane / 4 * S::lane_rows / 2 * S::stride + k;
+        mine_ = at(lane / 4 * S::lane_rows / 2, k);
         if constexpr (S::in_shared) {
             memory_ = reinterpret_cast<uint32_t*>(shared + S::vectors_at);
         } else {
@@ -116,7 +111,7 @@ class TeamVectors {
     // Where this block's `unit` of a row goes: in a slot, or in what is staged for the cluster.
     __device__ __forceinline__ int place(int row, int unit) const {
         if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
-        return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
+        return at(row, static_cast<int>(blockIdx.x) % blocks_ * S::units + unit);
     }
     // Puts a word of pair_halves at the `place` of a lane's own unit. What is sent are the runs of all planes.
     __device__ __forceinline__ void put(uint32_t turn, int place, int plane, int run, uint32_t word) const {
@@ -124,7 +119,7 @@ class TeamVectors {
         if constexpr (S::kind == Team::cluster)
             reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
         else
-            store(slot(turn) + (place + run * S::period) / 2, word);
+            store(slot(turn) + (place + run * run_halves) / 2, word);
     }
     // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
     // over several they take half as long again.
@@ -160,23 +155,12 @@ class TeamVectors {
             if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
         }
     }
-    // A lane's right operands: an item, or the start of the copies of a chunk of them.
+    // A lane's right operands.
     __device__ __forceinline__ uint4 get(uint32_t turn, int item) const {
         const uint4* const from = address_of(turn, item);
         if constexpr (S::in_shared) return *from;
         return uses(item) ? ptx::load_shared_words(from) : uint4{};
     }
-    __device__ __forceinline__ void stage(uint32_t turn, int chunk) const {
-#pragma unroll
-        for (int item = chunk * S::window; item < (chunk + 1) * S::window && item < S::items; ++item) {
-            if (uses(item))
-                ptx::copy_async<16>(place_of(item), address_of(turn, item));
-            else
-                *place_of(item) = uint4{};
-        }
-        ptx::end_copy_group();
-    }
-    __device__ __forceinline__ uint4 staged(int item) const { return *place_of(item); }
     static __device__ __forceinline__ bool empty(uint32_t, const uint4& v) {
         constexpr uint32_t ones = 0xffffffffU;
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
@@ -189,21 +173,25 @@ class TeamVectors {
         if (!has_even_unit()) return;
 #pragma unroll 1
         for (uint32_t n = 2; n < 10; ++n)
-            for (int run = 0; run < S::sent; ++run) store(slot(turn - n) + (place + run * S::period) / 2, 0xffffffffU);
+            for (int run = 0; run < S::sent; ++run) store(slot(turn - n) + (place + run * run_halves) / 2, 0xffffffffU);
     }
 
   private:
+    // In shared memory a slot is [rows, stride] halves, where rows fill all banks. In L2 it is [k / 32, rows, 32], so that
+    // what a warp reads at once are whole lines.
+    static constexpr int row_halves = S::in_shared ? S::stride : 32;
+    static constexpr int k_halves = S::in_shared ? 1 : S::rows;  // for each k, of 32 together
+    static constexpr int run_halves = S::period * k_halves;
+    static __device__ __forceinline__ int at(int row, int k) {
+        return row * row_halves + (S::in_shared ? k : k / 32 * (32 * S::rows) + k % 32);
+    }
     static constexpr __device__ __forceinline__ int pair_of(int item) { return item / S::planes / S::row_tiles; }
     __device__ __forceinline__ const uint4* address_of(uint32_t turn, int item) const {
         const int rows = item / S::planes % S::row_tiles, plane = item % S::planes;
-        const int at = mine_ + rows * S::tile_rows * S::stride + plane * S::depth + pair_of(item) * 32;
-        return reinterpret_cast<const uint4*>(slot(turn) + at / 2);
+        const int more = rows * S::tile_rows * row_halves + (plane * S::depth + pair_of(item) * 32) * k_halves;
+        return reinterpret_cast<const uint4*>(slot(turn) + (mine_ + more) / 2);
     }
     __device__ __forceinline__ bool uses(int item) const { return (used_ >> pair_of(item) & 1U) != 0; }
-    __device__ __forceinline__ uint4* place_of(int item) const {
-        const int place = item % (S::staged * S::window);
-        return reinterpret_cast<uint4*>(shared_ + S::staging_at) + place * S::threads + threadIdx.x;
-    }
     __device__ __forceinline__ uint32_t* slot(uint32_t turn) const {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
         return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
