@@ -109,7 +109,7 @@ class Alternating final : public RnnKernel {
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
-        edges_.store_grad_bias(b, params.bias_sums, stream);
+        edges_.store_grad_bias(b, params.bias_sums, s_.rows, stream);
         edges_.store_grad_weight(b, base + backward_.weight_sums, stream);
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/rnn_edges.h"
 
+#include <limits>
+
 #include "cuda/launch.h"
 #include "cuda/sequence_offsets.h"
 
@@ -32,7 +34,7 @@ RnnParams RnnEdges::common(const RnnBuffers& b) const {
     params.output_strides = {out.state, out.batch, out.time};
     params.reverse = p_.direction == Direction::reverse;
     params.output_states = static_cast<int32_t>(p_.output_states());
-    params.clip = p_.recurrent_clip;
+    params.clip = p_.recurrent_clip > 0 ? p_.recurrent_clip : std::numeric_limits<double>::infinity();
     params.reset = p_.has_reset ? b.reset : nullptr;
     params.state_in = b.state_in;
     params.output = b.output;
@@ -81,11 +83,11 @@ const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stre
     return memory;
 }
 
-void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const {
+void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
     if (b.grad_bias == nullptr) return;
     const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
     launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream,
-           RnnBiasParams{sums, b.grad_bias, p_.counts().biases, s_.rows, p_.width()});
+           RnnBiasParams{sums, b.grad_bias, p_.counts().biases, rows, p_.width()});
 }
 
 void RnnEdges::store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const {

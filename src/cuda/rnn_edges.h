@@ -26,7 +26,7 @@ class RnnEdges {
     const void* pack_weights(const RnnBuffers& b, void* memory, void* stream) const;
 
     // GRAD|BIAS from sums [biases, rows, H, D] and GRAD|WEIGHT from [H, G, padded, padded], in the states' dtype.
-    void store_grad_bias(const RnnBuffers& b, const void* sums, void* stream) const;
+    void store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
     void store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const;
     // Zeros to both, where there was no step.
     void clear_gradients(const RnnBuffers& b, void* stream) const;

@@ -62,6 +62,22 @@ TEST(RnnTuning, ChoosesEachPassByItsOwnKernels) {
     EXPECT_EQ(t.kernel, &shapes[6].backward);
 }
 
+// On an H200 products are faster for 768 units from 128 rows on, and never for the smallest heads of a small batch.
+TEST(RnnTuning, KnowsWhenProductsAreFaster) {
+    const auto faster = [](int64_t head_dim, int64_t rows) {
+        RnnTeams t = choose(head_dim, 1, rows);
+        RnnFusedKernel kernel = *t.kernel;
+        kernel.depth = t.blocks * kernel.units, kernel.planes = 1;
+        t.kernel = &kernel;
+        const double multiply_adds = 4.0 * static_cast<double>(rows * head_dim * head_dim);
+        return alternating_step_us(multiply_adds, flashscan::Dtype::bf16, flashscan::Pass::forward) <
+               fused_step_us(t, flashscan::Pass::forward);
+    };
+    EXPECT_FALSE(faster(64, 1024));
+    EXPECT_FALSE(faster(768, 64));
+    EXPECT_TRUE(faster(768, 256));
+}
+
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {
     const auto kernel = [](std::span<const RnnFusedShape> of, int64_t head_dim, int device) {
         return choose_teams(of, flashscan::Pass::forward, head_dim, 1, 16, device, false).kernel;

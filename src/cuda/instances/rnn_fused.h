@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused kernels for recurrent networks that are compiled: for each cell and 16-bit dtype the shapes of a team.
+// The fused kernels for recurrent networks that are compiled: for each cell and dtype the shapes of a team.
 #pragma once
 
 #include <span>
@@ -16,8 +16,10 @@ struct RnnFusedKernel {
     int units = 0;  // of a block
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates
+    bool scatters = false;
+    int kept = 0;  // f32 numbers of RESERVE for an element and step
     // How its lanes hold weights: see RnnFusedWeightParams.
-    int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, tiles = 0, steps = 0;
+    int row_gates = 0, groups = 0, unit_warps = 0, parts = 0, planes = 0, tiles = 0, steps = 0;
 };
 
 struct RnnFusedShape {

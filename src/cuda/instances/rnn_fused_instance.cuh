@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the fused kernels' entries of the table for one dtype and cell.
+// Fills the fused kernels' entries of the table for one dtype.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include "cuda/kernels/rnn_fused_backward.cuh"
 #include "cuda/kernels/rnn_fused_forward.cuh"
 #include "cuda/kernels/rnn_fused_weights.cuh"
+#include "cuda/kernels/rnn_team_scatter.cuh"
 
 namespace flashscan::cuda {
 
@@ -19,19 +20,23 @@ const void* make_weight_kernel(Dtype weight_dtype) {
                                       : reinterpret_cast<const void*>(&rnn_fused_weights<X, X>);
 }
 
-template <typename S>
+template <typename X, typename Cell, typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows,  S::depth,
-            S::gates, S::groups,  S::unit_warps,   S::parts, S::tiles, S::steps};
+    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters, RnnKept<X, Cell>::count,
+            S::gates, S::groups,  S::unit_warps,   S::parts, S::planes, S::tiles, S::steps};
+}
+template <typename X, typename Cell, typename S>
+RnnFusedKernel make_backward() {
+    return describe_team<X, Cell, S>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, S>));
 }
 
 template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
 RnnFusedShape make_shape() {
-    using F = TeamShape<Cell::gates, 1, Kind, Forward>;
-    using B = TeamShape<1, Cell::gates, Kind, Backward>;
+    constexpr int planes = TeamNumber<X>::planes;
+    using F = TeamShape<planes, Cell::gates, 1, Kind, Forward>;
     RnnFusedShape shape{Kind, HeadDim, {}, {}};
-    shape.forward = describe_team<F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
-    shape.backward = describe_team<B>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, B>));
+    shape.forward = describe_team<X, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
+    shape.backward = make_backward<X, Cell, TeamShape<planes, 1, Cell::gates, Kind, Backward>>();
     return shape;
 }
 
@@ -55,8 +60,35 @@ RnnFusedShape make_grid_shape() {
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
+// f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.
+template <typename Cell, int HeadDim, int RowTiles, int Stored>
+RnnFusedShape make_wide_grid_shape() {
+    using F = TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, HeadDim / 128, 8, HeadDim > 768}>;
+    RnnFusedShape shape{Team::grid, HeadDim, {}, {}};
+    shape.forward = describe_team<float, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
+    if constexpr (Cell::gates > 1)
+        shape.backward = make_backward<float, Cell, ScatterShape<3, Cell::gates, HeadDim, RowTiles, Stored>>();
+    else
+        shape.backward =
+            make_backward<float, Cell, TeamShape<3, 1, 1, Team::grid, TeamSize{2, 1, 1, 8, HeadDim / 128}>>();
+    return shape;
+}
+template <typename Cell>
+std::span<const RnnFusedShape> make_wide_shapes() {
+    constexpr int G = Cell::gates;
+    static const std::array shapes{
+        make_block_shape<float, Cell, 8>(),
+        make_cluster_shape<float, Cell, 128, 8>(),
+        make_shape<float, Cell, Team::grid, 256, TeamSize{2, 1, 1, 8, 2}, TeamSize{2, 1, 1, 8, 2 * G}>(),
+        make_wide_grid_shape<Cell, 512, 1, 0>(),
+        make_wide_grid_shape<Cell, 768, 2, 1>(),
+        make_wide_grid_shape<Cell, 1024, 2, 1>(),
+    };
+    return shapes;
+}
+
 template <typename X, typename Cell>
-std::span<const RnnFusedShape> make_cell_shapes() {
+std::span<const RnnFusedShape> make_half_shapes() {
     static const std::array shapes{
         make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
         make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 8>(),
@@ -66,6 +98,14 @@ std::span<const RnnFusedShape> make_cell_shapes() {
         make_grid_shape<X, Cell, 1024, 1, 1>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
     };
     return shapes;
+}
+
+template <typename X, typename Cell>
+std::span<const RnnFusedShape> make_cell_shapes() {
+    if constexpr (std::is_same_v<X, float>)
+        return make_wide_shapes<Cell>();
+    else
+        return make_half_shapes<X, Cell>();
 }
 
 template <typename X>

@@ -14,9 +14,7 @@
 namespace flashscan::cuda {
 
 template <typename Wide>
-__device__ __forceinline__ Wide clipped(Wide x, double clip) {
-    if (clip == 0) return x;
-    const Wide limit = static_cast<Wide>(clip);
+__device__ __forceinline__ Wide clipped(Wide x, Wide limit) {
     return x > limit ? limit : x < -limit ? -limit : x;
 }
 
@@ -56,7 +54,7 @@ __device__ __forceinline__ void leave_step(const RnnParams& p, const RnnElement&
     if (owner < 0 || (owner != n && p.grad_state_in == nullptr)) return;
     if (!resets(p, e, next)) {
         for (int s = 0; s < Cell::states; ++s) carry[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
-        carry[0] += clipped(static_cast<const Wide*>(p.through)[e.factor(p)], p.clip);
+        carry[0] += clipped(static_cast<const Wide*>(p.through)[e.factor(p)], static_cast<Wide>(p.clip));
     }
     if (owner == n) return;
     Wide state[Cell::states];

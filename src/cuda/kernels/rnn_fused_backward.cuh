@@ -16,6 +16,7 @@
 
 #include "cuda/kernels/rnn_backward.cuh"
 #include "cuda/kernels/rnn_fused_element.cuh"
+#include "cuda/kernels/rnn_team_scatter.cuh"
 
 namespace flashscan::cuda {
 
@@ -23,35 +24,45 @@ template <typename X, typename Cell, typename S>
 class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     static constexpr int pairs = (G + 1) / 2;
+    using Real = typename TeamNumber<X>::Real;
+    using Kept = RnnKept<X, Cell>;
+    static constexpr int kept = Kept::count;
 
   public:
     __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
-          kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
+          kept_step_(RnnOwn<S>::kept_step(f, kept) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
-          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
+          output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)),
+          factor_step_(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
+                                    : f.p.rows * f.heads * f.p.padded) {}
 
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
+    __device__ __forceinline__ int first() const { return static_cast<int>(f_.first); }
+    __device__ __forceinline__ int end() const { return min(static_cast<int>(f_.end), job_.steps); }
 
     __device__ __forceinline__ void begin(const TeamVectors<S>& vectors) {
-        const int64_t step = f_.end - 1, t = time_of(f_.p, step);
+        const int step = end() - 1;
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
-            inside_[i] = e.inside;
+            const RnnRowSteps steps(f_, e.row);
+            const int64_t t = f_.p.reverse != 0 ? steps.first - step : steps.first + step;
+            steps_[i] = e.inside ? steps.count : 0;
+            pair_steps_[i] = TeamElement<S>::exist() && e.unit / 2 * 2 < f_.p.dim ? steps.count : 0;
             cut_[i] = false;
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
-            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_.p.output_strides, t);
-            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
-            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_.p.input_strides, t);
-            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
-            reset_[i] = e.row * f_.p.time;
-            const int64_t block = ((step - f_.first) * f_.p.rows + e.row) * f_.heads + job_.head;
-            factor_[i] = static_cast<uint32_t*>(f_.factors) + (block * f_.p.padded + e.unit) / 2;
-            gradient_[i] = static_cast<uint32_t*>(f_.gradients) + (block * G * f_.p.padded + e.unit) / 2;
-            left_[i] = f_.factors != nullptr && TeamElement<S>::exist() && e.row < f_.p.rows && e.unit < f_.p.padded;
-            load_kept(i, keep_[i]);
+            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_, f_.p.output_strides, t);
+            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
+            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_, f_.p.input_strides, t);
+            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, kept, t);
+            reset_[i] = e.reset(f_, steps.first);
+            const int64_t row = is_packed(f_) ? t : (step - f_.first) * f_.p.rows + e.row;
+            const int64_t block = row * f_.heads + job_.head;
+            factor_[i] = static_cast<X*>(f_.factors) + block * f_.p.padded + e.unit;
+            gradient_[i] = static_cast<X*>(f_.gradients) + block * G * f_.p.padded + e.unit;
+            load_kept(i, step, keep_[i]);
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
 #pragma unroll
@@ -66,20 +77,20 @@ class RnnBackwardJob {
     }
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                         unsigned char* shared, uint32_t turn, int64_t step) {
-        Quick before[own][K];
+                                         unsigned char* shared, uint32_t turn, int step) {
+        Real before[own][kept];
         X given[own][N], h[own];
         float through[own][1] = {};
         const auto load = [&] {
 #pragma unroll
             for (int i = 0; i < own; ++i) load_step(i, step, before[i], given[i], h[i]);
         };
-        const bool product = step + 1 < f_.end;
+        const bool product = step + 1 < end();
         if (product) {
             // A block's product is shorter than its loads.
             if constexpr (S::kind == Team::block) load();
             const auto between = [&] {
-                store_last();
+                store_last(step + 1);
                 if constexpr (S::kind != Team::block) load();
             };
             team_product<X>(weights, vectors, turn, shared, between, through);
@@ -88,16 +99,16 @@ class RnnBackwardJob {
         }
         if (TeamElement<S>::exist()) {
             run_cell(step, product, before, given, through, h);
-            if (step > f_.first || needs_last()) hand_on(vectors, turn + 1);
+            if (step > first() || needs_last()) hand_on(vectors, turn + 1);
         }
-        if (step > f_.first || needs_last()) vectors.send(turn + 1);
+        if (step > first() || needs_last()) team_send<X>(weights, vectors, turn + 1);
     }
 
     // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
     __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                            unsigned char* shared, uint32_t turn) {
         float through[own][1] = {};
-        const auto between = [&] { store_last(); };
+        const auto between = [&] { store_last(first()); };
         if (needs_last()) {
             team_product<X>(weights, vectors, turn, shared, between, through);
         } else {
@@ -107,16 +118,16 @@ class RnnBackwardJob {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
-            if (!e.inside) continue;
+            if (steps_[i] == 0) continue;
             take(i, through[i][0]);
             if (f_.p.bias_sums != nullptr)
 #pragma unroll
                 for (int j = 0; j < P; ++j) static_cast<float*>(f_.p.bias_sums)[carried(e, j)] = sums_[i][j];
             if (f_.first > 0) {
 #pragma unroll
-                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = carry_[i][s].value;
+                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = value_of(carry_[i][s]);
             } else if (f_.p.grad_state_in != nullptr) {
-                Quick state[N];
+                Real state[N];
                 load_states(f_.p, e, f_.p.state_in, state);
                 Cell::leave(state, carry_[i]);
                 store_states(f_.p, e, f_.p.grad_state_in, carry_[i]);
@@ -130,29 +141,40 @@ class RnnBackwardJob {
         return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
     }
 
-    __device__ __forceinline__ void run_cell(int64_t step, bool product, const Quick (&before)[own][K],
+    __device__ __forceinline__ void run_cell(int step, bool product, const Real (&before)[own][kept],
                                              const X (&given)[own][N], const float (&through)[own][1], X (&h)[own]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             if (product) take(i, through[i][0]);
-            Quick previous[N];
-            enter(i, step, before[i], given[i], previous, h[i]);
-            Cell::backward(keep_[i], previous, carry_[i], d_pre_[i]);
+            Real previous[N];
+            Real keep[K];
+            all_kept(keep_[i], keep);
+            enter(i, step, before[i], keep, given[i], previous, h[i]);
+            Cell::backward(keep, previous, carry_[i], d_pre_[i]);
             h_[i] = h[i];
-            if (!inside_[i])
+            if (step >= steps_[i]) clear_gradients(i);
 #pragma unroll
-                for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
-#pragma unroll
-            for (int k = 0; k < K; ++k) keep_[i][k] = before[i][k];
+            for (int k = 0; k < kept; ++k) keep_[i][k] = before[i][k];
         }
+    }
+    // Of an element that is not there, or whose row has ended.
+    __device__ __forceinline__ void clear_gradients(int i) {
+#pragma unroll
+        for (int j = 0; j < P; ++j) d_pre_[i][j] = 0.0F;
+#pragma unroll
+        for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
     }
     __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) const {
 #pragma unroll
         for (int i = 0; i < own; ++i)
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t word = word_of(i, pair);
-                if (has_word(pair)) vectors.put(turn, place_[i], mine(pair), word);
+                const TeamHalves<X> a(product_gradient(i, 2 * pair)), b(product_gradient(i, last_of(pair)));
+#pragma unroll
+                for (int plane = 0; plane < S::planes; ++plane) {
+                    const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
+                    if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
+                }
             }
     }
     // What reaches h through R; nothing passes a reset.
@@ -161,60 +183,71 @@ class RnnBackwardJob {
 #pragma unroll
             for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
         else
-            carry_[i][0] += Quick(clipped(through, f_.p.clip));
+            carry_[i][0] += Real(clipped(through, f_.clip));
     }
     // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int64_t step, const Quick (&before)[K], const X (&given)[N],
-                                          Quick (&previous)[N], X& h) {
-        if (step + 1 == f_.p.time) {
-            Quick last[N];
+    __device__ __forceinline__ void enter(int i, int step, const Real (&before)[kept], const Real (&keep)[K],
+                                          const X (&given)[N], Real (&previous)[N], X& h) {
+        if (step + 1 == steps_[i]) {
+            Real last[N];
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
-            Cell::enter(last, keep_[i], carry_[i]);
+            Cell::enter(last, keep, carry_[i]);
         }
-        Quick here[N];
+        Real here[N];
 #pragma unroll
         for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given[s]), previous[s] = 0.0F;
-        Cell::enter(here, keep_[i], carry_[i]);
-        cut_[i] = f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0;
+        Cell::enter(here, keep, carry_[i]);
+        cut_[i] = f_.p.reset != nullptr && step < steps_[i] &&
+                  f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0;
         if (cut_[i]) {
             h = Element<X>::narrow(0.0F);
         } else if (step == 0) {
             load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
-            h = Element<X>::narrow(previous[0].value);
+            h = Element<X>::narrow(value_of(previous[0]));
         } else {
-            Cell::states_of(before, previous);
+            Real keep_before[K];
+            all_kept(before, keep_before);
+            Cell::states_of(keep_before, previous);
+            if constexpr (Kept::takes_h) previous[0] = Element<X>::widen(h);
         }
     }
+    // h, where it is not among them, only says what the states before are.
+    static __device__ __forceinline__ void all_kept(const Real (&from)[kept], Real (&keep)[K]) {
+#pragma unroll
+        for (int k = 0; k < K; ++k) keep[k] = k < kept ? from[k < kept ? k : 0] : Real(0.0F);
+    }
+    __device__ __forceinline__ bool needs_h() const { return Kept::takes_h || f_.factors != nullptr; }
     // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int64_t step, Quick (&before)[K], X (&given)[N], X& h) {
+    __device__ __forceinline__ void load_step(int i, int step, Real (&before)[kept], X (&given)[N], X& h) {
         if (step > 0) {
             kept_[i] -= kept_step_;
-            load_kept(i, before);
+            load_kept(i, step - 1, before);
         }
         const X zero = Element<X>::narrow(0.0F);
 #pragma unroll
         for (int s = 0; s < N; ++s)
-            given[s] = inside_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
+            given[s] =
+                step < steps_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
         grad_output_[i] -= output_step_;
         output_[i] -= output_step_;
-        h = inside_[i] && step > 0 && f_.factors != nullptr ? *output_[i] : zero;
-        if (step >= rnn_steps_ahead && inside_[i]) fetch(i);
+        h = step < steps_[i] && step > 0 && needs_h() ? *output_[i] : zero;
+        if (step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
     }
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
         const int lane = static_cast<int>(threadIdx.x) % 32;
-        if (lane % 4 == 0 && lane / 4 < K) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 64);
+        if (lane / 4 < kept) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 8);
         if (lane < 4) {
             ptx::prefetch(grad_output_[i] - ahead * output_step_);
-            if (f_.factors != nullptr) ptx::prefetch(output_[i] - ahead * output_step_);
+            if (needs_h()) ptx::prefetch(output_[i] - ahead * output_step_);
         }
     }
     __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
-        return (s * f_.p.rows + e.row) * f_.p.width + e.w;
+        return (s * f_.p.state_rows + e.row) * f_.p.width + e.w;
     }
-    __device__ __forceinline__ void load_kept(int i, Quick (&keep)[K]) const {
+    __device__ __forceinline__ void load_kept(int i, int step, Real (&keep)[kept]) const {
 #pragma unroll
-        for (int k = 0; k < K; ++k) keep[k] = inside_[i] ? kept_[i][k * 64] : 0.0F;
+        for (int k = 0; k < kept; ++k) keep[k] = step < steps_[i] ? kept_[i][k * 8] : 0.0F;
     }
     // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
     static __device__ __forceinline__ constexpr int last_of(int pair) {
@@ -222,65 +255,80 @@ class RnnBackwardJob {
     }
     static __device__ __forceinline__ int mine(int pair) { return has_even_unit() ? 2 * pair : last_of(pair); }
     static __device__ __forceinline__ bool has_word(int pair) { return 2 * pair + 1 < G || has_even_unit(); }
-    static __device__ __forceinline__ uint32_t pair_gates(const Quick (&d_pre)[P], int first, int last) {
-        return pair_halves(bits_of<X>(d_pre[first]), bits_of<X>(d_pre[last]));
+    // 16-bit data: two units of a pair of gates, where a lane's own unit goes.
+    static __device__ __forceinline__ uint32_t pair_gates(float first, float last) {
+        return pair_halves(TeamHalves<X>(first).bits[0], TeamHalves<X>(last).bits[0]);
     }
-    __device__ __forceinline__ uint32_t word_of(int i, int pair) const {
-        return pair_gates(d_pre_[i], Cell::recurrent(2 * pair), Cell::recurrent(last_of(pair)));
+    static __device__ __forceinline__ void store_pair(X* to, uint32_t word) {
+        *reinterpret_cast<uint32_t*>(to - (has_even_unit() ? 0 : 1)) = word;
+    }
+    // Of row block `gate` of R.
+    __device__ __forceinline__ float product_gradient(int i, int gate) const {
+        return value_of(d_pre_[i][Cell::recurrent(gate)]);
     }
 
-    // What the last step made.
-    __device__ __forceinline__ void store_last() {
+    // What `step`, the last one, made.
+    __device__ __forceinline__ void store_last(int step) {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            if (f_.p.grad_input != nullptr) store_input(i);
+            if (f_.p.grad_input != nullptr) store_input(i, step);
             grad_input_[i] -= input_step_;
-            if (f_.factors != nullptr) store_factors(i);
-            const int64_t blocks = f_.p.rows * f_.heads * (f_.p.padded / 2);
-            factor_[i] -= blocks;
-            gradient_[i] -= blocks * G;
+            if (f_.factors != nullptr) store_factors(i, step);
+            factor_[i] -= factor_step_;
+            gradient_[i] -= factor_step_ * G;
 #pragma unroll
-            for (int j = 0; j < P; ++j) sums_[i][j] += d_pre_[i][j].value;
+            for (int j = 0; j < P; ++j) sums_[i][j] += value_of(d_pre_[i][j]);
         }
     }
-    __device__ __forceinline__ void store_factors(int i) const {
-        const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
-        if (left_[i] && has_even_unit()) *factor_[i] = word;
-#pragma unroll
-        for (int pair = 0; pair < pairs; ++pair) {
-            const uint32_t gates = word_of(i, pair);
-            if (left_[i] && has_word(pair)) gradient_[i][mine(pair) * (f_.p.padded / 2)] = gates;
-        }
-    }
-    __device__ __forceinline__ void store_input(int i) const {
-        if (f_.input_words != 0) {
+    __device__ __forceinline__ void store_factors(int i, int step) const {
+        if constexpr (sizeof(X) == 2) {
+            const bool there = step < pair_steps_[i];
+            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
+            if (there && has_even_unit()) store_pair(factor_[i], word);
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t word = pair_gates(d_pre_[i], 2 * pair, last_of(pair));
-                X* const to = grad_input_[i] + mine(pair) * f_.p.input_strides.state - (has_even_unit() ? 0 : 1);
-                if (inside_[i] && has_word(pair)) *reinterpret_cast<uint32_t*>(to) = word;
+                const uint32_t gates = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
+                if (there && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
             }
-        } else if (inside_[i]) {
+        } else if (step < steps_[i]) {
+            *factor_[i] = h_[i];
 #pragma unroll
-            for (int g = 0; g < G; ++g)
-                store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, d_pre_[i][g].value);
+            for (int g = 0; g < G; ++g) gradient_[i][g * f_.p.padded] = product_gradient(i, g);
         }
+    }
+    __device__ __forceinline__ void store_input(int i, int step) const {
+        if constexpr (sizeof(X) == 2)
+            if (f_.input_words != 0) {
+#pragma unroll
+                for (int pair = 0; pair < pairs; ++pair) {
+                    const uint32_t word = pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
+                    if (step < steps_[i] && has_word(pair))
+                        store_pair(grad_input_[i] + mine(pair) * f_.p.input_strides.state, word);
+                }
+                return;
+            }
+        if (step >= steps_[i]) return;
+#pragma unroll
+        for (int g = 0; g < G; ++g)
+            store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, value_of(d_pre_[i][g]));
     }
 
     const RnnFusedParams& f_;
     RnnJob<S> job_;
-    int64_t kept_step_, input_step_, output_step_;
+    int64_t kept_step_, input_step_, output_step_, factor_step_;
     const float* kept_[own];  // of the step whose `kept` is known
     const X* grad_output_[own];
     const X* output_[own];
     X* grad_input_[own];
-    uint32_t* factor_[own];
-    uint32_t* gradient_[own];
+    X* factor_[own];
+    X* gradient_[own];
     int64_t reset_[own];
     int place_[own];
-    bool inside_[own], left_[own], cut_[own];
-    Quick carry_[own][N], keep_[own][K], d_pre_[own][P];
+    int steps_[own];       // of the row; 0: the element is not there
+    int pair_steps_[own];  // 0: neither it nor the other unit of a word is there
+    bool cut_[own];
+    Real carry_[own][N], keep_[own][kept], d_pre_[own][P];
     X h_[own];
     float sums_[own][P];
 };
@@ -291,15 +339,16 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid
     extern __shared__ __align__(128) unsigned char shared[];
     const TeamVectors<S> vectors(f, shared);
     vectors.begin();
-    TeamWeights<S> weights;
+    TeamWeights<S> weights(shared);
     int head = -1;
     uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
         RnnBackwardJob<X, Cell, S> work(f, index);
+        if (work.job().steps == 0) continue;
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors);
-        for (int64_t step = f.end - 1; step >= f.first; --step, ++turn) {
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
             work.step(weights, vectors, shared, turn, step);
             clear_slots(f, work.job(), vectors, turn);
         }

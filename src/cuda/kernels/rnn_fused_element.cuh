@@ -2,30 +2,53 @@
 // What the fused kernels of recurrent networks share: where a lane's elements are in the tensors of a call.
 #pragma once
 
-#include "cuda/kernels/quick_float.cuh"
 #include "cuda/kernels/rnn_element.cuh"
+#include "cuda/kernels/rnn_fused_kept.cuh"
 #include "cuda/kernels/rnn_team.cuh"
+#include "cuda/kernels/sequences.cuh"
 
 namespace flashscan::cuda {
 
 // Steps between asking L2 for data and using it: several times the latency of memory.
 constexpr int rnn_steps_ahead = 8;
 
-// A team's work from the first step to the last: a head, and rows of the batch.
+__device__ __forceinline__ bool is_packed(const RnnFusedParams& f) { return f.offsets.data != nullptr; }
+
+// The steps of a row: how many, and the time of the first in the order of computation.
+struct RnnRowSteps {
+    int64_t first;
+    int count;
+    __device__ __forceinline__ RnnRowSteps(const RnnFusedParams& f, int64_t row)
+        : first(0), count(static_cast<int>(f.p.time)) {
+        int64_t begin = 0, end = f.p.time;
+        if (is_packed(f) && row < f.p.state_rows)
+            begin = load_offset(f.offsets, row), end = load_offset(f.offsets, row + 1);
+        first = f.p.reverse != 0 ? end - 1 : begin;
+        count = row < f.p.state_rows ? static_cast<int>(end - begin) : 0;
+    }
+};
+
+// A team's work from the first step to the last: a head, and rows.
 template <typename S>
 struct RnnJob {
     int head, tile, block;  // block: of the team
+    int steps = 0;          // of the longest row
     __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job)
-        : head(job / f.tiles), tile(job % f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {}
+        : head(job / f.tiles), tile(job % f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {
+        const int64_t row = static_cast<int64_t>(tile) * S::rows;
+        if (!is_packed(f)) steps = static_cast<int>(f.p.time);
+#pragma unroll 1
+        for (int i = 0; i < S::rows && is_packed(f); ++i) steps = max(steps, RnnRowSteps(f, row + i).count);
+    }
 };
 
 template <typename S>
 __device__ __forceinline__ void load_weights(const RnnFusedParams& f, const RnnJob<S>& job, TeamWeights<S>& weights) {
-    constexpr int64_t block = S::threads * S::tiles * S::steps;
+    constexpr int64_t block = S::threads * S::planes * S::tiles * S::steps;
     weights.load(static_cast<const uint4*>(f.weights) + job.head * f.blocks * block, job.block);
 }
 
-// An element of a job: a unit of the head and a row of the batch.
+// An element of a job: a unit of the head and a row.
 template <typename S>
 struct RnnOwn {
     int unit;
@@ -37,20 +60,24 @@ struct RnnOwn {
         unit = job.block * S::units + e.unit;
         row = static_cast<int64_t>(job.tile) * S::rows + e.row;
         w = job.head * f.p.dim + unit;
-        inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.rows;
+        inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.state_rows;
     }
-    // In a step of RESERVE, [patch, count, 2, 32]: a patch is 8 units and 8 rows.
-    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count) const {
-        const int64_t patch = (job.head * patch_rows(f) + row / 8) * patch_units(f) + unit / 8;
-        return (patch * count * 2 + row % 2) * 32 + unit % 8 * 4 + row % 8 / 2;
+    // In RESERVE, [T, rows, H, groups of 8 units, kept, 8].
+    __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count, int64_t t) const {
+        const int64_t groups = (f.p.dim + 7) / 8;
+        return (((t * f.p.rows + tensor_row(f)) * f.heads + job.head) * groups + unit / 8) * count * 8 + unit % 8;
     }
-    static __device__ __forceinline__ int64_t patch_rows(const RnnFusedParams& f) { return (f.p.rows + 7) / 8; }
-    static __device__ __forceinline__ int64_t patch_units(const RnnFusedParams& f) { return (f.p.dim + 7) / 8; }
     static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int count) {
-        return f.heads * patch_rows(f) * patch_units(f) * count * 64;
+        return f.p.rows * f.heads * ((f.p.dim + 7) / 8) * count * 8;
     }
-    __device__ __forceinline__ int64_t tensor(const RnnTensorStrides& strides, int64_t t) const {
-        return row * strides.batch + t * strides.time + w;
+    // The row in tensors, where packed sequences share one.
+    __device__ __forceinline__ int64_t tensor_row(const RnnFusedParams& f) const { return is_packed(f) ? 0 : row; }
+    __device__ __forceinline__ int64_t tensor(const RnnFusedParams& f, const RnnTensorStrides& strides,
+                                              int64_t t) const {
+        return tensor_row(f) * strides.batch + t * strides.time + w;
+    }
+    __device__ __forceinline__ int64_t reset(const RnnFusedParams& f, int64_t t) const {
+        return tensor_row(f) * f.p.time + t;
     }
     __device__ __forceinline__ int64_t state(const RnnParams& p, int s) const {
         return (s * p.state_rows + row) * p.width + w;
@@ -61,7 +88,7 @@ struct RnnOwn {
 template <typename S>
 __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
                                             const TeamVectors<S>& vectors, uint32_t turn) {
-    if constexpr (S::kind == Team::grid) {
+    if constexpr (S::kind == Team::grid && !S::scatters) {
         if (turn % 8 != 0) return;
         if (TeamElement<S>::exist())
 #pragma unroll 1
@@ -73,25 +100,19 @@ __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJo
     }
 }
 
-template <typename S, int N>
+template <typename S, typename Real, int N>
 __device__ __forceinline__ void load_states(const RnnParams& p, const RnnOwn<S>& e, const void* data,
-                                            Quick (&state)[N]) {
+                                            Real (&state)[N]) {
 #pragma unroll
     for (int s = 0; s < N; ++s)
         state[s] = data != nullptr && e.inside ? static_cast<const float*>(data)[e.state(p, s)] : 0.0F;
 }
-template <typename S, int N>
+template <typename S, typename Real, int N>
 __device__ __forceinline__ void store_states(const RnnParams& p, const RnnOwn<S>& e, void* data,
-                                             const Quick (&state)[N]) {
+                                             const Real (&state)[N]) {
     if (data == nullptr || !e.inside) return;
 #pragma unroll
-    for (int s = 0; s < N; ++s) static_cast<float*>(data)[e.state(p, s)] = state[s].value;
-}
-
-template <typename X>
-__device__ __forceinline__ uint32_t bits_of(Quick x) {
-    const X narrow = Element<X>::narrow(x.value);
-    return *reinterpret_cast<const uint16_t*>(&narrow);
+    for (int s = 0; s < N; ++s) static_cast<float*>(data)[e.state(p, s)] = value_of(state[s]);
 }
 
 }  // namespace flashscan::cuda

@@ -20,12 +20,14 @@ namespace flashscan::cuda {
 template <typename X, typename Cell, typename S>
 class RnnForwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
+    using Real = typename TeamNumber<X>::Real;
+    using Kept = RnnKept<X, Cell>;
 
   public:
     __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
         : f_(f),
           job_(f, index),
-          kept_step_(RnnOwn<S>::kept_step(f, K) * (f.p.reverse != 0 ? -1 : 1)),
+          kept_step_(RnnOwn<S>::kept_step(f, Kept::count) * (f.p.reverse != 0 ? -1 : 1)),
           input_step_(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1)),
           output_step_(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1)) {}
 
@@ -36,57 +38,55 @@ class RnnForwardJob {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
             const RnnOwn<S> e(f_, job_, i);
-            inside_[i] = e.inside;
+            const RnnRowSteps steps(f_, e.row);
+            const int64_t t = steps.first;
+            steps_[i] = e.inside ? steps.count : 0;
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
-            const int64_t t = time_of(f_.p, 0);
-            input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_.p.input_strides, t);
-            output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_.p.output_strides, t);
-            kept_[i] = static_cast<float*>(f_.p.kept) + e.kept(f_, job_, K) + t * RnnOwn<S>::kept_step(f_, K);
-            reset_[i] = e.row * f_.p.time;
+            input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_, f_.p.input_strides, t);
+            output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
+            kept_[i] = static_cast<float*>(f_.p.kept) + e.kept(f_, job_, Kept::count, t);
+            reset_[i] = e.reset(f_, t);
             load_states(f_.p, e, f_.p.state_in, state_[i]);
 #pragma unroll
             for (int j = 0; j < P; ++j)
                 bias_[i][j] = f_.p.bias != nullptr && e.inside
                                   ? static_cast<const float*>(f_.p.bias)[j * f_.p.width + e.w]
                                   : 0.0F;
-            load_input(i);
+            load_input(i, 0);
         }
         hand_on(vectors, turn, 0);
     }
 
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                         unsigned char* shared, uint32_t turn, int64_t step) {
+                                         unsigned char* shared, uint32_t turn, int step) {
         float pre[own][P], sums[own][G];
         const auto between = [&] {
             if (!TeamElement<S>::exist()) return;
 #pragma unroll
             for (int i = 0; i < own; ++i) {
-                if (step > 0) store(i);
+                if (step > 0) store(i, step);
                 begin_sums(i, pre[i]);
                 input_[i] += input_step_;
-                if (step + 1 < f_.p.time) load_input(i);
-                if (step + rnn_steps_ahead < f_.p.time) fetch_input(i);
+                load_input(i, step + 1);
+                if (step + rnn_steps_ahead < steps_[i]) fetch_input(i);
             }
         };
         team_product<X>(weights, vectors, turn, shared, between, sums);
         if (TeamElement<S>::exist()) run_cell(pre, sums);
-        if (step + 1 < f_.p.time) hand_on(vectors, turn + 1, step + 1);
+        if (step + 1 < job_.steps) hand_on(vectors, turn + 1, step + 1);
     }
 
     __device__ __forceinline__ void finish() {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
-        for (int i = 0; i < own; ++i) {
-            store(i);
-            store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, state_[i]);
-        }
+        for (int i = 0; i < own; ++i) store(i, job_.steps);
     }
 
   private:
     __device__ __forceinline__ void run_cell(float (&pre)[own][P], const float (&sums)[own][G]) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            Quick raw[P];
+            Real raw[P];
 #pragma unroll
             for (int g = 0; g < G; ++g) pre[i][Cell::recurrent(g)] += sums[i][g];
 #pragma unroll
@@ -102,40 +102,45 @@ class RnnForwardJob {
 #pragma unroll
         for (int g = 0; g < G; ++g) pre[g] += Element<X>::widen(next_[i][g]);
     }
-    __device__ __forceinline__ void load_input(int i) {
+    __device__ __forceinline__ void load_input(int i, int step) {
 #pragma unroll
         for (int g = 0; g < G; ++g)
-            next_[i][g] = inside_[i] ? input_[i][g * f_.p.input_strides.state] : Element<X>::narrow(0.0F);
+            next_[i][g] = step < steps_[i] ? input_[i][g * f_.p.input_strides.state] : Element<X>::narrow(0.0F);
     }
     // 8 units of a gate and row are one sector of memory; the lane of each unit fetches another gate.
     __device__ __forceinline__ void fetch_input(int i) const {
         const int gate = static_cast<int>(threadIdx.x) / 4 % 8;
-        if (inside_[i] && gate < G)
-            ptx::prefetch(input_[i] + (rnn_steps_ahead - 1) * input_step_ + gate * f_.p.input_strides.state);
+        if (gate < G) ptx::prefetch(input_[i] + (rnn_steps_ahead - 1) * input_step_ + gate * f_.p.input_strides.state);
     }
     // h before `step` for the team; nothing passes a reset.
-    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn, int64_t step) {
+    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn, int step) {
 #pragma unroll
         for (int i = 0; i < own && TeamElement<S>::exist(); ++i) {
-            if (f_.p.reset != nullptr && inside_[i] && f_.p.reset[reset_[i] + time_of(f_.p, step)] != 0)
+            if (f_.p.reset != nullptr && step < steps_[i] &&
+                f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0)
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
             // An element that is not there could hold NaN past a reset; its weights are 0, and 0 NaN is NaN.
-            const uint32_t h = inside_[i] ? bits_of<X>(state_[i][0]) : 0, word = pair_halves(h, h);
-            if (has_even_unit()) vectors.put(turn, place_[i], 0, word);
+            const TeamHalves<X> h(steps_[i] > 0 ? value_of(state_[i][0]) : 0.0F);
+#pragma unroll
+            for (int plane = 0; plane < S::planes; ++plane) {
+                const uint32_t word = pair_halves(h.bits[plane], h.bits[plane]);
+                if (has_even_unit()) vectors.put(turn, place_[i], plane, 0, word);
+            }
         }
         vectors.send(turn);
     }
-    // What the last step made.
-    __device__ __forceinline__ void store(int i) {
-        if (inside_[i]) {
+    // What the step before `step` made; after a row's last one, its states.
+    __device__ __forceinline__ void store(int i, int step) {
+        if (step <= steps_[i]) {
 #pragma unroll
             for (int s = 0; s < N; ++s)
                 if (s < f_.p.output_states)
-                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, after_[i][s].value);
+                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, value_of(after_[i][s]));
             if (f_.p.kept != nullptr)
 #pragma unroll
-                for (int k = 0; k < K; ++k) kept_[i][k * 64] = keep_[i][k].value;
+                for (int k = 0; k < Kept::count; ++k) kept_[i][k * 8] = value_of(keep_[i][k]);
+            if (step == steps_[i]) store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, after_[i]);
         }
         output_[i] += output_step_;
         kept_[i] += kept_step_;
@@ -149,8 +154,8 @@ class RnnForwardJob {
     float* kept_[own];
     int64_t reset_[own];
     int place_[own];
-    bool inside_[own];
-    Quick state_[own][N], after_[own][N], keep_[own][K];
+    int steps_[own];  // of the row; 0: the element is not there
+    Real state_[own][N], after_[own][N], keep_[own][K];
     float bias_[own][P];
     X next_[own][G];
 };
@@ -161,15 +166,16 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_
     extern __shared__ __align__(128) unsigned char shared[];
     const TeamVectors<S> vectors(f, shared);
     vectors.begin();
-    TeamWeights<S> weights;
+    TeamWeights<S> weights(shared);
     int head = -1;
     uint32_t turn = 0;
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
         RnnForwardJob<X, Cell, S> work(f, index);
+        if (work.job().steps == 0) continue;
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors, turn);
-        for (int64_t step = 0; step < f.p.time; ++step, ++turn) {
+        for (int step = 0; step < work.job().steps; ++step, ++turn) {
             work.step(weights, vectors, shared, turn, step);
             clear_slots(f, work.job(), vectors, turn);
         }

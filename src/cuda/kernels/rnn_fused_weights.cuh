@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/rnn_fused_params.h"
-#include "cuda/kernels/types.cuh"
+#include "cuda/kernels/rnn_team_number.cuh"
 
 namespace flashscan::cuda {
 
@@ -12,12 +12,11 @@ constexpr int rnn_fused_weight_threads = 256;
 
 template <typename X, typename W>
 __device__ __forceinline__ uint32_t rnn_weight_bits(const RnnFusedWeightParams& p, int head, int gate, int64_t out,
-                                                    int64_t in) {
+                                                    int64_t in, int plane) {
     if (gate >= p.gates || out >= p.dim || in >= p.dim) return 0;
     const int64_t matrix = static_cast<int64_t>(gate) * p.heads + head;
     const W* const from = static_cast<const W*>(p.from) + (matrix * p.dim + out) * p.dim + in;
-    const X x = Element<X>::narrow(Element<W>::widen(*from));
-    return *reinterpret_cast<const uint16_t*>(&x);
+    return TeamHalves<X>(Element<W>::widen(*from)).bits[plane];
 }
 
 template <typename X, typename W>
@@ -29,18 +28,22 @@ __global__ void __launch_bounds__(rnn_fused_weight_threads) rnn_fused_weights(Rn
         rest /= extent;
         return at;
     };
-    const int lane = next(32), step = next(p.steps), tile = next(p.tiles), part = next(p.parts);
-    const int unit_warp = next(p.unit_warps), block = next(p.blocks), head = static_cast<int>(rest);
+    const int lane = next(32), step = next(p.steps), tile = next(p.tiles), plane = next(p.planes);
+    const int part = next(p.parts), unit_warp = next(p.unit_warps), block = next(p.blocks),
+              head = static_cast<int>(rest);
     if (head >= p.heads) return;
     uint32_t words[4];
     for (int i = 0; i < 4; ++i) {
         const int half = 2 * tile + i % 2, group = half / p.row_gates, row_gate = half % p.row_gates;
-        const int unit = ((block * p.unit_warps + unit_warp) * p.groups + group) * 8 + lane / 4;
-        const int k = (part * p.steps + step / 2 * 2) * 16 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
+        const int unit = p.scatters != 0 ? ((part * p.tiles + tile) * 2 + i % 2) * 8 + lane / 4
+                                         : ((block * p.unit_warps + unit_warp) * p.groups + group) * 8 + lane / 4;
+        const int k =
+            ((p.scatters != 0 ? 0 : part * p.steps) + step / 2 * 2) * 16 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
         const auto bits = [&](int at) -> uint32_t {
-            if (group >= p.groups) return 0;
-            return p.period == 0 ? rnn_weight_bits<X, W>(p, head, row_gate, unit, at)
-                                 : rnn_weight_bits<X, W>(p, head, at / p.period, at % p.period, unit);
+            if (group >= p.groups && p.scatters == 0) return 0;
+            const int first = p.scatters != 0 ? block * p.period : 0;
+            return p.period == 0 ? rnn_weight_bits<X, W>(p, head, row_gate, unit, at, plane)
+                                 : rnn_weight_bits<X, W>(p, head, at / p.period, first + at % p.period, unit, plane);
         };
         words[i] = bits(k) | bits(k + 1) << 16;
     }

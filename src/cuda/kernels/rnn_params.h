@@ -29,7 +29,7 @@ struct RnnParams {
     RnnTensorStrides input_strides, output_strides;
     int32_t reverse = 0;
     int32_t output_states = 1;
-    double clip = 0;
+    double clip = 0;  // infinite: none
 
     const uint8_t* reset = nullptr;
     const int64_t* sequence = nullptr;  // [T], the sequence of each t or -1; null when not packed

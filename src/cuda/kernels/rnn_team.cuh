@@ -9,10 +9,17 @@
 // so that a lane finds all gates of its elements in its own sums. Within 32 consecutive k the order is chosen such that
 // the right operands of a lane are 16 consecutive bytes of v. Units of all blocks make `runs` runs of k.
 //
+// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber), and planes of W that registers do not hold are
+// in shared memory.
+//
 // Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
 #pragma once
 
+#include <utility>
+
+#include "cuda/kernels/rnn_team_number.cuh"
 #include "cuda/kernels/rnn_team_vectors.cuh"
+#include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashscan::cuda {
@@ -40,22 +47,40 @@ struct alignas(Gates == 4 ? 16 : 4) TeamSums {
     float gate[Gates];
 };
 
+struct TeamOperand {
+    uint32_t word[4];
+    TeamOperand() = default;
+    __device__ __forceinline__ explicit TeamOperand(const uint4& w) : word{w.x, w.y, w.z, w.w} {}
+};
+
 // Left operands of a warp, as rnn_fused_weights.cuh orders them.
 template <typename S>
-struct TeamWeights {
-    uint32_t a[S::tiles][S::steps][4];
+class TeamWeights {
+  public:
+    __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
+        : stored_(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x) {}
 
-    // `from`: those of all blocks of the team.
+    // `from`: those of all blocks of the team. A thread reads what it has stored itself.
     __device__ __forceinline__ void load(const uint4* from, int block) {
-        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::tiles * S::steps * 32);
+        constexpr int plane = S::tiles * S::steps;
+        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::planes * plane * 32) +
+                static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-        for (int m = 0; m < S::tiles; ++m)
-#pragma unroll
-            for (int k = 0; k < S::steps; ++k) {
-                const uint4 w = from[(m * S::steps + k) * 32 + static_cast<int>(threadIdx.x) % 32];
-                a[m][k][0] = w.x, a[m][k][1] = w.y, a[m][k][2] = w.z, a[m][k][3] = w.w;
-            }
+        for (int i = 0; i < S::resident * plane; ++i) a_[i] = TeamOperand(from[i * 32]);
+        if constexpr (S::stored > 0)
+#pragma unroll 4
+            for (int i = 0; i < S::stored * plane; ++i) stored_[i * S::threads] = from[(S::resident * plane + i) * 32];
     }
+    __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
+        const int i = (plane * S::tiles + m) * S::steps + k;
+        if constexpr (S::stored > 0)
+            if (plane >= S::resident) return TeamOperand(stored_[(i - S::resident * S::tiles * S::steps) * S::threads]);
+        return a_[i];
+    }
+
+  private:
+    TeamOperand a_[S::resident * S::tiles * S::steps];
+    uint4* stored_;
 };
 
 template <typename S>
@@ -72,51 +97,88 @@ struct TeamAccumulators {
     }
 };
 
-// `between` is run while the first operands are on their way.
-template <typename X, typename S, typename Between>
-__device__ __forceinline__ void multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn,
-                                         Between between, TeamAccumulators<S>& sums) {
-    constexpr int items = S::steps / 2 * S::row_tiles, window = items <= 12 ? items : 8;
-    uint4 v[window];
-    const auto fetch = [&](int item) { return vectors.get(turn, item / S::row_tiles, item % S::row_tiles); };
-    vectors.arrive();
-    if constexpr (S::kind == Team::grid)
+// All planes of what two steps of k and 8 rows take. The right operand of plane j meets the left ones of the planes whose
+// products with it count: i + j < planes.
+template <typename X, typename S>
+__device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, int index, const uint4* v,
+                                                TeamAccumulators<S>& sums) {
+    using Half = typename TeamNumber<X>::Half;
+    const int pair = index / S::row_tiles, n = index % S::row_tiles;
 #pragma unroll
-        for (int i = 0; i < window; ++i) v[i] = fetch(i);
-    between();
-    vectors.wait(turn);
-    if constexpr (S::kind != Team::grid)
+    for (int i = 0; i < S::planes; ++i)
 #pragma unroll
-        for (int i = 0; i < window; ++i) v[i] = fetch(i);
+        for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int first = 0; first < items; first += window) {
-        if constexpr (!S::in_shared) {
-            bool late = true;
-            while (late) {
-                bool mine = false;
+            for (int m = 0; m < S::tiles; ++m) {
+                const TeamOperand a = weights.get(i, m, 2 * pair + half);
 #pragma unroll
-                for (int i = 0; i < window; ++i)
-                    if (first + i < items && TeamVectors<S>::empty(v[i])) {
-                        v[i] = fetch(first + i);
-                        mine = true;
-                    }
-                late = __any_sync(0xffffffffU, static_cast<int>(mine)) != 0;
+                for (int j = 0; i + j < S::planes; ++j)
+                    ptx::multiply_add<Half>(sums.c[(2 * pair + half + i + j) % S::chains][m][n], a.word,
+                                            half == 0 ? v[j].x : v[j].z, half == 0 ? v[j].y : v[j].w);
             }
-        }
+}
+
+// Chunk C of a lane's items, as many as registers take. They are in v, or were staged: copied from L2 to shared memory as
+// soon as the first chunk was there.
+template <int C, typename S, typename Use>
+__device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
+                                           const Use& use) {
+    constexpr int first = C * S::window;
+    if constexpr (C > 0 && S::staged > 0) {
+        constexpr int newer = C + S::staged > S::chunks ? S::chunks - 1 - C : S::staged - 1;
+        ptx::wait_for_copy_groups<newer>();
 #pragma unroll
-        for (int i = 0; i < window; ++i) {
-            const int item = first + i, pair = item / S::row_tiles, n = item % S::row_tiles;
-            if (item >= items) continue;
+        for (int i = 0; i < S::window && first + i < S::items; ++i) v[i] = vectors.staged(first + i);
+    }
+    if constexpr (!S::in_shared) {
+        bool late = true;
+        while (late) {
+            bool mine = false;
 #pragma unroll
-            for (int m = 0; m < S::tiles; ++m)
-                ptx::multiply_add<X>(sums.c[2 * pair % S::chains][m][n], weights.a[m][2 * pair], v[i].x, v[i].y);
-#pragma unroll
-            for (int m = 0; m < S::tiles; ++m)
-                ptx::multiply_add<X>(sums.c[(2 * pair + 1) % S::chains][m][n], weights.a[m][2 * pair + 1], v[i].z,
-                                     v[i].w);
-            if (item + window < items) v[i] = fetch(item + window);
+            for (int i = 0; i < S::window && first + i < S::items; ++i)
+                if (vectors.empty(turn, v[i])) {
+                    v[i] = vectors.get(turn, first + i);
+                    mine = true;
+                }
+            late = __any_sync(0xffffffffU, static_cast<int>(mine)) != 0;
         }
     }
+    if constexpr (S::staged > 0) {
+#pragma unroll
+        for (int chunk = C == 0 ? 1 : C + S::staged; chunk <= C + S::staged && chunk < S::chunks; ++chunk)
+            vectors.stage(turn, chunk);
+    }
+#pragma unroll
+    for (int i = 0; i < S::window && first + i < S::items; i += S::together) {
+        use(first + i, v + i);
+        if constexpr (S::staged == 0)
+#pragma unroll
+            for (int j = i; j < i + S::together; ++j)
+                if (first + j + S::window < S::items) v[j] = vectors.get(turn, first + j + S::window);
+    }
+}
+
+// Hands all items of a turn to `use`, S::together at once, in order. `between` is run while the first are on their way.
+template <typename S, typename Between, typename Use>
+__device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32_t turn, Between between, Use use) {
+    uint4 v[S::window];
+    const auto get = [&] {
+#pragma unroll
+        for (int i = 0; i < S::window; ++i) v[i] = vectors.get(turn, i);
+    };
+    vectors.arrive();
+    if constexpr (!S::in_shared) get();
+    between();
+    vectors.wait(turn);
+    if constexpr (S::in_shared) get();
+    [&]<int... C>(std::integer_sequence<int, C...>) { (take_chunk<C>(vectors, turn, v, use), ...); }
+    (std::make_integer_sequence<int, S::chunks>());
+}
+
+// A turn's vectors are put: to the team.
+template <typename X, typename S>
+__device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn) {
+    vectors.send(turn);
 }
 
 // The sums of a lane's own elements.
@@ -125,7 +187,8 @@ __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, cons
                                              uint32_t turn, unsigned char* shared, Between between,
                                              float (&own)[S::own][S::gates]) {
     TeamAccumulators<S> sums;
-    multiply<X>(weights, vectors, turn, between, sums);
+    take_items(vectors, turn, between,
+               [&](int item, const uint4* v) { multiply_planes<X>(weights, item / S::planes, v, sums); });
     if constexpr (S::parts == 1) {
 #pragma unroll
         for (int e = 0; e < S::own; ++e)

@@ -15,14 +15,19 @@
 
 namespace flashscan::cuda {
 
+constexpr int most_shared_bytes = 227 * 1024;  // of a block
+
 struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
     int tile_rows = 8;  // 4: every second column of a product is empty, and a lane has half as many elements
+    int stored = 0;     // planes of the weights that are in shared memory, the last ones
 };
 
-template <int Gates, int Runs, Team Kind, TeamSize Z>
+template <int Planes, int Gates, int Runs, Team Kind, TeamSize Z>
 struct TeamShape {
-    static constexpr int gates = Gates, runs = Runs;
+    static constexpr bool scatters = false;
+    static constexpr int planes = Planes, gates = Gates, runs = Runs;
+    static constexpr int stored = Z.stored, resident = planes - stored;
     static constexpr int groups = Z.groups, row_tiles = Z.row_tiles, unit_warps = Z.unit_warps, parts = Z.parts;
     static constexpr int steps = Z.steps, tile_rows = Z.tile_rows, lane_rows = tile_rows / 4;
     static constexpr Team kind = Kind;
@@ -35,16 +40,28 @@ struct TeamShape {
     static constexpr int tiles = (groups * gates + 1) / 2;           // left operands above each other
     static constexpr int elements = groups * row_tiles * lane_rows;  // of a lane's sums, each with all gates
     static constexpr int own = (elements + parts - 1) / parts;
-    static constexpr int chains = tiles * row_tiles >= 4 || steps < 4 ? 1 : tiles * row_tiles == 1 ? 4 : 2;
+    static constexpr int chains = planes > 1                           ? (tiles >= 4 ? 1 : 4 / tiles)
+                                  : tiles* row_tiles >= 4 || steps < 4 ? 1
+                                  : tiles* row_tiles == 1              ? 4
+                                                                       : 2;
     static_assert(steps % 2 == 0 && (elements % parts == 0 || elements < parts));
     static_assert(Kind == Team::block || parts > 1);  // the barrier of the sums tells that all have read
     // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
-    static constexpr int stride = in_shared ? (depth + 63) / 64 * 64 + 32 : depth;
-    // Bytes of shared memory, and where in it the vectors, what a block makes before it goes to all, and the barriers begin.
+    static constexpr int sent = planes * runs, row_halves = planes * depth;
+    static constexpr int stride = in_shared ? (row_halves + 63) / 64 * 64 + 32 : row_halves;
+    // Bytes of shared memory, and where in it the vectors, what a block makes before it goes to all, the barriers and
+    // the weights begin.
     static constexpr int vectors_at = parts > 1 ? 2 * unit_warps* parts* elements * 32 * gates * 4 : 0;
     static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
-    static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * runs * 2 : 0);
-    static constexpr int shared_bytes = barriers_at + (Kind == Team::cluster ? 16 : 0);
+    static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * sent * 2 : 0);
+    static constexpr int weights_at = barriers_at + (Kind == Team::cluster ? 16 : 0);
+    // Right operands of a lane: an item is what two steps of k and 8 rows take of one plane, those of all planes follow
+    // each other.
+    static constexpr int items = steps / 2 * row_tiles * planes;
+    static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
+    static constexpr int together = planes, chunks = (items + window - 1) / window, staged = 0;
+    static constexpr int shared_bytes = weights_at + stored * tiles * steps * threads * 16;
+    static_assert(in_shared || period % 32 == 0);
 };
 
 // Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd
@@ -55,7 +72,7 @@ __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b) {
     return has_even_unit() ? a | other << 16 : other | b << 16;
 }
 
-// The vectors of one turn after the other: a slot is [rows, stride] halves.
+// The vectors of one turn after the other.
 template <typename S>
 class TeamVectors {
   public:
@@ -63,7 +80,7 @@ class TeamVectors {
         : blocks_(f.blocks), shared_(shared) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
-        mine_ = lane / 4 * S::lane_rows / 2 * S::stride + k;
+        mine_ = at(lane / 4 * S::lane_rows / 2, k);
         if constexpr (S::in_shared) {
             memory_ = reinterpret_cast<uint32_t*>(shared + S::vectors_at);
         } else {
@@ -93,32 +110,35 @@ class TeamVectors {
 
     // Where this block's `unit` of a row goes: in a slot, or in what is staged for the cluster.
     __device__ __forceinline__ int place(int row, int unit) const {
-        if constexpr (S::kind == Team::cluster) return row * S::units * S::runs + unit;
-        return row * S::stride + static_cast<int>(blockIdx.x) % blocks_ * S::units + unit;
+        if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
+        return at(row, static_cast<int>(blockIdx.x) % blocks_ * S::units + unit);
     }
-    // Puts a word of pair_halves at the `place` of a lane's own unit.
-    __device__ __forceinline__ void put(uint32_t turn, int place, int run, uint32_t word) const {
+    // Puts a word of pair_halves at the `place` of a lane's own unit. What is sent are the runs of all planes.
+    __device__ __forceinline__ void put(uint32_t turn, int place, int plane, int run, uint32_t word) const {
+        run += plane * S::runs;
         if constexpr (S::kind == Team::cluster)
             reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
         else
-            store(slot(turn) + (place + run * S::period) / 2, word);
+            store(slot(turn) + (place + run * run_halves) / 2, word);
     }
     // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
     // over several they take half as long again.
     __device__ __forceinline__ void send(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
-            constexpr int chunks = S::units / 8, pieces = S::rows * S::runs * chunks, at_once = S::threads / pieces;
+            constexpr int chunks = S::units / 8, pieces = S::rows * S::sent * chunks;
+            constexpr int at_once = S::threads < pieces ? 1 : S::threads / pieces;
             __syncthreads();
-            const int piece = static_cast<int>(threadIdx.x) % pieces, rank = static_cast<int>(blockIdx.x) % blocks_;
-            const int run = piece / chunks % S::runs, row = piece / (S::runs * chunks);
-            const int k = run * S::period + rank * S::units + piece % chunks * 8;
-            const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
+            const int rank = static_cast<int>(blockIdx.x) % blocks_, first = static_cast<int>(threadIdx.x) / pieces;
             const uint32_t base = ptx::shared_address(shared_), bar = barrier(turn) - base;
-            const uint32_t at = ptx::shared_address(slot(turn)) - base + (row * S::stride + k) * 2;
-            const int first = static_cast<int>(threadIdx.x) / pieces;
-            for (int i = first < at_once ? first : blocks_; i < blocks_; i += at_once) {
-                const uint32_t there = ptx::address_in(base, rank + i < blocks_ ? rank + i : rank + i - blocks_);
-                ptx::store_async(there + at, v, there + bar);
+            for (int piece = static_cast<int>(threadIdx.x) % pieces; piece < pieces; piece += S::threads) {
+                const int run = piece / chunks % S::sent, row = piece / (S::sent * chunks);
+                const int k = run * S::period + rank * S::units + piece % chunks * 8;
+                const uint4 v = reinterpret_cast<const uint4*>(shared_ + S::staged_at)[piece];
+                const uint32_t at = ptx::shared_address(slot(turn)) - base + (row * S::stride + k) * 2;
+                for (int i = first < at_once ? first : blocks_; i < blocks_; i += at_once) {
+                    const uint32_t there = ptx::address_in(base, rank + i < blocks_ ? rank + i : rank + i - blocks_);
+                    ptx::store_async(there + at, v, there + bar);
+                }
             }
         }
     }
@@ -135,14 +155,13 @@ class TeamVectors {
             if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
         }
     }
-    // A lane's right operand of two steps of k and 8 rows.
-    __device__ __forceinline__ uint4 get(uint32_t turn, int pair, int rows) const {
-        const auto* const from =
-            reinterpret_cast<const uint4*>(slot(turn) + (mine_ + rows * S::tile_rows * S::stride + pair * 32) / 2);
+    // A lane's right operands.
+    __device__ __forceinline__ uint4 get(uint32_t turn, int item) const {
+        const uint4* const from = address_of(turn, item);
         if constexpr (S::in_shared) return *from;
-        return (used_ >> pair & 1U) != 0 ? ptx::load_shared_words(from) : uint4{};
+        return uses(item) ? ptx::load_shared_words(from) : uint4{};
     }
-    static __device__ __forceinline__ bool empty(const uint4& v) {
+    static __device__ __forceinline__ bool empty(uint32_t, const uint4& v) {
         constexpr uint32_t ones = 0xffffffffU;
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
     }
@@ -154,10 +173,25 @@ class TeamVectors {
         if (!has_even_unit()) return;
 #pragma unroll 1
         for (uint32_t n = 2; n < 10; ++n)
-            for (int run = 0; run < S::runs; ++run) store(slot(turn - n) + (place + run * S::period) / 2, 0xffffffffU);
+            for (int run = 0; run < S::sent; ++run) store(slot(turn - n) + (place + run * run_halves) / 2, 0xffffffffU);
     }
 
   private:
+    // In shared memory a slot is [rows, stride] halves, where rows fill all banks. In L2 it is [k / 32, rows, 32], so that
+    // what a warp reads at once are whole lines.
+    static constexpr int row_halves = S::in_shared ? S::stride : 32;
+    static constexpr int k_halves = S::in_shared ? 1 : S::rows;  // for each k, of 32 together
+    static constexpr int run_halves = S::period * k_halves;
+    static __device__ __forceinline__ int at(int row, int k) {
+        return row * row_halves + (S::in_shared ? k : k / 32 * (32 * S::rows) + k % 32);
+    }
+    static constexpr __device__ __forceinline__ int pair_of(int item) { return item / S::planes / S::row_tiles; }
+    __device__ __forceinline__ const uint4* address_of(uint32_t turn, int item) const {
+        const int rows = item / S::planes % S::row_tiles, plane = item % S::planes;
+        const int more = rows * S::tile_rows * row_halves + (plane * S::depth + pair_of(item) * 32) * k_halves;
+        return reinterpret_cast<const uint4*>(slot(turn) + (mine_ + more) / 2);
+    }
+    __device__ __forceinline__ bool uses(int item) const { return (used_ >> pair_of(item) & 1U) != 0; }
     __device__ __forceinline__ uint32_t* slot(uint32_t turn) const {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
         return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
@@ -172,7 +206,7 @@ class TeamVectors {
         return ptx::shared_address(shared_ + S::barriers_at) + (turn & 1) * 8;
     }
     __device__ __forceinline__ uint32_t turn_bytes() const {
-        return static_cast<uint32_t>(blocks_ * S::rows * S::units * S::runs * 2);
+        return static_cast<uint32_t>(blocks_ * S::rows * S::units * S::sent * 2);
     }
 
     int blocks_;

@@ -10,6 +10,10 @@ __device__ __forceinline__ void store_shared_word(uint32_t* to, uint32_t word) {
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
+__device__ __forceinline__ void store_shared_words(uint32_t* to, uint32_t a, uint32_t b) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b) : "memory");
+}
+
 __device__ __forceinline__ uint4 load_shared_words(const uint4* from) {
     uint4 v;
     asm volatile("ld.relaxed.gpu.global.v4.u32 {%0,%1,%2,%3}, [%4];"

@@ -34,4 +34,20 @@ RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t 
     return best;
 }
 
+double fused_step_us(const RnnTeams& teams, Pass pass) {
+    const RnnFusedKernel& k = *teams.kernel;
+    const double element_bytes = k.scatters ? 8.0 * k.units * teams.blocks : 2.0 * k.planes * k.depth;
+    const bool forward = pass == Pass::forward;
+    const double alone = teams.kind == Team::block     ? (forward ? 0.5 : 1.1)
+                         : teams.kind == Team::cluster ? (forward ? 0.7 : 1.2)
+                                                       : 1.1;
+    return static_cast<double>(teams.waves()) * (alone + k.rows * element_bytes / 20e3);
+}
+
+double alternating_step_us(double multiply_adds, Dtype dtype, Pass pass) {
+    const bool forward = pass == Pass::forward;
+    if (dtype == Dtype::f32) return 10 + multiply_adds * (forward ? 50e-9 : 90e-9);
+    return (forward ? 6 : 8) + multiply_adds * (forward ? 5e-9 : 12e-9);
+}
+
 }  // namespace flashscan::cuda

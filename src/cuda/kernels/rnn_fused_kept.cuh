@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What RESERVE of the fused kernels holds of an element's step: the numbers that a cell keeps, in f32.
+#pragma once
+
+#include <type_traits>
+
+#include "math/rnn.h"
+
+namespace flashscan::cuda {
+
+// takes_h: the last of them is h, which OUTPUT has as exactly.
+template <typename X, typename Cell>
+struct RnnKept {
+    static constexpr bool takes_h =
+        std::is_same_v<X, float> && Cell::keeps_h && Cell::kept > Cell::gates + Cell::states;
+    static constexpr int count = takes_h ? Cell::kept - 1 : Cell::kept;
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of dtype X as a team multiplies them, and computes with them. Tensor cores take 16 bits: an f32 is the sum of
+// three bf16, each the rounded rest of those before it. Of their nine products six make up the precision of f32; what is
+// left out is below 2^-25 of the whole.
+#pragma once
+
+#include "cuda/kernels/quick_float.cuh"
+#include "cuda/kernels/types.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X>
+struct TeamNumber {
+    using Half = X;
+    using Real = Quick;
+    static constexpr int planes = 1;
+};
+template <>
+struct TeamNumber<float> {
+    using Half = __nv_bfloat16;
+    using Real = float;
+    static constexpr int planes = 3;
+};
+
+__device__ __forceinline__ float value_of(float x) { return x; }
+__device__ __forceinline__ float value_of(Quick x) { return x.value; }
+
+// The planes of a number; of one that is not finite, or rounds to infinity, NaN past the first.
+template <typename X>
+struct TeamHalves {
+    using Half = typename TeamNumber<X>::Half;
+    static constexpr int planes = TeamNumber<X>::planes;
+    uint32_t bits[planes];
+
+    __device__ __forceinline__ explicit TeamHalves(float x) {
+#pragma unroll
+        for (int plane = 0; plane < planes; ++plane) {
+            const Half half = Element<Half>::narrow(x);
+            bits[plane] = *reinterpret_cast<const uint16_t*>(&half);
+            if (plane + 1 < planes) x -= Element<Half>::widen(half);
+        }
+    }
+};
+
+}  // namespace flashscan::cuda
