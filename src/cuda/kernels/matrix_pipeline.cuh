@@ -114,11 +114,12 @@ class MatrixPipeline {
             }
             depth += Tile::stage_depth;
             if (depth >= d_) depth = 0, ++s;
-            if (s < at_.count) load<Whole>(x, s, depth);
-            prefetch(ahead, depth_ahead);
+            // Before the next loads are under way: publishing waits for what is.
             ptx::publish_to_products();
             __syncwarp();
             if (thread_ % 32 == 0) ptx::arrive(stage_full(stage));
+            if (s < at_.count) load<Whole>(x, s, depth);
+            prefetch(ahead, depth_ahead);
             if (++stage == Tile::stages) stage = 0, phase ^= 1;
         }
     }
