@@ -45,10 +45,7 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
     }
     shape_.warpgroups = can_multiply_by_warpgroups(walks, device_attribute(cudaDevAttrComputeCapabilityMajor, device));
     plan_ = plan_matrices(walks, shape_, device_attribute(cudaDevAttrMultiProcessorCount, device), shared_bytes);
-    const int64_t number = size_of(numbers), matrix = number * shape.dim * shape.dim,
-                  rows = number * shape.rows * shape.dim;
-    for (size_t i = 0; i < plan_.levels.size(); ++i) {
-        const MatrixLevel& level = plan_.levels[i];
+    for (const MatrixLevel& level : plan_.levels)
         for (const MatrixKernel* kernel : {level.summarise, level.walk}) {
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
@@ -61,13 +58,28 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
                                       level.pieces, blocks, std::numeric_limits<int32_t>::max());
         }
+    overlaps_ = can_overlap(plan_.levels.front().walk->function, device);
+    book(workspace);
+}
+
+void MatrixPass::book(Workspace& workspace) {
+    const int64_t number = size_of(numbers_), matrix = number * shape_.dim * shape_.dim,
+                  rows = number * shape_.rows * shape_.dim;
+    for (size_t i = 0; i < plan_.levels.size(); ++i) {
+        const MatrixLevel& level = plan_.levels[i];
         if (level.summarise == nullptr) continue;
-        const int64_t pieces = shape.chains * level.pieces;
+        const int64_t pieces = shape_.chains * level.pieces;
         buffers_[i].products = workspace.book(static_cast<size_t>(pieces * matrix));
-        buffers_[i].sums = workspace.book(static_cast<size_t>(shape.has_sums ? pieces * rows : 0));
+        buffers_[i].sums = workspace.book(static_cast<size_t>(shape_.has_sums ? pieces * rows : 0));
         buffers_[i].carries = workspace.book(static_cast<size_t>(pieces * rows));
     }
-    overlaps_ = can_overlap(plan_.levels.front().walk->function, device);
+}
+
+MatrixPass MatrixPass::of_all_steps(Workspace& workspace) const {
+    MatrixPass pass = *this;
+    pass.last_only_ = false;
+    pass.book(workspace);
+    return pass;
 }
 
 void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const {

@@ -23,11 +23,14 @@ class MatrixPass {
     // `walk` has everything but what concerns pieces.
     void run(const MatrixWalk& walk, char* scratch, void* stream) const;
     std::string describe() const;
+    // The same walk, all of whose steps are wanted.
+    MatrixPass of_all_steps(Workspace& workspace) const;
 
   private:
     struct Buffers {
         size_t products = 0, sums = 0, carries = 0;
     };
+    void book(Workspace& workspace);
     void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
     MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);

@@ -24,12 +24,14 @@ class Matrices final : public OperatorKernel {
         shape.steps = p_.time;
         shape.cuttable = !p_.packed();
         shape.plan_chains = options.batch_invariant ? std::min<int64_t>(shape.chains, 1) : shape.chains;
+        shape.plain = !p_.is_affine() && p_.dtype == Dtype::f32 && !p_.allow_tf32;
         forward_pass_ = MatrixPass(shape, numbers_, p_.is_reduction(), device_, forward_, refusal);
         if (!refusal.empty()) return;
         if (p_.is_reduction()) {
-            prefix_pass_ = MatrixPass(shape, numbers_, false, device_, backward_, refusal);
+            prefix_pass_ = forward_pass_.of_all_steps(backward_);
             prefixes_ = backward_.book(elements(p_.input_count()));
         }
+        shape.plain = false;
         shape.has_sums = !p_.is_reduction();
         backward_pass_ = MatrixPass(shape, numbers_, false, device_, backward_, refusal);
         gradients_ = backward_.book(elements(p_.input_count()));

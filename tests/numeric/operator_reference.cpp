@@ -107,6 +107,21 @@ std::vector<OperatorProblem> large_dims() {
     return problems;
 }
 
+// Products of f32 matrices, which have kernels of their own: so many at once that these are taken, whole and in pieces.
+std::vector<OperatorProblem> products() {
+    std::vector<OperatorProblem> problems;
+    for (const char* rest :
+         {"d64 b40 t30 inclusive", "d64 b30 t40 exclusive reverse misaligned", "d64 b150 t9 reduction state-in",
+          "d64 b1 t700 inclusive state-in state-out", "d64 b1 t700 reduction", "d40 b20 c3 t17 BCT exclusive state-in",
+          "d61 b50 t11 inclusive misaligned state-in state-out",
+          "d64 b1 t300 c2 sequences9 inclusive state-in state-out", "d128 b30 t9 inclusive state-out",
+          "d100 b1 t300 exclusive state-in", "d97 b30 t8 reduction reverse", "d256 b20 t5 inclusive",
+          "d256 b1 t60 reduction state-in", "d201 b9 t7 exclusive misaligned state-out",
+          "d512 b2 t5 inclusive state-in", "d390 b3 t4 exclusive reverse", "d512 b1 t9 reduction"})
+        problems.push_back(operator_problem_of("operator fwd matmul f32 " + std::string(rest) + " seed5"));
+    return problems;
+}
+
 // Long enough that time is cut, in one chain and in several, whole and packed.
 std::vector<OperatorProblem> cuts() {
     std::vector<OperatorProblem> problems;
@@ -135,6 +150,8 @@ INSTANTIATE_TEST_SUITE_P(OperatorCuts, OperatorCases, testing::ValuesIn(cases_on
 
 INSTANTIATE_TEST_SUITE_P(HeavyOperatorDims, OperatorCases,
                          testing::ValuesIn(cases_on(operator_kernel_targets(), large_dims())), name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(HeavyOperatorProducts, OperatorCases,
+                         testing::ValuesIn(cases_on(operator_kernel_targets(), products())), name_of_operator_case);
 
 // FLASHSCAN_TEST_OPERATOR_CASE runs one problem line, as a failure prints it.
 TEST(OperatorRepro, CaseOfTheEnvironment) {

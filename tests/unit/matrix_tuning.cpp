@@ -20,6 +20,7 @@ MatrixKernel kernel_of(int rows, int dim, int shared, bool on_tensor_cores, doub
     kernel.rows = rows;
     kernel.dim = dim;
     kernel.on_tensor_cores = on_tensor_cores;
+    kernel.drift = on_tensor_cores ? 0.5 : 0;
     kernel.step = step;
     kernel.rate = rate;
     return kernel;
@@ -68,10 +69,27 @@ TEST(MatrixTuning, GivesLongChainsOfSmallMatricesNoTensorCores) {
     MatrixShape shape;
     shape.dim = shape.rows = 64;
     shape.chains = shape.plan_chains = 1;
-    for (const int64_t steps : {32 * 64, 32 * 64 + 1}) {
+    constexpr int64_t most = 48 * 64;
+    for (const int64_t steps : {most, most + 1}) {
         shape.steps = steps;
         const MatrixLevel level = plan_matrices(kernels, shape, multiprocessors, shared_bytes).levels.front();
-        EXPECT_EQ(level.walk->on_tensor_cores, steps == 32 * 64);
+        EXPECT_EQ(level.walk->on_tensor_cores, steps == most);
+    }
+}
+
+TEST(MatrixTuning, GivesKernelsOfPlainWalksNoOthers) {
+    std::array<MatrixKernel, 2> walks{kernels[1], kernels[1]};
+    walks[1].plain_only = true;
+    walks[1].rate = 900;
+    walks[1].step = 0.5;
+    MatrixShape shape;
+    shape.dim = shape.rows = 64;
+    shape.chains = shape.plan_chains = 1;
+    shape.steps = 1000;
+    for (const bool plain : {false, true}) {
+        shape.plain = plain;
+        for (const MatrixLevel& level : plan_matrices(walks, shape, multiprocessors, shared_bytes).levels)
+            EXPECT_EQ(level.walk->plain_only, plain);
     }
 }
 

@@ -17,7 +17,8 @@ struct MatrixKernel {
     int rows = 0, dim = 0;  // the most
     bool on_tensor_cores = false;
     bool by_warpgroups = false;  // on compute capability 9.0 alone
-    int chunk = 1;               // products of 8 that tensor cores add up at a time
+    bool plain_only = false;     // takes what `plain` takes, wherever it lies
+    double drift = 0;            // what rounding towards zero takes from a sum on average, in 2^-24 of it
     // On an H200: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`, and
     // multiply-adds of a multiprocessor that is full, in a clock.
     double step = 0, rate = 0;

@@ -1,8 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/instances/matrix_instance.cuh"
+#include "cuda/kernels/matrix_pipeline.cuh"
 #include "cuda/kernels/matrix_warpgroup.cuh"
 
 namespace flashscan::cuda {
+
+namespace {
+
+template <typename Tile>
+MatrixKernel make_matrix_pipeline(double step, double rate) {
+    return {reinterpret_cast<const void*>(&matrix_pipeline<Tile>),
+            nullptr,
+            Tile::threads,
+            Tile::shared_bytes,
+            Tile::rows,
+            Tile::dim,
+            true,
+            true,
+            true,
+            tensor_drift,
+            step,
+            rate};
+}
+
+}  // namespace
 
 // For each largest dim the shortest step, and the most work a second.
 std::span<const MatrixKernel> matrix_warpgroup_walks() {
@@ -16,6 +37,10 @@ std::span<const MatrixKernel> matrix_warpgroup_walks() {
         make_matrix_walk<WarpgroupTile<16, 512, 4, 32, 2, 4>>(9, 120),
         make_matrix_walk<WarpgroupTile<32, 512, 4, 16, 2, 2>>(30, 180),
         make_matrix_walk<WarpgroupTile<16, 1024, 4, 8, 2, 1>>(60, 100),
+        make_matrix_pipeline<PipelineTile<64, 1, 1, 64, 2, 2>>(0.9, 280),
+        make_matrix_pipeline<PipelineTile<128, 2, 1, 32, 4, 2>>(4, 280),
+        make_matrix_pipeline<PipelineTile<256, 2, 1, 16, 3, 2>>(16, 280),
+        make_matrix_pipeline<PipelineTile<512, 1, 2, 8, 3, 1>>(30, 280),
     };
     return walks;
 }

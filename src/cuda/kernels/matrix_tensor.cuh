@@ -3,9 +3,8 @@
 //
 // A factor x is split into hi + lo of tf32, 11 significant bits each, and x y = hi hi + hi lo + lo hi up to 2^-20 |x y|,
 // less than the d 2^-24 that a sum of d products in f32 may be off (Ootomo and Yokota 2022). 16-bit matrices have no lo.
-// Tensor cores round towards zero, which would add up: they sum 8 products, and those sums are added as f32 does. What is
-// left, about 2^-24 of a product's value on average, is why long chains of small matrices are not given to them.
-// Infinite factors, and those within 2^-12 of the largest f32, give NaN. A warp has 16 RowTiles x 8 ColumnTiles sums; what it reads
+// Tensor cores round towards zero, which would add up: they sum 8 products, and those sums are added as f32 does, made up
+// for what they lack on average (MakeUp). Infinite factors, and those within 2^-12 of the largest f32, give NaN. A warp has 16 RowTiles x 8 ColumnTiles sums; what it reads
 // from shared memory lies so that the 32 words of a load are in different banks.
 #pragma once
 
@@ -27,6 +26,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     static constexpr int chunk = 1;
 
     float sum[row_tiles][column_tiles][4];
+    MakeUp<1> make_up;
 
     static __device__ __forceinline__ int first_row() {
         return static_cast<int>(threadIdx.x / 32) / ColumnWarps * (16 * row_tiles);
@@ -91,6 +91,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     __device__ __forceinline__ void multiply(const float* left, const float* matrix, int depth) {
 #pragma unroll(row_tiles* column_tiles <= 2 ? 4 : 1)
         for (int k = 0; k < depth; k += 8) {
+            const float factor = make_up.next();
             uint32_t high[row_tiles][4], low[row_tiles][4];
 #pragma unroll
             for (int i = 0; i < row_tiles; ++i)
@@ -115,7 +116,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
 #pragma unroll
                     for (int i = 0; i < row_tiles; ++i)
 #pragma unroll
-                        for (int s = 0; s < 4; ++s) sum[i][j + n][s] += part[n][i][s];
+                        for (int s = 0; s < 4; ++s) sum[i][j + n][s] = fmaf(part[n][i][s], factor, sum[i][j + n][s]);
             }
         }
     }

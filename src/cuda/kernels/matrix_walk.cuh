@@ -13,8 +13,7 @@
 #pragma once
 
 #include "cuda/kernels/matrix_numbers.cuh"
-#include "cuda/kernels/matrix_params.h"
-#include "cuda/kernels/sequences.cuh"
+#include "cuda/kernels/matrix_piece.cuh"
 #include "cuda/ptx/async_copy.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "cuda/ptx/wgmma.cuh"
@@ -36,21 +35,11 @@ class MatrixBlock {
 
   public:
     __device__ __forceinline__ MatrixBlock(const MatrixWalk& walk, Number* shared)
-        : w_(walk), row_(shared), slabs_(shared + Tile::row_numbers), d_(walk.dim) {
-        int64_t block = blockIdx.x;
-        const auto tile = static_cast<int32_t>(block % w_.row_tiles);
-        block /= w_.row_tiles;
-        piece_ = block % w_.pieces;
-        chain_ = block / w_.pieces;
-        // The tiles of U, then those of P.
-        const bool has_rows = w_.work == MatrixWork::walk || adds_anything();
-        const int32_t tiles = has_rows ? (w_.rows + Tile::rows - 1) / Tile::rows : 0;
-        product_ = tile >= tiles;
-        rows_ = product_ ? d_ : w_.rows;
-        first_row_ = (product_ ? tile - tiles : tile) * Tile::rows;
-        adds_ = adds_anything() && !product_;
-        emits_ = w_.work == MatrixWork::walk && w_.emitted != nullptr;
-        find_steps();
+        : w_(walk),
+          at_(walk, Tile::rows, !Plain && walk.addend != nullptr),
+          row_(shared),
+          slabs_(shared + Tile::row_numbers),
+          d_(walk.dim) {
         copies_ = is_transposed()                               ? Copies::numbers
                   : in_words(w_.matrix, w_.matrix_dtype)        ? Copies::words
                   : sizeof(Number) == 4 && in_octets(w_.matrix) ? Copies::octets
@@ -72,33 +61,9 @@ class MatrixBlock {
     }
 
   private:
-    __device__ __forceinline__ bool adds_anything() const { return !Plain && w_.addend != nullptr; }
     __device__ __forceinline__ bool is_transposed() const { return !Plain && w_.transposed != 0; }
     __device__ __forceinline__ bool is_conjugate() const { return !Plain && w_.conjugate != 0; }
 
-    __device__ __forceinline__ void find_steps() {
-        const int64_t outer = chain_ / w_.chains_inside;
-        int64_t from = 0, length = w_.steps;
-        if (w_.offsets.data != nullptr) {
-            from = load_offset(w_.offsets, outer);
-            length = load_offset(w_.offsets, outer + 1) - from;
-        }
-        base_ = outer * w_.places.outer + chain_ % w_.chains_inside * w_.places.inner +
-                (w_.turned != 0 ? from + length - 1 : from) * w_.places.time;
-        stride_ = w_.turned != 0 ? -w_.places.time : w_.places.time;
-        const int64_t skipped = piece_ * w_.piece_steps;
-        count_ = max(min(length - skipped, w_.piece_steps), int64_t{0});
-        all_ = places_ = count_;
-        if (w_.work == MatrixWork::walk && w_.leaves_end != 0 && piece_ == w_.pieces - 1 && count_ > 0) {
-            --count_;
-            if (w_.emits_before == 0) --places_;
-        }
-        base_ += skipped * stride_;
-    }
-
-    __device__ __forceinline__ int64_t place(int64_t s) const { return base_ + s * stride_; }
-    // Where the block's rows of `element` begin in an array of r or u.
-    __device__ __forceinline__ int64_t rows_at(int64_t element) const { return (element * rows_ + first_row_) * d_; }
     __device__ __forceinline__ bool in_words(const void* data, Dtype dtype) const {
         return Plain ||
                (dtype == dtype_of_number<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0);
@@ -107,7 +72,7 @@ class MatrixBlock {
         return (w_.matrix_dtype == Dtype::bf16 || w_.matrix_dtype == Dtype::f16) && d_ % 8 == 0 &&
                reinterpret_cast<uintptr_t>(data) % 16 == 0;
     }
-    __device__ __forceinline__ int rows_here() const { return min(Tile::rows, rows_ - first_row_); }
+    __device__ __forceinline__ int rows_here() const { return min(Tile::rows, at_.rows - at_.first_row); }
 
     // Calls body(row, column) for the words of the block's rows, of which some may reach beyond the last column.
     template <typename Body>
@@ -140,27 +105,22 @@ class MatrixBlock {
     // Fills the rows with an array's.
     __device__ __forceinline__ void load_rows(const void* data, Dtype dtype, int64_t element) const {
         const bool whole = in_words(data, dtype);
-        const int64_t from = rows_at(element);
+        const int64_t from = at_.rows_at(element, d_);
         for_words([&](int row, int column) {
             Tile::write(row_, row, column,
                         load_word(data, dtype, from + static_cast<int64_t>(row) * d_ + column, column, whole));
         });
     }
-    // Fills the rows with those of M[0].
+    // Fills the rows with those of M[0], of which there are d.
     __device__ __forceinline__ void load_matrix_rows() const {
-        const int64_t from = place(0) * d_ * d_;
         if (!is_transposed() && !is_conjugate()) {
-            const bool whole = in_words(w_.matrix, w_.matrix_dtype);
-            for_words([&](int row, int column) {
-                Tile::write(row_, row, column,
-                            load_word(w_.matrix, w_.matrix_dtype,
-                                      from + static_cast<int64_t>(first_row_ + row) * d_ + column, column, whole));
-            });
+            load_rows(w_.matrix, w_.matrix_dtype, at_.place(0));
             return;
         }
+        const int64_t from = at_.place(0) * d_ * d_;
         for_words([&](int row, int column) {
             for (int n = 0; n < width && column + n < d_; ++n) {
-                const int own = first_row_ + row, i = is_transposed() ? column + n : own,
+                const int own = at_.first_row + row, i = is_transposed() ? column + n : own,
                           j = is_transposed() ? own : column + n;
                 const Number x =
                     load_number<Number>(w_.matrix, w_.matrix_dtype, from + static_cast<int64_t>(i) * d_ + j);
@@ -170,38 +130,36 @@ class MatrixBlock {
     }
     __device__ __forceinline__ void load_unit_rows() const {
         for (int row = threadIdx.x; row < rows_here(); row += Tile::threads)
-            Tile::put(row_, row, first_row_ + row, one(Number{}));
+            Tile::put(row_, row, at_.first_row + row, one(Number{}));
     }
 
     // r[-1] of the piece: zeros or the unit matrix where there is none.
     __device__ __forceinline__ void load_start(MatrixStart kind) const {
-        if (kind == MatrixStart::nothing && !adds_) load_unit_rows();
+        if (kind == MatrixStart::nothing && !at_.adds) load_unit_rows();
         if (kind != MatrixStart::carried) return;
         constexpr Dtype own = dtype_of_number<Number>;
-        if (piece_ > 0) {
-            load_rows(w_.carries, own, chain_ * w_.pieces + piece_);
+        if (at_.piece > 0) {
+            load_rows(w_.carries, own, at_.own(w_));
             return;
         }
-        if (w_.started != nullptr) load_rows(w_.started, own, chain_);
+        if (w_.started != nullptr) load_rows(w_.started, own, at_.chain);
         if (Plain || w_.added_start == nullptr) return;
         __syncthreads();
-        pass_on(w_.added_start, w_.added_start_dtype, chain_, -1);
+        pass_on(w_.added_start, w_.added_start_dtype, at_.chain, -1);
     }
 
     // Puts r of the first steps into shared memory; returns the step to go on with.
     __device__ __forceinline__ int64_t begin() {
-        MatrixStart kind = piece_ > 0 ? MatrixStart::carried : w_.start;
-        if (w_.work == MatrixWork::summaries)
-            kind = product_ || w_.adds_before == 0 ? MatrixStart::nothing : MatrixStart::zeros;
-        const bool skips = kind == MatrixStart::nothing && count_ > 0;
-        if (!skips || (emits_ && w_.emits_before != 0)) {
+        const MatrixStart kind = at_.start(w_);
+        const bool skips = kind == MatrixStart::nothing && at_.count > 0;
+        if (!skips || (at_.emits && w_.emits_before != 0)) {
             load_start(kind);
             __syncthreads();
             settle(-1);
         }
         if (!skips) return 0;
         __syncthreads();
-        if (!adds_) load_matrix_rows();
+        if (!at_.adds) load_matrix_rows();
         __syncthreads();
         settle(0);
         return 1;
@@ -210,15 +168,15 @@ class MatrixBlock {
     // Adds to r[s - 1] M[s], which is in the rows, what belongs to it, and emits it. s = -1: before the first step.
     __device__ __forceinline__ void settle(int64_t s) const {
         const int64_t adds = w_.adds_before != 0 ? s + 1 : s, emits = w_.emits_before != 0 ? s + 1 : s;
-        const bool add = adds_ && adds >= 0 && adds < all_, emit = emits_ && emits >= 0 && emits < places_;
-        if (add || emit) pass_on(add ? w_.addend : nullptr, w_.addend_dtype, place(adds), emit ? emits : -1);
+        const bool add = at_.adds && adds >= 0 && adds < at_.all, emit = at_.emits && emits >= 0 && emits < at_.places;
+        if (add || emit) pass_on(add ? w_.addend : nullptr, w_.addend_dtype, at_.place(adds), emit ? emits : -1);
     }
     // Adds the rows of `element` of an array, if there is one, and emits the rows as r of step `emits` unless negative.
     __device__ __forceinline__ void pass_on(const void* addend, Dtype addend_dtype, int64_t element,
                                             int64_t emits) const {
         const bool add = addend != nullptr, whole_in = in_words(addend, addend_dtype);
         const bool whole_out = in_words(w_.emitted, w_.emitted_dtype);
-        const int64_t from = rows_at(element), to = rows_at(place(emits));
+        const int64_t from = at_.rows_at(element, d_), to = at_.rows_at(at_.place(emits), d_);
         for_words([&](int row, int column) {
             const int64_t at = static_cast<int64_t>(row) * d_ + column;
             Word x = Tile::read(row_, row, column);
@@ -238,12 +196,12 @@ class MatrixBlock {
         Tile::publish();
         int64_t s = first, fetch_step = first;
         int slab = 0, stage = 0, fetch_slab = 0, fetch_stage = 0, ahead = Tile::stages - 1;
-        while (s < count_) {
+        while (s < at_.count) {
             if (ahead == 0) {
                 ptx::wait_for_copy_groups<Tile::stages - 2>();
                 __syncthreads();
             }
-            if (fetch_step < count_) fetch(fetch_step, fetch_slab, fetch_stage);
+            if (fetch_step < at_.count) fetch(fetch_step, fetch_slab, fetch_stage);
             ptx::end_copy_group();
             if (++fetch_stage == Tile::stages) fetch_stage = 0;
             if (++fetch_slab == slabs_of_step_) fetch_slab = 0, ++fetch_step;
@@ -260,7 +218,7 @@ class MatrixBlock {
             __syncthreads();
             tile.store(row_, d_);
             tile.clear();
-            if (adds_ || emits_) {
+            if (at_.adds || at_.emits) {
                 __syncthreads();
                 settle(s);
             }
@@ -274,7 +232,7 @@ class MatrixBlock {
     __device__ __forceinline__ void fetch(int64_t s, int slab, int stage) const {
         Number* const to = slabs_ + stage * Tile::slab * Tile::slab_stride;
         const int first = slab * Tile::slab, there = min(Tile::slab, d_ - first);
-        const int64_t element = place(s) * d_ * d_, from = element + static_cast<int64_t>(first) * d_;
+        const int64_t element = at_.place(s) * d_ * d_, from = element + static_cast<int64_t>(first) * d_;
         if (Plain || copies_ == Copies::words)
             fetch_words(to, static_cast<const Number*>(w_.matrix) + from, there);
         else if (copies_ == Copies::octets)
@@ -341,20 +299,17 @@ class MatrixBlock {
     __device__ __forceinline__ void finish() const {
         constexpr Dtype own = dtype_of_number<Number>;
         if (w_.work == MatrixWork::summaries) {
-            store_rows(product_ ? w_.products : w_.sums, own, chain_ * w_.pieces + piece_);
+            store_rows(at_.product ? w_.products : w_.sums, own, at_.own(w_));
             return;
         }
-        if (piece_ != w_.pieces - 1) return;
-        if (w_.finished != nullptr) store_rows(w_.finished, own, chain_);
-        if (w_.reduced != nullptr) store_rows(w_.reduced, w_.reduced_dtype, chain_);
-        if (w_.last != nullptr)
-            store_rows(w_.last, w_.last_dtype,
-                       w_.last_places.time + chain_ / w_.last_inside * w_.last_places.outer +
-                           chain_ % w_.last_inside * w_.last_places.inner);
+        if (!at_.is_last(w_)) return;
+        if (w_.finished != nullptr) store_rows(w_.finished, own, at_.chain);
+        if (w_.reduced != nullptr) store_rows(w_.reduced, w_.reduced_dtype, at_.chain);
+        if (w_.last != nullptr) store_rows(w_.last, w_.last_dtype, at_.last_place(w_));
     }
     __device__ __forceinline__ void store_rows(void* data, Dtype dtype, int64_t element) const {
         const bool whole = in_words(data, dtype);
-        const int64_t to = rows_at(element);
+        const int64_t to = at_.rows_at(element, d_);
         for_words([&](int row, int column) {
             store_word(data, dtype, to + static_cast<int64_t>(row) * d_ + column, column, whole,
                        Tile::read(row_, row, column));
@@ -368,16 +323,12 @@ class MatrixBlock {
     };
 
     const MatrixWalk& w_;
+    const MatrixPiece at_;
     Number* const row_;
     Number* const slabs_;
     const int d_;
-    int depth_, slabs_of_step_, rows_, first_row_;
-    int64_t piece_, chain_, base_, stride_;
-    int64_t all_;     // steps of the piece
-    int64_t count_;   // that are walked
-    int64_t places_;  // where r is emitted
+    int depth_, slabs_of_step_;
     Copies copies_;
-    bool product_, adds_, emits_;
 };
 
 template <typename Tile, bool Plain>

@@ -27,6 +27,7 @@ struct WarpgroupTile {
     static_assert(tiles >= 1 && Dim % 64 == 0 && Slab % (8 * Chunk) == 0);
 
     float sum[tiles][Rows / 2];
+    MakeUp<Chunk> make_up;
 
     // Where number (row, column) of the rows' high parts is; the low parts lie behind all of them.
     static __device__ __forceinline__ int place(int row, int column) {
@@ -99,9 +100,11 @@ struct WarpgroupTile {
         const uint32_t row_address = ptx::shared_address(rows_of_r);
         constexpr uint32_t to_low = Rows * Dim * sizeof(float);
         const float* const own = matrix + static_cast<int>(threadIdx.x % 4) * slab_stride + own_column();
+        const MakeUp<Chunk> first = make_up;
 #pragma unroll
         for (int t = 0; t < tiles; ++t) {
             if (column(t) >= columns) return;
+            make_up = first;
             // Slabs begin where one of the rows' panels of 32 columns, or a whole number of slabs in it, does.
             const uint32_t panel = row_address + static_cast<uint32_t>((k / 32 * (32 * Rows) + k % 32) * 4);
 #pragma unroll
@@ -117,6 +120,7 @@ struct WarpgroupTile {
                         high[c][part] = __float_as_uint(h);
                         low[c][part] = __float_as_uint(l);
                     }
+                const float factor = make_up.next();
                 float part[Rows / 2];
                 ptx::fence_products();
                 // The small ones first: what rounding towards zero takes is in proportion to what is there.
@@ -134,7 +138,7 @@ struct WarpgroupTile {
                     ptx::multiply_columns(part, high[c], rows_at(panel, deep + 8 * c), Products >= 2 || c > 0);
                 ptx::wait_for_products();
 #pragma unroll
-                for (int i = 0; i < Rows / 2; ++i) sum[t][i] += part[i];
+                for (int i = 0; i < Rows / 2; ++i) sum[t][i] = fmaf(part[i], factor, sum[t][i]);
             }
         }
     }

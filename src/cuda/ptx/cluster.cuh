@@ -37,6 +37,13 @@ __device__ __forceinline__ void make_byte_barrier(uint32_t barrier) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(barrier)
                  : "memory");
 }
+// A barrier of `arrivals` a phase, for the block's own threads.
+__device__ __forceinline__ void make_barrier(uint32_t barrier, int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
 // The phase ends when `bytes` have arrived.
 __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");

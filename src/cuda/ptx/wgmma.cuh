@@ -22,6 +22,26 @@ __device__ __forceinline__ uint64_t describe_columns(uint32_t address) {
     return static_cast<uint64_t>((address & 0x3ffffU) >> 4) | uint64_t{1} << 16 | eight_columns << 32 |
            swizzle_128 << 62;
 }
+// The words of four k of a column next to those of the following columns, and `k_bytes` further on those of the next four.
+__device__ __forceinline__ uint64_t describe_words(uint32_t address, uint32_t k_bytes) {
+    constexpr uint64_t eight_columns = 128 >> 4;
+    return static_cast<uint64_t>((address & 0x3ffffU) >> 4) | static_cast<uint64_t>(k_bytes >> 4) << 16 |
+           eight_columns << 32;
+}
+
+// The registers of a warpgroup's threads, of all that the block was launched with.
+template <int Count>
+__device__ __forceinline__ void give_registers_up() {
+#ifdef FLASHSCAN_HAS_WGMMA
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+#endif
+}
+template <int Count>
+__device__ __forceinline__ void take_registers() {
+#ifdef FLASHSCAN_HAS_WGMMA
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+#endif
+}
 
 // Before products whose registers were written since the last of them.
 __device__ __forceinline__ void fence_products() {

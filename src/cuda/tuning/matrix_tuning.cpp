@@ -22,47 +22,72 @@ bool takes(const MatrixKernel& k, int32_t dim, int shared_bytes) {
     return k.dim >= dim && k.shared_bytes <= shared_bytes;
 }
 
-// Tensor cores round every sum towards zero, so that the errors of steps add up: to steps / 2 units of the last place, and
-// the more, the more products they sum at a time. The roundings of f32, which do not add up, may be 4 sqrt(steps dim) off.
+// What tensor cores take from every sum adds up from step to step. The roundings of f32, which do not, may be
+// 4 sqrt(steps dim) off.
 bool takes_as_many(const MatrixKernel& k, const MatrixShape& shape, int64_t steps) {
-    return !k.on_tensor_cores || steps * k.chunk * k.chunk <= 32 * static_cast<int64_t>(shape.dim);
+    return k.drift * k.drift * static_cast<double>(steps) <= 12.0 * shape.dim;
 }
 
-struct Walks {
-    std::span<const MatrixKernel> kernels;
+// A kernel, and what of its time depends on the shape alone.
+struct Candidate {
+    const MatrixKernel* kernel = nullptr;
+    double busy = 0, alone = 0,
+           resident = 0;  // microseconds of a step, of a full and of an idle device; blocks at once
+
+    Candidate(const MatrixKernel& k, double d, int shared_bytes)
+        : kernel(&k),
+          busy(k.rows * static_cast<double>(k.dim) * d / (k.rate * clocks)),
+          alone(fixed_time + (k.step - fixed_time) * d / k.dim),
+          resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))) {}
+};
+
+class Walks {
+  public:
     const MatrixShape& shape;
-    int multiprocessors, shared_bytes;
 
     struct Choice {
         const MatrixKernel* kernel = nullptr;
         double time = 0;
     };
 
+    // Of the kernels that are alike those for the smallest matrices.
+    Walks(std::span<const MatrixKernel> kernels, const MatrixShape& of, int multiprocessors, int shared_bytes)
+        : shape(of), multiprocessors_(multiprocessors) {
+        const auto is_usable = [&](const MatrixKernel& k) {
+            return takes(k, of.dim, shared_bytes) && (!k.by_warpgroups || of.warpgroups) && (!k.plain_only || of.plain);
+        };
+        for (const MatrixKernel& k : kernels) {
+            const bool is_large = std::any_of(kernels.begin(), kernels.end(), [&](const MatrixKernel& other) {
+                return is_usable(other) && other.dim < k.dim && other.on_tensor_cores == k.on_tensor_cores &&
+                       other.by_warpgroups == k.by_warpgroups && other.plain_only == k.plain_only;
+            });
+            if (is_usable(k) && !is_large) candidates_.emplace_back(k, of.dim, shared_bytes);
+        }
+    }
+
     // Blocks of `pieces` pieces of every chain of `all` steps, each with `sets` of rows to walk for `steps` steps.
     Choice choose(int64_t all, int64_t pieces, int64_t steps, std::span<const int32_t> sets) const {
         Choice best;
-        for (const MatrixKernel& k : kernels) {
-            if (!takes(k, shape.dim, shared_bytes) || !takes_as_many(k, shape, all) ||
-                (k.by_warpgroups && !shape.warpgroups))
-                continue;
+        for (const Candidate& c : candidates_) {
+            if (!takes_as_many(*c.kernel, shape, all)) continue;
             int64_t tiles = 0;
-            for (const int32_t rows : sets) tiles += ceil_div(rows, k.rows);
-            const double time = this->time(k, static_cast<double>(shape.plan_chains * pieces * tiles), steps);
-            if (best.kernel == nullptr || time < best.time) best = {&k, time};
+            for (const int32_t rows : sets) tiles += ceil_div(rows, c.kernel->rows);
+            const double time = this->time(c, static_cast<double>(shape.plan_chains * pieces * tiles), steps);
+            if (best.kernel == nullptr || time < best.time) best = {c.kernel, time};
         }
         return best;
     }
 
   private:
-    double time(const MatrixKernel& k, double blocks, int64_t steps) const {
-        const double d = shape.dim, busy = k.rows * static_cast<double>(k.dim) * d / (k.rate * clocks);
-        const double alone = fixed_time + (k.step - fixed_time) * d / k.dim;
-        const double resident = std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads));
-        const double blocks_each = std::ceil(blocks / multiprocessors), waves = std::ceil(blocks_each / resident);
-        const double traffic = blocks * d * d * 4 / bytes_rate;
-        const double step = std::max(waves * std::max(alone, std::min(blocks_each, resident) * busy), traffic);
+    double time(const Candidate& c, double blocks, int64_t steps) const {
+        const double blocks_each = std::ceil(blocks / multiprocessors_), waves = std::ceil(blocks_each / c.resident);
+        const double traffic = blocks * shape.dim * shape.dim * 4 / bytes_rate;
+        const double step = std::max(waves * std::max(c.alone, std::min(blocks_each, c.resident) * c.busy), traffic);
         return launch_time + static_cast<double>(steps) * step;
     }
+
+    int multiprocessors_;
+    std::vector<Candidate> candidates_;
 };
 
 class Planner {
@@ -85,7 +110,8 @@ class Planner {
         const Walks::Choice whole = walks_.choose(steps, 1, steps, rows);
         MatrixPlan best{{{steps, std::max<int64_t>(steps, 1), 1, nullptr, whole.kernel}}, whole.time};
         if (!s.cuttable || levels == 1 || s.plan_chains == 0) return best;
-        for (const int64_t length : {4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512}) {
+        const bool is_fine = levels == most_matrix_levels;
+        for (const int64_t length : is_fine ? fine_lengths : coarse_lengths) {
             const int64_t pieces = ceil_div(steps, length);
             if (pieces < 2) break;
             const Walks::Choice summarise = walks_.choose(steps, pieces, length, summaries),
@@ -101,6 +127,11 @@ class Planner {
         return best;
     }
 
+    // Of pieces. What is above them takes a fraction of the time.
+    static constexpr std::array<int64_t, 16> fine{4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 256};
+    static constexpr std::array<int64_t, 8> coarse{4, 6, 8, 12, 16, 32, 64, 128};
+    static constexpr std::span<const int64_t> fine_lengths{fine}, coarse_lengths{coarse};
+
     const Walks& walks_;
     std::map<std::pair<int64_t, int>, MatrixPlan> known_;
 };
@@ -114,7 +145,7 @@ bool has_matrix_kernel(std::span<const MatrixKernel> kernels, int32_t dim, int s
 
 MatrixPlan plan_matrices(std::span<const MatrixKernel> kernels, const MatrixShape& shape, int multiprocessors,
                          int shared_bytes) {
-    const Walks walks{kernels, shape, multiprocessors, shared_bytes};
+    const Walks walks(kernels, shape, multiprocessors, shared_bytes);
     return Planner(walks).plan(shape.steps, most_matrix_levels);
 }
 

@@ -17,6 +17,7 @@ struct MatrixShape {
     int64_t plan_chains = 0;  // for which the pieces are chosen, which decide the bits
     bool cuttable = true;     // in time
     bool warpgroups = false;  // the device has their products
+    bool plain = false;       // kernels of plain walks alone may be taken
 };
 
 // A chain, whose pieces' summaries are the next one's steps.

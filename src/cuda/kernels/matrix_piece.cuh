@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which steps of which chain a block walks, and with which rows; see matrix_params.h.
+#pragma once
+
+#include "cuda/kernels/matrix_params.h"
+#include "cuda/kernels/sequences.cuh"
+
+namespace flashscan::cuda {
+
+struct MatrixPiece {
+    int64_t piece, chain;
+    int64_t all;     // steps
+    int64_t count;   // that are walked
+    int64_t places;  // where r is emitted
+    int32_t rows, first_row;
+    bool product;  // P is walked, not U or r
+    bool adds, emits;
+
+    // `has_addend`: of the walk.
+    __device__ __forceinline__ MatrixPiece(const MatrixWalk& w, int tile_rows, bool has_addend) {
+        int64_t block = blockIdx.x;
+        const auto tile = static_cast<int32_t>(block % w.row_tiles);
+        block /= w.row_tiles;
+        piece = block % w.pieces;
+        chain = block / w.pieces;
+        // The tiles of U, then those of P.
+        const bool has_rows = w.work == MatrixWork::walk || has_addend;
+        const int32_t tiles = has_rows ? (w.rows + tile_rows - 1) / tile_rows : 0;
+        product = tile >= tiles;
+        rows = product ? w.dim : w.rows;
+        first_row = (product ? tile - tiles : tile) * tile_rows;
+        adds = has_addend && !product;
+        emits = w.work == MatrixWork::walk && w.emitted != nullptr;
+        find_steps(w);
+    }
+
+    // The element of step s, and of rows of r or u the first number of the block's.
+    __device__ __forceinline__ int64_t place(int64_t s) const { return base_ + s * stride_; }
+    __device__ __forceinline__ int64_t rows_at(int64_t element, int dim) const {
+        return (element * rows + first_row) * dim;
+    }
+    // Where the summary of the piece is, and the r that it starts from.
+    __device__ __forceinline__ int64_t own(const MatrixWalk& w) const { return chain * w.pieces + piece; }
+    __device__ __forceinline__ bool is_last(const MatrixWalk& w) const { return piece == w.pieces - 1; }
+
+    __device__ __forceinline__ MatrixStart start(const MatrixWalk& w) const {
+        if (w.work == MatrixWork::summaries)
+            return product || w.adds_before == 0 ? MatrixStart::nothing : MatrixStart::zeros;
+        return piece > 0 ? MatrixStart::carried : w.start;
+    }
+    // The element of `last` that belongs to the chain.
+    __device__ __forceinline__ int64_t last_place(const MatrixWalk& w) const {
+        return w.last_places.time + chain / w.last_inside * w.last_places.outer +
+               chain % w.last_inside * w.last_places.inner;
+    }
+
+  private:
+    int64_t base_, stride_;
+
+    __device__ __forceinline__ void find_steps(const MatrixWalk& w) {
+        const int64_t outer = chain / w.chains_inside;
+        int64_t from = 0, length = w.steps;
+        if (w.offsets.data != nullptr) {
+            from = load_offset(w.offsets, outer);
+            length = load_offset(w.offsets, outer + 1) - from;
+        }
+        base_ = outer * w.places.outer + chain % w.chains_inside * w.places.inner +
+                (w.turned != 0 ? from + length - 1 : from) * w.places.time;
+        stride_ = w.turned != 0 ? -w.places.time : w.places.time;
+        const int64_t skipped = piece * w.piece_steps;
+        base_ += skipped * stride_;
+        all = places = count = max(min(length - skipped, w.piece_steps), int64_t{0});
+        if (w.work != MatrixWork::walk || w.leaves_end == 0 || !is_last(w) || count == 0) return;
+        --count;
+        if (w.emits_before == 0) --places;
+    }
+};
+
+}  // namespace flashscan::cuda
