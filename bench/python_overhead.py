@@ -3,8 +3,8 @@
 
     python3 bench/python_overhead.py [--json overhead.json] [--limit 10]
 
-Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch is installed, on its tensors on the CPU
-and on a GPU; there the stream is waited for after each round only. With --limit the exit status tells whether every
+Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch and CuPy are
+installed, on their arrays on the CPU and on a GPU; there the stream is waited for after each round only. With --limit the exit status tells whether every
 call on the CPU stays below it.
 """
 
@@ -21,6 +21,10 @@ try:
     import torch
 except ImportError:
     torch = None
+try:
+    import cupy
+except ImportError:
+    cupy = None
 
 
 def calls_on(convert, threads):
@@ -62,6 +66,8 @@ def main():
         kinds["torch cpu"] = (torch.from_numpy, lambda: None)
         if torch.cuda.is_available() and flashscan.device_count("cuda"):
             kinds["torch cuda"] = (lambda array: torch.from_numpy(array).cuda(), torch.cuda.synchronize)
+    if cupy is not None and cupy.cuda.is_available() and flashscan.device_count("cuda"):
+        kinds["cupy cuda"] = (cupy.asarray, cupy.cuda.runtime.deviceSynchronize)
     results, slow = {}, []
     for kind, (convert, finish) in kinds.items():
         for name, call in calls_on(convert, threads=0 if "cuda" in kind else 1).items():
