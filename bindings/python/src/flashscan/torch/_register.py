@@ -41,7 +41,7 @@ def register(
         recorded = _recorded(kernel, save, backward)
         for key in ("AutogradCPU", "AutogradCUDA"):
             _library.impl(name, recorded, key)
-    return getattr(getattr(torch.ops, _NAMESPACE), name)
+    return getattr(getattr(torch.ops, _NAMESPACE), name).default
 
 
 def _recorded(
