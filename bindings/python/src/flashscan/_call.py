@@ -168,6 +168,11 @@ class Problem:
         return Call(self.space, self.device, plan, backward, self._reads, self._writes, results)
 
 
+@functools.lru_cache(maxsize=256)
+def _code(source: str) -> Any:
+    return compile(source, __name__, "exec")
+
+
 class Call:
     """Runs a plan on arrays of one kind; from any thread. ``run(arrays)`` returns what is written, in the problem's order.
 
@@ -200,8 +205,8 @@ class Call:
         lines.append(f"status = execute(handle, pack({', '.join(words)}), {len(words)}, stream())")
         lines.append("if status: check(status)")
         lines.append(f"return [{', '.join(f'write{i}' for i in range(kept))}]")
-        exec("def run(arrays):\n " + "\n ".join(lines), names)
-        self.run = names["run"]
+        exec(_code("def run(arrays):\n " + "\n ".join(lines)), names)
+        self.run = names.pop("run")  # no cycle, so that plans go with their calls
 
 
 class Kind:
