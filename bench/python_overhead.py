@@ -48,7 +48,8 @@ def packages():
         convert = lambda array: torch.from_numpy(array).cuda()
         found["torch cuda"] = Package(convert, torch.empty_like, torch.cuda.synchronize, True)
     if cupy is not None and on_gpu and cupy.cuda.is_available():
-        found["cupy cuda"] = Package(cupy.asarray, cupy.empty_like, cupy.cuda.runtime.deviceSynchronize, True)
+        like = lambda array: cupy.ndarray(array.shape, array.dtype)
+        found["cupy cuda"] = Package(cupy.asarray, like, cupy.cuda.runtime.deviceSynchronize, True)
     return found
 
 
@@ -75,7 +76,10 @@ def empty_operator():
     from flashscan.torch._register import register
 
     make = lambda gate, x, state: (torch.empty_like(x), torch.empty_like(gate))
-    return register("nothing", "(Tensor gate, Tensor x, Tensor? state) -> (Tensor, Tensor)", make, make)
+    schema = "(Tensor gate, Tensor x, Tensor? state) -> (Tensor, Tensor)"
+    gradients = register("nothing_backward", schema, make, make)
+    save = lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], output[0])
+    return register("nothing", schema, make, make, save, lambda ctx, *grads: (*gradients(*ctx.saved_tensors, None), None))
 
 
 def operators_on(convert):
@@ -87,6 +91,7 @@ def operators_on(convert):
     nothing = empty_operator()
     return {
         "operator, empty": lambda: nothing(gate, x, None),
+        "empty with gradients": lambda: torch.autograd.grad(nothing(*leaves, None)[0], leaves, grad),
         "operator linear_scan": lambda: linear_scan(gate, x),
         "operator with gradients": lambda: torch.autograd.grad(linear_scan(*leaves), leaves, grad),
     }
