@@ -246,8 +246,12 @@ def test_cuda_array_interface(torch, stream):
 
 def test_dlpack_on_a_gpu(torch):
     gate, x = on(torch, "cuda", *np.random.default_rng(11).uniform(0, 1, (2, 2, 9, 3)))
+    want = flashscan.linear_scan(gate, x)
+    made = lambda: torch.cuda.memory_stats()["allocation.all.allocated"]
+    before = made()
     got = flashscan.linear_scan(Behind(gate), Behind(x))
-    assert torch.equal(torch.as_tensor(got, device="cuda"), flashscan.linear_scan(gate, x))
+    assert made() - before <= 2  # the output and scratch
+    assert torch.equal(torch.as_tensor(got, device="cuda"), want)
 
 
 def test_mistakes_are_named(torch):
