@@ -3,24 +3,54 @@
 
     python3 bench/python_overhead.py [--json overhead.json] [--limit 10]
 
-Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch is installed, on its tensors on the CPU
-and on a GPU; there the stream is waited for after each round only. With --limit the exit status tells whether every
-call on the CPU stays below it.
+Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch and CuPy are installed, on
+their arrays on the CPU and on a GPU; there the stream is waited for after each round only. Of a call, `library` is what
+its call of the library takes (on a GPU: to launch the kernels), `memory` what its package takes to make the arrays that
+are returned, and `overhead` the rest. With --limit the exit status tells whether every overhead stays below it.
 """
 
 import argparse
+import functools
 import json
 import sys
 import timeit
+from unittest import mock
 
 import numpy as np
 
 import flashscan
+from flashscan import _affine, _library, _linear, _operator, _rnn
 
 try:
     import torch
 except ImportError:
     torch = None
+try:
+    import cupy
+except ImportError:
+    cupy = None
+
+
+class Package:
+    """A package's arrays: how they are made of NumPy's, made anew like others, and waited for."""
+
+    def __init__(self, convert, like, finish=lambda: None, cuda=False):
+        self.convert, self.like, self.finish, self.threads = convert, like, finish, 0 if cuda else 1
+
+
+def packages():
+    """By name, those that are here."""
+    found = {"NumPy": Package(lambda array: array, np.empty_like)}
+    on_gpu = flashscan.device_count("cuda")
+    if torch is not None:
+        found["torch cpu"] = Package(torch.from_numpy, torch.empty_like)
+    if torch is not None and on_gpu and torch.cuda.is_available():
+        convert = lambda array: torch.from_numpy(array).cuda()
+        found["torch cuda"] = Package(convert, torch.empty_like, torch.cuda.synchronize, True)
+    if cupy is not None and on_gpu and cupy.cuda.is_available():
+        like = lambda array: cupy.ndarray(array.shape, array.dtype)
+        found["cupy cuda"] = Package(cupy.asarray, like, cupy.cuda.runtime.deviceSynchronize, True)
+    return found
 
 
 def calls_on(convert, threads):
@@ -41,6 +71,49 @@ def calls_on(convert, threads):
     }
 
 
+@functools.cache
+def empty_operator():
+    from flashscan.torch._register import register
+
+    make = lambda gate, x, state: (torch.empty_like(x), torch.empty_like(gate))
+    schema = "(Tensor gate, Tensor x, Tensor? state) -> (Tensor, Tensor)"
+    gradients = register("nothing_backward", schema, make, make)
+    save = lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], output[0])
+    return register("nothing", schema, make, make, save, lambda ctx, *grads: (*gradients(*ctx.saved_tensors, None), None))
+
+
+def operators_on(convert):
+    """Calls of flashscan.torch, which PyTorch dispatches, and of an operator that does nothing but make two tensors."""
+    from flashscan.torch import linear_scan
+
+    gate, x, grad = (convert(np.full((1, 4, 1), 0.5, np.float32)) for _ in range(3))
+    leaves = [tensor.clone().requires_grad_() for tensor in (gate, x)]
+    nothing = empty_operator()
+    return {
+        "operator, empty": lambda: nothing(gate, x, None),
+        "empty with gradients": lambda: torch.autograd.grad(nothing(*leaves, None)[0], leaves, grad),
+        "operator linear_scan": lambda: linear_scan(gate, x),
+        "operator with gradients": lambda: torch.autograd.grad(linear_scan(*leaves), leaves, grad),
+    }
+
+
+def library_call(call):
+    """The call of the library that ``call`` makes, on the same memory, and what ``call`` returns."""
+    made = []
+    recorded = {name: getattr(_library, name) for name in ("forward", "backward")}
+    for name, function in recorded.items():
+        recorded[name] = lambda *args, function=function: made.append((function, args)) or function(*args)
+    kinds = [getattr(module, name) for module in (_linear, _affine, _operator, _rnn) for name in recorded]
+    for kind in kinds:
+        kind.cached.cache_clear()
+    with mock.patch.multiple(_library, **recorded):
+        results = call()
+    for kind in kinds:
+        kind.cached.cache_clear()
+    ((function, args),) = made
+    return (lambda: function(*args)), results if isinstance(results, tuple) else (results,)
+
+
 def microseconds(call, finish):
     call(), call()
 
@@ -52,33 +125,40 @@ def microseconds(call, finish):
     return min(timeit.repeat(lambda: round_of(500), number=1, repeat=20)) / 500 * 1e6
 
 
+def measure(call, package):
+    inner, results = library_call(call)
+    parts = {"call": microseconds(call, package.finish), "library": microseconds(inner, package.finish)}
+    parts["memory"] = sum(microseconds(lambda: package.like(result), package.finish) for result in results)
+    parts["overhead"] = parts["call"] - parts["library"] - parts["memory"]
+    return {part: round(time, 2) for part, time in parts.items()}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="file to write the results to")
-    parser.add_argument("--limit", type=float, help="microseconds that no call on the CPU may reach")
+    parser.add_argument("--limit", type=float, help="microseconds that no overhead may reach")
     args = parser.parse_args()
-    kinds = {"NumPy": (lambda array: array, lambda: None)}
-    if torch is not None:
-        kinds["torch cpu"] = (torch.from_numpy, lambda: None)
-        if torch.cuda.is_available() and flashscan.device_count("cuda"):
-            kinds["torch cuda"] = (lambda array: torch.from_numpy(array).cuda(), torch.cuda.synchronize)
     results, slow = {}, []
-    for kind, (convert, finish) in kinds.items():
-        for name, call in calls_on(convert, threads=0 if "cuda" in kind else 1).items():
+    for name, package in packages().items():
+        for what, call in calls_on(package.convert, package.threads).items():
             try:
-                time = microseconds(call, finish)
+                parts = measure(call, package)
             except flashscan.FlashscanError as error:
-                print(f"{kind:10}  {name:22}  {error}")
+                print(f"{name:10}  {what:22}  {error}")
                 continue
-            results.setdefault(kind, {})[name] = round(time, 2)
-            print(f"{kind:10}  {name:22}  {time:6.2f} us")
-            if args.limit and "cuda" not in kind and time >= args.limit:
-                slow.append(f"{kind} {name}")
+            results.setdefault(name, {})[what] = parts
+            print(f"{name:10}  {what:22}" + "".join(f"  {part} {time:6.2f}" for part, time in parts.items()))
+            if args.limit and parts["overhead"] >= args.limit:
+                slow.append(f"{name} {what}")
+        if name.startswith("torch"):
+            for what, call in operators_on(package.convert).items():
+                time = results[name][what] = {"call": round(microseconds(call, package.finish), 2)}
+                print(f"{name:10}  {what:22}  call {time['call']:6.2f}")
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"flashscan": flashscan.__version__, "microseconds": results}, file, indent=1)
     if slow:
-        sys.exit(f"{args.limit} us or more: {', '.join(slow)}")
+        sys.exit(f"overhead of {args.limit} us or more: {', '.join(slow)}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs the Python package's tests on a GPU with a library that has the CUDA backend, nothing installed:
+# Runs the Python package's tests on a GPU, and those of torch.compile on the CPU, with a library that has the CUDA
+# backend, nothing installed:
 #
 #     bindings/python/tests/on_gpu.sh build/sm90a/src/libflashscan.so [arguments of pytest]
 #
-# With OUT naming a folder, reports go there. Needs NumPy and PyTorch; CuPy's test skips without CuPy, JAX's without JAX;
-# they run where FLASHSCAN_JAX_LIBRARY names a libflashscan_jax.so. Where there is no pytest, put one beside:
+# With OUT naming a folder, reports go there. Needs NumPy and PyTorch; CuPy's tests skip without CuPy;
+# JAX's run where FLASHSCAN_JAX_LIBRARY names a libflashscan_jax.so. Where there is no pytest, put one beside:
 # pip install --target build/pytest pytest
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../../.." && pwd)
@@ -16,7 +17,7 @@ python3 -c "import pytest" 2>/dev/null || PYTHONPATH=$PYTHONPATH:$root/build/pyt
 python3 -m flashscan info
 python3 "$root/bench/python_overhead.py" ${OUT:+--json "$OUT/python_overhead.json"}
 cd "$root/bindings/python"
-tests=(tests/test_arrays.py tests/test_torch.py tests/test_torch_modules.py tests/test_compat.py tests/test_char_lm.py)
+tests=(tests/test_{arrays,cupy,golden,torch,torch_modules,compat,char_lm}.py)
 [ -z "${FLASHSCAN_JAX_LIBRARY:-}" ] || tests+=(tests/test_jax.py)
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
-exec python3 -m pytest -q -p no:cacheprovider -k "not cpu" ${OUT:+--junitxml "$OUT/python_gpu.xml"} "$@" "${tests[@]}"
+exec python3 -m pytest -q -p no:cacheprovider -k "not cpu or aot_eager" ${OUT:+--junitxml "$OUT/python_gpu.xml"} "$@" "${tests[@]}"

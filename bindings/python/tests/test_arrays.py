@@ -246,26 +246,12 @@ def test_cuda_array_interface(torch, stream):
 
 def test_dlpack_on_a_gpu(torch):
     gate, x = on(torch, "cuda", *np.random.default_rng(11).uniform(0, 1, (2, 2, 9, 3)))
+    want = flashscan.linear_scan(gate, x)
+    made = lambda: torch.cuda.memory_stats()["allocation.all.allocated"]
+    before = made()
     got = flashscan.linear_scan(Behind(gate), Behind(x))
-    assert torch.equal(torch.as_tensor(got, device="cuda"), flashscan.linear_scan(gate, x))
-
-
-def test_cupy():
-    cupy = pytest.importorskip("cupy")
-    gate, x = np.random.default_rng(10).uniform(0, 1, (2, 2, 9, 3))
-    with cupy.cuda.Stream(non_blocking=True) as stream:
-        given = cupy.asarray(gate), cupy.asarray(x)
-        got, last = flashscan.linear_scan(*given, return_final_state=True)
-        gradients = flashscan.linear_scan_backward(given[0], got, given[1])
-        stream.synchronize()
-    assert isinstance(got, cupy.ndarray)
-    want, want_last = flashscan.linear_scan(gate, x, return_final_state=True)
-    np.testing.assert_allclose(got.get(), want, rtol=1e-12)
-    np.testing.assert_allclose(last.get(), want_last, rtol=1e-12)
-    for one, other in zip(gradients, flashscan.linear_scan_backward(gate, want, x)):
-        np.testing.assert_allclose(one.get(), other, rtol=1e-12)
-    scanned = supported(lambda: flashscan.prefix_scan(given[1], lambda left, right: left + right, axis=1, reverse=True))
-    np.testing.assert_allclose(scanned.get(), flashscan.prefix_scan(x, "add", axis=1, reverse=True), rtol=1e-12)
+    assert made() - before <= 2  # the output and scratch
+    assert torch.equal(torch.as_tensor(got, device="cuda"), want)
 
 
 def test_mistakes_are_named(torch):

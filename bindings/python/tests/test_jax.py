@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,12 +15,10 @@ from jax.test_util import check_grads  # noqa: E402
 
 import flashscan  # noqa: E402
 import flashscan.jax as fj  # noqa: E402
+from golden import RUNS, Golden  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
-GOLDEN = json.loads((Path(__file__).resolve().parents[3] / "tests" / "golden" / "cases.json").read_text())
-DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
-DTYPES.update(c128="complex128", c64="complex64")
 CELLS = {"lstm": (4, 4, 2), "gru": (3, 4, 1), "elman": (1, 1, 1), "slstm": (4, 4, 4), "gru_reset_before": (3, 3, 1)}
 
 
@@ -68,89 +64,20 @@ def assert_close(actual, expected, tolerance=1e-12):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * max(1, np.abs(other).max(initial=0)))
 
 
-def tensor(given, dtype):
-    values = np.array(given["data"], np.float64)
-    if given.get("complex"):
-        values = values[..., 0] + 1j * values[..., 1] if values.ndim > 1 else values[::2] + 1j * values[1::2]
-    return jnp.asarray(values.reshape(given["shape"])).astype(dtype)
-
-
-def golden_function(case):
-    """The function of a golden case: operands by name and a function of them that returns output and final state."""
-    desc, given = case["desc"], case["forward"]["in"]
-    final = "state_out" in case["forward"]["out"]
-    more = {"reverse": desc["direction"] == "reverse"}
-    for name, dtype in (("seq_offsets", desc["offsets_dtype"].replace("i", "int")), ("reset", "uint8")):
-        if name in given:
-            more[name] = tensor(given[name], dtype)
-    if case["family"] == "linear":
-        more.update(layout=desc["layout"], gate_form=desc["gate_form"], return_final_state=final)
-        return lambda gate, input, state_in=None: fj.linear_scan(gate, input, state_in, **more)
-    if case["family"] == "rnn":
-        more.update(layout=desc["layout"], cell=desc["cell"], recurrent_clip=desc["recurrent_clip"])
-        more.update(return_all_states="all_states" in desc["flags"], return_final_state=final)
-        return lambda input, weight, bias=None, state_in=None: fj.rnn(
-            input, weight, bias, initial_state=state_in, **more
-        )
-    axis = 1 if desc["layout"] == "btc" else 2
-    if desc["kind"] == "affine":
-        more.update(return_final_state=final)
-        inner = functools.partial(fj.affine_scan, **more)
-
-        def affine(input, gate, state_in=None):
-            state = None if state_in is None else state_in.reshape(state_in.shape[0], -1)
-            results = inner(gate[:, :, 0], input[:, :, 0], state)
-            return (results[0][:, :, None], results[1][:, None]) if final else results[:, :, None]
-
-        return affine
-    if desc["mode"] == "reduction":
-        return lambda input, state_in=None: fj.reduce(input, desc["kind"], axis=axis, initial=state_in, **more)
-    more.update(axis=axis, exclusive=desc["mode"] == "exclusive", return_final=final)
-    return lambda input, state_in=None: fj.prefix_scan(input, desc["kind"], initial=state_in, **more)
-
-
-def golden_runs():
-    for case in GOLDEN["cases"]:
-        if case["desc"].get("kind") == "affine" and case["desc"]["mode"] != "inclusive":
-            continue
-        for run in case["runs"]:
-            yield pytest.param(case, run, id="-".join((case["name"], *run.values())))
-
-
-@pytest.mark.parametrize("case, run", list(golden_runs()))
+@pytest.mark.parametrize("case, run", RUNS)
 def test_golden(case, run, device):
     with where_supported(device):
         check_golden(case, run)
 
 
 def check_golden(case, run):
-    dtype = DTYPES[run["dtype"]]
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    dtypes = {"gate": DTYPES[run.get("gate_dtype", run["dtype"])], "state_in": wide, "state_out": wide}
-    dtypes.update(dict.fromkeys(("weight", "bias"), DTYPES[run.get("weight_dtype", run["dtype"])]))
-
-    def array(given, name):
-        return tensor(given[name], dtypes.get(name.removeprefix("grad_"), dtype))
-
-    given, wanted = case["forward"]["in"], case["forward"]["out"]
-    operands = {name: array(given, name) for name in given if name not in ("seq_offsets", "reset")}
-    outputs, gradients = jax.vjp(lambda operands: golden_function(case)(**operands), operands)
-    if case["desc"].get("mode") == "reduction":  # whose final state is the output
-        wanted = {"output": wanted["output"]}
-    expected = {name: array(wanted, name) for name in wanted}
-    got = dict(zip(("output", "state_out"), outputs if isinstance(outputs, tuple) else (outputs,)))
-    tolerance = GOLDEN["tolerance"][run["dtype"]]
-    assert_close(got, expected, tolerance)
-    if "backward" not in case:
-        return
-    # The library's gradients are PyTorch's, the conjugates of JAX's.
-    incoming = {name: jnp.conj(array(case["backward"]["in"], f"grad_{name}")) for name in ("output", "state_out")
-                if f"grad_{name}" in case["backward"]["in"]}  # fmt: skip
-    if case["desc"].get("mode") == "reduction" and "state_out" in incoming:
-        incoming = {"output": incoming["output"] + incoming["state_out"]}
-    (found,) = gradients(tuple(incoming.values()) if isinstance(outputs, tuple) else incoming["output"])
-    expected = {name: jnp.conj(array(case["backward"]["out"], f"grad_{name}")) for name in operands}
-    assert_close(found, expected, tolerance)
+    golden = Golden(case, run, lambda values, dtype: jnp.asarray(values).astype(dtype))
+    wide = lambda array: np.asarray(array, np.complex128)
+    results, vjp = jax.vjp(lambda operands: golden.forward(fj, operands), golden.operands)
+    golden.check(dict(zip(("output", "state_out"), map(wide, results))), golden.wanted)
+    if golden.incoming:  # the library's gradients are PyTorch's, the conjugates of JAX's
+        (found,) = vjp(tuple(jnp.conj(grad) for grad in golden.incoming.values()))
+        golden.check({name: wide(jnp.conj(array)) for name, array in found.items()}, golden.wanted_gradients)
 
 
 def scan_formula(gate, x, state):

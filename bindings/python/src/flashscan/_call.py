@@ -14,7 +14,7 @@ import operator
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _foreign
 from . import _library as lib
@@ -60,6 +60,21 @@ def same_dtype(spec: Spec, dtype: Any) -> None:
         raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted is {dtype}")
 
 
+class Read(NamedTuple):
+    position: int  # among the arrays of the call
+    number: int
+    size: int
+    pointer: Callable[[Any], int]
+    convert: Callable[[Any], Any] | None = None
+
+
+class Write(NamedTuple):
+    make: Callable[[], Any]
+    number: int
+    size: int
+    pointer: Callable[[Any], int]
+
+
 class Problem:
     """A kind of call while it is worked out. ``specs`` are the arrays', None for those that are not given."""
 
@@ -78,9 +93,8 @@ class Problem:
                     f"{spec.name} is on {spec.device}; accepted is {self.device}, as {first.name} is"
                 )
         self.packed = False
-        # Of each argument: its number, place or maker, conversion, size and what gives its pointer.
-        self._reads: list[tuple[int, int, Callable[[Any], Any] | None, int, Callable[[Any], int]]] = []
-        self._writes: list[tuple[int, Callable[[], Any], int, Callable[[Any], int]]] = []
+        self._reads: list[Read] = []
+        self._writes: list[Write] = []
 
     def state_dtype(self, dtype: Any, number: int) -> Any:
         """That of states and sums of data of ``dtype``."""
@@ -93,10 +107,11 @@ class Problem:
             pointer = self.space.pointer
             if spec.dense:
                 pointer = self.space.pointer_getter(spec.dtype, spec.size, spec.writeable)
-            self._reads.append((number, spec.position, None, spec.span, pointer))
+            self._reads.append(Read(spec.position, number, spec.span, pointer))
             return
         dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
-        self._reads.append((number, spec.position, lambda array: dense(array, dtype), size, self.space.pointer))
+        convert = lambda array: dense(array, dtype)
+        self._reads.append(Read(spec.position, number, size, self.space.pointer, convert))
 
     def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
@@ -136,56 +151,62 @@ class Problem:
         # Steps behind the last packed sequence are not written by the library.
         make = self.space.maker(tuple(shape), dtype, self.device, self.packed)
         size = self.space.itemsize(dtype) * math.prod(shape)
-        self._writes.append((number, make, size, self.space.pointer_getter(dtype, size, True)))
+        self._writes.append(Write(make, number, size, self.space.pointer_getter(dtype, size, True)))
 
     def write_bytes(self, number: int, size: int) -> None:
-        self._writes.append((number, self.space.bytes_maker(size, self.device), size, self.space.pointer))
+        make = self.space.bytes_maker(size, self.device)
+        self._writes.append(Write(make, number, size, self.space.pointer))
 
     def plan(self, family: str, fields: tuple, threads: Any) -> lib.Plan:
         return lib.plan(family, fields, thread_count(threads), self.backend, self.index)
 
     def call(self, plan: lib.Plan, backward: bool) -> Call:
+        results = len(self._writes)
         scratch = plan.arg_bytes(backward, lib.SCRATCH) if self.backend == lib.CUDA else 0
         if scratch:
             self.write_bytes(lib.SCRATCH, scratch)
-        return Call(self.space, self.device, plan, backward, self._reads, self._writes, bool(scratch))
+        return Call(self.space, self.device, plan, backward, self._reads, self._writes, results)
+
+
+@functools.lru_cache(maxsize=256)
+def _code(source: str) -> Any:
+    return compile(source, __name__, "exec")
 
 
 class Call:
-    """Runs a plan on arrays of one kind; from any thread."""
+    """Runs a plan on arrays of one kind; from any thread. ``run(arrays)`` returns what is written, in the problem's order.
+
+    It is compiled for the plan's arguments: straight code takes half as long as loops over them.
+    """
+
+    run: Callable[[Sequence[Any]], list[Any]]
 
     def __init__(
-        self, space: Any, device: Any, plan: lib.Plan, backward: bool, reads: list, writes: list, scratch: bool
+        self, space: Any, device: Any, plan: lib.Plan, backward: bool, reads: list[Read], writes: list[Write], kept: int
     ) -> None:
-        self._stream = space.stream_getter(device)
-        self._plan = plan
-        self._handle = plan.handle
-        self._execute = lib.backward if backward else lib.forward
-        self._reads, self._writes, self._scratch = tuple(reads), tuple(writes), scratch
-        self._count = len(reads) + len(writes)
-        self._pack = struct.Struct(lib.ARG * self._count).pack
-
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays that are written, in the order in which the problem named them."""
-        words: list[int] = []
-        kept = []
-        for number, position, convert, size, pointer in self._reads:
-            array = arrays[position]
-            if convert is not None:
-                array = convert(array)
-                kept.append(array)
-            words += (number, 0, pointer(array), size)
-        results = []
-        for number, make, size, pointer in self._writes:
-            array = make()
-            results.append(array)
-            words += (number, 0, pointer(array), size)
-        status = self._execute(self._handle, self._pack(*words), self._count, self._stream())
-        if status:
-            lib.check(status)
-        if self._scratch:
-            results.pop()
-        return results
+        """The first ``kept`` of ``writes`` are results."""
+        # With the plan, which lives until the last call is over.
+        names = {"plan": plan, "handle": plan.handle, "execute": lib.backward if backward else lib.forward}
+        names.update(pack=struct.Struct(lib.ARG * (len(reads) + len(writes))).pack, check=lib.check)
+        names.update(stream=space.stream_getter(device))
+        lines, words = [], []
+        for i, read in enumerate(reads):
+            array = f"arrays[{read.position}]"
+            if read.convert is not None:
+                names[f"convert{i}"] = read.convert
+                lines.append(f"read{i} = convert{i}({array})")
+                array = f"read{i}"
+            names[f"at_read{i}"] = read.pointer
+            words.append(f"{read.number}, 0, at_read{i}({array}), {read.size}")
+        for i, write in enumerate(writes):
+            names[f"make{i}"], names[f"at_write{i}"] = write.make, write.pointer
+            lines.append(f"write{i} = make{i}()")
+            words.append(f"{write.number}, 0, at_write{i}(write{i}), {write.size}")
+        lines.append(f"status = execute(handle, pack({', '.join(words)}), {len(words)}, stream())")
+        lines.append("if status: check(status)")
+        lines.append(f"return [{', '.join(f'write{i}' for i in range(kept))}]")
+        exec(_code("def run(arrays):\n " + "\n ".join(lines)), names)
+        self.run = names.pop("run")  # no cycle, so that plans go with their calls
 
 
 class Kind:
@@ -203,7 +224,8 @@ class Kind:
         return self.function(self.problem(space, signatures), *options)
 
     def __call__(self, arrays: Sequence[Any], options: tuple) -> list[Any]:
-        space = space_of(arrays[self.lead])
+        first = arrays[self.lead]
+        space = _spaces.get(type(first)) or space_of(first)
         if space is None:
             return _foreign.call(lambda known: self(known, options), arrays, self.lead)
         arrays, signatures = look(space, arrays, self.lead)
@@ -251,19 +273,17 @@ def space_of(value: Any) -> Any:
     return space
 
 
-def look(space: Any, arrays: Sequence[Any], lead: int) -> tuple[list[Any], tuple[Signature | None, ...]]:
+def look(space: Any, arrays: Sequence[Any], lead: int) -> tuple[Sequence[Any], tuple[Signature | None, ...]]:
     """The arrays as those of a space, and their signatures."""
-    first = arrays[lead]
     kind, signature = space.kind, space.signature
-    if type(first) is not kind:
-        first = space.convert(first, first)
-    given, signatures = [], []
+    signatures: list[Signature | None] = []
     for array in arrays:
         if array is None:
             signatures.append(None)
-        else:
-            if type(array) is not kind:
-                array = space.convert(array, first)
+        elif type(array) is kind:
             signatures.append(signature(array))
-        given.append(array)
-    return given, tuple(signatures)
+        else:
+            first = space.convert(arrays[lead], arrays[lead])
+            arrays = [None if each is None else space.convert(each, first) for each in arrays]
+            return arrays, tuple([None if each is None else signature(each) for each in arrays])
+    return arrays, tuple(signatures)

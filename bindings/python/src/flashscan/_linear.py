@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any
 
 from . import _library as lib
 from ._call import Call, Problem, choose, data_number, kind, same_dtype, same_shape
@@ -101,34 +101,6 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(problem.plan("linear", fields, linear.threads), True)
 
 
-@overload
-def linear_scan(
-    gate: ArrayLike,
-    input: Array,
-    initial_state: ArrayLike | None = None,
-    *,
-    layout: str = "btc",
-    gate_form: str = "value",
-    reverse: bool = False,
-    seq_offsets: ArrayLike | None = None,
-    reset: ArrayLike | None = None,
-    return_final_state: Literal[False] = False,
-    threads: int = 0,
-) -> Array: ...
-@overload
-def linear_scan(
-    gate: ArrayLike,
-    input: Array,
-    initial_state: ArrayLike | None = None,
-    *,
-    layout: str = "btc",
-    gate_form: str = "value",
-    reverse: bool = False,
-    seq_offsets: ArrayLike | None = None,
-    reset: ArrayLike | None = None,
-    return_final_state: Literal[True],
-    threads: int = 0,
-) -> tuple[Array, Array]: ...
 def linear_scan(
     gate: ArrayLike,
     input: Array,
@@ -141,7 +113,7 @@ def linear_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
-) -> Array | tuple[Array, Array]:
+) -> Any:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` for every batch and channel, starting from ``initial_state``.
 
     Args:

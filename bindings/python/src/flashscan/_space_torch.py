@@ -93,16 +93,14 @@ class TorchSpace:
 
     def bytes_maker(self, size: int, device: Any) -> Callable[[], Any]:
         if device.type == "cuda":  # torch's memory begins at a multiple of 512 there
-            return functools.partial(torch.empty, (size,), dtype=torch.uint8, device=device)
-
+            return self.maker((size,), torch.uint8, device, False)
         make = NumpySpace().bytes_maker(size, device)
         return lambda: torch.from_numpy(make())
 
     def stream_getter(self, device: Any) -> Callable[[], int | None]:
         if device.type == "cpu":
             return no_stream
-        current = torch.cuda.current_stream
-        return lambda: current(device).cuda_stream
+        return functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
 
     def _view(self, elements: Elements) -> Any:
         """In the order of addresses, since tensors have no negative strides."""

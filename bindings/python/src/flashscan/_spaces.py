@@ -191,7 +191,7 @@ class CupySpace(NumpySpace):
 
     @staticmethod
     def signature(array: Any) -> Signature:
-        return array.shape, array.strides, array.dtype, array.device.id
+        return array.shape, array.strides, array.dtype, array.data.device_id
 
     def spec(self, signature: Signature) -> Spec:
         shape, strides, dtype, device = signature
@@ -214,9 +214,11 @@ class CupySpace(NumpySpace):
         return self.cupy.ascontiguousarray(array, dtype)
 
     def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
-        make = self.cupy.zeros if zero else self.cupy.empty
+        make, current = self.cupy.zeros if zero else self.cupy.ndarray, self.cupy.cuda.runtime.getDevice
 
         def on_device() -> Any:
+            if current() == device:
+                return make(shape, dtype)
             with self.cupy.cuda.Device(device):
                 return make(shape, dtype)
 

@@ -2,8 +2,7 @@
 use crate::error::Error;
 use crate::options::Options;
 use crate::plan::{arguments, extent, Pass, Plan};
-use crate::scan::{shape_setters, Mode, Shape};
-use crate::{Direction, Layout};
+use crate::scan::{descriptor, scan_setters};
 use flashscan_sys as sys;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -29,7 +28,8 @@ use std::ptr;
 /// # }
 /// ```
 pub struct CustomScan<E: Copy, F> {
-    shape: Shape,
+    desc: sys::flashscan_operator_desc,
+    options: Options,
     combine: F,
     types: PhantomData<fn(E)>,
 }
@@ -37,11 +37,11 @@ pub struct CustomScan<E: Copy, F> {
 impl<E: Copy + Send + Sync + 'static, F: Fn(&E, &E) -> E + Send + Sync + 'static> CustomScan<E, F> {
     /// `combine` is called from several threads at once, with the earlier element first. A panic in it aborts.
     pub fn new(batch: usize, time: usize, channels: usize, combine: F) -> Self {
-        let shape = Shape::new(0, sys::FLASHSCAN_OPERATOR_CUSTOM, 0, batch, time, channels);
-        Self { shape, combine, types: PhantomData }
+        let desc = descriptor(0, sys::FLASHSCAN_OPERATOR_CUSTOM, 0, [batch, time, channels]);
+        Self { desc, options: Options::new(), combine, types: PhantomData }
     }
 
-    shape_setters!();
+    scan_setters!();
 
     pub fn build(self) -> Result<CustomPlan<E>, Error> {
         let combine = Box::new(self.combine);
@@ -60,8 +60,8 @@ impl<E: Copy + Send + Sync + 'static, F: Fn(&E, &E) -> E + Send + Sync + 'static
             name: ptr::null(),
             adjoint_name: ptr::null(),
         };
-        let desc = sys::flashscan_operator_desc { custom: &custom, ..self.shape.desc };
-        let plan = Plan::new(sys::flashscan_plan_operator, &desc, &self.shape.options)?;
+        let desc = sys::flashscan_operator_desc { custom: &custom, ..self.desc };
+        let plan = Plan::new(sys::flashscan_plan_operator, &desc, &self.options)?;
         Ok(CustomPlan { plan, _combine: combine, types: PhantomData })
     }
 }
@@ -110,7 +110,7 @@ arguments! {
         input: &'a [E] = sys::FLASHSCAN_ARG_INPUT,
         /// Written. Of an empty sequence without a state it is left as it is.
         output: &'a mut [E] = sys::FLASHSCAN_ARG_OUTPUT,
-        /// The left operand of the first element; needed for [`Mode::Exclusive`].
+        /// The left operand of the first element; needed for [`Mode::Exclusive`](crate::Mode::Exclusive).
         state_in: Option<&'a [E]> = sys::FLASHSCAN_ARG_STATE_IN,
         /// Written: the last y.
         state_out: Option<&'a mut [E]> = sys::FLASHSCAN_ARG_STATE_OUT,

@@ -2,11 +2,11 @@
 use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
-use crate::plan::{arguments, extent, Pass, Plan};
+use crate::plan::{arguments, extent, setters, typed_plan, Plan};
 use crate::{Direction, Layout};
 use flashscan_sys as sys;
 use std::marker::PhantomData;
-use std::ops::{BitOr, Deref};
+use std::ops::BitOr;
 
 /// How `a` comes of the gate `g`. Gradients are with respect to `g`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,57 +102,21 @@ impl<T: Element, G: Element> Linear<T, G> {
         Linear { desc: self.desc, options: self.options, types: PhantomData }
     }
 
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.desc.layout = layout as i32;
-        self
-    }
-
-    pub fn gate_form(mut self, form: GateForm) -> Self {
-        self.desc.gate_form = form as i32;
-        self
-    }
-
-    pub fn gate_broadcast(mut self, axes: Broadcast) -> Self {
-        self.desc.gate_broadcast = axes.0;
-        self
-    }
-
-    pub fn direction(mut self, direction: Direction) -> Self {
-        self.desc.direction = direction as i32;
-        self
-    }
-
-    /// Calls take `reset` [B, T]: where it is true the carried state is 0 before the step.
-    pub fn with_reset(mut self) -> Self {
-        self.desc.flags |= sys::FLASHSCAN_LINEAR_RESET;
-        self
-    }
-
-    /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
-    pub fn packed(mut self, sequences: usize) -> Self {
-        self.desc.num_sequences = extent(sequences);
-        self
-    }
-
-    /// Strides of the input, the gate and the output.
-    pub fn strides(mut self, input: Strides, gate: Strides, output: Strides) -> Self {
-        self.desc.input = input;
-        self.desc.gate = gate;
-        self.desc.output = output;
-        self
-    }
-
-    /// Strides of their gradients.
-    pub fn grad_strides(mut self, input: Strides, gate: Strides, output: Strides) -> Self {
-        self.desc.grad_input = input;
-        self.desc.grad_gate = gate;
-        self.desc.grad_output = output;
-        self
-    }
-
-    pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
+    setters! {
+        layout(layout: Layout) |desc| desc.layout = layout as i32;
+        gate_form(form: GateForm) |desc| desc.gate_form = form as i32;
+        gate_broadcast(axes: Broadcast) |desc| desc.gate_broadcast = axes.0;
+        direction(direction: Direction) |desc| desc.direction = direction as i32;
+        /// Calls take `reset` [B, T]: where it is true the carried state is 0 before the step.
+        with_reset() |desc| desc.flags |= sys::FLASHSCAN_LINEAR_RESET;
+        /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
+        packed(sequences: usize) |desc| desc.num_sequences = extent(sequences);
+        /// Strides of the input, the gate and the output.
+        strides(input: Strides, gate: Strides, output: Strides)
+            |desc| (desc.input, desc.gate, desc.output) = (input, gate, output);
+        /// Strides of their gradients.
+        grad_strides(input: Strides, gate: Strides, output: Strides)
+            |desc| (desc.grad_input, desc.grad_gate, desc.grad_output) = (input, gate, output);
     }
 
     pub fn build(&self) -> Result<LinearPlan<T, G>, Error> {
@@ -161,28 +125,9 @@ impl<T: Element, G: Element> Linear<T, G> {
     }
 }
 
-/// A plan made by [`Linear`].
-#[derive(Debug)]
-pub struct LinearPlan<T: Element, G: Element = T> {
-    plan: Plan,
-    types: PhantomData<fn(T, G)>,
-}
-
-impl<T: Element, G: Element> Deref for LinearPlan<T, G> {
-    type Target = Plan;
-    fn deref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl<T: Element, G: Element> LinearPlan<T, G> {
-    pub fn forward(&self, args: LinearForward<'_, T, G>) -> Result<(), Error> {
-        self.plan.run(Pass::Forward, args.into_args())
-    }
-
-    pub fn backward(&self, args: LinearBackward<'_, T, G>) -> Result<(), Error> {
-        self.plan.run(Pass::Backward, args.into_args())
-    }
+typed_plan! {
+    /// A plan made by [`Linear`].
+    LinearPlan<T, G>: LinearForward, LinearBackward
 }
 
 arguments! {

@@ -166,6 +166,54 @@ pub(crate) fn extent(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
+/// Methods of a builder that change its descriptor, and the one that takes options.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ty),*) |$desc:ident| $change:expr;)+) => {
+        $($(#[$doc])*
+        pub fn $name(mut self $(, $arg: $kind)*) -> Self {
+            let $desc = &mut self.desc;
+            $change;
+            self
+        })+
+
+        pub fn options(mut self, options: crate::options::Options) -> Self {
+            self.options = options;
+            self
+        }
+    };
+}
+pub(crate) use setters;
+
+/// A plan for slices of certain types, which dereferences to [`Plan`].
+macro_rules! typed_plan {
+    ($(#[$doc:meta])* $name:ident<$first:ident $(, $second:ident)?>: $forward:ident, $backward:ident) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name<$first: Element $(, $second: Element = $first)?> {
+            plan: Plan,
+            types: PhantomData<fn($first $(, $second)?)>,
+        }
+
+        impl<$first: Element $(, $second: Element)?> std::ops::Deref for $name<$first $(, $second)?> {
+            type Target = Plan;
+            fn deref(&self) -> &Plan {
+                &self.plan
+            }
+        }
+
+        impl<$first: Element $(, $second: Element)?> $name<$first $(, $second)?> {
+            pub fn forward(&self, args: $forward<'_, $first $(, $second)?>) -> Result<(), Error> {
+                self.plan.run(crate::plan::Pass::Forward, args.into_args())
+            }
+
+            pub fn backward(&self, args: $backward<'_, $first $(, $second)?>) -> Result<(), Error> {
+                self.plan.run(crate::plan::Pass::Backward, args.into_args())
+            }
+        }
+    };
+}
+pub(crate) use typed_plan;
+
 /// The arguments of one pass as a struct with named fields, all of them left out by default.
 macro_rules! arguments {
     ($(#[$doc:meta])* $name:ident<$life:lifetime $(, $type:ident: $bound:ident)+> {

@@ -2,11 +2,10 @@
 use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
-use crate::plan::{arguments, extent, Args, Give, Pass, Plan};
+use crate::plan::{arguments, extent, setters, typed_plan, Args, Give, Pass, Plan};
 use crate::Direction;
 use flashscan_sys as sys;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::os::raw::c_void;
 
 /// Cells; their equations are in the C header.
@@ -125,49 +124,19 @@ impl<T: Element, W: Element> Rnn<T, W> {
         Rnn { desc: self.desc, options: self.options, types: PhantomData }
     }
 
-    pub fn layout(mut self, layout: RnnLayout) -> Self {
-        self.desc.layout = layout as i32;
-        self
-    }
-
-    pub fn direction(mut self, direction: Direction) -> Self {
-        self.desc.direction = direction as i32;
-        self
-    }
-
-    /// Backward will be called: forward fills a [`Reserve`].
-    pub fn training(mut self) -> Self {
-        self.desc.flags |= sys::FLASHSCAN_RNN_TRAINING;
-        self
-    }
-
-    /// The output holds all states, [S, ...], h first.
-    pub fn all_states(mut self) -> Self {
-        self.desc.flags |= sys::FLASHSCAN_RNN_ALL_STATES;
-        self
-    }
-
-    /// Calls take `reset` [B, T]: where it is true all states are 0 before the step.
-    pub fn with_reset(mut self) -> Self {
-        self.desc.flags |= sys::FLASHSCAN_RNN_RESET;
-        self
-    }
-
-    /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
-    pub fn packed(mut self, sequences: usize) -> Self {
-        self.desc.num_sequences = extent(sequences);
-        self
-    }
-
-    /// Limits the gradient that reaches h through the recurrent weights, at every step; 0: no limit.
-    pub fn recurrent_clip(mut self, limit: f64) -> Self {
-        self.desc.recurrent_clip = limit;
-        self
-    }
-
-    pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
+    setters! {
+        layout(layout: RnnLayout) |desc| desc.layout = layout as i32;
+        direction(direction: Direction) |desc| desc.direction = direction as i32;
+        /// Backward will be called: forward fills a [`Reserve`].
+        training() |desc| desc.flags |= sys::FLASHSCAN_RNN_TRAINING;
+        /// The output holds all states, [S, ...], h first.
+        all_states() |desc| desc.flags |= sys::FLASHSCAN_RNN_ALL_STATES;
+        /// Calls take `reset` [B, T]: where it is true all states are 0 before the step.
+        with_reset() |desc| desc.flags |= sys::FLASHSCAN_RNN_RESET;
+        /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
+        packed(sequences: usize) |desc| desc.num_sequences = extent(sequences);
+        /// Limits the gradient that reaches h through the recurrent weights, at every step; 0: no limit.
+        recurrent_clip(limit: f64) |desc| desc.recurrent_clip = limit;
     }
 
     pub fn build(&self) -> Result<RnnPlan<T, W>, Error> {
@@ -176,18 +145,9 @@ impl<T: Element, W: Element> Rnn<T, W> {
     }
 }
 
-/// A plan made by [`Rnn`].
-#[derive(Debug)]
-pub struct RnnPlan<T: Element, W: Element = T> {
-    plan: Plan,
-    types: PhantomData<fn(T, W)>,
-}
-
-impl<T: Element, W: Element> Deref for RnnPlan<T, W> {
-    type Target = Plan;
-    fn deref(&self) -> &Plan {
-        &self.plan
-    }
+typed_plan! {
+    /// A plan made by [`Rnn`].
+    RnnPlan<T, W>: RnnForward, RnnBackward
 }
 
 impl<T: Element, W: Element> RnnPlan<T, W> {
@@ -195,14 +155,6 @@ impl<T: Element, W: Element> RnnPlan<T, W> {
     pub fn reserve(&self) -> Reserve {
         let bytes = self.arg_bytes(Pass::Forward, sys::FLASHSCAN_ARG_RESERVE).unwrap_or(0);
         Reserve { blocks: vec![Block([0; BLOCK]); (bytes + BLOCK - 1) / BLOCK] }
-    }
-
-    pub fn forward(&self, args: RnnForward<'_, T, W>) -> Result<(), Error> {
-        self.plan.run(Pass::Forward, args.into_args())
-    }
-
-    pub fn backward(&self, args: RnnBackward<'_, T, W>) -> Result<(), Error> {
-        self.plan.run(Pass::Backward, args.into_args())
     }
 }
 

@@ -2,11 +2,9 @@
 use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
-use crate::plan::{arguments, extent, Pass, Plan};
-use crate::{Direction, Layout};
+use crate::plan::{arguments, extent, typed_plan, Plan};
 use flashscan_sys as sys;
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::ptr;
 
 /// An associative operator. Operands keep their order, earlier on the left.
@@ -55,66 +53,43 @@ pub enum Mode {
 }
 
 /// What scans of named operators and of functions share.
-#[derive(Debug, Clone)]
-pub(crate) struct Shape {
-    pub(crate) desc: sys::flashscan_operator_desc,
-    pub(crate) options: Options,
-}
-
-impl Shape {
-    pub(crate) fn new(dtype: i32, kind: i32, dim: usize, batch: usize, time: usize, channels: usize) -> Self {
-        let desc = sys::flashscan_operator_desc {
-            struct_size: std::mem::size_of::<sys::flashscan_operator_desc>() as u32,
-            dtype,
-            kind,
-            layout: 0,
-            mode: 0,
-            direction: 0,
-            flags: 0,
-            offsets_dtype: 0,
-            batch: extent(batch),
-            time: extent(time),
-            channels: extent(channels),
-            dim: extent(dim),
-            num_sequences: 0,
-            custom: ptr::null(),
-        };
-        Self { desc, options: Options::new() }
+pub(crate) fn descriptor(
+    dtype: i32,
+    kind: i32,
+    dim: usize,
+    [batch, time, channels]: [usize; 3],
+) -> sys::flashscan_operator_desc {
+    sys::flashscan_operator_desc {
+        struct_size: std::mem::size_of::<sys::flashscan_operator_desc>() as u32,
+        dtype,
+        kind,
+        layout: 0,
+        mode: 0,
+        direction: 0,
+        flags: 0,
+        offsets_dtype: 0,
+        batch: extent(batch),
+        time: extent(time),
+        channels: extent(channels),
+        dim: extent(dim),
+        num_sequences: 0,
+        custom: ptr::null(),
     }
 }
 
-macro_rules! shape_setters {
+macro_rules! scan_setters {
     () => {
-        pub fn mode(mut self, mode: Mode) -> Self {
-            self.shape.desc.mode = mode as i32;
-            self
-        }
-
-        pub fn layout(mut self, layout: Layout) -> Self {
-            self.shape.desc.layout = layout as i32;
-            self
-        }
-
-        /// Reverse: the same on the sequence turned round, and turned back.
-        pub fn direction(mut self, direction: Direction) -> Self {
-            self.shape.desc.direction = direction as i32;
-            self
-        }
-
-        /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
-        pub fn packed(mut self, sequences: usize) -> Self {
-            self.shape.desc.num_sequences = extent(sequences);
-            self
-        }
-
-        pub fn options(mut self, options: Options) -> Self {
-            self.shape.options = options;
-            self
+        crate::plan::setters! {
+            mode(mode: crate::Mode) |desc| desc.mode = mode as i32;
+            layout(layout: crate::Layout) |desc| desc.layout = layout as i32;
+            /// Reverse: the same on the sequence turned round, and turned back.
+            direction(direction: crate::Direction) |desc| desc.direction = direction as i32;
+            /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
+            packed(sequences: usize) |desc| desc.num_sequences = crate::plan::extent(sequences);
         }
     };
 }
-
-pub(crate) use shape_setters;
+pub(crate) use scan_setters;
 
 /// Makes plans for scans and reductions with a named operator.
 ///
@@ -137,7 +112,8 @@ pub(crate) use shape_setters;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Scan<T: Element> {
-    shape: Shape,
+    desc: sys::flashscan_operator_desc,
+    options: Options,
     types: PhantomData<fn(T)>,
 }
 
@@ -145,39 +121,21 @@ impl<T: Element> Scan<T> {
     /// `channels` chains side by side.
     pub fn new(operator: Operator, batch: usize, time: usize, channels: usize) -> Self {
         let (kind, dim) = operator.kind_and_dim();
-        Self { shape: Shape::new(T::DTYPE, kind, dim, batch, time, channels), types: PhantomData }
+        let desc = descriptor(T::DTYPE, kind, dim, [batch, time, channels]);
+        Self { desc, options: Options::new(), types: PhantomData }
     }
 
-    shape_setters!();
+    scan_setters!();
 
     pub fn build(&self) -> Result<ScanPlan<T>, Error> {
-        let plan = Plan::new(sys::flashscan_plan_operator, &self.shape.desc, &self.shape.options)?;
+        let plan = Plan::new(sys::flashscan_plan_operator, &self.desc, &self.options)?;
         Ok(ScanPlan { plan, types: PhantomData })
     }
 }
 
-/// A plan made by [`Scan`].
-#[derive(Debug)]
-pub struct ScanPlan<T: Element> {
-    plan: Plan,
-    types: PhantomData<fn(T)>,
-}
-
-impl<T: Element> Deref for ScanPlan<T> {
-    type Target = Plan;
-    fn deref(&self) -> &Plan {
-        &self.plan
-    }
-}
-
-impl<T: Element> ScanPlan<T> {
-    pub fn forward(&self, args: ScanForward<'_, T>) -> Result<(), Error> {
-        self.plan.run(Pass::Forward, args.into_args())
-    }
-
-    pub fn backward(&self, args: ScanBackward<'_, T>) -> Result<(), Error> {
-        self.plan.run(Pass::Backward, args.into_args())
-    }
+typed_plan! {
+    /// A plan made by [`Scan`].
+    ScanPlan<T>: ScanForward, ScanBackward
 }
 
 arguments! {

@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-# With it come fake kernels and autograd formulas that torch.compile traces.
-MODERN = hasattr(torch.library, "register_autograd")
-_NAMESPACE = "flashscan"
-_library = None if MODERN else torch.library.Library(_NAMESPACE, "DEF")
+_library = torch.library.Library("flashscan", "DEF")
+_below_autograd = torch._C._AutoDispatchBelowAutograd
+if not hasattr(_below_autograd, "__enter__"):  # in PyTorch 1 it acts from its construction to its destruction
+
+    @contextlib.contextmanager
+    def _below_autograd() -> Iterator[None]:
+        guard = torch._C._AutoDispatchBelowAutograd()
+        try:
+            yield
+        finally:
+            del guard
+
 
 
 def register(
@@ -22,35 +31,34 @@ def register(
     save: Callable[[Any, tuple, Any], None] | None = None,
     backward: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """``fake`` makes outputs of the right shapes on any device; ``save`` and ``backward`` are as register_autograd's.
+    """``fake`` makes outputs of the right shapes on any device; ``save`` and ``backward`` are as those of
+    torch.library.register_autograd, whose cost at every call grows with the square of the number of arguments.
 
     An operator without a ``backward`` computes gradients, whose own are not computed.
     """
-    save, backward = save or (lambda ctx, inputs, output: None), backward or _no_second_derivatives
-    if MODERN:
-        qualified = f"{_NAMESPACE}::{name}"
-        torch.library.define(qualified, schema)
-        torch.library.impl(qualified, ("cpu", "cuda"))(kernel)
-        torch.library.register_fake(qualified)(fake)
-        torch.library.register_autograd(qualified, backward, setup_context=save)
+    _library.define(name + schema)
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, kernel, key)
+    if hasattr(torch.library, "register_fake"):
+        torch.library.register_fake(f"flashscan::{name}", fake, lib=_library)
     else:
-        _library.define(name + schema)
-        for key in ("CPU", "CUDA"):
-            _library.impl(name, kernel, key)
         _library.impl(name, fake, "Meta")
-        recorded = _recorded(kernel, save, backward)
-        for key in ("AutogradCPU", "AutogradCUDA"):
-            _library.impl(name, recorded, key)
-    return getattr(getattr(torch.ops, _NAMESPACE), name)
+    op = getattr(torch.ops.flashscan, name).default
+    save, backward = save or (lambda ctx, inputs, output: None), backward or _no_second_derivatives
+    _library.impl(name, _recording(op, save, backward), "Autograd")
+    return op
 
 
-def _recorded(
-    kernel: Callable[..., Any], save: Callable[[Any, tuple, Any], None], backward: Callable[..., Any]
+def _recording(
+    op: Callable[..., Any], save: Callable[[Any, tuple, Any], None], backward: Callable[..., Any]
 ) -> Callable[..., Any]:
+    """``op`` as autograd sees it."""
+
     class Recorded(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            output = kernel(*inputs)
+            with _below_autograd():
+                output = op(*inputs)
             save(ctx, inputs, output)
             return output
 
@@ -58,7 +66,13 @@ def _recorded(
         def backward(ctx: Any, *gradients: Any) -> Any:
             return backward(ctx, *gradients)
 
-    return Recorded.apply
+    def call(*inputs: Any) -> Any:
+        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
+            return Recorded.apply(*inputs)
+        with _below_autograd():
+            return op(*inputs)
+
+    return call
 
 
 def _no_second_derivatives(ctx: Any, *gradients: Any) -> Any:

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden cases that the tests of every binding share, as calls of this package; tests/golden/README.md has the format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+_FILE = json.loads((Path(__file__).resolve().parents[3] / "tests" / "golden" / "cases.json").read_text())
+_DTYPES = {"f64": "float64", "f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPES.update(c128="complex128", c64="complex64", i32="int32", i64="int64")
+_WIDE = {"bfloat16": "float32", "float16": "float32"}
+
+
+def _runs():
+    for case in _FILE["cases"]:
+        if case["desc"].get("kind") == "affine" and case["desc"]["mode"] != "inclusive":
+            continue  # affine_scan has no other mode
+        for run in case["runs"]:
+            yield pytest.param(case, run, id="-".join((case["name"], *run.values())))
+
+
+RUNS = list(_runs())
+
+
+def _values(tensor):
+    values = np.array(tensor["data"], np.float64)
+    if tensor.get("complex"):
+        return values.reshape(*tensor["shape"], 2).view(np.complex128)[..., 0]
+    return values.reshape(tensor["shape"])
+
+
+class Golden:
+    """A case in the types of a run, on a package's arrays, which ``make(values, dtype)`` makes."""
+
+    def __init__(self, case, run, make):
+        self.desc, self.family, self.make = case["desc"], case["family"], make
+        self.kind = self.desc.get("kind")
+        self.dtype = _DTYPES[run["dtype"]]
+        wide = _WIDE.get(self.dtype, self.dtype)
+        weight = _DTYPES[run.get("weight_dtype", run["dtype"])]
+        self._dtypes = {"state_in": wide, "state_out": wide, "weight": weight, "bias": weight, "reset": "uint8"}
+        self._dtypes.update(gate=_DTYPES[run.get("gate_dtype", run["dtype"])])
+        self._dtypes.update(seq_offsets=_DTYPES[self.desc["offsets_dtype"]])
+        self.reduces, self.tolerance = self.desc.get("mode") == "reduction", _FILE["tolerance"][run["dtype"]]
+        self.operands = self._arrays(case["forward"]["in"])
+        self.wanted = self._values(case["forward"]["out"])
+        self.options = {"reverse": self.desc["direction"] == "reverse"}
+        for name in {"seq_offsets", "reset"} & self.operands.keys():
+            self.options[name] = self.operands.pop(name)
+        if self.family == "operator" and self.kind != "affine":
+            self.options.update(axis=1 if self.desc["layout"] == "btc" else 2)
+        elif self.family != "operator":
+            names = ("layout", "cell", "recurrent_clip", "gate_form")
+            self.options.update({name: self.desc[name] for name in names if name in self.desc})
+        self.all_states = "all_states" in self.desc.get("flags", ())
+        self.incoming = self.wanted_gradients = None
+        if backward := case.get("backward"):
+            self.incoming = self._arrays(backward["in"])
+            self.wanted_gradients = self._values(backward["out"])
+        if self.reduces:  # their final state is the output
+            self.wanted.pop("state_out", None)
+            if "state_out" in self.incoming:
+                self.incoming = {"output": self.incoming["output"] + self.incoming["state_out"]}
+        self.final = "state_out" in self.wanted
+
+    def _values(self, tensors):
+        """By name, of what gradients are of; vectors of affine maps without the library's axis of channels."""
+        values = {name.removeprefix("grad_"): _values(tensor) for name, tensor in tensors.items()}
+        if self.kind == "affine":
+            axes = {"input": 2, "gate": 2, "output": 2, "state_in": 1, "state_out": 1}
+            values.update({name: values[name].squeeze(axes[name]) for name in axes.keys() & values.keys()})
+        return values
+
+    def _arrays(self, tensors):
+        return {name: self.make(x, self._dtypes.get(name, self.dtype)) for name, x in self._values(tensors).items()}
+
+    def forward(self, package, operands, **more):
+        """The results of the package's function, and what ``more`` makes it return besides."""
+        x, state, more = operands["input"], operands.get("state_in"), {**self.options, **more}
+        final = {"return_final_state": self.final}
+        if self.family == "linear":
+            results = package.linear_scan(operands["gate"], x, state, **final, **more)
+        elif self.family == "rnn":
+            more.update(final, initial_state=state, return_all_states=self.all_states)
+            results = package.rnn(x, operands["weight"], operands.get("bias"), **more)
+        elif self.kind == "affine":
+            results = package.affine_scan(operands["gate"], x, state, **final, **more)
+        elif self.reduces:
+            results = package.reduce(x, self.kind, initial=state, **more)
+        else:
+            more.update(exclusive=self.desc["mode"] == "exclusive", return_final=self.final)
+            results = package.prefix_scan(x, self.kind, initial=state, **more)
+        return results if isinstance(results, tuple) else (results,)
+
+    def backward(self, package, results):
+        """Gradients by name, of the package's function for them; ``results`` of a network end with its reserve."""
+        given, grad, grad_state = self.operands, self.incoming["output"], self.incoming.get("state_out")
+        x, state, more = given["input"], given.get("state_in"), self.options
+        if self.family == "linear":
+            names = ("gate", "input", "state_in")
+            found = package.linear_scan_backward(given["gate"], results[0], grad, state, grad_state, **more)
+        elif self.family == "rnn":
+            names = ("input", "weight", "bias", "state_in")
+            more = {**more, "all_states": self.all_states}
+            arrays = (given["weight"], results[0], results[-1], grad, state, grad_state)
+            found = package.rnn_backward(*arrays, **more)
+        elif self.kind == "affine":
+            names = ("gate", "input", "state_in")
+            more = {**more, "grad_final_state": grad_state}
+            found = package.affine_scan_backward(given["gate"], results[0], grad, state, **more)
+        elif self.reduces:
+            names = ("input", "state_in")
+            found = package.reduce_backward(x, self.kind, grad, initial=state, **more)
+        else:
+            names = ("input", "state_in")
+            more = {**more, "exclusive": self.desc["mode"] == "exclusive", "initial": state, "grad_final": grad_state}
+            found = package.prefix_scan_backward(x, self.kind, grad, results[0], **more)
+        return dict(zip(names, found))
+
+    def check(self, got, wanted):
+        """NumPy arrays by name."""
+        for name, values in wanted.items():
+            close = self.tolerance * max(1, max(abs(values).max(initial=0) for values in (values.real, values.imag)))
+            assert got[name].shape == values.shape, name
+            error = got[name] - values
+            assert abs(error.real).max(initial=0) <= close and abs(error.imag).max(initial=0) <= close, name
