@@ -166,34 +166,26 @@ FLASHSCAN_INLINE Two<float> widen_two(const F16* p) {
     return {widen_f16(parts[0]), widen_f16(parts[1])};
 }
 
-template <bool Stream, typename T>
-FLASHSCAN_INLINE void narrow_two(T* p, Two<T> v) {
-    const Vec<T> low = low_half(v), high = high_half(v);
-    if constexpr (Stream) {
-        stream(p, low);
-        stream(p + Simd<T>::width, high);
-    } else {
-        store<T>(p, low);
-        store<T>(p + Simd<T>::width, high);
-    }
-}
-template <bool Stream, typename Words>
-FLASHSCAN_INLINE void put_words(void* p, Words words) {
-    if constexpr (Stream)
+template <typename Words>
+FLASHSCAN_INLINE void put_words(bool streamed, void* p, Words words) {
+    if (streamed)
         stream(static_cast<float*>(p), reinterpret_cast<VecF>(words));
     else
         __builtin_memcpy(p, &words, sizeof words);
 }
-template <bool Stream>
-FLASHSCAN_INLINE void narrow_two(Bf16* p, Two<float> v) {
-    put_words<Stream>(p, (round_to_bf16(v.even) >> 16) | (round_to_bf16(v.odd) & 0xffff0000U));
+template <typename T>
+FLASHSCAN_INLINE void narrow_two(bool streamed, T* p, Two<T> v) {
+    put_words(streamed, p, low_half(v));
+    put_words(streamed, p + Simd<T>::width, high_half(v));
 }
-template <bool Stream>
-FLASHSCAN_INLINE void narrow_two(F16* p, Two<float> v) {
+FLASHSCAN_INLINE void narrow_two(bool streamed, Bf16* p, Two<float> v) {
+    put_words(streamed, p, (round_to_bf16(v.even) >> 16) | (round_to_bf16(v.odd) & 0xffff0000U));
+}
+FLASHSCAN_INLINE void narrow_two(bool streamed, F16* p, Two<float> v) {
     const VecHalf parts[2] = {narrow_f16(v.even), narrow_f16(v.odd)};
     VecW apart;
     __builtin_memcpy(&apart, parts, sizeof apart);
-    put_words<Stream>(p, parities_together(apart));
+    put_words(streamed, p, parities_together(apart));
 }
 
 // Rows of n adjacent numbers; those `ahead` are asked for early.

@@ -25,6 +25,7 @@ struct ColumnTile {
     View<typename A::Type> gate, grad;
     View<T> slope;
     T *carry, *product;
+    bool stream;           // y and grad are written past the caches
     const uint8_t* reset;  // of the first step, null: none
     int64_t reset_step;
     FLASHSCAN_INLINE bool reset_at(int64_t i) const { return reset != nullptr && reset[i * reset_step] != 0; }
@@ -57,11 +58,11 @@ FLASHSCAN_INLINE Vec<T> get(const typename Form::Type* p, int n) {
     for (int i = 0; i < n; ++i) v[i] = Form::get(p[i]);
     return v;
 }
-template <typename Form, typename T, bool Stream>
-FLASHSCAN_INLINE void put(typename Form::Type* p, Vec<T> v, int n) {
+template <typename Form, typename T>
+FLASHSCAN_INLINE void put(bool streamed, typename Form::Type* p, Vec<T> v, int n) {
     if (n != 0)
         for (int i = 0; i < n; ++i) p[i] = Form::put(v[i]);
-    else if constexpr (Stream)
+    else if (streamed)
         narrow_streamed(p, v);
     else
         narrow(p, v);
@@ -72,7 +73,7 @@ FLASHSCAN_INLINE Vec<T> get_state(const T* p, int n) {
 }
 template <typename T>
 FLASHSCAN_INLINE void put_state(T* p, Vec<T> v, int n) {
-    put<Own<T>, T, false>(p, v, n);
+    put<Own<T>, T>(false, p, v, n);
 }
 
 // What passes from step to step in a vector of lanes.
@@ -108,7 +109,7 @@ FLASHSCAN_INLINE void for_steps(const ColumnTile<T, X, A>& t, Use use) {
 }
 
 // Tiles are passed as copies, which stores cannot change, so that the compiler keeps them in registers.
-template <bool ComplexGate, bool Stream, typename T, typename X, typename A>
+template <bool ComplexGate, typename T, typename X, typename A>
 void columns_forward(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     for_steps<false>(
@@ -122,11 +123,11 @@ void columns_forward(const ColumnTile<T, X, A> t) {
                 state.carry = in;
             else
                 state.carry = multiply_add<ComplexGate, false, T>(get<A, T>(a, n), state.carry, in);
-            put<X, T, Stream>(t.y.data + i * t.y.pitch + l, state.carry, n);
+            put<X, T>(t.stream, t.y.data + i * t.y.pitch + l, state.carry, n);
         });
 }
 
-template <bool ComplexGate, bool Stream, bool Grad, bool Slope, typename T, typename X, typename A>
+template <bool ComplexGate, bool Grad, bool Slope, typename T, typename X, typename A>
 void columns_backward(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
     const int64_t previous_ahead = look_ahead(t, t.previous);
@@ -142,13 +143,13 @@ void columns_backward(const ColumnTile<T, X, A> t) {
             const Vec<T> g = get<X, T>(x, n) + state.carry;
             const Vec<T> c = multiply<ComplexGate, true, T>(get<A, T>(a, n), g);
             state.carry = reset ? Vec<T>{} : c;
-            put<X, T, Stream>(t.y.data + i * t.y.pitch + l, g, n);
+            put<X, T>(t.stream, t.y.data + i * t.y.pitch + l, g, n);
             if constexpr (Grad) {
                 Vec<T> h = get<X, T>(previous, n);
                 if constexpr (Slope)
                     h = multiply<ComplexGate, false, T>(get_state(t.slope.data + i * t.slope.pitch + l, n), h);
-                put<A, T, Stream>(t.grad.data + i * t.grad.pitch + l,
-                                  reset ? Vec<T>{} : multiply<ComplexGate, true, T>(h, g), n);
+                put<A, T>(t.stream, t.grad.data + i * t.grad.pitch + l,
+                          reset ? Vec<T>{} : multiply<ComplexGate, true, T>(h, g), n);
             }
         });
 }

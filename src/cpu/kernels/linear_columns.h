@@ -126,18 +126,18 @@ class Columns {
         Tile<X, A> t = open<X, A>(row, part.i, n);
         t.y = write && p_.y.data != nullptr ? target<X>(p_.y, w_.y, row, time)
                                             : View<typename X::Type>{reinterpret_cast<typename X::Type*>(w_.y), 0};
-        bool stream = write && p_.stream_stores && aligned<X>(p_.y, t.y);
+        t.stream = write && p_.stream_stores && aligned<X>(p_.y, t.y);
         const bool grad_direct = grads && !sums_gate(p_) && direct<A>(p_.grad_gate);
         if (grads) {
             t.grad = {reinterpret_cast<typename A::Type*>(w_.grad), pitch_};
             if (grad_direct) t.grad = target<A>(p_.grad_gate, w_.grad, row, time);
-            stream = stream && (!grad_direct || aligned<A>(p_.grad_gate, t.grad));
+            t.stream = t.stream && (!grad_direct || aligned<A>(p_.grad_gate, t.grad));
             if constexpr (std::is_same_v<X, Own<T>>)
                 read_previous(t, row, part.i, n);
             else
                 t.previous = target<X>(p_.previous, w_.previous, row, row.time(p_, part.i + 1));
         }
-        run(t, stream, grads);
+        run(t, grads);
         if (!write) return;
         if (p_.y.data != nullptr && !direct<X>(p_.y)) put_back(p_.y, w_.y, row, time, n);
         if (!grads || grad_direct) return;
@@ -210,17 +210,15 @@ class Columns {
     }
 
     template <typename X, typename A>
-    void run(const Tile<X, A>& t, bool stream, bool grad) const {
+    void run(const Tile<X, A>& t, bool grad) const {
         if (!p_.backward)
-            stream ? columns_forward<ComplexGate, true>(t) : columns_forward<ComplexGate, false>(t);
+            columns_forward<ComplexGate>(t);
         else if (!grad)
-            stream ? columns_backward<ComplexGate, true, false, false>(t)
-                   : columns_backward<ComplexGate, false, false, false>(t);
+            columns_backward<ComplexGate, false, false>(t);
         else if (p_.form == 0)
-            stream ? columns_backward<ComplexGate, true, true, false>(t)
-                   : columns_backward<ComplexGate, false, true, false>(t);
+            columns_backward<ComplexGate, true, false>(t);
         else if constexpr (std::is_same_v<A, Own<T>>)
-            columns_backward<ComplexGate, false, true, true>(t);
+            columns_backward<ComplexGate, true, true>(t);
     }
 
     // Real gates of complex data take the real part: the sum over both numbers.

@@ -33,6 +33,7 @@ struct RowTile {
     const typename X::Type* previous;  // of the lowest time; null: no gate gradient
     typename A::Type* grad;
     const uint8_t* reset;
+    bool stream;     // y and grad are written past the caches
     bool real_gate;  // of complex data: imaginary parts are 0 and no infinity meets them
     bool has_first;  // the last step walked has `first` before it instead of previous
     Element first, carry, product;
@@ -258,7 +259,7 @@ FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
     return any != 0;
 }
 
-template <bool Mirror, bool Stream, typename T, bool ComplexData, typename X, typename A>
+template <bool Mirror, typename T, bool ComplexData, typename X, typename A>
 void rows_forward(RowTile<T, ComplexData, X, A>& t) {
     using Block = RowBlock<T, ComplexData, Mirror>;
     constexpr int64_t parts = ComplexData ? 2 : 1;
@@ -277,13 +278,13 @@ void rows_forward(RowTile<T, ComplexData, X, A>& t) {
             continue;
         }
         carry = next;
-        if (t.y != nullptr) narrow_two<Stream>(t.y + at, h);
+        if (t.y != nullptr) narrow_two(t.stream, t.y + at, h);
     }
     take_first(carry, t.carry);
     rows_steps<Mirror, false>(t, i, t.steps);
 }
 
-template <bool Mirror, bool Stream, bool Grad, typename T, bool ComplexData, typename X, typename A>
+template <bool Mirror, typename T, bool ComplexData, typename X, typename A>
 void rows_backward(RowTile<T, ComplexData, X, A>& t) {
     using Block = RowBlock<T, ComplexData, Mirror>;
     constexpr int64_t parts = ComplexData ? 2 : 1;
@@ -293,7 +294,7 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
         const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
         look_ahead<Mirror, T>(t.x + at);
         look_ahead<Mirror, T>(t.gate + at);
-        if constexpr (Grad) look_ahead<Mirror, T>(t.previous + at);
+        if (t.previous != nullptr) look_ahead<Mirror, T>(t.previous + at);
         Two<T> g, next = carry;
         const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
         if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
@@ -303,16 +304,16 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
             continue;
         }
         carry = next;
-        if constexpr (Grad) {
+        if (t.previous != nullptr) {
             Two<T> h;
             if (t.has_first && i + Block::steps == t.steps)
                 h = Block::move_on(widen_two(t.previous + at + (Mirror ? parts : -parts)), t.first);
             else
                 h = widen_two(t.previous + at);
             if (t.slope != nullptr) h = Block::times_slope(h, widen_two(t.slope + at), t.real_gate);
-            narrow_two<Stream>(t.grad + at, Block::gate_gradient(g, h));
+            narrow_two(t.stream, t.grad + at, Block::gate_gradient(g, h));
         }
-        if (t.y != nullptr) narrow_two<Stream>(t.y + at, g);
+        if (t.y != nullptr) narrow_two(t.stream, t.y + at, g);
     }
     take_first(carry, t.carry);
     rows_steps<Mirror, true>(t, i, t.steps);

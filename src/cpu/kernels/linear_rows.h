@@ -166,7 +166,11 @@ class Rows {
             t.grad = grad_direct ? place<A>(p_.grad_gate, row, time, c) : panel<A>(w_.grad);
             read_previous(t, row, part, c);
         }
-        run(t, p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t));
+        t.stream = p_.stream_stores && (!write_y || y_direct) && (!grads || grad_direct) && aligned(t);
+        if (p_.backward)
+            p_.ascending ? rows_backward<false>(t) : rows_backward<true>(t);
+        else
+            p_.ascending ? rows_forward<false>(t) : rows_forward<true>(t);
         if (write_y && !y_direct)
             store_panel(w_.y, n * parts, p_.y.number, at(p_.y, row, time, c), {1, 0, n, p_.y.time, parts});
         if (!grads || grad_direct) return;
@@ -210,23 +214,6 @@ class Rows {
         if (t.has_first) store_element(w_.previous, skip == 1 ? 0 : n - 1, t.first);
         t.has_first = false;
         t.previous = panel<X>(w_.previous);
-    }
-
-    template <typename Tile>
-    void run(Tile& t, bool stream) const {
-        if (p_.ascending)
-            stream ? run_walk<false, true>(t) : run_walk<false, false>(t);
-        else
-            stream ? run_walk<true, true>(t) : run_walk<true, false>(t);
-    }
-    template <bool Mirror, bool Stream, typename Tile>
-    void run_walk(Tile& t) const {
-        if (!p_.backward)
-            rows_forward<Mirror, Stream>(t);
-        else if (t.previous != nullptr)
-            rows_backward<Mirror, Stream, true>(t);
-        else
-            rows_backward<Mirror, Stream, false>(t);
     }
 
     // Real gates of complex data take the real part.
