@@ -297,5 +297,29 @@ std::vector<Problem> narrow_problems() {
 INSTANTIATE_TEST_SUITE_P(Properties, Narrow, testing::ValuesIn(cases_on(all_targets(), narrow_problems())),
                          name_of_case);
 
+class Decaying : public Property {};
+
+// The product of the gates of a chunk falls below the normal numbers, what it leaves of a large state does not.
+TEST_P(Decaying, LargeStatesOutliveTheProductsOfTheirGates) {
+    const Problem& p = GetParam().problem;
+    const int64_t chunk = 2048;  // the CPU's
+    const double gate = static_cast<float>(std::exp2(-130.0 / static_cast<double>(chunk))), state = 0x1p100;
+    Data data = make_data(p);
+    std::fill(data.input.begin(), data.input.end(), 0.0);
+    std::fill(data.gate.begin(), data.gate.end(), gate);
+    data.state_in[0] = state;
+    const Values output = forward(p, data).output;
+    for (const int64_t t : {int64_t{1000}, chunk - 1, chunk, chunk + 33, chunk + chunk / 4}) {
+        const double expected = state * std::pow(gate, static_cast<double>(t + 1));
+        EXPECT_NEAR(output[p.index(0, t, 0)].real() / expected, 1, 0.01) << t;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Properties, Decaying,
+                         testing::ValuesIn(cases_on(all_targets(),
+                                                    {problem_of("linear f32 BTC b1 t4200 c16 state-in"),
+                                                     problem_of("linear c64 BTC b1 t4200 c8 state-in")})),
+                         name_of_case);
+
 }  // namespace
 }  // namespace numeric

@@ -135,16 +135,16 @@ void columns_backward(const ColumnTile<T, X, A> t) {
         t, [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
             const auto* x = t.x.data + i * t.x.pitch + l;
             const auto* a = t.gate.data + i * t.gate.pitch + l;
-            const auto* previous = t.previous.data + i * t.previous.pitch + l;
             const bool reset = t.reset_at(i);
             prefetch(x + x_ahead);
             prefetch(a + a_ahead);
-            if constexpr (Grad) prefetch(previous + previous_ahead);
             const Vec<T> g = get<X, T>(x, n) + state.carry;
             const Vec<T> c = multiply<ComplexGate, true, T>(get<A, T>(a, n), g);
             state.carry = reset ? Vec<T>{} : c;
             put<X, T>(t.stream, t.y.data + i * t.y.pitch + l, g, n);
             if constexpr (Grad) {
+                const auto* previous = t.previous.data + i * t.previous.pitch + l;
+                prefetch(previous + previous_ahead);
                 Vec<T> h = get<X, T>(previous, n);
                 if constexpr (Slope)
                     h = multiply<ComplexGate, false, T>(get_state(t.slope.data + i * t.slope.pitch + l, n), h);
