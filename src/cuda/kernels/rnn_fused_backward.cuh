@@ -99,7 +99,7 @@ class RnnBackwardJob {
         }
         if (TeamElement<S>::exist()) {
             run_cell(step, product, before, given, through, h);
-            if (step > first() || needs_last()) hand_on(vectors, turn + 1);
+            hand_on(vectors, turn + 1);
         }
         if (step > first() || needs_last()) team_send<X>(weights, vectors, turn + 1);
     }
@@ -164,7 +164,7 @@ class RnnBackwardJob {
 #pragma unroll
         for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
     }
-    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) const {
+    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) {
 #pragma unroll
         for (int i = 0; i < own; ++i)
 #pragma unroll
@@ -174,6 +174,7 @@ class RnnBackwardJob {
                 for (int plane = 0; plane < S::planes; ++plane) {
                     const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
                     if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
+                    if (plane == 0) words_[i][pair] = word;
                 }
             }
     }
@@ -288,8 +289,7 @@ class RnnBackwardJob {
             if (there && has_even_unit()) store_pair(factor_[i], word);
 #pragma unroll
             for (int pair = 0; pair < pairs; ++pair) {
-                const uint32_t gates = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
-                if (there && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, gates);
+                if (there && has_word(pair)) store_pair(gradient_[i] + mine(pair) * f_.p.padded, words_[i][pair]);
             }
         } else if (step < steps_[i]) {
             *factor_[i] = h_[i];
@@ -302,7 +302,11 @@ class RnnBackwardJob {
             if (f_.input_words != 0) {
 #pragma unroll
                 for (int pair = 0; pair < pairs; ++pair) {
-                    const uint32_t word = pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
+                    const bool same =
+                        Cell::recurrent(2 * pair) == 2 * pair && Cell::recurrent(last_of(pair)) == last_of(pair);
+                    const uint32_t word =
+                        same ? words_[i][pair]
+                             : pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
                     if (step < steps_[i] && has_word(pair))
                         store_pair(grad_input_[i] + mine(pair) * f_.p.input_strides.state, word);
                 }
@@ -329,6 +333,7 @@ class RnnBackwardJob {
     int pair_steps_[own];  // 0: neither it nor the other unit of a word is there
     bool cut_[own];
     Real carry_[own][N], keep_[own][kept], d_pre_[own][P];
+    uint32_t words_[own][pairs];  // of d_pre, as they were handed on
     X h_[own];
     float sums_[own][P];
 };

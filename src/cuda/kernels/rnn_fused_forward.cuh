@@ -10,7 +10,7 @@
 //
 // Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
 // products of a block, 6 cycles for each of its left operands in each of the SM's four partitions, the addition of
-// parts, the cell. On an H200 that is 1.6 us at D = 768, of which profiles give 0.6 us to the way through L2.
+// parts, the cell. On an H200 that is 1.4 us at D = 768, in f32 1.8 us at 512.
 #pragma once
 
 #include "cuda/kernels/rnn_fused_element.cuh"
