@@ -11,8 +11,8 @@ std::span<const MatrixKernel> matrix_warpgroup_walks();
 // For each largest dim the shortest step, and the most work a second.
 const MatrixKernels& matrix_f32() {
     static const std::array own{
-        make_matrix_walk<SimtTile<float, 16, 16, 8, 4, 16>>(0.6, 60),
-        make_matrix_walk<SimtTile<float, 16, 32, 16, 8, 32>>(0.8, 60),
+        make_matrix_walk<SimtTile<float, 16, 16, 8, 4, 16>>(1, 60),
+        make_matrix_walk<SimtTile<float, 16, 32, 16, 8, 32>>(1.4, 60),
         make_matrix_walk<SimtTile<float, 16, 64, 8, 16, 32>>(1.6, 60),
         make_matrix_walk<SimtTile<float, 64, 64, 8, 8, 32>>(5, 90),
         make_matrix_walk<SimtTile<float, 32, 128, 8, 32, 32>>(12, 70),

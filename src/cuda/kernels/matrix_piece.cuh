@@ -18,11 +18,11 @@ struct MatrixPiece {
 
     // `has_addend`: of the walk.
     __device__ __forceinline__ MatrixPiece(const MatrixWalk& w, int tile_rows, bool has_addend) {
-        int64_t block = blockIdx.x;
-        const auto tile = static_cast<int32_t>(block % w.row_tiles);
-        block /= w.row_tiles;
-        piece = block % w.pieces;
-        chain = block / w.pieces;
+        // All of them are fewer than blocks, and divisions of 64 bits are long.
+        const auto pieces = static_cast<uint32_t>(w.pieces), tiles_of_rows = static_cast<uint32_t>(w.row_tiles);
+        const auto tile = static_cast<int32_t>(blockIdx.x % tiles_of_rows);
+        piece = blockIdx.x / tiles_of_rows % pieces;
+        chain = blockIdx.x / tiles_of_rows / pieces;
         // The tiles of U, then those of P.
         const bool has_rows = w.work == MatrixWork::walk || has_addend;
         const int32_t tiles = has_rows ? (w.rows + tile_rows - 1) / tile_rows : 0;
@@ -50,21 +50,22 @@ struct MatrixPiece {
     }
     // The element of `last` that belongs to the chain.
     __device__ __forceinline__ int64_t last_place(const MatrixWalk& w) const {
-        return w.last_places.time + chain / w.last_inside * w.last_places.outer +
-               chain % w.last_inside * w.last_places.inner;
+        const auto own = static_cast<uint32_t>(chain), inside = static_cast<uint32_t>(w.last_inside);
+        return w.last_places.time + own / inside * w.last_places.outer + own % inside * w.last_places.inner;
     }
 
   private:
     int64_t base_, stride_;
 
     __device__ __forceinline__ void find_steps(const MatrixWalk& w) {
-        const int64_t outer = chain / w.chains_inside;
+        const auto own = static_cast<uint32_t>(chain), inside = static_cast<uint32_t>(w.chains_inside);
+        const int64_t outer = own / inside;
         int64_t from = 0, length = w.steps;
         if (w.offsets.data != nullptr) {
             from = load_offset(w.offsets, outer);
             length = load_offset(w.offsets, outer + 1) - from;
         }
-        base_ = outer * w.places.outer + chain % w.chains_inside * w.places.inner +
+        base_ = outer * w.places.outer + own % inside * w.places.inner +
                 (w.turned != 0 ? from + length - 1 : from) * w.places.time;
         stride_ = w.turned != 0 ? -w.places.time : w.places.time;
         const int64_t skipped = piece * w.piece_steps;

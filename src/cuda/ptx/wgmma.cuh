@@ -55,6 +55,21 @@ __device__ __forceinline__ void wait_for_products() {
     asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
 #endif
 }
+// The two of them.
+__device__ __forceinline__ void end_products() {
+#ifdef FLASHSCAN_HAS_WGMMA
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_ended_products() {
+#ifdef FLASHSCAN_HAS_WGMMA
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+// After the wait for products whose left operand `a` is: until then no other value may take its registers.
+__device__ __forceinline__ void release_operand(const uint32_t (&a)[4]) {
+    asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
+}
 // What the thread wrote to shared memory is seen by products that begin after the next barrier.
 __device__ __forceinline__ void publish_to_products() {
 #ifdef FLASHSCAN_HAS_WGMMA

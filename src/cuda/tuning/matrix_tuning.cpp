@@ -13,7 +13,7 @@ namespace flashscan::cuda {
 namespace {
 
 // Times of an H200 in microseconds.
-constexpr double launch_time = 2.5;
+constexpr double launch_time = 5;
 constexpr double fixed_time = 0.4;  // of a step, for what does not grow with dim
 constexpr double clocks = 1700;     // in a microsecond
 constexpr double bytes_rate = 4e6;  // of all, out of L2
@@ -37,7 +37,8 @@ struct Candidate {
     Candidate(const MatrixKernel& k, double d, int shared_bytes)
         : kernel(&k),
           busy(k.rows * static_cast<double>(k.dim) * d / (k.rate * clocks)),
-          alone(fixed_time + (k.step - fixed_time) * d / k.dim),
+          // A pipeline's step is not that much shorter with smaller matrices.
+          alone(k.plain_only ? k.step : fixed_time + (k.step - fixed_time) * d / k.dim),
           resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))) {}
 };
 
