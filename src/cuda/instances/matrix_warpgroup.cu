@@ -37,7 +37,7 @@ std::span<const MatrixKernel> matrix_warpgroup_walks() {
         make_matrix_walk<WarpgroupTile<16, 512, 4, 32, 2, 4>>(25, 120),
         make_matrix_walk<WarpgroupTile<32, 512, 4, 16, 2, 2>>(30, 180),
         make_matrix_walk<WarpgroupTile<16, 1024, 4, 8, 2, 1>>(60, 100),
-        make_matrix_pipeline<PipelineTile<64, 1, 1, 64, 2, 2>>(1.1, 200),
+        make_matrix_pipeline<PipelineTile<64, 1, 1, 64, 2, 2>>(1.4, 200),
         make_matrix_pipeline<PipelineTile<128, 2, 1, 32, 4, 2>>(5, 250),
         make_matrix_pipeline<PipelineTile<256, 2, 1, 16, 3, 2>>(17, 290),
         make_matrix_pipeline<PipelineTile<512, 1, 2, 8, 3, 1>>(50, 260),
