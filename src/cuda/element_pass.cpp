@@ -96,8 +96,7 @@ std::string refusal_of(const ElementPass& pass, const void* kernel, int device) 
     if (pass.shape.shared_bytes > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}",
                            pass.shape.shared_bytes, device, available);
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, pass.shape.shared_bytes),
-          "reserving shared memory for a kernel");
+    allow_shared_memory(kernel, device);
     return {};
 }
 

@@ -32,10 +32,7 @@ class Linear final : public LinearKernel {
         const DeviceScope scope(device_);
         overlaps_ = can_overlap(forward_.front().kernel(), device_);
         for (const PassVariants* variants : {&forward_, &backward_})
-            for (const LinearPass& pass : *variants)
-                check(cudaFuncSetAttribute(pass.kernel(), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           pass.shared_bytes()),
-                      "reserving shared memory for a kernel");
+            for (const LinearPass& pass : *variants) allow_shared_memory(pass.kernel(), device_);
     }
 
     std::string describe() const override {

@@ -49,10 +49,7 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
         for (const MatrixKernel* kernel : {level.summarise, level.walk}) {
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
-                if (function != nullptr)
-                    check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                               kernel->shared_bytes),
-                          "loading a kernel");
+                if (function != nullptr) allow_shared_memory(function, device);
             const int64_t blocks = shape.chains * level.pieces * row_tiles(*kernel, shape, kernel == level.summarise);
             if (blocks > std::numeric_limits<int32_t>::max())
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 #include "support/check.h"
 
@@ -28,6 +29,26 @@ std::string name_of_target(const testing::TestParamInfo<Target>& info) { return 
     if (!GetParam().kernel.empty() && (plan).status() == FLASHSCAN_UNSUPPORTED) \
         GTEST_SKIP() << "kernel refuses: " << (plan).message().substr(0, 300);  \
     ASSERT_EQ((plan).status(), FLASHSCAN_OK) << (plan).message()
+
+// Plans of one kernel, the first of which needs more shared memory than the one made after it.
+TEST(SharedMemory, IsWhatEachPlanNeeds) {
+    const Target target{FLASHSCAN_CUDA, ""};
+    SKIP_UNLESS_AVAILABLE(target);
+    Problem plain;
+    plain.time = 300;
+    plain.channels = 64;
+    Problem sums = plain;
+    sums.broadcast = FLASHSCAN_BROADCAST_CHANNELS;
+    const Plan more(sums, target), less(plain, target);
+    for (const auto& [problem, plan] : {std::pair{sums, &more}, {plain, &less}}) {
+        ASSERT_EQ(plan->status(), FLASHSCAN_OK) << plan->message();
+        Data data = make_data(problem);
+        (void)reference_of(problem, data);
+        Call backward = backward_call(problem, *plan, FLASHSCAN_CUDA, data, Guard::end);
+        backward.prepare();
+        EXPECT_EQ(backward.execute(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+    }
+}
 
 class Graph : public testing::TestWithParam<Target> {};
 

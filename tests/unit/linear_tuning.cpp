@@ -65,6 +65,7 @@ TEST(LinearTuning, RelaysCoverEveryRow) {
                 EXPECT_LT((t.row_groups - 1) * block, rows);
                 EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
                 EXPECT_GE(t.ring, 2);
+                EXPECT_LE(t.warps * t.ring * strip.stage_bytes, 200 << 10);
             }
 }
 
@@ -83,9 +84,11 @@ TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
         return relay_suits(shape, tune_relay(shape, strip, cost.backward, 132), cost, 132);
     };
     const LinearCost plain{false, 4}, backward{true, 4}, log{false, 4, true}, reset{false, 4, false, true};
-    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false), plain));
-    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), log));
-    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), reset));
+    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), plain));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), plain));  // blocks of two columns
+    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false), backward));
+    EXPECT_FALSE(suits(shape_of(4, 1024, 8192, false), log));
+    EXPECT_FALSE(suits(shape_of(4, 1024, 8192, false), reset));
     EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false), plain));
     EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), plain));
     EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), reset));

@@ -238,7 +238,10 @@ def test_operators_are_registered_as_pytorch_wants_them(device, family, monkeypa
                 monkeypatch.setattr(module, name, lambda *args, op=op: made.append((op, args)) or op(*args))
     function(*inputs)
     ((op, args),) = made
-    torch.library.opcheck(op, args)
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if family == "rnn":
+        checks.pop()  # it compares RESERVE too, of which kernels leave bytes as they were
+    torch.library.opcheck(op, args, test_utils=checks)
 
 
 LOWER = torch.bfloat16

@@ -12,6 +12,7 @@ namespace {
 // Bytes of loads that the whole device has under way: fewer leave its memory idle, more get into each other's way.
 constexpr int64_t relay_bytes = 6 << 20;
 constexpr int relay_most_ring = 8;
+constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
 // Time innermost, arrays from which on chunks of time, which read longer pieces, are faster; backward only while a row
@@ -98,7 +99,8 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool ba
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
-    t.ring = static_cast<int>(std::min<int64_t>(loading, relay_most_ring - 1)) + 1;
+    const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_ring);
+    t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
     return t;
 }
 
@@ -106,6 +108,8 @@ bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const Line
     const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
     // A wave that is mostly empty costs as much as a full one.
     const bool fills = 5 * blocks >= 4 * waves * multiprocessors;
+    // Chunks issue fewer instructions a byte forward, where a lane has one row of whole elements.
+    if (!shape.time_inner && !cost.backward && cost.element_bytes >= 4 && relay.log2_warp_rows > 0) return false;
     if (!shape.time_inner)
         return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 && !cost.gate_form &&
                !cost.reset;
