@@ -13,6 +13,7 @@ constexpr int64_t least_step_bytes = 256;    // of the arithmetic
 constexpr int64_t few = 16;                  // blocks
 constexpr int64_t chunk_numbers = 32768;     // two tensors of f32 in a quarter of a megabyte
 constexpr int64_t task_numbers = 32768;      // work worth a task
+constexpr int most_workers = 128;            // of a chain, whose scratch grows with them
 constexpr int64_t sum_block_channels = 256;  // partial sums are then below 1 % of the input
 
 struct Sizes {
@@ -124,7 +125,7 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     choose_chunk(q, p, size, pass, batch_invariant);
     q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
     if (q.chained) {
-        q.workers = threads;
+        q.workers = std::min(threads, most_workers);
         if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);
         q.scratch_bytes = chain_layout(q).bytes;
         return q;

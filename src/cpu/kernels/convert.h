@@ -237,7 +237,8 @@ void load_panel(T* panel, int64_t pitch, Number number, const char* from, const 
             return;
         }
         const int64_t numbers = r.inner * r.parts;
-        const int64_t ahead = (1 + 4096 / (numbers * bytes_of(number))) * r.outer_stride;
+        const int64_t row_bytes = numbers * bytes_of(number);
+        const int64_t ahead = r.outer == 1 ? 2048 / bytes_of(number) : (1 + 4096 / row_bytes) * r.outer_stride;
         for (int64_t o = 0; o < r.outer; ++o)
             widen_row<T>(form, panel + o * pitch, source + o * r.outer_stride, numbers, ahead);
     });

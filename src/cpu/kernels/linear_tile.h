@@ -9,12 +9,10 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
+// Of one tensor; a step of a block has no more.
 inline constexpr int64_t panel_bytes = 8192;
 template <typename T>
 inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
-// Numbers of one step of one block.
-template <typename T>
-inline constexpr int64_t most_numbers = panel_numbers<T>;
 
 // Numbers between panels, so that equal places of two panels do not fall on addresses that processors take for each
 // other, or into one set of the cache.

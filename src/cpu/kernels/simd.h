@@ -73,14 +73,7 @@ FLASHSCAN_INLINE void store(T* p, Vec<T> v) {
     __builtin_memcpy(p, &v, sizeof v);
 }
 
-// The first n < width numbers; the others are 0 and are not read or written.
-template <typename T>
-FLASHSCAN_INLINE Vec<T> load_part(const T* p, int n) {
-    Vec<T> v = {};
-    for (int i = 0; i < n; ++i) v[i] = p[i];
-    return v;
-}
-
+// The first n < width numbers.
 template <typename T>
 FLASHSCAN_INLINE void store_part(T* p, Vec<T> v, int n) {
     for (int i = 0; i < n; ++i) p[i] = v[i];
