@@ -10,12 +10,13 @@
 //            2. it takes the carry from the warp before, hands A c + X to the warp after, walks its steps with c and
 //               gives the stage back, which the copy engine stores and fills with a later one
 // Bytes      Reads and writes every element once, nothing else.
-// Order      Fixed by the shape. The carry passes from warp to warp through shared memory: 60 to 100 cycles a stage,
-//            a fifth of what the stage's bytes take.
-// Sync       A barrier of two warps for each carry, one of the bytes for each stage of a ring.
+// Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
+//            that nothing overlaps: all that they need is worked out before the carry is there.
+// Sync       A barrier of two warps for each carry, at which one arrives and the other waits (compute-sanitizer's
+//            racecheck does not take this for an order and reports the carry), one of the bytes for each stage of a ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
-//            never leave it. In 16 bits with channels innermost an H200 reaches 91 % of the stream where chunks that
-//            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays 81 % instead of 70 % in f32.
+//            never leave it. In 16 bits with channels innermost an H200 reaches 92 % of the stream where chunks that
+//            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
 //            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
 //            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
 //            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
@@ -105,7 +106,7 @@ struct RelayWarp {
     const RelayParams& r;
     int lane, place, column_warps;  // the warp's place in its column
     int mine;                       // the lane's segment in the order of the walk
-    Place first;                    // the lane's in the stage that begins at step 0
+    Place origin;                   // the lane's in the stage that begins at step 0
     int row0;                       // of the warp
     int stages;                     // of time
     char* ring;
@@ -126,11 +127,11 @@ struct RelayWarp {
         const int next = place + 1 == column_warps ? 0 : place + 1;
         const int segments = 32 >> p.log2_lane_rows, segment = TimeInner ? 0 : lane >> p.log2_lane_rows;
         const int row0 = ((group << p.log2_warp_rows) + column) * (V << p.log2_lane_rows);
-        const Place first = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
+        const Place origin = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
         char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
         const auto carries_of = [&](int to) {
             const int index = (to << p.log2_warp_rows) + column;
-            return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + first.pack * V;
+            return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + origin.pack * V;
         };
         return {p,
                 r,
@@ -138,7 +139,7 @@ struct RelayWarp {
                 place,
                 column_warps,
                 Down ? segments - 1 - segment : segment,
-                first,
+                origin,
                 row0,
                 static_cast<int>((p.time + L * segments - 1) / (L * segments)),
                 relay_memory + warp * r.ring * Config::stage_bytes,
@@ -157,7 +158,7 @@ struct RelayWarp {
     }
     // place_of, but for what is the same in all stages.
     __device__ __forceinline__ Place place_at(int n) const {
-        Place at = first;
+        Place at = origin;
         const int t0 = time_of(n);
         at.warp_t0 = t0;
         at.t0 = t0 + at.segment * L;
@@ -185,7 +186,7 @@ struct RelayWarp {
         const uint32_t to = ptx::shared_address(stage(slot)), barrier = barriers + 8 * slot;
         const auto box = [&](int offset, const CUtensorMap& map, int parts, int t) {
             const int x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
-            ptx::load_box(to + offset, &map, x, y, static_cast<int>(first.batch), barrier);
+            ptx::load_box(to + offset, &map, x, y, static_cast<int>(origin.batch), barrier);
         };
         const int t = time_of(n);
         ptx::expect_bytes(barrier, Config::stage_bytes - (Backward && !gate_wanted() ? Config::data_bytes : 0));
@@ -201,7 +202,7 @@ struct RelayWarp {
         const uint32_t from = ptx::shared_address(stage(slot));
         const auto box = [&](int offset, const CUtensorMap& map, int parts) {
             const int t = time_of(n), x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
-            ptx::store_box(from + offset, &map, x, y, static_cast<int>(first.batch));
+            ptx::store_box(from + offset, &map, x, y, static_cast<int>(origin.batch));
         };
         if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts<sizeof(X)>);
         if (gate_wanted()) box(0, r.grad_gate, map_parts<sizeof(G)>);
