@@ -13,6 +13,7 @@
 // Pointers are to the lowest time; Mirror walks from the highest.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "cpu/kernels/linear_tile.h"
@@ -249,7 +250,7 @@ FLASHSCAN_INLINE void look_ahead(const M* p) {
 
 template <int Steps>
 FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
-    constexpr int bytes = Steps < 8 ? Steps : 8;
+    constexpr int bytes = std::min(Steps, 8);
     uint64_t any = 0;
     for (int k = 0; k < Steps; k += bytes) {
         uint64_t word = 0;
