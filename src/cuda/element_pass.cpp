@@ -91,8 +91,7 @@ std::string refusal_of(const ElementPass& pass, const void* kernel, int device) 
     constexpr int64_t most = std::numeric_limits<int32_t>::max();
     if (pass.blocks() > most || pass.grid.batches * pass.grid.row_groups > most)
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    const int available =
-        device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
+    const int available = shared_memory_of_block(device);
     if (pass.shape.shared_bytes > available)
         return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}",
                            pass.shape.shared_bytes, device, available);

@@ -196,8 +196,7 @@ class Linear final : public LinearKernel {
 std::string refusal_of(const LinearPass& pass, int device) {
     if (pass.blocks() > std::numeric_limits<int32_t>::max())
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    const int available =
-        device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
+    const int available = shared_memory_of_block(device);
     const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
     const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
     if (needed > available)

@@ -36,7 +36,7 @@ bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) 
 MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
                        std::string& refusal)
     : shape_(shape), numbers_(numbers), last_only_(last_only) {
-    const int shared_bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    const int shared_bytes = shared_memory_of_block(device);
     const auto walks = matrix_kernels(numbers).walks;
     if (!has_matrix_kernel(walks, shape.dim, shared_bytes)) {
         refusal = fmt::format("dim is {} with {}; the device's {} bytes of shared memory a block do not hold its rows",

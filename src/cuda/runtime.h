@@ -29,12 +29,15 @@ inline cudaFuncAttributes kernel_attributes(const void* kernel, const char* doin
     return attributes;
 }
 
+// Bytes that a block of `device` may have.
+inline int shared_memory_of_block(int device) {
+    return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
+}
+
 // Lets launches of `kernel` take all the shared memory that a block of `device` may have. The limit belongs to the kernel:
 // one that fits a plan would be too low for another plan's launches.
 inline void allow_shared_memory(const void* kernel, int device) {
-    const int available =
-        device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
-    const int dynamic = available - static_cast<int>(kernel_attributes(kernel).sharedSizeBytes);
+    const int dynamic = shared_memory_of_block(device) - static_cast<int>(kernel_attributes(kernel).sharedSizeBytes);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic),
           "reserving shared memory for a kernel");
 }

@@ -260,6 +260,20 @@ FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
     return any != 0;
 }
 
+// Whether a block of Steps, from walking step i, stands as vectors walked it to `next`; else it is walked one by one.
+template <bool Mirror, bool Backward, int Steps, typename T, bool ComplexData, typename X, typename A>
+FLASHSCAN_INLINE bool end_block(RowTile<T, ComplexData, X, A>& t, int64_t i, bool good, Two<T> next, Two<T>& carry) {
+    const int64_t j = Mirror ? t.steps - Steps - i : i;
+    if (!good || (t.reset != nullptr && resets_within<Steps>(t.reset + j))) [[unlikely]] {
+        take_first(carry, t.carry);
+        rows_steps<Mirror, Backward>(t, i, i + Steps);
+        carry = splat_two(t.carry);
+        return false;
+    }
+    carry = next;
+    return true;
+}
+
 template <bool Mirror, typename T, bool ComplexData, typename X, typename A>
 void rows_forward(RowTile<T, ComplexData, X, A>& t) {
     using Block = RowBlock<T, ComplexData, Mirror>;
@@ -267,18 +281,12 @@ void rows_forward(RowTile<T, ComplexData, X, A>& t) {
     int64_t i = 0;
     Two<T> carry = splat_two(t.carry);
     for (; i + Block::steps <= t.steps; i += Block::steps) {
-        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        const int64_t at = (Mirror ? t.steps - Block::steps - i : i) * parts;
         look_ahead<Mirror, T>(t.x + at);
         look_ahead<Mirror, T>(t.gate + at);
         Two<T> h, next = carry;
         const bool good = Block::forward(widen_two(t.x + at), widen_two(t.gate + at), next, h);
-        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
-            take_first(carry, t.carry);
-            rows_steps<Mirror, false>(t, i, i + Block::steps);
-            carry = splat_two(t.carry);
-            continue;
-        }
-        carry = next;
+        if (!end_block<Mirror, false, Block::steps>(t, i, good, next, carry)) continue;
         if (t.y != nullptr) narrow_two(t.stream, t.y + at, h);
     }
     take_first(carry, t.carry);
@@ -292,19 +300,13 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
     int64_t i = 0;
     Two<T> carry = splat_two(t.carry);
     for (; i + Block::steps <= t.steps; i += Block::steps) {
-        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        const int64_t at = (Mirror ? t.steps - Block::steps - i : i) * parts;
         look_ahead<Mirror, T>(t.x + at);
         look_ahead<Mirror, T>(t.gate + at);
         if (t.previous != nullptr) look_ahead<Mirror, T>(t.previous + at);
         Two<T> g, next = carry;
         const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
-        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
-            take_first(carry, t.carry);
-            rows_steps<Mirror, true>(t, i, i + Block::steps);
-            carry = splat_two(t.carry);
-            continue;
-        }
-        carry = next;
+        if (!end_block<Mirror, true, Block::steps>(t, i, good, next, carry)) continue;
         if (t.previous != nullptr) {
             Two<T> h;
             if (t.has_first && i + Block::steps == t.steps)
@@ -330,20 +332,14 @@ void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
     int64_t i = 0;
     Two<T> carry = splat_two(t.carry), product = {splat<T>(1), splat<T>(0)};
     for (; i + Block::steps <= t.steps; i += Block::steps) {
-        const int64_t j = Mirror ? t.steps - Block::steps - i : i, at = j * parts;
+        const int64_t at = (Mirror ? t.steps - Block::steps - i : i) * parts;
         look_ahead<Mirror, T>(t.x + at);
         look_ahead<Mirror, T>(t.gate + at);
         const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
         Two<T> out, next = carry;
         const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
         Block::multiply_all(a, product);
-        if (!good || (t.reset != nullptr && resets_within<Block::steps>(t.reset + j))) [[unlikely]] {
-            take_first(carry, t.carry);
-            rows_steps<Mirror, Backward>(t, i, i + Block::steps);
-            carry = splat_two(t.carry);
-            continue;
-        }
-        carry = next;
+        if (!end_block<Mirror, Backward, Block::steps>(t, i, good, next, carry)) continue;
     }
     take_first(carry, t.carry);
     Element product_of_blocks = Block::product_of(product);

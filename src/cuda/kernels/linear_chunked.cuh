@@ -105,12 +105,7 @@ struct ChunkedBlock {
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-    // Lanes between consecutive segments of a row, and the lane's segment in the order of the walk.
-    __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
-    __device__ __forceinline__ int segment() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
-    __device__ __forceinline__ int lane_before(int distance) const {
-        return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
-    }
+    __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
     __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
 
     __device__ __forceinline__ void load(Tile& tile) const {
@@ -138,11 +133,8 @@ struct ChunkedBlock {
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            for (int distance = 1; distance < at.segments(); distance *= 2) {
-                const Map earlier = Ty::shuffle_map(m[v], lane_before(distance));
-                if (segment() >= distance) m[v] = Ty::compose(earlier, m[v]);
-            }
-            if (segment() == at.segments() - 1)
+            segments().scan(m[v]);
+            if (segments().is_last())
                 chain.shared.totals[(warp_time << chain.log2_rows) + row_of(v)] = to_record<Ty>(m[v]);
         }
     }
@@ -161,10 +153,10 @@ struct ChunkedBlock {
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            if (p.chunks > 1) carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segment() == 0, carry[v]);
-            carry[v] = chain.advance(row_of(v), warp_time, segment() == 0, carry[v]);
-            const Map before = Ty::shuffle_map(through[v], lane_before(1));
-            if (segment() > 0) carry[v] = Ty::apply(before, carry[v]);
+            if (p.chunks > 1)
+                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, carry[v]);
+            carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
+            carry[v] = segments().enter(through[v], carry[v]);
         }
     }
 
@@ -178,7 +170,7 @@ struct ChunkedBlock {
         }
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer);
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
-        if (p.edge_out == nullptr || !last_warp || segment() < at.segments() - 1) return;
+        if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];

@@ -40,6 +40,8 @@ constexpr Divisor divisor_of(uint32_t d) {
     return {static_cast<uint32_t>(((uint64_t{1} << (31 + log2)) + d - 1) / d), log2 - 1};
 }
 
+inline constexpr int relay_most_stages = 8;  // of a relay's ring
+
 struct LinearParams {
     View gate;
     View source;     // forward: INPUT, backward: GRAD|OUTPUT

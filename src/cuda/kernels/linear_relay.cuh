@@ -28,6 +28,7 @@
 #include "cuda/kernels/copies.cuh"
 #include "cuda/kernels/relay_params.h"
 #include "cuda/kernels/walk.cuh"
+#include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/cluster.cuh"
@@ -105,7 +106,6 @@ struct RelayWarp {
     const LinearParams& p;
     const RelayParams& r;
     int lane, place, column_warps;  // the warp's place in its column
-    int mine;                       // the lane's segment in the order of the walk
     Place origin;                   // the lane's in the stage that begins at step 0
     int row0;                       // of the warp
     int stages;                     // of time
@@ -125,7 +125,7 @@ struct RelayWarp {
         const int column = warp & ((1 << p.log2_warp_rows) - 1);
         const int place = warp >> p.log2_warp_rows, column_warps = warps >> p.log2_warp_rows;
         const int next = place + 1 == column_warps ? 0 : place + 1;
-        const int segments = 32 >> p.log2_lane_rows, segment = TimeInner ? 0 : lane >> p.log2_lane_rows;
+        const int stage_steps = L * (32 >> p.log2_lane_rows);
         const int row0 = ((group << p.log2_warp_rows) + column) * (V << p.log2_lane_rows);
         const Place origin = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
         char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
@@ -138,10 +138,9 @@ struct RelayWarp {
                 lane,
                 place,
                 column_warps,
-                Down ? segments - 1 - segment : segment,
                 origin,
                 row0,
-                static_cast<int>((p.time + L * segments - 1) / (L * segments)),
+                static_cast<int>((p.time + stage_steps - 1) / stage_steps),
                 relay_memory + warp * r.ring * Config::stage_bytes,
                 ptx::shared_address(carries + warps * Config::carry_bytes + warp * relay_most_stages * 8),
                 carries_of(place),
@@ -190,13 +189,13 @@ struct RelayWarp {
         };
         const int t = time_of(n);
         ptx::expect_bytes(barrier, Config::stage_bytes - (Backward && !gate_wanted() ? Config::data_bytes : 0));
-        box(0, r.gate, map_parts<sizeof(G)>, t);
-        box(Config::gate_bytes, r.source, map_parts<sizeof(X)>, t);
-        if (gate_wanted()) box(Config::gate_bytes + Config::data_bytes, r.states, map_parts<sizeof(X)>, t + shift);
+        box(0, r.gate, map_parts(sizeof(G)), t);
+        box(Config::gate_bytes, r.source, map_parts(sizeof(X)), t);
+        if (gate_wanted()) box(Config::gate_bytes + Config::data_bytes, r.states, map_parts(sizeof(X)), t + shift);
     }
     // Starts storing what pass 2 left in a stage.
     __device__ __forceinline__ void store(int n, int slot) const {
-        ptx::fence_before_copies();
+        ptx::fence_async_proxy();
         __syncwarp();
         if (lane != 0) return;
         const uint32_t from = ptx::shared_address(stage(slot));
@@ -204,39 +203,27 @@ struct RelayWarp {
             const int t = time_of(n), x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
             ptx::store_box(from + offset, &map, x, y, static_cast<int>(origin.batch));
         };
-        if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts<sizeof(X)>);
-        if (gate_wanted()) box(0, r.grad_gate, map_parts<sizeof(G)>);
+        if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts(sizeof(X)));
+        if (gate_wanted()) box(0, r.grad_gate, map_parts(sizeof(G)));
         ptx::end_store_group();
     }
 
-    __device__ __forceinline__ int neighbour() const { return TimeInner ? 1 : 1 << p.log2_lane_rows; }
-    __device__ __forceinline__ int lane_before(int distance) const {
-        return (Down ? lane + distance * neighbour() : lane - distance * neighbour()) & 31;
-    }
+    __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {origin}; }
+
     // Leaves the carry of turn 0 where others take theirs.
     __device__ __forceinline__ void begin() const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
         const Place at = place_at(0);
-        if (place == 0 && mine == 0)
+        if (place == 0 && segments().mine() == 0)
 #pragma unroll
             for (int v = 0; v < V; ++v)
                 taken[v] = edge != nullptr && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
         __syncwarp();
     }
 
-    // Makes `through`, the row's summaries in the lanes, those up to and with each lane.
-    __device__ __forceinline__ void scan_lanes(Map (&through)[V]) const {
-#pragma unroll
-        for (int v = 0; v < V; ++v)
-            for (int distance = 1; distance < 32 >> p.log2_lane_rows; distance *= 2) {
-                const Map earlier = Ty::shuffle_map(through[v], lane_before(distance));
-                if (mine >= distance) through[v] = Ty::compose(earlier, through[v]);
-            }
-    }
-
     // Takes the carry of turn n's stage from the warp before and hands on what it becomes.
     __device__ __forceinline__ void pass_carry(int n, const Map (&through)[V], Wide (&carry)[V]) const {
-        const bool hands = n + 1 < stages, last_segment = mine == (32 >> p.log2_lane_rows) - 1;
+        const bool hands = n + 1 < stages, last_segment = segments().is_last();
         const bool alone = column_warps == 1;
         if (n > 0 && !alone) ptx::wait_at_barrier(taken_barrier, 64);
 #pragma unroll
@@ -253,10 +240,7 @@ struct RelayWarp {
         }
         if (p.log2_lane_rows == 5) return;
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-            const Map before = Ty::shuffle_map(through[v], lane_before(1));
-            if (mine > 0) carry[v] = Ty::apply(before, carry[v]);
-        }
+        for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
     }
 
     __device__ __forceinline__ Wide edge_of(int k) const {
@@ -288,7 +272,8 @@ struct RelayWarp {
         // Here the stage before has been read, and the wait for the carry is still to come.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
         load(k + r.ring - 1, last);
-        scan_lanes(through);
+#pragma unroll
+        for (int v = 0; v < V; ++v) segments().scan(through[v]);
         Wide carry[V], first[V];
         pass_carry(n, through, carry);
 #pragma unroll
@@ -303,7 +288,7 @@ struct RelayWarp {
         });
         RelayTile<X, Shape>::store(source, at, source_of(here));
         if (gate_wanted()) RelayTile<G, Shape>::store(gate, at, here);
-        if (p.edge_out == nullptr || n < stages - 1 || mine < at.segments() - 1) return;
+        if (p.edge_out == nullptr || n < stages - 1 || !segments().is_last()) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];

@@ -19,6 +19,7 @@
 #include "cuda/kernels/matrix_numbers.cuh"
 #include "cuda/kernels/matrix_piece.cuh"
 #include "cuda/kernels/matrix_pipeline_tile.h"
+#include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exchange.cuh"
@@ -97,7 +98,7 @@ class MatrixPipeline {
                 ptx::wait_for_phase(stage_empty(stage), phase);
                 split(x, stages_ + 2 * stage * Tile::stage_words + thread_);
                 // Before the next loads are under way: publishing waits for what is.
-                ptx::publish_to_products();
+                ptx::fence_async_proxy();
                 __syncwarp();
                 if (thread_ % 32 == 0) ptx::arrive(stage_full(stage));
                 if (++stage == Tile::stages) stage = 0, phase ^= 1;

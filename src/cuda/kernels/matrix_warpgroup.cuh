@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/kernels/matrix_numbers.cuh"
+#include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
@@ -53,7 +54,7 @@ struct WarpgroupTile {
         rows_of_r[place(row, column)] = high;
         rows_of_r[Rows * Dim + place(row, column)] = low;
     }
-    static __device__ __forceinline__ void publish() { ptx::publish_to_products(); }
+    static __device__ __forceinline__ void publish() { ptx::fence_async_proxy(); }
 
     __device__ __forceinline__ void clear() {
 #pragma unroll

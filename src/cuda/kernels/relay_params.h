@@ -4,13 +4,14 @@
 
 #include <cuda.h>
 
+#include <cstdint>
+
+#include "math/number.h"
+
 namespace flashscan::cuda {
 
-inline constexpr int relay_most_stages = 8;  // of a ring
-
 // Elements of 16 bytes are two in a map.
-template <int ElementBytes>
-inline constexpr int map_parts = ElementBytes == 16 ? 2 : 1;
+FLASHSCAN_HD constexpr int map_parts(int64_t element_bytes) { return element_bytes == 16 ? 2 : 1; }
 
 // Maps of the tensors of LinearParams, axes rows, time, batch or time, rows, batch; a box is a warp's stage.
 struct RelayParams {

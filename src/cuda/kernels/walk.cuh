@@ -29,6 +29,33 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
     static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
 }
 
+// A row's segments in a warp, in the order of the walk.
+template <typename Ty, typename Shape, bool Down>
+struct Segments {
+    const Place& at;
+    // Lanes between consecutive segments of a row.
+    __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
+    __device__ __forceinline__ int count() const { return at.segments(); }
+    // The lane's own.
+    __device__ __forceinline__ int mine() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
+    __device__ __forceinline__ bool is_last() const { return mine() == count() - 1; }
+    __device__ __forceinline__ int lane_before(int distance) const {
+        return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
+    }
+    // Makes `m`, a segment's summary, that of the segments up to and with it.
+    __device__ __forceinline__ void scan(typename Ty::Map& m) const {
+        for (int distance = 1; distance < count(); distance *= 2) {
+            const typename Ty::Map earlier = Ty::shuffle_map(m, lane_before(distance));
+            if (mine() >= distance) m = Ty::compose(earlier, m);
+        }
+    }
+    // What the carry of the row's first segment is at the lane's own; `through` is what scan made.
+    __device__ __forceinline__ typename Ty::Wide enter(const typename Ty::Map& through, typename Ty::Wide carry) const {
+        const typename Ty::Map before = Ty::shuffle_map(through, lane_before(1));
+        return mine() > 0 ? Ty::apply(before, carry) : carry;
+    }
+};
+
 // What the loops over steps are compiled for.
 enum class Kind {
     plain,  // gates by value, no events

@@ -32,8 +32,6 @@ CUtensorMapDataType type_of_size(int bytes) {
     }
 }
 
-int parts_of(const MapShape& shape) { return shape.element_bytes == 16 ? map_parts<16> : 1; }
-
 }  // namespace
 
 bool has_tensor_maps() { return encoder() != nullptr; }
@@ -42,7 +40,7 @@ bool can_map(const MapShape& shape) {
     constexpr int64_t largest_box = 256, largest_extent = int64_t{1} << 31, largest_stride = int64_t{1} << 40;
     for (size_t i = 0; i < shape.axes.size(); ++i) {
         const MapAxis& axis = shape.axes[i];
-        const int64_t parts = i == 0 ? parts_of(shape) : 1;
+        const int64_t parts = i == 0 ? map_parts(shape.element_bytes) : 1;
         if (axis.extent < 1 || axis.extent * parts > largest_extent || axis.box * parts > largest_box) return false;
         if (axis.extent == 1) continue;
         if (i == 0 ? axis.stride != shape.element_bytes : axis.stride % map_alignment != 0) return false;
@@ -58,7 +56,7 @@ void encode_map(CUtensorMap& map, const MapShape& shape, const void* base) {
     std::array<cuuint64_t, 2> strides{};
     std::array<cuuint32_t, 3> boxes{}, steps{1, 1, 1};
     for (size_t i = 0; i < shape.axes.size(); ++i) {
-        const int parts = i == 0 ? parts_of(shape) : 1;
+        const int parts = i == 0 ? map_parts(shape.element_bytes) : 1;
         extents[i] = static_cast<cuuint64_t>(shape.axes[i].extent * parts);
         boxes[i] = static_cast<cuuint32_t>(shape.axes[i].box * parts);
         // Any stride will do along an axis of one element.

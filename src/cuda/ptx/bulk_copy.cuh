@@ -24,9 +24,6 @@ __device__ __forceinline__ void store_box(uint32_t from, const CUtensorMap* map,
                  : "memory");
 }
 
-// Makes the thread's accesses to shared memory come before those of copies begun later.
-__device__ __forceinline__ void fence_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
 // Ends the group of the stores begun since the last.
 __device__ __forceinline__ void end_store_group() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 

@@ -49,32 +49,25 @@ __device__ __forceinline__ void fence_products() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
-// Ends the group of the products begun since the last, and waits for all groups.
-__device__ __forceinline__ void wait_for_products() {
-#ifdef FLASHSCAN_HAS_WGMMA
-    asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
-#endif
-}
-// The two of them.
+// Ends the group of the products begun since the last.
 __device__ __forceinline__ void end_products() {
 #ifdef FLASHSCAN_HAS_WGMMA
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
+// Waits for all groups.
 __device__ __forceinline__ void wait_for_ended_products() {
 #ifdef FLASHSCAN_HAS_WGMMA
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 #endif
 }
+__device__ __forceinline__ void wait_for_products() {
+    end_products();
+    wait_for_ended_products();
+}
 // After the wait for products whose left operand `a` is: until then no other value may take its registers.
 __device__ __forceinline__ void release_operand(const uint32_t (&a)[4]) {
     asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
-}
-// What the thread wrote to shared memory is seen by products that begin after the next barrier.
-__device__ __forceinline__ void publish_to_products() {
-#ifdef FLASHSCAN_HAS_WGMMA
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
 
 // N = 16. The sum begins at zeros unless `accumulate`.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/rounding.h"
+#include "cuda/kernels/linear_params.h"
 #include "cuda/tuning/look_back_tuning.h"
 
 namespace flashscan::cuda {
@@ -11,7 +12,6 @@ namespace {
 
 // Bytes of loads that the whole device has under way: fewer leave its memory idle, more get into each other's way.
 constexpr int64_t relay_bytes = 6 << 20;
-constexpr int relay_most_ring = 8;
 constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
@@ -99,7 +99,7 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool ba
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
-    const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_ring);
+    const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
     t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
     return t;
 }
