@@ -43,9 +43,13 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
                        [&](const Strides& s) { return p.channels == 1 || s.batch == p.channels * s.channels; });
 }
 
+constexpr int64_t sector_bytes = 32;
+
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
-    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant};
+    const Strides& result = l.pass == Pass::forward ? p.output : p.grad_input;
+    const bool in_sectors = l.aligned && result.time * size_of(p.dtype) % sector_bytes == 0;
+    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors};
 }
 
 LinearTile tile_of(const TileFacts& facts) { return {facts.lane_rows, facts.steps, facts.warps}; }
@@ -117,7 +121,9 @@ View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
 // That each tensor must have where access is aligned.
 int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
     if (pass.relays()) return map_alignment;
-    return pass.time_inner ? 16 : pass.tile().lane_rows * size_of(dtype);
+    if (pass.time_inner) return 16;
+    // Other variants of the pass take whole elements too, and stand such that those that share sectors meet.
+    return pass.tile().lane_rows == 1 ? sector_bytes : pass.tile().lane_rows * size_of(dtype);
 }
 
 void settle_params(LinearPass& l, const LinearProblem& p) {

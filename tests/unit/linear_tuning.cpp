@@ -53,6 +53,15 @@ TEST(LinearTuning, ManyRowsPassTheCarryOnFewFoldSummaries) {
     EXPECT_GT(tune_chunked(shape_of(1, 16, 1 << 20, false), tile).log2_group_chunks, 0);
 }
 
+TEST(LinearTuning, RowsThatShareSectorsMeetInABlock) {
+    LinearShape shape = shape_of(7, 1031, 2339, false);
+    EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 0);
+    shape.shares_sectors = true;
+    EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 1);
+    shape.rows = 32;
+    EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 0);
+}
+
 constexpr RelayTile strip{1, 16, 4096};
 
 TEST(LinearTuning, RelaysCoverEveryRow) {

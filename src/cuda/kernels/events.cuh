@@ -19,22 +19,55 @@ struct Events {
     __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
 };
 
-// A lane takes its bits from the words of 32 steps that the warp votes on.
+// Bit i tells whether byte i of the four is not zero.
+__device__ __forceinline__ uint32_t nonzero_bytes(uint32_t four) {
+    const uint32_t high = ((four & 0x7f7f7f7fU) + 0x7f7f7f7fU | four) & 0x80808080U;
+    return (high >> 7) * 0x10204080U >> 28;
+}
+
+// A lane reads the vectors of 16 bytes that its steps lie in, but for those that RESET may share with other memory.
 template <int L>
-__device__ __forceinline__ typename Events<L>::Mask reset_bits(const uint8_t* reset, const Place& at) {
+__device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParams& p, const Place& at) {
     using Mask = typename Events<L>::Mask;
-    const int mine = at.segment * L, span = at.segments() * L;
+    const uint8_t* const end = p.reset + p.batches * p.time;
+    const uint8_t* const mine = p.reset + at.batch * p.time + at.t0;
     Mask bits = 0;
-#pragma unroll 8
-    for (int base = 0; base < span; base += 32) {
-        const int step = base + at.lane;
-        const uint32_t word = __ballot_sync(0xffffffffU, step < at.warp_steps && reset[step] != 0);
-        if (base >= mine && base < mine + L)
-            bits |= static_cast<Mask>(word) << (base - mine);
-        else if (mine > base && mine < base + 32)
-            bits = word >> (mine - base);
+#pragma unroll 1
+    for (int step = -static_cast<int>(reinterpret_cast<uintptr_t>(mine) & 15); step < at.steps; step += 16) {
+        const uint8_t* const from = mine + step;
+        Mask flags = 0;
+        if (from >= p.reset && from + 16 <= end) {
+            const uint4 v = *reinterpret_cast<const uint4*>(from);
+            flags = nonzero_bytes(v.x) | nonzero_bytes(v.y) << 4 | nonzero_bytes(v.z) << 8 | nonzero_bytes(v.w) << 12;
+        } else {
+#pragma unroll 1
+            for (int i = max(-step, 0); i < 16 && step + i < at.steps; ++i) flags |= Mask(from[i] != 0) << i;
+        }
+        bits |= step < 0 ? flags >> -step : flags << step;
     }
-    return L >= 32 ? bits : bits & ((Mask(1) << (L % 32)) - 1);
+    return at.steps > 0 ? bits & ~Mask(0) >> (8 * sizeof(Mask) - at.steps) : 0;
+}
+
+// Adds the first and last steps in memory of the sequences that lie in a warp's steps. Offsets that are equal, of which
+// there may be any number, are edges of one place.
+template <int L>
+__device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offsets, const Place& at,
+                                                   typename Events<L>::Mask& low, typename Events<L>::Mask& high) {
+    using Mask = typename Events<L>::Mask;
+    if (at.warp_steps <= 0) return;
+    const int mine = at.segment * L;
+    int64_t n = find_sequence_together(offsets, at.warp_t0, at.lane);
+    for (bool more = true; more; n += 32) {
+        const int64_t offset = load_offset(offsets, min(n + at.lane, offsets.sequences)) - at.warp_t0;
+        const uint32_t inside = __ballot_sync(0xffffffffU, n + at.lane <= offsets.sequences && offset <= at.warp_steps);
+        const int edge = static_cast<int>(max(offset, int64_t{-1}));
+        for (int k = 0; k < __popc(inside); ++k) {
+            const int step = __shfl_sync(0xffffffffU, edge, k) - mine;
+            if (step >= 0 && step < at.steps) low |= Mask(1) << step;
+            if (step >= 1 && step <= at.steps) high |= Mask(1) << (step - 1);
+        }
+        more = inside == 0xffffffffU;
+    }
 }
 
 template <bool Backward>
@@ -48,17 +81,10 @@ template <int L, bool Down, bool Backward>
 __device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Place& at) {
     using Mask = typename Events<L>::Mask;
     Events<L> events;
-    if (p.reset != nullptr) events.reset = reset_bits<L>(p.reset + at.batch * p.time + at.warp_t0, at);
-    if (p.offsets.data != nullptr && at.steps > 0) {
-        const int64_t first = find_sequence(p.offsets, at.t0);
+    if (p.reset != nullptr) events.reset = reset_bits<L>(p, at);
+    if (p.offsets.data != nullptr) {
         Mask low = 0, high = 0;
-        int64_t from = load_offset(p.offsets, first);
-        for (int64_t n = first; n < p.offsets.sequences && from < at.t0 + at.steps; ++n) {
-            const int64_t to = load_offset(p.offsets, n + 1);
-            if (from < to && from >= at.t0) low |= Mask(1) << (from - at.t0);
-            if (from < to && to <= at.t0 + at.steps) high |= Mask(1) << (to - 1 - at.t0);
-            from = to;
-        }
+        add_sequence_edges<L>(p.offsets, at, low, high);
         events.begin = Down ? high : low;
         events.end = Down ? low : high;
     }

@@ -66,6 +66,7 @@ struct ChunkedBlock {
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    static constexpr uint32_t asking_blocks = 64;  // side by side in rows, from which on it pays to ask for carries
 
     const LinearParams& p;
     Chain chain;
@@ -108,6 +109,15 @@ struct ChunkedBlock {
     __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
     __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
 
+    // Many rows take so long that the carries into the block's link are mostly known by now. Asked for before the tile is
+    // loaded, they are there when it is.
+    __device__ __forceinline__ void ask_for_carry(Words<Wide> (&known)[V]) const {
+        const bool asks = p.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
+        if (asks) ptx::wait_for_launch_before();  // which clears the chain's memory
+#pragma unroll
+        for (int v = 0; v < V; ++v) chain.ask_for_link(row_of(v), asks, known[v]);
+    }
+
     __device__ __forceinline__ void load(Tile& tile) const {
         typename Tile::GateCopies::Fetched gate_in;
         typename Tile::Data::Fetched source_in;
@@ -139,7 +149,8 @@ struct ChunkedBlock {
         }
     }
 
-    __device__ __forceinline__ void find_carry(const Map (&through)[V], Wide (&carry)[V]) const {
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
+                                               Wide (&carry)[V]) const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
 #pragma unroll
         for (int v = 0; v < V; ++v)
@@ -154,7 +165,7 @@ struct ChunkedBlock {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (p.chunks > 1)
-                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, carry[v]);
+                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
             carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
             carry[v] = segments().enter(through[v], carry[v]);
         }
@@ -234,15 +245,17 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     const int entries = Block::entries(p);
     for (int entry = 0; entry < entries; ++entry) {
         typename Block::Tile tile;
+        Words<typename Ty::Wide> known[Block::V];
         {
             const Block block = Block::here(p, chain_memory, entry);
+            block.ask_for_carry(known);
             block.load(tile);
             if (entry > 0) __syncthreads();  // the chain's shared memory was read until here
             block.summarize(tile);
         }
         typename Ty::Wide carry[Block::V];
         const Block block = Block::here(p, chain_memory, entry);
-        block.find_carry(tile.through, carry);
+        block.find_carry(tile.through, known, carry);
         block.walk(tile, carry, sums, entry == 0);
         if constexpr (Backward)
             if (entry == entries - 1 && block.gate_wanted() && sums.wanted()) block.write_sums(sums);

@@ -43,16 +43,27 @@ __device__ __forceinline__ void publish_value(void* memory, int64_t index, const
         ptx::store_word(to + i, u.words[i] == ptx::empty_word ? ptx::empty_word ^ 0x8000000080000000ULL : u.words[i]);
 }
 
+// What is known of a value.
 template <typename T>
-__device__ __forceinline__ T await_value(const void* memory, int64_t index) {
-    Words<T> u;
+__device__ __forceinline__ void ask_for_value(const void* memory, int64_t index, Words<T>& u) {
     const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i) u.words[i] = ptx::load_word(from + i);
+}
+// Waits for the words of `u` that were not known.
+template <typename T>
+__device__ __forceinline__ T await_value(const void* memory, int64_t index, Words<T> u) {
+    const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i)
         while (u.words[i] == ptx::empty_word) u.words[i] = ptx::load_word(from + i);
     return u.value;
+}
+template <typename T>
+__device__ __forceinline__ T await_value(const void* memory, int64_t index) {
+    Words<T> u;
+    ask_for_value(memory, index, u);
+    return await_value(memory, index, u);
 }
 
 // A summary in memory. A reset inside it is told by a NaN that arithmetic does not make.
@@ -135,10 +146,16 @@ struct LookBack {
         publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
     }
 
-    // The carry of a row into this chunk's link. Only the first chunk takes `initial` from memory, and the others from
-    // it, so that the last chunk may overwrite the memory that it came from.
-    __device__ __forceinline__ Wide enter_link(int row, bool speaks, Wide initial) const {
-        if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row));
+    // What is known of the carry of a row into this chunk's link: nothing unless it `asks`.
+    __device__ __forceinline__ void ask_for_link(int row, bool asks, Words<Wide>& known) const {
+#pragma unroll
+        for (int i = 0; i < Words<Wide>::count; ++i) known.words[i] = ptx::empty_word;
+        if (asks) ask_for_value(p.carries, place(link(), row), known);
+    }
+    // The carry of a row into this chunk's link, of which some may be known. Only the first chunk takes `initial` from
+    // memory, and the others from it, so that the last chunk may overwrite the memory that it came from.
+    __device__ __forceinline__ Wide enter_link(int row, bool speaks, const Words<Wide>& known, Wide initial) const {
+        if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row), known);
         if (speaks) publish_value(p.carries, place(0, row), initial);
         return initial;
     }

@@ -29,4 +29,16 @@ inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offs
     return low;
 }
 
+// The same for all lanes of a warp, which look at 32 offsets at a time: what they wait for are loads after one another.
+inline __device__ int64_t find_sequence_together(const SequenceOffsets& offsets, int64_t t, int lane) {
+    int64_t low = 0, high = offsets.sequences;
+    while (high - low > 1) {
+        const int64_t step = (high - low + 31) / 32, probe = low + (lane + 1) * step;
+        const uint32_t before = __ballot_sync(0xffffffffU, probe < high && load_offset(offsets, probe) <= t);
+        low += __popc(before) * step;
+        high = min(high, low + step);
+    }
+    return low;
+}
+
 }  // namespace flashscan::cuda

@@ -68,7 +68,12 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     const auto waits = [&] {
         return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
     };
-    cut(log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps));
+    int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
+    // Warps of one block store at about the same time, so that their parts of a sector meet before memory needs it.
+    const bool one_warp = shape.rows <= int64_t{tile.lane_rows} << t.log2_lane_rows;
+    if (shape.shares_sectors && !one_warp && !shape.time_inner && !shape.batch_invariant)
+        log2_warp_rows = std::max(log2_warp_rows, 1);
+    cut(log2_warp_rows);
     if (waits()) cut(0);
     if (!waits()) return t;
     // The widest tile counts where bits may not depend on the number of rows.

@@ -18,6 +18,7 @@ struct LinearShape {
     bool time_inner = false;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
+    bool shares_sectors = false;  // rows side by side store to the same 32 bytes of memory
 };
 
 // What makes a step cost more than its bytes.
