@@ -12,8 +12,7 @@
 // Bytes      Reads and writes every element once, nothing else.
 // Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
 //            that nothing overlaps: all that they need is worked out before the carry is there.
-// Sync       A barrier of two warps for each carry, at which one arrives and the other waits (compute-sanitizer's
-//            racecheck does not take this for an order and reports the carry), one of the bytes for each stage of a ring.
+// Sync       A barrier in shared memory for each warp's carry, and one of the bytes for each stage of its ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
 //            never leave it. In 16 bits with channels innermost an H200 reaches 92 % of the stream where chunks that
 //            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
@@ -29,7 +28,6 @@
 #include "cuda/kernels/relay_params.h"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/async_proxy.cuh"
-#include "cuda/ptx/barrier.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/thread_index.cuh"
@@ -48,9 +46,10 @@ struct RelayConfig {
     static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
     static constexpr int most_warps = 8;
-    // Carries between warps, and a barrier for each stage of a ring.
+    // Carries between warps, and barriers: one for each stage of a ring, and the carry's.
+    static constexpr int barriers = relay_most_stages + 1;
     static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
-    static constexpr int warp_bytes = carry_bytes + relay_most_stages * 8;
+    static constexpr int warp_bytes = carry_bytes + barriers * 8;
     static constexpr bool exists = !TimeInner || (sizeof(X) == sizeof(G) && data_bytes == 32 * lane_bytes);
 };
 
@@ -111,10 +110,10 @@ struct RelayWarp {
     int stages;                     // of time
     char* ring;
     uint32_t barriers;
-    // What the carry's way needs, at hand before the carry is there. A barrier of two warps: who hands the carry on
-    // arrives, who needs it waits.
+    // What the carry's way needs, at hand before the carry is there. Who hands the carry on arrives at the barrier of who
+    // waits for it.
     Wide *taken, *handed;  // the lane's rows
-    int taken_barrier, handed_barrier;
+    uint32_t taken_barrier, handed_barrier;
 
     static __device__ __forceinline__ RelayWarp here(const LinearParams& p, const RelayParams& r) {
         extern __shared__ __align__(1024) char relay_memory[];
@@ -129,9 +128,14 @@ struct RelayWarp {
         const int row0 = ((group << p.log2_warp_rows) + column) * (V << p.log2_lane_rows);
         const Place origin = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
         char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
+        const uint32_t barriers = ptx::shared_address(carries + warps * Config::carry_bytes);
+        // Of the warp at a place of the column.
         const auto carries_of = [&](int to) {
             const int index = (to << p.log2_warp_rows) + column;
             return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + origin.pack * V;
+        };
+        const auto barriers_of = [&](int to) {
+            return barriers + ((to << p.log2_warp_rows) + column) * Config::barriers * 8;
         };
         return {p,
                 r,
@@ -142,11 +146,11 @@ struct RelayWarp {
                 row0,
                 static_cast<int>((p.time + stage_steps - 1) / stage_steps),
                 relay_memory + warp * r.ring * Config::stage_bytes,
-                ptx::shared_address(carries + warps * Config::carry_bytes + warp * relay_most_stages * 8),
+                barriers_of(place),
                 carries_of(place),
                 carries_of(next),
-                1 + (place << p.log2_warp_rows) + column,
-                1 + (next << p.log2_warp_rows) + column};
+                barriers_of(place) + 8 * relay_most_stages,
+                barriers_of(next) + 8 * relay_most_stages};
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
@@ -172,9 +176,11 @@ struct RelayWarp {
     }
 
     __device__ __forceinline__ void make_barriers() const {
-        if (lane == 0)
+        if (lane == 0) {
             for (int i = 0; i < r.ring; ++i) ptx::make_byte_barrier(barriers + 8 * i);
-        __syncwarp();
+            ptx::make_barrier(taken_barrier, 1);
+        }
+        __syncthreads();
     }
 
     // Starts loading the warp's k-th stage.
@@ -221,11 +227,13 @@ struct RelayWarp {
         __syncwarp();
     }
 
-    // Takes the carry of turn n's stage from the warp before and hands on what it becomes.
-    __device__ __forceinline__ void pass_carry(int n, const Map (&through)[V], Wide (&carry)[V]) const {
+    // Takes the carry of the k-th stage from the warp before and hands on what it becomes.
+    __device__ __forceinline__ void pass_carry(int k, const Map (&through)[V], Wide (&carry)[V]) const {
+        const int n = turn(k);
         const bool hands = n + 1 < stages, last_segment = segments().is_last();
         const bool alone = column_warps == 1;
-        if (n > 0 && !alone) ptx::wait_at_barrier(taken_barrier, 64);
+        // The carry of turn 0 was there from the start.
+        if (n > 0 && !alone) ptx::wait_for_phase(taken_barrier, place == 0 ? k - 1 & 1 : k & 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = taken[v];
         if (alone) __syncwarp();
@@ -233,10 +241,8 @@ struct RelayWarp {
 #pragma unroll
             for (int v = 0; v < V; ++v)
                 if (last_segment) handed[v] = Ty::apply(through[v], carry[v]);
-            if (alone)
-                __syncwarp();
-            else
-                ptx::arrive_at_barrier(handed_barrier, 64);
+            __syncwarp();
+            if (!alone && lane == 0) ptx::arrive(handed_barrier);
         }
         if (p.log2_lane_rows == 5) return;
 #pragma unroll
@@ -275,7 +281,7 @@ struct RelayWarp {
 #pragma unroll
         for (int v = 0; v < V; ++v) segments().scan(through[v]);
         Wide carry[V], first[V];
-        pass_carry(n, through, carry);
+        pass_carry(k, through, carry);
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = Backward ? walk.before_row(v) : Wide{};
         with_kind(p, eventful, [&](auto kind) {
