@@ -166,7 +166,8 @@ struct WaveWarp {
         const Segments<Ty, Shape, Down> segments{at};
         segments.scan(through[0]);
         typename Carries::Slot& shared = carries.slot(k);
-        if (segments.is_last()) shared.totals[warp] = to_record<Ty>(through[0]);
+        if (!segments.is_last()) return;
+        shared.totals[warp] = to_record<Ty>(through[0]);
         carries.signal(shared.totals_barrier);
     }
 

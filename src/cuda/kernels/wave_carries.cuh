@@ -101,14 +101,11 @@ struct WaveCarries {
         for (uint32_t i = 0; i < slots; ++i) {
             ptx::make_barrier(ptx::shared_address(&slot(i).totals_barrier), Warps);
             ptx::make_barrier(ptx::shared_address(&slot(i).published_barrier), 1);
-            ptx::make_barrier(ptx::shared_address(&slot(i).carries_barrier), 1);
+            ptx::make_barrier(ptx::shared_address(&slot(i).carries_barrier), Warps);
         }
     }
-    // What the warp wrote is there for those who wait.
-    static __device__ __forceinline__ void signal(uint64_t& barrier) {
-        __syncwarp();
-        if (lane() == 0) ptx::arrive(ptx::shared_address(&barrier));
-    }
+    // What the thread wrote is there for those who wait.
+    static __device__ __forceinline__ void signal(uint64_t& barrier) { ptx::arrive(ptx::shared_address(&barrier)); }
     static __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t wave) {
         ptx::wait_for_phase(ptx::shared_address(&barrier), wave / slots & 1);
     }
@@ -141,8 +138,8 @@ struct WaveCarries {
                     m = {m.a, Ty::apply(m, first), true};
                 }
                 send_value(p.records, place(k, blockIdx.x), Record<Ty>{m.x, m.a}, uint64_t{k} << 1 | m.cut);
+                signal(slot(k).published_barrier);
             }
-            signal(slot(k).published_barrier);
         }
     }
 
@@ -156,7 +153,8 @@ struct WaveCarries {
             Wide carry{};
             await_values<Wide, 1>(p.carries, place(k, blockIdx.x), 1, k, [&](int, Wide c, bool) { carry = c; });
             if (turn == 0) carry = slot(k).first;
-            if (lane() < Warps) slot(k).carries[lane()] = lane() > 0 ? Ty::apply(before, carry) : carry;
+            if (lane() >= Warps) continue;
+            slot(k).carries[lane()] = lane() > 0 ? Ty::apply(before, carry) : carry;
             signal(slot(k).carries_barrier);
         }
     }

@@ -22,8 +22,8 @@ constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
 constexpr int64_t relay_chunk_row_bytes = 16 << 10;
 
 // Waves, time innermost. More rows begin so far apart that chunks, which run out of step, are as fast.
-constexpr int64_t wave_most_rows = 32;
-constexpr int64_t wave_least_waves = 4, wave_least_chunks = 4;
+constexpr int64_t wave_most_rows = 64;
+constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are.
