@@ -14,11 +14,13 @@
 // Progress   All blocks wait for each other: a cooperative launch of no more than run at once.
 // Sync       Words that carry their own number between blocks, barriers in shared memory between the warps of one.
 // Why        Chunks that look back (linear_chunked.cuh) load, wait for their carry and store one after another, with
-//            nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never stop.
-//            Prototypes on an H200, (1, 2^24, 1) f32: 66 us with chunks of 40 KB and two ahead, 82 with one, 67 with
-//            three, 79 with chunks of 24 KB and three. A block that found its carries itself from all summaries of a
-//            wave took 158: all of them look at the same few lines of memory. With channels innermost, the same took
-//            as long as chunks for 16 rows and twice as long for 128, whose carries go the way one by one.
+//            nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never stop: of
+//            (1, 2^24, 1) in f32 an H200 takes 66 us forward and 104 backward where chunks take 88 and 156. What remains
+//            beside the stream is mostly the way to the first and the last carries, which short data notice.
+//            Prototypes of that, forward: 66 us with chunks of 40 KB and two ahead, 82 with one, 67 with three, 79 with
+//            chunks of 24 KB and three. Where every block found its carry itself from all summaries of a wave it took
+//            twice as long, and 5 us a wave where a lane waited for one summary after the other. With channels innermost
+//            16 rows took as long as in chunks and 128 rows 1.7 times as long.
 // Limits     Gates by value for each element, of the data's dtype; nothing reset or packed; rows of whole 16-byte vectors.
 #pragma once
 
@@ -232,7 +234,7 @@ struct WaveWarp {
 };
 
 template <typename X, bool Down, bool Backward>
-__global__ void __launch_bounds__(WaveConfig<X, Backward>::threads)
+__global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     linear_waves(const __grid_constant__ LinearParams p, const __grid_constant__ WavesParams w) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
     using Config = WaveConfig<X, Backward>;
