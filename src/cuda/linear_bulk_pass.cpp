@@ -63,8 +63,9 @@ std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int
     if (!l.time_inner || l.wave_kernels == nullptr) return std::nullopt;
     const LinearShape shape = shape_of(l, p, false);
     const WaveFacts& facts = l.wave_facts();
-    l.tuning = tune_waves(shape, {facts.steps, facts.warps}, static_cast<int>(size_of(p.dtype)), multiprocessors);
-    if (must_suit && !waves_suit(shape, l.tuning)) return std::nullopt;
+    const bool backward = pass == Pass::backward;
+    l.tuning = tune_waves(shape, {facts.steps, facts.warps}, backward, multiprocessors);
+    if (must_suit && !waves_suit(shape, l.tuning, backward)) return std::nullopt;
     if (l.wave_chunks() > std::numeric_limits<int32_t>::max()) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);

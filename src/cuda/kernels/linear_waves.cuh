@@ -6,7 +6,7 @@
 // Ownership  Block b of n owns chunks b, b + n, b + 2 n, ... of all rows' chunks in a line. Each of its 8 warps owns a part
 //            of each chunk, which it loads into its ring of stages in shared memory, and a lane L steps of it. Three more
 //            warps find carries (wave_carries.cuh).
-// Passes     1. a warp takes chunk k + 2 from its ring and summarises it; its total goes to the publisher
+// Passes     1. a warp takes chunk k + 2, backward k + 3, from its ring and summarises it; its total goes to the publisher
 //            2. it takes its carry for chunk k, walks its steps and gives the stage back, which the copy engine stores and
 //               fills with a later one
 // Bytes      Reads and writes every element once, and 32 bytes a chunk.
@@ -15,9 +15,9 @@
 // Sync       Words that carry their own number between blocks, barriers in shared memory between the warps of one.
 // Why        Chunks that look back (linear_chunked.cuh) load, wait for their carry and store one after another, with
 //            nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never stop: of
-//            (1, 2^24, 1) in f32 an H200 takes 66 us forward and 104 backward where chunks take 88 and 156. What remains
-//            beside the stream is mostly the way to the first and the last carries, which short data notice.
-//            Prototypes of that, forward: 66 us with chunks of 40 KB and two ahead, 82 with one, 67 with three, 79 with
+//            (1, 2^24, 1) in f32 an H200 takes 64 us forward where chunks take 88, backward 100 instead of 156. What
+//            remains beside the stream is mostly the way to the first and the last carries, which short data notice.
+//            Prototypes of that, forward: 64 us with chunks of 40 KB and two ahead, 82 with one, 64 with three, 71 with
 //            chunks of 24 KB and three. Where every block found its carry itself from all summaries of a wave it took
 //            twice as long, and 5 us a wave where a lane waited for one summary after the other. With channels innermost
 //            16 rows took as long as in chunks and 128 rows 1.7 times as long.
@@ -49,8 +49,8 @@ template <typename X, bool Backward>
 struct WaveConfig {
     using Ty = Types<X, X>;
     using Shape = WaveShape<X, Backward>;
-    static constexpr int ahead = 2;  // chunks that are summarised before one is walked
-    static constexpr int warps = 8;  // that walk
+    static constexpr int ahead = Backward ? 3 : 2;  // chunks that are summarised before one is walked
+    static constexpr int warps = 8;                 // that walk
     static constexpr int threads = 32 * (warps + 3);
     static constexpr int tile_bytes = 32 * 16 * Shape::vectors;
     static constexpr int beside = 16;  // bytes before and after a stage's states

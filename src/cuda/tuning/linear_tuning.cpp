@@ -21,7 +21,7 @@ constexpr int relay_lone_bytes = 117 << 10;
 constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
 constexpr int64_t relay_chunk_row_bytes = 16 << 10;
 
-// Waves, time innermost. More rows begin so far apart that chunks, which run out of step, are as fast.
+// Waves: rows up to which they are faster than chunks, backward twice as many, and how long those must be.
 constexpr int64_t wave_most_rows = 64;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
@@ -109,7 +109,7 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool ba
     return t;
 }
 
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int element_bytes, int multiprocessors) {
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::waves;
     t.row_groups = shape.rows;
@@ -117,14 +117,14 @@ LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int elem
     t.chunk_steps = int64_t{32} * tile.steps * tile.warps;
     t.chunks = ceil_div(shape.time, t.chunk_steps);
     t.blocks = std::min<int64_t>(std::min(multiprocessors, wave_most_blocks), shape.batches * shape.rows * t.chunks);
-    t.ring = element_bytes >= 4 ? 5 : 4;
+    t.ring = backward ? 6 : 5;
     return t;
 }
 
-bool waves_suit(const LinearShape& shape, const LinearTuning& waves) {
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward) {
     const int64_t rows = shape.batches * shape.rows;
-    return rows <= wave_most_rows && rows * waves.chunks >= wave_least_waves * waves.blocks &&
-           waves.chunks >= wave_least_chunks;
+    return rows <= (backward ? 2 * wave_most_rows : wave_most_rows) &&
+           rows * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
 }
 
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors) {

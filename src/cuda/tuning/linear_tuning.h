@@ -62,9 +62,9 @@ struct LinearTuning {
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors);
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int element_bytes, int multiprocessors);
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors);
 // Whether waves are the fastest algorithm where relays do not suit.
-bool waves_suit(const LinearShape& shape, const LinearTuning& waves);
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
 // Whether the relay is the fastest algorithm.
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors);
 
