@@ -20,6 +20,7 @@ namespace {
 
 constexpr LinearCandidate linear[] = {
     {"relay", make_linear_relay},
+    {"waves", make_linear_waves},
     {"stream", make_linear_stream},
     {"chunked", make_linear_chunked},
 };

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/linear.h"
-
 #include <algorithm>
 #include <array>
-#include <limits>
-#include <vector>
 
 #include "cuda/kernels/relay_params.h"
+#include "cuda/kernels/waves_params.h"
 #include "cuda/launch.h"
-#include "cuda/linear_pass.h"
+#include "cuda/linear_kernel.h"
 
 namespace flashscan::cuda {
 namespace {
 
 constexpr int reduce_threads = 256;
-
-// Passes for tensors aligned as their strides allow, absent where they rule it out, then one for any.
-using PassVariants = std::vector<LinearPass>;
 
 bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignment) {
     return std::all_of(addresses.begin(), addresses.end(),
@@ -132,8 +126,28 @@ class Linear final : public LinearKernel {
         launch(pass.kernel(), shape, stream, params, relay);
     }
 
+    static void clear_look_back(const LinearPass& pass, void* memory, void* stream) {
+        const auto words = static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t));
+        launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream, memory,
+               words);
+    }
+
+    void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        params.records = base + pass.records;
+        params.carries = base + pass.carries;
+        clear_look_back(pass, params.records, stream);
+        const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()),
+                                divisor_of(static_cast<uint32_t>(pass.tuning.chunks)), pass.tuning.ring};
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        shape.overlaps = overlaps_;
+        shape.cooperative = true;
+        launch(pass.kernel(), shape, stream, params, waves);
+    }
+
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         if (pass.relays()) return launch_relay(pass, params, stream);
+        if (pass.waves()) return launch_waves(pass, params, base, stream);
         const int64_t steps = params.end - params.begin;
         params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
         const bool looks_back = params.chunks > 1;
@@ -141,9 +155,7 @@ class Linear final : public LinearKernel {
             params.records = base + pass.records;
             params.totals = base + pass.totals;
             params.carries = base + pass.carries;
-            const auto words = static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t));
-            launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream,
-                   params.records, words);
+            clear_look_back(pass, params.records, stream);
         }
         // Rows first, so that blocks that run at once read what lies together and chunks begin long after those before.
         const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
@@ -192,104 +204,11 @@ class Linear final : public LinearKernel {
     bool overlaps_ = false;  // a kernel may begin before the one that clears its look-back memory has ended
 };
 
-// Names the device's own limit where a pass does not fit it.
-std::string refusal_of(const LinearPass& pass, int device) {
-    if (pass.blocks() > std::numeric_limits<int32_t>::max())
-        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
-    const int available = shared_memory_of_block(device);
-    const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
-    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
-    if (needed > available)
-        return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", needed, device,
-                           available);
-    return {};
-}
-
-PassVariants variants_of(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool batch_invariant) {
-    PassVariants variants;
-    if (algorithm == LinearAlgorithm::chunked && can_align(problem, pass, batch_invariant))
-        variants.push_back(make_linear_pass(problem, pass, algorithm, true, batch_invariant));
-    variants.push_back(make_linear_pass(problem, pass, algorithm, false, batch_invariant));
-    return variants;
-}
-
-// Names what the relay lacks on the device, whose code `kernel` is.
-std::string relay_refusal_of(const void* kernel, int device) {
-    if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
-        return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
-    if (kernel_attributes(kernel).ptxVersion < 90)
-        return "the library was built without code of compute capability 9.0";
-    return {};
-}
-
-std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, PassVariants forward,
-                                   PassVariants backward, std::string& refusal) {
-    for (const PassVariants* variants : {&forward, &backward})
-        for (const LinearPass& pass : *variants) {
-            refusal = refusal_of(pass, options.device);
-            if (!refusal.empty()) return nullptr;
-        }
-    return std::make_unique<Linear>(problem, options, std::move(forward), std::move(backward));
-}
-std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
-                                   std::string& refusal) {
-    const DeviceScope scope(options.device);
-    return make(problem, options, variants_of(problem, Pass::forward, algorithm, options.batch_invariant),
-                variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
-}
-
-// Chunks of packed sequences begin where those before end, so that their bits depend on them.
-bool may_cut_time(const LinearProblem& problem, const Options& options) {
-    return !options.batch_invariant || !problem.packed();
-}
-
 }  // namespace
 
-std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
-                                                std::string& refusal) {
-    if (options.batch_invariant) {
-        refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
-        return nullptr;
-    }
-    const DeviceScope scope(options.device);
-    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
-    std::array<PassVariants, 2> variants;
-    const void* kernel = nullptr;
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-        PassVariants& all = variants[pass == Pass::backward];
-        all = variants_of(problem, pass, LinearAlgorithm::chunked, false);
-        const auto relay = make_relay_pass(problem, pass, multiprocessors, options.kernel.empty());
-        if (!relay) continue;
-        kernel = relay->kernel();
-        all.insert(all.begin(), *relay);
-    }
-    if (kernel == nullptr) {
-        refusal =
-            "takes rows for half of the multiprocessors that are not packed, with a gate by value for each element and "
-            "strides of 16 bytes";
-        return nullptr;
-    }
-    refusal = relay_refusal_of(kernel, options.device);
-    if (!refusal.empty()) return nullptr;
-    return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
-}
-
-std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
-                                                 std::string& refusal) {
-    if (options.kernel.empty() && may_cut_time(problem, options)) {
-        refusal = "time may be cut into chunks, which run side by side";
-        return nullptr;
-    }
-    return make(problem, options, LinearAlgorithm::stream, refusal);
-}
-
-std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
-                                                  std::string& refusal) {
-    if (!may_cut_time(problem, options)) {
-        refusal = "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
-        return nullptr;
-    }
-    return make(problem, options, LinearAlgorithm::chunked, refusal);
+std::unique_ptr<LinearKernel> make_linear_kernel(const LinearProblem& problem, const Options& options,
+                                                 PassVariants forward, PassVariants backward) {
+    return std::make_unique<Linear>(problem, options, std::move(forward), std::move(backward));
 }
 
 }  // namespace flashscan::cuda

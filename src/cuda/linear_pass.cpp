@@ -9,12 +9,13 @@
 #include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
-namespace {
 
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass) {
     if (pass == Pass::forward) return {p.input, p.output};
     return {p.grad_output, p.output, p.grad_input};
 }
+
+namespace {
 
 // Time innermost where most tensors have their shortest stride along time.
 bool is_time_inner(const LinearProblem& p, Pass pass, bool batch_invariant) {
@@ -45,14 +46,14 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
 
 constexpr int64_t sector_bytes = 32;
 
+}  // namespace
+
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
     const Strides& result = l.pass == Pass::forward ? p.output : p.grad_input;
     const bool in_sectors = l.aligned && result.time * size_of(p.dtype) % sector_bytes == 0;
     return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors};
 }
-
-LinearTile tile_of(const TileFacts& facts) { return {facts.lane_rows, facts.steps, facts.warps}; }
 
 void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.kernels = &linear_kernels(p.dtype, p.gate_dtype);
@@ -65,6 +66,10 @@ void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.sums_gate = l.pass == Pass::backward && p.gate_broadcast != 0;
     l.sums_steps = l.sums_gate && !p.broadcasts(broadcast_time);
 }
+
+namespace {
+
+LinearTile tile_of(const TileFacts& facts) { return {facts.lane_rows, facts.steps, facts.warps}; }
 
 // Books the partial sums of GRAD|GATE, and cuts time where they would take more than 4 MB or 1 % of the input.
 void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
@@ -108,7 +113,8 @@ void book_look_back(LinearPass& l) {
     l.carries = l.totals + totals;
 }
 
-// The tensor as the pass's kernel sees it.
+}  // namespace
+
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
     const int64_t size = size_of(dtype);
     View v;
@@ -118,13 +124,18 @@ View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
     return v;
 }
 
+namespace {
+
 // That each tensor must have where access is aligned.
 int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
     if (pass.relays()) return map_alignment;
+    if (pass.waves()) return bulk_alignment;
     if (pass.time_inner) return 16;
     // Other variants of the pass take whole elements too, and stand such that those that share sectors meet.
     return pass.tile().lane_rows == 1 ? sector_bytes : pass.tile().lane_rows * size_of(dtype);
 }
+
+}  // namespace
 
 void settle_params(LinearPass& l, const LinearProblem& p) {
     LinearParams& params = l.params;
@@ -157,22 +168,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     l.gate_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.gate_dtype));
 }
 
-// Steps of a warp's stage.
-int64_t stage_steps(const LinearPass& l) { return int64_t{l.relay_tile().steps} * (32 >> l.tuning.log2_lane_rows); }
-
-MapShape map_of(const LinearPass& l, const View& view, Dtype dtype) {
-    MapShape map;
-    map.element_bytes = static_cast<int>(size_of(dtype));
-    const MapAxis rows{l.rows, view.row, int64_t{l.relay_tile().lane_rows} << l.tuning.log2_lane_rows};
-    const MapAxis time{l.time, view.time, stage_steps(l)};
-    map.axes = {l.time_inner ? time : rows, l.time_inner ? rows : time, MapAxis{l.batches, view.batch, 1}};
-    map.swizzled = l.time_inner;
-    return map;
-}
-
-}  // namespace
-
 int LinearPass::shared_bytes() const {
+    if (waves()) return tuning.warps * tuning.ring * wave_facts().stage_bytes;
     if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
     return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
                     tuning.least_shared_bytes);
@@ -183,8 +180,11 @@ std::string LinearPass::describe() const {
     if (relays())
         return fmt::format("{} relays of {} rows, {} x {} warps, stages of {} steps in rings of {}, {} innermost",
                            blocks(), int64_t{relay_tile().lane_rows} << (tuning.log2_lane_rows + tuning.log2_warp_rows),
-                           1 << tuning.log2_warp_rows, tuning.warps >> tuning.log2_warp_rows, stage_steps(*this),
+                           1 << tuning.log2_warp_rows, tuning.warps >> tuning.log2_warp_rows, relay_stage_steps(),
                            tuning.ring, inner);
+    if (waves())
+        return fmt::format("{} blocks walk {} x {} chunks of {} steps in waves, rings of {}, {} innermost", blocks(),
+                           batches * rows, tuning.chunks, tuning.chunk_steps, tuning.ring, inner);
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
     if (streams()) return fmt::format("{} warps stream {} rows each, {} innermost", groups, warp_rows, inner);
@@ -211,30 +211,6 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
     book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
     settle_params(l, problem);
-    return l;
-}
-
-std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
-    if (p.packed() || p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
-    const bool backward = pass == Pass::backward;
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = true;
-    settle_axes(l, p, false);
-    const RelayFacts& facts = l.relay_tile();
-    if (l.kernels->relay[l.time_inner][l.down][backward] == nullptr) return std::nullopt;
-    const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, backward, multiprocessors);
-    const LinearCost cost{backward, static_cast<int>(size_of(p.dtype)), p.gate_form != GateForm::value, p.has_reset};
-    if (must_suit && !relay_suits(shape, l.tuning, cost, multiprocessors)) return std::nullopt;
-    l.launch_steps = p.time;
-    settle_params(l, p);
-    const LinearParams& v = l.params;
-    l.maps = {map_of(l, v.gate, p.gate_dtype), map_of(l, v.source, p.dtype), map_of(l, v.states, p.dtype),
-              map_of(l, v.result, p.dtype), map_of(l, v.grad_gate, p.gate_dtype)};
-    const std::array<bool, 5> used = {true, true, backward, true, backward};
-    for (size_t i = 0; i < used.size(); ++i)
-        if (used[i] && !can_map(l.maps[i])) return std::nullopt;
     return l;
 }
 

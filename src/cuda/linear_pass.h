@@ -5,20 +5,26 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/linear_problem.h"
 #include "core/rounding.h"
 #include "core/workspace.h"
 #include "cuda/instances/linear.h"
+#include "cuda/instances/waves.h"
 #include "cuda/kernels/linear_params.h"
 #include "cuda/loader/tensor_map.h"
 #include "cuda/tuning/linear_tuning.h"
 
 namespace flashscan::cuda {
 
+// Of addresses and strides that the bulk copy engine takes.
+inline constexpr int64_t bulk_alignment = 16;
+
 struct LinearPass {
     Pass pass{};
     const LinearKernels* kernels = nullptr;
+    const WaveKernels* wave_kernels = nullptr;  // of waves
     bool aligned = false;     // whole elements, pairs or vectors of 16 bytes may be read and written at once
     bool time_inner = false;  // which axis the tiles have innermost
     bool down = false;        // against the order of memory
@@ -32,7 +38,9 @@ struct LinearPass {
     int64_t partial_time = 0, partial_rows = 0;  // slots of one launch
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
 
-    int64_t blocks() const { return tuning.chunks * (batches / batch_loop) * tuning.row_groups; }
+    int64_t blocks() const {
+        return waves() ? tuning.blocks : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
+    }
     std::string describe() const;
 
     LinearParams params;                               // of every launch, but for what depends on the call
@@ -50,20 +58,26 @@ struct LinearPass {
                           : Access::channels;
     }
     bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
+    bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
     bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
+    const WaveFacts& wave_facts() const { return wave_kernels->facts[pass == Pass::backward]; }
+    int64_t wave_chunks() const { return batches * rows * tuning.chunks; }
     const RelayFacts& relay_tile() const { return kernels->relay_tile[time_inner][pass == Pass::backward]; }
+    // Steps of a warp's stage.
+    int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
         if (relays()) return kernels->relay[time_inner][down][backward];
+        if (waves()) return wave_kernels->kernel[down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
-    int warps() const { return relays() ? tuning.warps : tile().warps; }
+    int warps() const { return relays() ? tuning.warps : waves() ? wave_facts().threads / 32 : tile().warps; }
     int shared_bytes() const;
     int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
 };
@@ -71,9 +85,20 @@ struct LinearPass {
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant);
 
+// What passes of all kinds are made from.
+std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
+void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant);
+LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
+// The tensor as the pass's kernel sees it.
+View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
+void settle_params(LinearPass& l, const LinearProblem& p);
+
 // The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
 // another algorithm is faster.
 std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+
+// The same in waves of chunks.
+std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
 
 // Whether the extents and strides of a pass allow aligned access.
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);

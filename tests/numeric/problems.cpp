@@ -22,6 +22,8 @@ constexpr std::pair<int32_t, int32_t> dtypes[] = {
     {FLASHSCAN_C64, FLASHSCAN_C64},  {FLASHSCAN_C64, FLASHSCAN_F32},   {FLASHSCAN_C128, FLASHSCAN_C128},
     {FLASHSCAN_C128, FLASHSCAN_F64},
 };
+constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {
+    {FLASHSCAN_F32, FLASHSCAN_F32}, {FLASHSCAN_BF16, FLASHSCAN_BF16}, {FLASHSCAN_F16, FLASHSCAN_F16}};
 constexpr int dtype_count = static_cast<int>(std::size(dtypes));
 
 constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3},   {3, 33, 2},  {1, 70, 4},
@@ -36,10 +38,14 @@ constexpr std::array<int64_t, 3> chunked_shapes[] = {
 constexpr std::array<int64_t, 3> relay_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
                                                    {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40}};
 
+constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, {1, 15368, 3}, {3, 2056, 24},
+                                                  {1, 40, 8},    {1, 8, 64},    {5, 10240, 1}, {2, 5128, 4}};
+
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
     if (size == Size::chunks) return chunked_shapes;
     if (size == Size::relays) return relay_shapes;
+    if (size == Size::waves) return wave_shapes;
     return varied_shapes;
 }
 
@@ -62,7 +68,7 @@ enum Factor : size_t {
 
 Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     Problem p;
-    std::tie(p.dtype, p.gate_dtype) = dtypes[row[factor_dtype]];
+    std::tie(p.dtype, p.gate_dtype) = size == Size::waves ? wave_dtypes[row[factor_dtype]] : dtypes[row[factor_dtype]];
     p.layout = row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
     p.form = row[factor_form];
@@ -118,15 +124,19 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_dtype] = dtype_count;
     levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
     levels[factor_form] = levels[factor_packing] = 3;
-    levels[factor_broadcast] = size == Size::relays ? 1 : 8;
+    levels[factor_broadcast] = size >= Size::relays ? 1 : 8;
     levels[factor_placement] = support::placement_count;
     levels[factor_states] = 4;
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size == Size::relays) levels[factor_packing] = 1;
+    if (size >= Size::relays) levels[factor_packing] = 1;
+    if (size == Size::waves) {
+        levels[factor_dtype] = static_cast<int>(std::size(wave_dtypes));
+        levels[factor_form] = levels[factor_reset] = 1;
+    }
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800};
+    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));
@@ -207,6 +217,12 @@ std::vector<Problem> extremes() {
         add(400, 3, 257, layout);
         add(8, 1024, 32, layout);
     }
+    // Several waves of chunks on a large device.
+    for (const char* text : {"linear f32 BCT b1 t655360 c7 state-in state-out grads-xgs seed5200",
+                             "linear f32 BTC b1 t4194304 c1 state-in grads-xgs seed5201",
+                             "linear bf16 BCT b1 t1400000 c3 reverse state-in state-out grads-xgs seed5202",
+                             "linear f16 BCT b2 t1200000 c2 reverse state-in state-out grads-xgs seed5203"})
+        problems.push_back(support::problem_of(text));
     // Partial sums of a broadcast gate's gradient large enough to be taken in several pieces of time, whether the
     // gradient is wanted or not, and states that leave where they came in.
     for (const char* text : {"linear f32 BTC b2 t8200 c80 broadcast-b state-in state-out grads-xs seed5100",

@@ -28,8 +28,10 @@ using support::cases_on;
 using support::kernel_targets;
 using support::planner_targets;
 
-// The planner's choice and the relay.
-std::vector<support::Target> cuda_targets() { return {{FLASHSCAN_CUDA, ""}, {FLASHSCAN_CUDA, "relay"}}; }
+// The planner's choice and a kernel.
+std::vector<support::Target> cuda_targets(const char* kernel) {
+    return {{FLASHSCAN_CUDA, ""}, {FLASHSCAN_CUDA, kernel}};
+}
 
 class Linear : public testing::TestWithParam<Case> {};
 
@@ -47,7 +49,9 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targ
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targets(), pairs(Size::chunks))),
                          support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets(), pairs(Size::relays))),
+INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets("relay"), pairs(Size::relays))),
+                         support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),
                          support::name_of_case);
@@ -72,7 +76,7 @@ TEST(Repro, Case) {
 
 TEST(Repro, TextRoundTrips) {
     for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays),
-                             singles(), shapes(), extremes()})
+                             pairs(Size::waves), singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace {
 
 using namespace flashscan::cuda;
@@ -104,6 +106,29 @@ TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
     EXPECT_FALSE(suits(shape_of(1, 5000, 1024, true), plain));  // a second wave of few blocks
     EXPECT_FALSE(suits(shape_of(1, 8192, 8192, true), plain));  // chunks read longer pieces
     EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), backward));
+}
+
+constexpr WaveTile wave_tile{20, 8};
+
+TEST(LinearTuning, WavesCoverEveryStep) {
+    for (const int64_t rows : {1, 3, 16, 100, 128})
+        for (const int64_t time : {1, 33, 5000, 1 << 24}) {
+            const LinearTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, false, 132);
+            EXPECT_GE(t.chunks * t.chunk_steps, time);
+            EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
+            EXPECT_EQ(t.blocks, std::min<int64_t>(132, 2 * rows * t.chunks));
+        }
+}
+
+TEST(LinearTuning, WavesSuitFewLongRows) {
+    const auto suits = [](const LinearShape& shape, bool backward) {
+        return waves_suit(shape, tune_waves(shape, wave_tile, backward, 132), backward);
+    };
+    EXPECT_TRUE(suits(shape_of(1, 1, 1 << 24, true), false));
+    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, true), false));
+    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, true), false));
+    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, true), true));
+    EXPECT_FALSE(suits(shape_of(1, 1, 100000, true), false));
 }
 
 TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {

@@ -5,6 +5,7 @@
 
 #include "core/rounding.h"
 #include "cuda/kernels/linear_params.h"
+#include "cuda/kernels/waves_params.h"
 #include "cuda/tuning/look_back_tuning.h"
 
 namespace flashscan::cuda {
@@ -19,6 +20,10 @@ constexpr int relay_lone_bytes = 117 << 10;
 // is not longer than this.
 constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
 constexpr int64_t relay_chunk_row_bytes = 16 << 10;
+
+// Waves: rows up to which they are faster than chunks, backward twice as many, and how long those must be.
+constexpr int64_t wave_most_rows = 64;
+constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are.
@@ -107,6 +112,24 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool ba
     const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
     t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
     return t;
+}
+
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::waves;
+    t.row_groups = shape.rows;
+    t.warps = tile.warps;
+    t.chunk_steps = int64_t{32} * tile.steps * tile.warps;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.blocks = std::min<int64_t>(std::min(multiprocessors, wave_most_blocks), shape.batches * shape.rows * t.chunks);
+    t.ring = backward ? 6 : 5;
+    return t;
+}
+
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward) {
+    const int64_t rows = shape.batches * shape.rows;
+    return rows <= (backward ? 2 * wave_most_rows : wave_most_rows) &&
+           rows * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
 }
 
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors) {

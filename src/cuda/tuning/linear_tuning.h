@@ -9,7 +9,8 @@ namespace flashscan::cuda {
 enum class LinearAlgorithm {
     stream,
     chunked,
-    relay
+    relay,
+    waves
 };
 
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
@@ -38,6 +39,11 @@ struct RelayTile {
     int lane_rows = 0, steps = 0, stage_bytes = 0;
 };
 
+// That of waves: steps of a lane, warps of a block that walk.
+struct WaveTile {
+    int steps = 0, warps = 0;
+};
+
 struct LinearTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::stream;
     int log2_lane_rows = 5;     // packs of rows side by side in a warp; its other lanes are segments of time
@@ -47,15 +53,19 @@ struct LinearTuning {
     int64_t chunk_steps = 0;    // of a block
     int log2_group_chunks = 0;  // chunks of a look-back group
     int log2_link_groups = 0;   // groups of a link of the carry chain
-    // Relay.
+    // Relay and waves.
     int warps = 0;  // of a block
     int ring = 0;   // stages that a warp has in shared memory
     int least_shared_bytes = 0;
+    int64_t blocks = 0;  // that waves have
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors);
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors);
+// Whether waves are the fastest algorithm where relays do not suit.
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
 // Whether the relay is the fastest algorithm.
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors);
 

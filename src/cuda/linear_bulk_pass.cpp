@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes whose kernels the bulk copy engine feeds.
+#include <limits>
+
+#include "cuda/linear_pass.h"
+
+namespace flashscan::cuda {
+namespace {
+
+MapShape map_of(const LinearPass& l, const View& view, Dtype dtype) {
+    MapShape map;
+    map.element_bytes = static_cast<int>(size_of(dtype));
+    const MapAxis rows{l.rows, view.row, int64_t{l.relay_tile().lane_rows} << l.tuning.log2_lane_rows};
+    const MapAxis time{l.time, view.time, l.relay_stage_steps()};
+    map.axes = {l.time_inner ? time : rows, l.time_inner ? rows : time, MapAxis{l.batches, view.batch, 1}};
+    map.swizzled = l.time_inner;
+    return map;
+}
+
+// Words of summaries and carries are followed by tags as long as they.
+void book_waves(LinearPass& l) {
+    const auto bytes = [&](int size) { return static_cast<size_t>(2 * size * l.wave_facts().slots * l.tuning.blocks); };
+    const size_t records = bytes(l.kernels->record_bytes);
+    l.look_back_bytes = records + bytes(l.kernels->carry_bytes);
+    l.records = l.workspace.book(l.look_back_bytes);
+    l.carries = l.records + records;
+}
+
+}  // namespace
+
+std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
+    if (p.packed() || p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
+    const bool backward = pass == Pass::backward;
+    LinearPass l;
+    l.pass = pass;
+    l.aligned = true;
+    settle_axes(l, p, false);
+    const RelayFacts& facts = l.relay_tile();
+    if (l.kernels->relay[l.time_inner][l.down][backward] == nullptr) return std::nullopt;
+    const LinearShape shape = shape_of(l, p, false);
+    l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, backward, multiprocessors);
+    const LinearCost cost{backward, static_cast<int>(size_of(p.dtype)), p.gate_form != GateForm::value, p.has_reset};
+    if (must_suit && !relay_suits(shape, l.tuning, cost, multiprocessors)) return std::nullopt;
+    l.launch_steps = p.time;
+    settle_params(l, p);
+    const LinearParams& v = l.params;
+    l.maps = {map_of(l, v.gate, p.gate_dtype), map_of(l, v.source, p.dtype), map_of(l, v.states, p.dtype),
+              map_of(l, v.result, p.dtype), map_of(l, v.grad_gate, p.gate_dtype)};
+    const std::array<bool, 5> used = {true, true, backward, true, backward};
+    for (size_t i = 0; i < used.size(); ++i)
+        if (used[i] && !can_map(l.maps[i])) return std::nullopt;
+    return l;
+}
+
+std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
+    if (p.packed() || p.has_reset || p.gate_form != GateForm::value || p.gate_broadcast != 0) return std::nullopt;
+    if (p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false)) return std::nullopt;
+    LinearPass l;
+    l.pass = pass;
+    l.aligned = true;
+    settle_axes(l, p, false);
+    l.wave_kernels = wave_kernels(p.dtype, p.gate_dtype);
+    if (!l.time_inner || l.wave_kernels == nullptr) return std::nullopt;
+    const LinearShape shape = shape_of(l, p, false);
+    const WaveFacts& facts = l.wave_facts();
+    const bool backward = pass == Pass::backward;
+    l.tuning = tune_waves(shape, {facts.steps, facts.warps}, backward, multiprocessors);
+    if (must_suit && !waves_suit(shape, l.tuning, backward)) return std::nullopt;
+    if (l.wave_chunks() > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    l.launch_steps = p.time;
+    settle_params(l, p);
+    l.params.chunks = l.tuning.chunks;
+    book_waves(l);
+    return l;
+}
+
+}  // namespace flashscan::cuda
