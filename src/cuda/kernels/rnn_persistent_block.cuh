@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a block of a persistent kernel holds and does (rnn_persistent.cuh): rows of R, its share of the products with
+// them, and barriers with the rest of its team.
+//
+// Rows are m = gate * units + unit, all of k; those that shared memory does not hold are read through L2 every time.
+//
+//     gather     out[m, n] = sum over k of R[m, k] vector[n, k]: every block reads the vectors of all
+//     scatter    out[k, n] = sum over m of R[m, k] own[m, n]: every block leaves its part for all, and each adds up
+//                those of its units in the order of the blocks
+#pragma once
+
+#include "cuda/kernels/rnn_element.cuh"
+#include "cuda/kernels/rnn_persistent_params.h"
+#include "cuda/kernels/rnn_tile_product.cuh"
+#include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/exchange.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X>
+class RnnPersistentBlock {
+  public:
+    using Wide = typename Element<X>::Wide;
+    static constexpr int threads = rnn_persistent_threads, each = 16 / sizeof(X);  // elements of 16 bytes
+
+    __device__ __forceinline__ RnnPersistentBlock(const RnnPersistentParams& f, unsigned char* shared)
+        : f_(f),
+          shared_(shared),
+          padded_(static_cast<int>(f.p.padded)),
+          stride_(rnn_persistent_stride(f.p.padded * sizeof(X)) / static_cast<int>(sizeof(X))),
+          team_(static_cast<int>(blockIdx.x) / f.s.blocks),
+          block_(static_cast<int>(blockIdx.x) % f.s.blocks) {}
+
+    __device__ __forceinline__ int team() const { return team_; }
+    __device__ __forceinline__ int rows() const { return f_.s.tiles * 8; }
+    // This thread's element: of a row of the group and a unit of the block.
+    __device__ __forceinline__ int row() const { return static_cast<int>(threadIdx.x) / f_.s.units; }
+    __device__ __forceinline__ int unit() const { return static_cast<int>(threadIdx.x) % f_.s.units; }
+    __device__ __forceinline__ bool inside() const {
+        return row() < rows() && first_row_ + row() < f_.p.rows && first_unit() + unit() < f_.p.dim;
+    }
+    __device__ __forceinline__ RnnElement element() const {
+        return RnnElement(f_.p, (first_row_ + row()) * f_.p.width + head_ * f_.p.dim + first_unit() + unit());
+    }
+
+    __device__ __forceinline__ void begin(int job) {
+        const int head = job / f_.s.groups;
+        first_row_ = static_cast<int64_t>(job % f_.s.groups) * rows();
+        if (head == head_) return;
+        head_ = head;
+        __syncthreads();
+        const int vectors = padded_ / each;
+        for (int i = static_cast<int>(threadIdx.x); i < f_.s.stored * vectors; i += threads)
+            ptx::copy_async<16>(stored(i / vectors) + i % vectors * each, given(i / vectors) + i % vectors * each);
+        ptx::end_copy_group();
+    }
+
+    // What the block's threads wrote before is seen by all of the team after wait.
+    __device__ __forceinline__ void arrive() {
+        ++turn_;
+        if (f_.s.blocks == 1) return;
+        __syncthreads();
+        if (threadIdx.x == 0) ptx::add_arrival(arrivals());
+    }
+    __device__ __forceinline__ void wait() const {
+        if (f_.s.blocks > 1 && threadIdx.x == 0) {
+            const uint32_t all = turn_ * static_cast<uint32_t>(f_.s.blocks);
+            while (static_cast<int32_t>(ptx::load_arrivals(arrivals()) - all) < 0) {
+            }
+        }
+        __syncthreads();
+    }
+
+    // Rows first to first + count of R by `vectors` [rows, H, padded] of all.
+    __device__ __forceinline__ void gather(const X* vectors, int first, int count) {
+        stage(vectors);
+        multiply(*this, first, count);
+        __syncthreads();
+    }
+    // Row `first + m` of the last gather and this thread's row.
+    __device__ __forceinline__ Wide gathered(int m) const {
+        const int tiles = (gathered_ + 15) / 16, parts = rnn_persistent_parts(tiles * f_.s.tiles);
+        Wide total = 0;
+        for (int part = 0; part < parts; ++part) total += sums()[(part * rows() + row()) * tiles * 16 + m];
+        return total;
+    }
+
+    // What this thread's element gives to scatter.
+    __device__ __forceinline__ void give(int gate, Wide value) const {
+        if (row() < rows()) own()[(gate * f_.s.units + unit()) * rows() + row()] = value;
+    }
+    // Leaves what rows [first, end) of R make of what they were given; all threads.
+    __device__ __forceinline__ void scatter(int first, int end) const {
+        ptx::wait_for_copy_groups<0>();
+        __syncthreads();
+        multiply_across(*this, first, end);
+    }
+    // After a scatter, arrive and wait: what all blocks left for this thread's element; all threads.
+    __device__ __forceinline__ Wide scattered() const {
+        const int elements = rows() * f_.s.units, parts = threads / elements;
+        const int part = static_cast<int>(threadIdx.x) / elements, i = static_cast<int>(threadIdx.x) % elements;
+        const int unit = min(first_unit() + i % f_.s.units, padded_ - 1);
+        const Wide* const from = partials(turn_ - 1, 0) + i / f_.s.units * padded_ + unit;
+        const int64_t next = static_cast<int64_t>(rows()) * padded_;
+        Wide sum = 0;
+        if (part < parts)
+#pragma unroll 8
+            for (int b = part; b < f_.s.blocks; b += parts) sum += __ldcg(from + b * next);
+        sums()[threadIdx.x] = sum;
+        __syncthreads();
+        Wide total = 0;
+        if (part == 0)
+            for (int p = 0; p < parts; ++p) total += sums()[p * elements + i];
+        return total;
+    }
+
+  private:
+    template <typename T, int N>
+    struct alignas(16) Bunch {
+        T at[N];
+    };
+    template <int N, typename T>
+    static __device__ __forceinline__ Bunch<T, N> load_bunch(const T* from) {
+        return *reinterpret_cast<const Bunch<T, N>*>(from);
+    }
+
+    __device__ __forceinline__ int first_unit() const { return block_ * f_.s.units; }
+    __device__ __forceinline__ uint32_t* arrivals() const { return f_.arrivals + team_ * rnn_persistent_line; }
+    __device__ __forceinline__ X* stored(int m) const { return reinterpret_cast<X*>(shared_) + m * stride_; }
+    __device__ __forceinline__ const X* given(int m) const {
+        const int gate = m / f_.s.units, unit = min(first_unit() + m % f_.s.units, padded_ - 1);
+        return static_cast<const X*>(f_.weights) +
+               ((static_cast<int64_t>(head_) * f_.gates + gate) * padded_ + unit) * padded_;
+    }
+    __device__ __forceinline__ const X* row_of(int m) const { return m < f_.s.stored ? stored(m) : given(m); }
+    __device__ __forceinline__ X* vector(int n) const {
+        return reinterpret_cast<X*>(shared_ + f_.s.vectors_at) + n * stride_;
+    }
+    __device__ __forceinline__ Wide* own() const { return reinterpret_cast<Wide*>(shared_ + f_.s.vectors_at); }
+    __device__ __forceinline__ Wide* sums() const { return reinterpret_cast<Wide*>(shared_ + f_.s.sums_at); }
+    __device__ __forceinline__ Wide* partials(uint32_t turn, int block) const {
+        const int64_t part = static_cast<int64_t>(rows()) * padded_;
+        return static_cast<Wide*>(f_.partials) + ((team_ * 2 + (turn & 1)) * f_.s.blocks + block) * part;
+    }
+
+    // Rows past the last are the last one's again; nobody looks at what becomes of them.
+    __device__ __forceinline__ void stage(const X* vectors) const {
+        const int count = padded_ / each;
+        for (int i = static_cast<int>(threadIdx.x); i < rows() * count; i += threads) {
+            const int n = i / count, k = i % count * each;
+            const int64_t row = min(first_row_ + n, f_.p.rows - 1);
+            ptx::copy_async<16>(vector(n) + k, vectors + (row * f_.heads + head_) * padded_ + k);
+        }
+        ptx::end_copy_group();
+        ptx::wait_for_copy_groups<0>();
+        __syncthreads();
+    }
+
+    // Out of line: one copy for all cells.
+    static __device__ __noinline__ void multiply(RnnPersistentBlock& b, int first, int count) {
+        using Tile = RnnTileProduct<X>;
+        b.gathered_ = count;
+        const int across = (count + 15) / 16, all = across * b.f_.s.tiles, parts = rnn_persistent_parts(all);
+        const int steps = (b.padded_ + Tile::depth - 1) / Tile::depth, padded = b.padded_;
+        const auto load = [padded](const X* from, int k) {
+            return k < padded ? *reinterpret_cast<const uint4*>(from + k) : uint4{};
+        };
+        for (int i = static_cast<int>(threadIdx.x) / 32; i < all * parts; i += threads / 32) {
+            const int part = i % parts, m = i / parts % across * 16, n = i / parts / across * 8;
+            Wide* const to = b.sums() + part * b.rows() * across * 16;
+            Tile::run(
+                part * steps / parts, (part + 1) * steps / parts,
+                [&](int at) { return b.row_of(first + min(m + at, count - 1)); },
+                [&](int at) { return b.vector(n + at); }, load,
+                [&](int at, int column, Wide sum) { to[(n + column) * across * 16 + m + at] = sum; });
+        }
+    }
+    // A thread has 16 bytes of k and four rows of the group.
+    static __device__ __noinline__ void multiply_across(const RnnPersistentBlock& b, int first, int end) {
+        const int vectors = b.padded_ / each, rows = b.rows();
+        Wide* const to = b.partials(b.turn_, b.block_);
+        for (int i = static_cast<int>(threadIdx.x); i < vectors * b.f_.s.tiles * 2; i += threads) {
+            const int k = i % vectors * each, n = i / vectors * 4;
+            Bunch<Wide, each> sum[4] = {};
+            const auto add = [&](const X* row, int m) {
+                const auto r = load_bunch<each>(row + k);
+                const auto v = load_bunch<4>(static_cast<const Wide*>(b.own()) + m * rows + n);
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+#pragma unroll
+                    for (int e = 0; e < each; ++e)
+                        sum[j].at[e] = multiply_add(Element<X>::widen(r.at[e]), v.at[j], sum[j].at[e]);
+            };
+            const int stored = min(end, b.f_.s.stored);
+#pragma unroll 4
+            for (int m = first; m < stored; ++m) add(b.stored(m), m);
+#pragma unroll 4
+            for (int m = max(first, stored); m < end; ++m) add(b.given(m), m);
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                *reinterpret_cast<Bunch<Wide, each>*>(to + static_cast<int64_t>(n + j) * b.padded_ + k) = sum[j];
+        }
+    }
+
+    const RnnPersistentParams& f_;
+    unsigned char* shared_;
+    int padded_, stride_, team_, block_, head_ = -1, gathered_ = 0;
+    int64_t first_row_ = 0;
+    uint32_t turn_ = 0;  // arrivals so far
+};
+
+}  // namespace flashscan::cuda
