@@ -21,7 +21,8 @@ template <typename X>
 class RnnPersistentBlock {
   public:
     using Wide = typename Element<X>::Wide;
-    static constexpr int threads = rnn_persistent_threads, each = 16 / sizeof(X);  // elements of 16 bytes
+    static constexpr int threads = rnn_persistent_threads, warps = threads / 32,
+                         each = 16 / sizeof(X);  // elements of 16 bytes
 
     __device__ __forceinline__ RnnPersistentBlock(const RnnPersistentParams& f, unsigned char* shared)
         : f_(f),
@@ -74,7 +75,7 @@ class RnnPersistentBlock {
     // Rows first to first + count of R by `vectors` [rows, H, padded] of all.
     __device__ __forceinline__ void gather(const X* vectors, int first, int count) {
         stage(vectors);
-        multiply(*this, first, count);
+        multiply(first, count);
         __syncthreads();
     }
     // Row `first + m` of the last gather and this thread's row.
@@ -93,7 +94,7 @@ class RnnPersistentBlock {
     __device__ __forceinline__ void scatter(int first, int end) const {
         ptx::wait_for_copy_groups<0>();
         __syncthreads();
-        multiply_across(*this, first, end);
+        multiply_across(first, end);
     }
     // After a scatter, arrive and wait: what all blocks left for this thread's element; all threads.
     __device__ __forceinline__ Wide scattered() const {
@@ -145,60 +146,60 @@ class RnnPersistentBlock {
 
     // Rows past the last are the last one's again; nobody looks at what becomes of them.
     __device__ __forceinline__ void stage(const X* vectors) const {
-        const int count = padded_ / each;
-        for (int i = static_cast<int>(threadIdx.x); i < rows() * count; i += threads) {
-            const int n = i / count, k = i % count * each;
+        const int share = rows() <= warps / 2 ? 2 : 1, warp = static_cast<int>(threadIdx.x) / 32;
+        const int first = (warp % share * 32 + static_cast<int>(threadIdx.x) % 32) * each;
+        for (int n = warp / share; n < rows(); n += warps / share) {
             const int64_t row = min(first_row_ + n, f_.p.rows - 1);
-            ptx::copy_async<16>(vector(n) + k, vectors + (row * f_.heads + head_) * padded_ + k);
+            const X* const from = vectors + (row * f_.heads + head_) * padded_;
+            X* const to = vector(n);
+            for (int k = first; k < padded_; k += share * 32 * each) ptx::copy_async<16>(to + k, from + k);
         }
         ptx::end_copy_group();
         ptx::wait_for_copy_groups<0>();
         __syncthreads();
     }
 
-    // Out of line: one copy for all cells.
-    static __device__ __noinline__ void multiply(RnnPersistentBlock& b, int first, int count) {
+    __device__ __forceinline__ void multiply(int first, int count) {
         using Tile = RnnTileProduct<X>;
-        b.gathered_ = count;
-        const int across = (count + 15) / 16, all = across * b.f_.s.tiles, parts = rnn_persistent_parts(all);
-        const int steps = (b.padded_ + Tile::depth - 1) / Tile::depth, padded = b.padded_;
+        gathered_ = count;
+        const int across = (count + 15) / 16, all = across * f_.s.tiles, parts = rnn_persistent_parts(all);
+        const int steps = (padded_ + Tile::depth - 1) / Tile::depth, padded = padded_;
         const auto load = [padded](const X* from, int k) {
             return k < padded ? *reinterpret_cast<const uint4*>(from + k) : uint4{};
         };
-        for (int i = static_cast<int>(threadIdx.x) / 32; i < all * parts; i += threads / 32) {
+        for (int i = static_cast<int>(threadIdx.x) / 32; i < all * parts; i += warps) {
             const int part = i % parts, m = i / parts % across * 16, n = i / parts / across * 8;
-            Wide* const to = b.sums() + part * b.rows() * across * 16;
+            Wide* const to = sums() + part * rows() * across * 16;
             Tile::run(
                 part * steps / parts, (part + 1) * steps / parts,
-                [&](int at) { return b.row_of(first + min(m + at, count - 1)); },
-                [&](int at) { return b.vector(n + at); }, load,
-                [&](int at, int column, Wide sum) { to[(n + column) * across * 16 + m + at] = sum; });
+                [&](int at) { return row_of(first + min(m + at, count - 1)); }, [&](int at) { return vector(n + at); },
+                load, [&](int at, int column, Wide sum) { to[(n + column) * across * 16 + m + at] = sum; });
         }
     }
     // A thread has 16 bytes of k and four rows of the group.
-    static __device__ __noinline__ void multiply_across(const RnnPersistentBlock& b, int first, int end) {
-        const int vectors = b.padded_ / each, rows = b.rows();
-        Wide* const to = b.partials(b.turn_, b.block_);
-        for (int i = static_cast<int>(threadIdx.x); i < vectors * b.f_.s.tiles * 2; i += threads) {
+    __device__ __forceinline__ void multiply_across(int first, int end) const {
+        const int vectors = padded_ / each, all = rows();
+        Wide* const to = partials(turn_, block_);
+        for (int i = static_cast<int>(threadIdx.x); i < vectors * f_.s.tiles * 2; i += threads) {
             const int k = i % vectors * each, n = i / vectors * 4;
             Bunch<Wide, each> sum[4] = {};
             const auto add = [&](const X* row, int m) {
                 const auto r = load_bunch<each>(row + k);
-                const auto v = load_bunch<4>(static_cast<const Wide*>(b.own()) + m * rows + n);
+                const auto v = load_bunch<4>(static_cast<const Wide*>(own()) + m * all + n);
 #pragma unroll
                 for (int j = 0; j < 4; ++j)
 #pragma unroll
                     for (int e = 0; e < each; ++e)
                         sum[j].at[e] = multiply_add(Element<X>::widen(r.at[e]), v.at[j], sum[j].at[e]);
             };
-            const int stored = min(end, b.f_.s.stored);
+            const int here = min(end, f_.s.stored);
 #pragma unroll 4
-            for (int m = first; m < stored; ++m) add(b.stored(m), m);
+            for (int m = first; m < here; ++m) add(stored(m), m);
 #pragma unroll 4
-            for (int m = max(first, stored); m < end; ++m) add(b.given(m), m);
+            for (int m = max(first, here); m < end; ++m) add(given(m), m);
 #pragma unroll
             for (int j = 0; j < 4; ++j)
-                *reinterpret_cast<Bunch<Wide, each>*>(to + static_cast<int64_t>(n + j) * b.padded_ + k) = sum[j];
+                *reinterpret_cast<Bunch<Wide, each>*>(to + static_cast<int64_t>(n + j) * padded_ + k) = sum[j];
         }
     }
 

@@ -11,6 +11,7 @@
 
 #include "cuda/kernels/types.cuh"
 #include "cuda/ptx/mma.cuh"
+#include "cuda/ptx/mma_f64.cuh"
 
 namespace flashscan::cuda {
 
@@ -45,18 +46,15 @@ struct RnnTileProduct<double> {
                                                const Load& load, const Store& store) {
         const int lane = static_cast<int>(threadIdx.x) % 32, m = lane / 4, n = lane % 4 * 2;
         const double *const low = row(m), *const high = row(m + 8), *const right = column(m);
-        double c[2][2][2] = {};
+        double c[4] = {};
 #pragma unroll 4
         for (int step = first; step < end; ++step) {
             const int k = step * depth + lane % 4 * 2;
             const double2 a = as_pair(load(low, k)), b = as_pair(load(high, k)), v = as_pair(load(right, k));
-            ptx::multiply_add(c[0][0], a.x, v.x);
-            ptx::multiply_add(c[1][0], b.x, v.x);
-            ptx::multiply_add(c[0][1], a.y, v.y);
-            ptx::multiply_add(c[1][1], b.y, v.y);
+            ptx::multiply_add(c, {a.x, b.x, a.y, b.y}, {v.x, v.y});
         }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) store(m + i / 2 * 8, n + i % 2, c[i / 2][0][i % 2] + c[i / 2][1][i % 2]);
+        for (int i = 0; i < 4; ++i) store(m + i / 2 * 8, n + i % 2, c[i]);
     }
     static __device__ __forceinline__ double2 as_pair(const uint4& v) { return *reinterpret_cast<const double2*>(&v); }
 };
