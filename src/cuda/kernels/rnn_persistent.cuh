@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
         return static_cast<X*>(p.factors) + (step & 1) * p.rows * f.heads * p.padded;
     };
     const int units = f.s.units;
-    RnnPersistentBlock<X> block(f, shared);
+    RnnPersistentBlock<X> block(f, shared, together);
     for (int job = block.team(); job < f.heads * f.s.groups; job += f.s.teams) {
         block.begin(job);
         const RnnElement e = block.element();
@@ -42,16 +42,16 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             RnnForwardStep<X, Cell> work;
             if (inside) work.load(p, e, step);
             block.wait();
-            block.gather(factors(step), 0, together * units);
+            block.template gather<0>(factors(step));
             Wide product[G] = {};
             if (inside)
-                for (int g = 0; g < together; ++g) product[g] = block.gathered(g * units + block.unit());
+                for (int g = 0; g < together; ++g) product[g] = block.template gathered<0>(g * units + block.unit());
             if constexpr (resets_before<Cell>) {
                 if (inside) store_narrow<X>(p.reset_factors, e.factor(p), work.reset(product[0], state[0]));
                 block.arrive();
                 block.wait();
-                block.gather(static_cast<const X*>(p.reset_factors), together * units, units);
-                if (inside) product[together] = block.gathered(block.unit());
+                block.template gather<1>(static_cast<const X*>(p.reset_factors));
+                if (inside) product[together] = block.template gathered<1>(block.unit());
             }
             if (inside) {
                 work.run([&](int g) { return product[g]; }, state);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
     const auto at = [&](void* data, int64_t step, int64_t row) -> void* {
         return data == nullptr ? nullptr : static_cast<X*>(data) + (step - f.first) * p.rows * row;
     };
-    RnnPersistentBlock<X> block(f, shared);
+    RnnPersistentBlock<X> block(f, shared, together);
     for (int job = block.team(); job < f.heads * f.s.groups; job += f.s.teams) {
         block.begin(job);
         const RnnElement e = block.element();

@@ -24,13 +24,20 @@ class RnnPersistentBlock {
     static constexpr int threads = rnn_persistent_threads, warps = threads / 32,
                          each = 16 / sizeof(X);  // elements of 16 bytes
 
-    __device__ __forceinline__ RnnPersistentBlock(const RnnPersistentParams& f, unsigned char* shared)
+    // `together`: gates of the first gather; the second has the others.
+    __device__ __forceinline__ RnnPersistentBlock(const RnnPersistentParams& f, unsigned char* shared, int together)
         : f_(f),
           shared_(shared),
           padded_(static_cast<int>(f.p.padded)),
           stride_(rnn_persistent_stride(f.p.padded * sizeof(X)) / static_cast<int>(sizeof(X))),
           team_(static_cast<int>(blockIdx.x) / f.s.blocks),
-          block_(static_cast<int>(blockIdx.x) % f.s.blocks) {}
+          block_(static_cast<int>(blockIdx.x) % f.s.blocks),
+          gathers_{gather_of(0, together * f.s.units),
+                   gather_of(together * f.s.units, (f.gates - together) * f.s.units)} {
+        // What lies between rows is read with them.
+        for (int i = static_cast<int>(threadIdx.x); i < f.s.sums_at / 16; i += threads)
+            reinterpret_cast<uint4*>(shared)[i] = uint4{};
+    }
 
     __device__ __forceinline__ int team() const { return team_; }
     __device__ __forceinline__ int rows() const { return f_.s.tiles * 8; }
@@ -72,17 +79,23 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Rows first to first + count of R by `vectors` [rows, H, padded] of all.
-    __device__ __forceinline__ void gather(const X* vectors, int first, int count) {
+    // The rows of gather `Which` of R by `vectors` [rows, H, padded] of all.
+    template <int Which>
+    __device__ __forceinline__ void gather(const X* vectors) const {
         stage(vectors);
-        multiply(first, count);
+        const Gather& g = gathers_[Which];
+        if (g.first + g.count <= f_.s.stored)
+            multiply<true>(g);
+        else
+            multiply<false>(g);
         __syncthreads();
     }
-    // Row `first + m` of the last gather and this thread's row.
+    // Row `m` of the gather and this thread's row.
+    template <int Which>
     __device__ __forceinline__ Wide gathered(int m) const {
-        const int tiles = (gathered_ + 15) / 16, parts = rnn_persistent_parts(tiles * f_.s.tiles);
+        const Gather& g = gathers_[Which];
         Wide total = 0;
-        for (int part = 0; part < parts; ++part) total += sums()[(part * rows() + row()) * tiles * 16 + m];
+        for (int part = 0; part < g.parts; ++part) total += sums()[(part * rows() + row()) * g.across * 16 + m];
         return total;
     }
 
@@ -104,9 +117,15 @@ class RnnPersistentBlock {
         const Wide* const from = partials(turn_ - 1, 0) + i / f_.s.units * padded_ + unit;
         const int64_t next = static_cast<int64_t>(rows()) * padded_;
         Wide sum = 0;
-        if (part < parts)
-#pragma unroll 8
-            for (int b = part; b < f_.s.blocks; b += parts) sum += __ldcg(from + b * next);
+        constexpr int window = 8;  // loads on their way at once
+        for (int b = part; part < parts && b < f_.s.blocks; b += window * parts) {
+            Wide loaded[window];
+#pragma unroll
+            for (int j = 0; j < window; ++j)
+                loaded[j] = b + j * parts < f_.s.blocks ? __ldcg(from + (b + j * parts) * next) : Wide(0);
+#pragma unroll
+            for (int j = 0; j < window; ++j) sum += loaded[j];
+        }
         sums()[threadIdx.x] = sum;
         __syncthreads();
         Wide total = 0;
@@ -116,8 +135,17 @@ class RnnPersistentBlock {
     }
 
   private:
+    // A warp's share of a gather: 16 rows from m on, 8 vectors from n on, and steps [begin, end) of k.
+    struct Tile {
+        int part, m, n, begin, end;
+    };
+    struct Gather {
+        int first, count;   // rows of R
+        int across, parts;  // tiles above each other, warps that share one
+        Tile mine;          // of this warp, the first
+    };
     template <typename T, int N>
-    struct alignas(16) Bunch {
+    struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Bunch {
         T at[N];
     };
     template <int N, typename T>
@@ -159,55 +187,72 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    __device__ __forceinline__ void multiply(int first, int count) {
-        using Tile = RnnTileProduct<X>;
-        gathered_ = count;
-        const int across = (count + 15) / 16, all = across * f_.s.tiles, parts = rnn_persistent_parts(all);
-        const int steps = (padded_ + Tile::depth - 1) / Tile::depth, padded = padded_;
+    // Stored: of rows in shared memory alone, with zeros past the last k.
+    template <bool Stored>
+    __device__ __forceinline__ void multiply(const Gather& g) const {
+        const int all = g.across * f_.s.tiles * g.parts, padded = padded_;
         const auto load = [padded](const X* from, int k) {
-            return k < padded ? *reinterpret_cast<const uint4*>(from + k) : uint4{};
+            return Stored || k < padded ? *reinterpret_cast<const uint4*>(from + k) : uint4{};
         };
-        for (int i = static_cast<int>(threadIdx.x) / 32; i < all * parts; i += warps) {
-            const int part = i % parts, m = i / parts % across * 16, n = i / parts / across * 8;
-            Wide* const to = sums() + part * rows() * across * 16;
-            Tile::run(
-                part * steps / parts, (part + 1) * steps / parts,
-                [&](int at) { return row_of(first + min(m + at, count - 1)); }, [&](int at) { return vector(n + at); },
-                load, [&](int at, int column, Wide sum) { to[(n + column) * across * 16 + m + at] = sum; });
+        Tile tile = g.mine;
+        for (int i = static_cast<int>(threadIdx.x) / 32; i < all; i += warps, tile = tile_of(g, i)) {
+            Wide* const to = sums() + tile.part * rows() * g.across * 16;
+            RnnTileProduct<X>::run(
+                tile.begin, tile.end,
+                [&](int at) {
+                    const int m = g.first + min(tile.m + at, g.count - 1);
+                    return Stored ? stored(m) : row_of(m);
+                },
+                [&](int at) { return vector(tile.n + at); }, load,
+                [&](int at, int column, Wide sum) { to[(tile.n + column) * g.across * 16 + tile.m + at] = sum; });
         }
     }
-    // A thread has 16 bytes of k and four rows of the group.
+    __device__ __forceinline__ Tile tile_of(const Gather& g, int i) const {
+        constexpr int depth = RnnTileProduct<X>::depth;
+        const int steps = (padded_ + depth - 1) / depth, part = i % g.parts, at = i / g.parts;
+        return {part, at % g.across * 16, at / g.across * 8, part * steps / g.parts, (part + 1) * steps / g.parts};
+    }
+    __device__ __forceinline__ Gather gather_of(int first, int count) const {
+        Gather g{first, count, (count + 15) / 16, 1, {}};
+        if (count == 0) return g;
+        g.parts = rnn_persistent_parts(g.across * f_.s.tiles);
+        g.mine = tile_of(g, static_cast<int>(threadIdx.x) / 32);
+        return g;
+    }
+    // A thread has `wide` k and `deep` rows of the group.
     __device__ __forceinline__ void multiply_across(int first, int end) const {
-        const int vectors = padded_ / each, all = rows();
+        constexpr int wide = each < 4 ? each : 4, deep = each == 2 ? 8 : 4;
+        const int vectors = padded_ / wide, all = rows();
         Wide* const to = partials(turn_, block_);
-        for (int i = static_cast<int>(threadIdx.x); i < vectors * f_.s.tiles * 2; i += threads) {
-            const int k = i % vectors * each, n = i / vectors * 4;
-            Bunch<Wide, each> sum[4] = {};
+        for (int i = static_cast<int>(threadIdx.x); i < vectors * all / deep; i += threads) {
+            const int k = i % vectors * wide, n = i / vectors * deep;
+            Bunch<Wide, wide> sum[deep] = {};
             const auto add = [&](const X* row, int m) {
-                const auto r = load_bunch<each>(row + k);
-                const auto v = load_bunch<4>(static_cast<const Wide*>(own()) + m * all + n);
+                const auto r = load_bunch<wide>(row + k);
+                const auto v = load_bunch<deep>(static_cast<const Wide*>(own()) + m * all + n);
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
+                for (int j = 0; j < deep; ++j)
 #pragma unroll
-                    for (int e = 0; e < each; ++e)
+                    for (int e = 0; e < wide; ++e)
                         sum[j].at[e] = multiply_add(Element<X>::widen(r.at[e]), v.at[j], sum[j].at[e]);
             };
             const int here = min(end, f_.s.stored);
-#pragma unroll 4
+#pragma unroll 2
             for (int m = first; m < here; ++m) add(stored(m), m);
-#pragma unroll 4
+#pragma unroll 2
             for (int m = max(first, here); m < end; ++m) add(given(m), m);
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                *reinterpret_cast<Bunch<Wide, each>*>(to + static_cast<int64_t>(n + j) * padded_ + k) = sum[j];
+            for (int j = 0; j < deep; ++j)
+                *reinterpret_cast<Bunch<Wide, wide>*>(to + static_cast<int64_t>(n + j) * padded_ + k) = sum[j];
         }
     }
 
     const RnnPersistentParams& f_;
     unsigned char* shared_;
-    int padded_, stride_, team_, block_, head_ = -1, gathered_ = 0;
+    int padded_, stride_, team_, block_, head_ = -1;
     int64_t first_row_ = 0;
     uint32_t turn_ = 0;  // arrivals so far
+    Gather gathers_[2];
 };
 
 }  // namespace flashscan::cuda
