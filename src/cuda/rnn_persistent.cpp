@@ -117,11 +117,12 @@ class Persistent final : public RnnKernel {
     // Why a network had better alternate with products; empty: it had not.
     std::string prefer_products() const {
         const auto multiply_adds = static_cast<double>(s_.rows * p_.weight_count());
+        const double launches = s_.split ? 1.7 : 1;  // of a step, beside those of other cells
         double ours = persistent_step_us(p_, Pass::forward, s_.padded, forward_shape_);
-        double theirs = alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
+        double theirs = launches * alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
         if (p_.training) {
             ours += persistent_step_us(p_, Pass::backward, s_.padded, backward_shape_);
-            theirs += alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
+            theirs += launches * alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
         }
         if (ours <= theirs) return "";
         return fmt::format("batch is {}; its blocks would take about {:.0f} us a step, products {:.0f}", p_.batch, ours,

@@ -72,17 +72,21 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
     const auto size = static_cast<double>(size_of(p.dtype)), wide = static_cast<double>(size_of(state_dtype(p.dtype)));
     const double columns = static_cast<double>(padded), rows = s.tiles * 8.0;
     const double all = static_cast<double>(p.counts().gates * s.units);
-    const double barrier = s.blocks > 1 ? 1500 : 100, through_l2 = 40;  // cycles; bytes a cycle of a block
     const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
-    // Multiply-adds a cycle of a block.
-    const double gathers = p.dtype == Dtype::f64 ? 80 : p.dtype == Dtype::f32 ? 80 : 500;
-    const double scatters = p.dtype == Dtype::f64 ? 45 : 80;
-    const bool forward = pass == Pass::forward;
-    const double factors = forward ? std::max(all, 16.0) : all;
-    double cycles = 1000 + (resets_before(p) ? 2 : 1) * (barrier + 600);
-    cycles += rows * factors * columns / (forward ? gathers : scatters);
-    cycles += rows * columns * (forward ? size : 2 * wide) / through_l2;
-    cycles += (all - s.stored) * columns * size * s.tiles / through_l2;
+    const double exchanges = resets_before(p) ? 2 : 1, each = s.blocks > 1 ? 4250 : 1500;  // cycles
+    double cycles = 600 + exchanges * each;
+    // Multiply-adds and bytes through L2 a cycle of a block: what backward reads has just been written elsewhere.
+    if (pass == Pass::forward) {
+        const double rate = size_of(p.dtype) == 2 ? 350 : 66;
+        cycles += rows * static_cast<double>(round_up(p.counts().gates * s.units, 16)) * columns / rate;
+        cycles += exchanges * rows * columns * size / 40;
+        cycles += (all - s.stored) * columns * size * s.tiles / 40;
+    } else {
+        const double rate = p.dtype == Dtype::f64 ? 32 : 49;
+        cycles += rows * all * columns / rate;
+        cycles += exchanges * rows * columns * 2 * wide / 25;
+        cycles += (all - s.stored) * columns * size * rows / 4 / 40;
+    }
     return waves * cycles / 1700;
 }
 
