@@ -26,7 +26,6 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
     const auto factors = [&](int64_t step) {
         return static_cast<X*>(p.factors) + (step & 1) * p.rows * f.heads * p.padded;
     };
-    const int units = f.s.units;
     RnnPersistentBlock<X> block(f, shared, together);
     for (int job = block.team(); job < f.heads * f.s.groups; job += f.s.teams) {
         block.begin(job);
@@ -44,14 +43,13 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             block.wait();
             block.template gather<0>(factors(step));
             Wide product[G] = {};
-            if (inside)
-                for (int g = 0; g < together; ++g) product[g] = block.template gathered<0>(g * units + block.unit());
+            if (inside) block.template gathered<0, 0, together>(product);
             if constexpr (resets_before<Cell>) {
                 if (inside) store_narrow<X>(p.reset_factors, e.factor(p), work.reset(product[0], state[0]));
                 block.arrive();
                 block.wait();
                 block.template gather<1>(static_cast<const X*>(p.reset_factors));
-                if (inside) product[together] = block.template gathered<1>(block.unit());
+                if (inside) block.template gathered<1, together, G>(product);
             }
             if (inside) {
                 work.run([&](int g) { return product[g]; }, state);

@@ -90,13 +90,14 @@ class RnnPersistentBlock {
             multiply<false>(g);
         __syncthreads();
     }
-    // Row `m` of the gather and this thread's row.
-    template <int Which>
-    __device__ __forceinline__ Wide gathered(int m) const {
+    // What the gather gave to gates First to End of this thread's element.
+    template <int Which, int First, int End, int G>
+    __device__ __forceinline__ void gathered(Wide (&to)[G]) const {
         const Gather& g = gathers_[Which];
-        Wide total = 0;
-        for (int part = 0; part < g.parts; ++part) total += sums()[(part * rows() + row()) * g.across * 16 + m];
-        return total;
+        const Wide* from = sums() + row() * g.across * 16 + unit();
+        for (int part = 0; part < g.parts; ++part, from += rows() * g.across * 16)
+#pragma unroll
+            for (int gate = First; gate < End; ++gate) to[gate] += from[(gate - First) * f_.s.units];
     }
 
     // What this thread's element gives to scatter.
