@@ -13,6 +13,7 @@
 #include "cuda/operator_matrices.h"
 #include "cuda/rnn.h"
 #include "cuda/rnn_fused.h"
+#include "cuda/rnn_persistent.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -27,6 +28,7 @@ constexpr LinearCandidate linear[] = {
 
 constexpr RnnCandidate rnn[] = {
     {"fused", make_rnn_fused},
+    {"persistent", make_rnn_persistent},
     {"alternating", make_rnn_alternating},
 };
 

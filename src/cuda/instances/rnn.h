@@ -6,7 +6,8 @@
 
 namespace flashscan::cuda {
 
-// Launched with one thread per element, and the step beside the RnnParams but for `begin`.
+// Launched with one thread per element, and the step beside the RnnParams but for `begin`; the persistent ones with
+// RnnPersistentParams.
 struct RnnCellKernels {
     int kept = 0;
     const void* begin = nullptr;
@@ -14,6 +15,8 @@ struct RnnCellKernels {
     const void* forward_reset = nullptr;  // null: the products all take h
     const void* backward = nullptr;
     const void* backward_reset = nullptr;
+    const void* persistent_forward = nullptr;
+    const void* persistent_backward = nullptr;
 };
 
 // Of one dtype.

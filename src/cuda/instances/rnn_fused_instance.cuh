@@ -60,10 +60,31 @@ RnnFusedShape make_grid_shape() {
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
+// How many of `all` operands of a warp are in shared memory where registers hold `resident`.
+constexpr int stored_operands(int all, int resident) { return all > resident ? all - resident : 0; }
+
+// Backward of large heads has 32 units a block and tiles of 4 rows: half as many blocks read what all have made, and
+// each reads half as much, against weights that registers do not hold.
+template <typename X, typename Cell, int HeadDim>
+RnnFusedShape make_large_grid_shape() {
+    constexpr int steps = Cell::gates * HeadDim / 128;
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, 1, 1, 8, HeadDim / 128},
+                      TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 18)}>();
+}
+// Both passes, 16 rows: four teams instead of two share out the rows of a batch.
+template <typename X, typename Cell, int HeadDim>
+RnnFusedShape make_rows_grid_shape() {
+    constexpr int G = Cell::gates, steps = HeadDim / 128, forward = (4 * G + 1) / 2 * steps, backward = 2 * G * steps;
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{4, 2, 1, 8, steps, 8, stored_operands(forward, 25)},
+                      TeamSize{4, 2, 1, 8, G * steps, 8, stored_operands(backward, G > 1 ? 4 : backward)}>();
+}
+
 // f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.
 template <typename Cell, int HeadDim, int RowTiles, int Stored>
 RnnFusedShape make_wide_grid_shape() {
-    using F = TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, HeadDim / 128, 8, HeadDim > 768}>;
+    constexpr int steps = HeadDim / 128, plane = (Cell::gates + 1) / 2 * steps;
+    using F =
+        TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, steps, 8, HeadDim > 768 ? plane : 0}>;
     RnnFusedShape shape{Team::grid, HeadDim, {}, {}};
     shape.forward = describe_team<float, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
     if constexpr (Cell::gates > 1)
@@ -94,8 +115,8 @@ std::span<const RnnFusedShape> make_half_shapes() {
         make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 8>(),
         make_cluster_shape<X, Cell, 512, 4>(),  make_cluster_shape<X, Cell, 512, 8>(),
         make_grid_shape<X, Cell, 512, 1, 1>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
-        make_grid_shape<X, Cell, 768, 1, 1>(),  make_grid_shape<X, Cell, 768, 4, 2>(),
-        make_grid_shape<X, Cell, 1024, 1, 1>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
+        make_large_grid_shape<X, Cell, 768>(),  make_rows_grid_shape<X, Cell, 768>(),
+        make_large_grid_shape<X, Cell, 1024>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
     };
     return shapes;
 }

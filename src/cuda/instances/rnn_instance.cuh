@@ -6,6 +6,7 @@
 #include "cuda/kernels/rnn_backward.cuh"
 #include "cuda/kernels/rnn_edges.cuh"
 #include "cuda/kernels/rnn_forward.cuh"
+#include "cuda/kernels/rnn_persistent.cuh"
 
 namespace flashscan::cuda {
 
@@ -24,6 +25,8 @@ RnnCellKernels make_cell_kernels() {
     k.begin = address_of(&rnn_begin<X, Cell>);
     k.forward = address_of(&rnn_forward<X, Cell>);
     k.backward = address_of(&rnn_backward<X, Cell>);
+    k.persistent_forward = address_of(&rnn_persistent_forward<X, Cell>);
+    k.persistent_backward = address_of(&rnn_persistent_backward<X, Cell>);
     if constexpr (resets_before<Cell>) {
         k.forward_reset = address_of(&rnn_forward_reset<X>);
         k.backward_reset = address_of(&rnn_backward_reset<X>);

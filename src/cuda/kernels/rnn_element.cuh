@@ -22,7 +22,9 @@ struct RnnElement {
     int64_t block, d;  // block: of D elements in [rows, H]
 
     __device__ __forceinline__ explicit RnnElement(const RnnParams& p)
-        : index(static_cast<int64_t>(blockIdx.x) * rnn_threads + threadIdx.x),
+        : RnnElement(p, static_cast<int64_t>(blockIdx.x) * rnn_threads + threadIdx.x) {}
+    __device__ __forceinline__ RnnElement(const RnnParams& p, int64_t index)
+        : index(index),
           row(index / p.width),
           w(index - row * p.width),
           block(index / p.dim),

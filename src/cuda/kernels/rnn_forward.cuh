@@ -14,22 +14,65 @@
 
 namespace flashscan::cuda {
 
-// Leaves the states as they enter `step`, for it and its product. Owner n has them so far, after the step before.
-template <typename X, int S>
+// The states as they enter `step`. Owner n has them so far, after the step before.
+template <typename Wide, int S>
 __device__ __forceinline__ void enter_step(const RnnParams& p, const RnnElement& e, int64_t step, int64_t n,
-                                           typename Element<X>::Wide (&state)[S]) {
-    using Wide = typename Element<X>::Wide;
+                                           Wide (&state)[S]) {
     const int64_t next = owner_of(p, e, step);
     if (next != n) {
         store_states(p, e, p.state_out, n, state);
         load_states(p, e, p.state_in, next, state);
     }
-    if (step >= p.time) return;
-    const bool reset = resets(p, e, step);
-    for (int s = 0; s < S; ++s) {
-        if (reset) state[s] = Wide(0);
-        static_cast<Wide*>(p.states)[e.carried(p, s)] = state[s];
+    if (step < p.time && resets(p, e, step))
+        for (int s = 0; s < S; ++s) state[s] = Wide(0);
+}
+
+// A step of an element.
+template <typename X, typename Cell>
+class RnnForwardStep {
+    static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
+
+  public:
+    using Wide = typename Element<X>::Wide;
+
+    // What the call gives to the step.
+    __device__ __forceinline__ void load(const RnnParams& p, const RnnElement& e, int64_t step) {
+        t_ = time_of(p, step), n_ = owner_of(p, e, step);
+        if (n_ < 0) return;
+        for (int g = 0; g < G; ++g) pre_[g] = load_wide<X>(p.input, e.tensor(p.input_strides, g, t_));
+        if (p.bias != nullptr)
+            for (int j = 0; j < P; ++j) pre_[j] += static_cast<const Wide*>(p.bias)[j * p.width + e.w];
     }
+    // `product(g)`: R factors of gate g.
+    template <typename Product>
+    __device__ __forceinline__ void run(const Product& product, Wide (&state)[S]) {
+        if (n_ < 0) return;
+        for (int g = 0; g < G; ++g) pre_[Cell::recurrent(g)] += product(g);
+        Cell::forward(pre_, state, keep_);
+        for (int s = 0; s < S; ++s) after_[s] = state[s];
+    }
+    // r h, the factor of the last gate's product.
+    __device__ __forceinline__ Wide reset(Wide product, Wide h) const {
+        return n_ < 0 ? Wide(0) : Cell::reset(pre_[0] + product, h);
+    }
+    __device__ __forceinline__ void store(const RnnParams& p, const RnnElement& e) const {
+        if (n_ < 0) return;
+        for (int s = 0; s < S; ++s)
+            if (s < p.output_states) store_narrow<X>(p.output, e.tensor(p.output_strides, s, t_), after_[s]);
+        if (p.kept != nullptr)
+            for (int k = 0; k < K; ++k) static_cast<Wide*>(p.kept)[e.kept(p, K, k, t_)] = keep_[k];
+    }
+    __device__ __forceinline__ int64_t owner() const { return n_; }
+
+  private:
+    int64_t t_ = 0, n_ = -1;
+    Wide pre_[P] = {}, keep_[K], after_[S];
+};
+
+// For the next step and its product.
+template <typename X, typename Wide, int S>
+__device__ __forceinline__ void hand_on(const RnnParams& p, const RnnElement& e, const Wide (&state)[S]) {
+    for (int s = 0; s < S; ++s) static_cast<Wide*>(p.states)[e.carried(p, s)] = state[s];
     store_narrow<X>(p.factors, e.factor(p), state[0]);
 }
 
@@ -38,55 +81,40 @@ __global__ void __launch_bounds__(rnn_threads) rnn_begin(RnnParams p) {
     const RnnElement e(p);
     if (!e.inside(p)) return;
     typename Element<X>::Wide state[Cell::states] = {};
-    enter_step<X>(p, e, 0, -1, state);
+    enter_step(p, e, 0, -1, state);
+    hand_on<X>(p, e, state);
 }
 
 // The factors r h of the product of n.
 template <typename X>
 __global__ void __launch_bounds__(rnn_threads) rnn_forward_reset(RnnParams p, int64_t step) {
-    using Cell = GruResetBeforeCell;
-    using Wide = typename Element<X>::Wide;
+    using Step = RnnForwardStep<X, GruResetBeforeCell>;
+    using Wide = typename Step::Wide;
     const RnnElement e(p);
     if (!e.inside(p)) return;
-    const int64_t n = owner_of(p, e, step);
-    Wide pre = 0, factor = 0;
-    if (n >= 0) {
-        pre = load_wide<X>(p.input, e.tensor(p.input_strides, 0, time_of(p, step)));
-        if (p.bias != nullptr) pre += static_cast<const Wide*>(p.bias)[e.w];
-    }
+    Step work;
+    work.load(p, e, step);
     ptx::wait_for_launch_before();
-    if (n >= 0) {
-        pre += static_cast<const Wide*>(p.products)[e.product(p, Cell::gates, 0)];
-        factor = Cell::reset(pre, static_cast<const Wide*>(p.states)[e.carried(p, 0)]);
-    }
-    store_narrow<X>(p.reset_factors, e.factor(p), factor);
+    const Wide product = static_cast<const Wide*>(p.products)[e.product(p, GruResetBeforeCell::gates, 0)];
+    store_narrow<X>(p.reset_factors, e.factor(p),
+                    work.reset(product, static_cast<const Wide*>(p.states)[e.carried(p, 0)]));
 }
 
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_forward(RnnParams p, int64_t step) {
-    using Wide = typename Element<X>::Wide;
-    constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
+    using Step = RnnForwardStep<X, Cell>;
+    using Wide = typename Step::Wide;
     const RnnElement e(p);
     if (!e.inside(p)) return;
-    const int64_t t = time_of(p, step), n = owner_of(p, e, step);
-    Wide state[S], pre[P] = {};
-    if (n >= 0) {
-        for (int g = 0; g < G; ++g) pre[g] = load_wide<X>(p.input, e.tensor(p.input_strides, g, t));
-        if (p.bias != nullptr)
-            for (int j = 0; j < P; ++j) pre[j] += static_cast<const Wide*>(p.bias)[j * p.width + e.w];
-    }
+    Step work;
+    work.load(p, e, step);
     ptx::wait_for_launch_before();
-    for (int s = 0; s < S; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
-    if (n >= 0) {
-        Wide keep[K];
-        for (int g = 0; g < G; ++g) pre[Cell::recurrent(g)] += static_cast<const Wide*>(p.products)[e.product(p, G, g)];
-        Cell::forward(pre, state, keep);
-        for (int s = 0; s < S; ++s)
-            if (s < p.output_states) store_narrow<X>(p.output, e.tensor(p.output_strides, s, t), state[s]);
-        if (p.kept != nullptr)
-            for (int k = 0; k < K; ++k) static_cast<Wide*>(p.kept)[e.kept(p, K, k, t)] = keep[k];
-    }
-    enter_step<X>(p, e, step + 1, n, state);
+    Wide state[Cell::states];
+    for (int s = 0; s < Cell::states; ++s) state[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
+    work.run([&](int g) { return static_cast<const Wide*>(p.products)[e.product(p, Cell::gates, g)]; }, state);
+    work.store(p, e);
+    enter_step(p, e, step + 1, work.owner(), state);
+    if (step + 1 < p.time) hand_on<X>(p, e, state);
 }
 
 }  // namespace flashscan::cuda

@@ -9,8 +9,8 @@
 // so that a lane finds all gates of its elements in its own sums. Within 32 consecutive k the order is chosen such that
 // the right operands of a lane are 16 consecutive bytes of v. Units of all blocks make `runs` runs of k.
 //
-// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber), and planes of W that registers do not hold are
-// in shared memory.
+// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber). Operands of W that registers do not hold are in
+// shared memory.
 //
 // Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
 #pragma once
@@ -62,24 +62,24 @@ class TeamWeights {
 
     // `from`: those of all blocks of the team. A thread reads what it has stored itself.
     __device__ __forceinline__ void load(const uint4* from, int block) {
-        constexpr int plane = S::tiles * S::steps;
-        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::planes * plane * 32) +
+        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
                 static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-        for (int i = 0; i < S::resident * plane; ++i) a_[i] = TeamOperand(from[i * 32]);
+        for (int i = 0; i < resident; ++i) a_[i] = TeamOperand(from[i * 32]);
         if constexpr (S::stored > 0)
 #pragma unroll 4
-            for (int i = 0; i < S::stored * plane; ++i) stored_[i * S::threads] = from[(S::resident * plane + i) * 32];
+            for (int i = 0; i < S::stored; ++i) stored_[i * S::threads] = from[(resident + i) * 32];
     }
     __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
         const int i = (plane * S::tiles + m) * S::steps + k;
         if constexpr (S::stored > 0)
-            if (plane >= S::resident) return TeamOperand(stored_[(i - S::resident * S::tiles * S::steps) * S::threads]);
+            if (i >= resident) return TeamOperand(stored_[(i - resident) * S::threads]);
         return a_[i];
     }
 
   private:
-    TeamOperand a_[S::resident * S::tiles * S::steps];
+    static constexpr int resident = S::operands - S::stored;
+    TeamOperand a_[resident];
     uint4* stored_;
 };
 

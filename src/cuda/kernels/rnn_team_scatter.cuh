@@ -18,16 +18,16 @@
 namespace flashscan::cuda {
 
 // 8 units a block, 8 warps, each with an eighth of the rows m.
-template <int Planes, int Runs, int HeadDim, int RowTiles, int Stored>
+template <int Planes, int Runs, int HeadDim, int RowTiles, int StoredPlanes>
 struct ScatterShape {
     static constexpr bool scatters = true, in_shared = false;
     static constexpr Team kind = Team::grid;
     static constexpr int planes = Planes, gates = 1, runs = Runs;
-    static constexpr int stored = Stored, resident = planes - stored;
     static constexpr int groups = 1, row_tiles = RowTiles, unit_warps = 1, parts = 8, tile_rows = 8, lane_rows = 2;
     static constexpr int threads = 32 * parts, units = 8, rows = tile_rows * row_tiles;
     static constexpr int elements = lane_rows * row_tiles, own = 1;
     static constexpr int steps = 2, tiles = HeadDim / (16 * parts), depth = units * runs;
+    static constexpr int operands = planes * tiles * steps, stored = StoredPlanes * tiles * steps;
     static constexpr int width = 16 * steps;  // of a row of vectors; gates that are not there are zeros
     static_assert(HeadDim % (16 * parts) == 0 && depth <= width && elements <= parts);
     // What a block reads: 16 bytes at once, `pieces` of a source, `sources` of them side by side.
@@ -37,7 +37,7 @@ struct ScatterShape {
     static constexpr int chunks = (items + window - 1) / window, chunk_bytes = window * threads * 16;
     static constexpr int vectors_at = 2 * threads * 16;
     static constexpr int weights_at = vectors_at + 2 * planes * rows * width * 2;
-    static constexpr int staging_at = weights_at + stored * tiles * steps * threads * 16;
+    static constexpr int staging_at = weights_at + stored * threads * 16;
     static constexpr int staged = chunks - 1;
     static constexpr int shared_bytes = staging_at + staged * chunk_bytes;
     static_assert(shared_bytes <= most_shared_bytes);

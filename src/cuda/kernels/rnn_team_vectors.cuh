@@ -20,24 +20,24 @@ constexpr int most_shared_bytes = 227 * 1024;  // of a block
 struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
     int tile_rows = 8;  // 4: every second column of a product is empty, and a lane has half as many elements
-    int stored = 0;     // planes of the weights that are in shared memory, the last ones
+    int stored = 0;     // operands of a warp's weights that are in shared memory, the last ones
 };
 
 template <int Planes, int Gates, int Runs, Team Kind, TeamSize Z>
 struct TeamShape {
     static constexpr bool scatters = false;
     static constexpr int planes = Planes, gates = Gates, runs = Runs;
-    static constexpr int stored = Z.stored, resident = planes - stored;
     static constexpr int groups = Z.groups, row_tiles = Z.row_tiles, unit_warps = Z.unit_warps, parts = Z.parts;
     static constexpr int steps = Z.steps, tile_rows = Z.tile_rows, lane_rows = tile_rows / 4;
     static constexpr Team kind = Kind;
     static constexpr bool in_shared = Kind != Team::grid;
     static constexpr int threads = 32 * unit_warps * parts;
-    static constexpr int units = 8 * groups * unit_warps;            // of a block
-    static constexpr int rows = tile_rows * row_tiles;               // of a team
-    static constexpr int depth = 16 * steps * parts;                 // of k
-    static constexpr int period = depth / runs;                      // k of a run
-    static constexpr int tiles = (groups * gates + 1) / 2;           // left operands above each other
+    static constexpr int units = 8 * groups * unit_warps;   // of a block
+    static constexpr int rows = tile_rows * row_tiles;      // of a team
+    static constexpr int depth = 16 * steps * parts;        // of k
+    static constexpr int period = depth / runs;             // k of a run
+    static constexpr int tiles = (groups * gates + 1) / 2;  // left operands above each other
+    static constexpr int operands = planes * tiles * steps, stored = Z.stored;
     static constexpr int elements = groups * row_tiles * lane_rows;  // of a lane's sums, each with all gates
     static constexpr int own = (elements + parts - 1) / parts;
     static constexpr int chains = planes > 1                           ? (tiles >= 4 ? 1 : 4 / tiles)
@@ -60,8 +60,8 @@ struct TeamShape {
     static constexpr int items = steps / 2 * row_tiles * planes;
     static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
     static constexpr int together = planes, chunks = (items + window - 1) / window, staged = 0;
-    static constexpr int shared_bytes = weights_at + stored * tiles * steps * threads * 16;
-    static_assert(in_shared || period % 32 == 0);
+    static constexpr int shared_bytes = weights_at + stored * threads * 16;
+    static_assert(shared_bytes <= most_shared_bytes && (in_shared || period % 32 == 0));
 };
 
 // Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd

@@ -26,6 +26,16 @@ __device__ __forceinline__ uint4 load_shared_words(const uint4* from) {
 // Orders what this thread wrote and saw before against what it writes and sees after, for all threads of the device.
 __device__ __forceinline__ void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
+// A count of arrivals: what a thread wrote before it adds is seen by who has loaded the sum.
+__device__ __forceinline__ void add_arrival(uint32_t* count) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
+}
+__device__ __forceinline__ uint32_t load_arrivals(const uint32_t* count) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(count) : "memory");
+    return value;
+}
+
 __device__ __forceinline__ void prefetch(const void* address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

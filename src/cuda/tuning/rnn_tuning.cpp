@@ -46,6 +46,7 @@ double fused_step_us(const RnnTeams& teams, Pass pass) {
 
 double alternating_step_us(double multiply_adds, Dtype dtype, Pass pass) {
     const bool forward = pass == Pass::forward;
+    if (dtype == Dtype::f64) return 7.2 + multiply_adds * (forward ? 105e-9 : 210e-9);
     if (dtype == Dtype::f32) return 10 + multiply_adds * (forward ? 50e-9 : 90e-9);
     return (forward ? 6 : 8) + multiply_adds * (forward ? 5e-9 : 12e-9);
 }
