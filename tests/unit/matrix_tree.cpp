@@ -38,7 +38,7 @@ std::vector<Stretch> run_tree(const MatrixTree& tree) {
             EXPECT_EQ(right.last, i);
             const Stretch both{left.first, right.last, "(" + left.brackets + right.brackets + ")"};
             EXPECT_EQ(tree.is_prefix(i, k), both.first == 0);
-            products[static_cast<size_t>(tree.first[k] + n)] = both;
+            products[static_cast<size_t>(tree.product(i, k))] = both;
         }
     std::vector<Stretch> ends;
     for (int32_t i = tree.last_only != 0 ? tree.elements - 1 : 0; i < tree.elements; ++i)
