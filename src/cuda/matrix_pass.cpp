@@ -50,7 +50,9 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
                 if (function != nullptr) allow_shared_memory(function, device);
-            const int64_t blocks = shape.chains * level.pieces * row_tiles(*kernel, shape, kernel == level.summarise);
+            const int64_t blocks =
+                kernel->is_tree ? tree_blocks(level, tree_of(level, true))
+                                : shape.chains * level.pieces * row_tiles(*kernel, shape, kernel == level.summarise);
             if (blocks > std::numeric_limits<int32_t>::max())
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
                                       level.pieces, blocks, std::numeric_limits<int32_t>::max());
@@ -64,11 +66,16 @@ void MatrixPass::book(Workspace& workspace) {
                   rows = number * shape_.rows * shape_.dim;
     for (size_t i = 0; i < plan_.levels.size(); ++i) {
         const MatrixLevel& level = plan_.levels[i];
+        if (level.walk->is_tree) {
+            const int64_t products = shape_.chains * tree_of(level, true).products();
+            buffers_[i].products = workspace.book(static_cast<size_t>(products * matrix));
+            buffers_[i].counters = workspace.book(static_cast<size_t>(products) * sizeof(uint32_t));
+        }
         if (level.summarise == nullptr) continue;
         const int64_t pieces = shape_.chains * level.pieces;
         buffers_[i].products = workspace.book(static_cast<size_t>(pieces * matrix));
         buffers_[i].sums = workspace.book(static_cast<size_t>(shape_.has_sums ? pieces * rows : 0));
-        buffers_[i].carries = workspace.book(static_cast<size_t>(pieces * rows));
+        buffers_[i].carries = workspace.book(static_cast<size_t>(last_only_ ? 0 : pieces * rows));
     }
 }
 
@@ -89,18 +96,29 @@ void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const 
         w.steps = level.steps;
         w.piece_steps = level.piece_steps;
         w.pieces = level.pieces;
-        if (i == top) break;
         w.products = scratch + buffers_[i].products;
+        if (i == top) break;
         w.sums = scratch + buffers_[i].sums;
         w.carries = scratch + buffers_[i].carries;
-        launch_walk(w, *level.summarise, MatrixWork::summaries, stream);
         walks[i + 1] = above(w, level);
+        MatrixWalk summaries = w;
+        if (plan_.levels[i + 1].walk->is_tree) {
+            summaries.counters = reinterpret_cast<uint32_t*>(scratch + buffers_[i + 1].counters);
+            summaries.num_counters = shape_.chains * tree_of(plan_.levels[i + 1], true).products();
+            walks[i + 1].counters = summaries.counters;
+        }
+        launch_walk(summaries, *level.summarise, MatrixWork::summaries, stream);
     }
     for (size_t i = 0; i < top; ++i) walks[i].leaves_end = 1;
     if (top > 0) hand_end_over(walks[0], walks[top]);
     if (last_only_) walks[top].emitted = nullptr;
-    for (size_t i = top + 1; i-- > (last_only_ ? top : 0);)
-        launch_walk(walks[i], *plan_.levels[i].walk, MatrixWork::walk, stream);
+    for (size_t i = top + 1; i-- > (last_only_ ? top : 0);) {
+        const MatrixLevel& level = plan_.levels[i];
+        if (level.walk->is_tree)
+            launch_tree(walks[i], level, stream);
+        else
+            launch_walk(walks[i], *level.walk, MatrixWork::walk, stream);
+    }
 }
 
 // The chain of the summaries of `walk`.
@@ -146,9 +164,29 @@ void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, Matrix
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 
+// Of the summaries of `level`, and STATE_IN before them.
+MatrixTree MatrixPass::tree_of(const MatrixLevel& level, bool has_start) const {
+    return {static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_};
+}
+int64_t MatrixPass::tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const {
+    const int64_t tiles = ceil_div(shape_.dim, level.walk->rows);
+    return shape_.chains * tree.products() * tiles * tiles;
+}
+void MatrixPass::launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const {
+    const MatrixTree tree = tree_of(level, walk.start == MatrixStart::carried);
+    LaunchShape shape = blocks_of(tree_blocks(level, tree), level.walk->threads);
+    shape.shared_bytes = level.walk->shared_bytes;
+    shape.overlaps = overlaps_;
+    launch(level.walk->function, shape, stream, walk, tree);
+}
+
 std::string MatrixPass::describe() const {
     std::string text = plan_.levels.front().walk->on_tensor_cores ? "tensor cores" : "multiply-adds";
     for (const MatrixLevel& level : plan_.levels) {
+        if (level.walk->is_tree) {
+            text += fmt::format(", {} steps as a tree", level.steps);
+            continue;
+        }
         if (level.summarise != nullptr)
             text += fmt::format(", {} steps in {} pieces", level.steps, level.pieces);
         else

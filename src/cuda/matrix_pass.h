@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk over chains of matrices as a plan settles it, and its launches: summaries of pieces level by level upwards,
-// then the walks downwards, each from what the level above found.
+// A walk over chains of matrices as a plan settles it, and its launches: summaries of pieces level by level upwards, a
+// walk or a tree of the uppermost chain, then the walks downwards, each from what the level above found.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 
 #include "core/operator_problem.h"
 #include "core/workspace.h"
+#include "cuda/kernels/matrix_tree.h"
 #include "cuda/launch.h"
 #include "cuda/tuning/matrix_tuning.h"
 
@@ -28,10 +29,13 @@ class MatrixPass {
 
   private:
     struct Buffers {
-        size_t products = 0, sums = 0, carries = 0;
+        size_t products = 0, sums = 0, carries = 0, counters = 0;
     };
     void book(Workspace& workspace);
     void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
+    MatrixTree tree_of(const MatrixLevel& level, bool has_start) const;
+    int64_t tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const;
+    void launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const;
     MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);
 

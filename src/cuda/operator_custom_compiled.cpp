@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Custom operators by device code, compiled with our kernels when the plan is made. Elements that fit a thread's
 // registers are scanned there in one pass; larger ones, and all gradients, go level by level through a tree.
+#include <map>
+#include <vector>
+
 #include "core/error.h"
 #include "cuda/device_copy.h"
 #include "cuda/jit/module.h"
@@ -15,6 +18,12 @@ namespace {
 // Of an element that a thread holds in its registers, a few at a time.
 constexpr int64_t most_register_bytes = 128;
 
+// What is compiled at once: a kernel with the headers that it needs.
+struct Unit {
+    const char *name, *headers;
+    std::string text;
+};
+constexpr const char* tree_headers = "#include \"cuda/kernels/custom_tree_pairs.cuh\"\n";
 constexpr const char* combine_kernel = R"(
 extern "C" __global__ void __launch_bounds__(tree_block)
     flashscan_combine(const __grid_constant__ TreeParams p, const __grid_constant__ TreeLevel level) {
@@ -28,37 +37,51 @@ extern "C" __global__ void __launch_bounds__(tree_block)
     tree_differentiate<{}, CustomAdjoint>(p, level, grad_left);
 }}
 )";
-constexpr const char* scan_kernels = R"(
+constexpr const char* scan_headers = "#include \"cuda/kernels/custom_element.cuh\"\n";
+constexpr const char* scan_kernel = R"(
 using ScanOperator = CustomScanOperator<CustomOperator>;
 extern "C" __global__ void __launch_bounds__(32 * ElementScan<ScanOperator>::warps)
     flashscan_scan(const __grid_constant__ ElementScanParams p) {
     scan_elements<ScanOperator>(p);
 }
+)";
+constexpr const char* empty_kernel = R"(
 extern "C" __global__ void __launch_bounds__(256) flashscan_empty(const __grid_constant__ EmptyElementParams p) {
-    pass_empty_elements<ScanOperator>(p);
+    pass_empty_elements<CustomScanOperator<CustomOperator>>(p);
 }
 )";
 
-const Module& module_of(const OperatorProblem& p, bool in_registers, int device) {
-    std::string headers, kernels;
+std::vector<Unit> units_of(const OperatorProblem& p, bool in_registers) {
+    std::vector<Unit> units;
     if (in_registers) {
-        headers += "#include \"cuda/kernels/custom_element.cuh\"\n";
-        kernels += scan_kernels;
+        units.push_back({"flashscan_scan", scan_headers, scan_kernel});
+        units.push_back({"flashscan_empty", scan_headers, empty_kernel});
     }
-    if (!in_registers || p.differentiable()) {
-        headers += "#include \"cuda/kernels/custom_tree_pairs.cuh\"\n";
-        kernels += combine_kernel;
-    }
-    if (p.differentiable()) kernels += fmt::format(differentiate_kernel, p.dtype == Dtype::f64 ? "double" : "float");
-    return find_module(operator_source(p.custom, headers, kernels), p.custom, device);
+    if (!in_registers || p.differentiable()) units.push_back({"flashscan_combine", tree_headers, combine_kernel});
+    if (p.differentiable())
+        units.push_back({"flashscan_differentiate", tree_headers,
+                         fmt::format(differentiate_kernel, p.dtype == Dtype::f64 ? "double" : "float")});
+    return units;
+}
+
+using Kernels = std::map<std::string, const void*>;
+
+Kernels compile_kernels(const OperatorProblem& p, bool in_registers, int device) {
+    const std::vector<Unit> units = units_of(p, in_registers);
+    std::vector<KernelSource> sources;
+    for (const Unit& unit : units) sources.push_back(operator_source(p.custom, unit.headers, unit.text));
+    const std::vector<const Module*> modules = find_modules(sources, p.custom, device);
+    Kernels kernels;
+    for (size_t i = 0; i < units.size(); ++i) kernels[units[i].name] = modules[i]->kernel(units[i].name);
+    return kernels;
 }
 
 class CompiledTree final : public CustomTree {
   public:
-    CompiledTree(const OperatorProblem& problem, const Options& options, const Module& module, const void* state)
+    CompiledTree(const OperatorProblem& problem, const Options& options, const Kernels& kernels, const void* state)
         : CustomTree(problem, options, 0, 1), state_(const_cast<void*>(state)) {
-        combine_ = module.kernel("flashscan_combine");
-        if (problem.differentiable()) differentiate_ = module.kernel("flashscan_differentiate");
+        combine_ = kernels.at("flashscan_combine");
+        if (problem.differentiable()) differentiate_ = kernels.at("flashscan_differentiate");
     }
 
     std::string describe() const override {
@@ -81,7 +104,7 @@ class CompiledTree final : public CustomTree {
 };
 
 // As custom_element.cuh has them.
-ElementKernels scan_of(const OperatorProblem& p, const Module& module, const void* state) {
+ElementKernels scan_of(const OperatorProblem& p, const Kernels& kernels, const void* state) {
     const int bytes = static_cast<int>(p.custom.element_bytes);
     ElementKernels k;
     k.forward.bytes = bytes;
@@ -92,8 +115,8 @@ ElementKernels scan_of(const OperatorProblem& p, const Module& module, const voi
     k.forward.warps = element_warps(padded);
     k.forward.keeps = element_is_kept(bytes);
     k.forward.buffer_bytes = element_buffer_bytes(bytes, k.forward.steps, k.forward.warps);
-    k.scan = module.kernel("flashscan_scan");
-    k.empty = module.kernel("flashscan_empty");
+    k.scan = kernels.at("flashscan_scan");
+    k.empty = kernels.at("flashscan_empty");
     k.operator_state = state;
     return k;
 }
@@ -103,13 +126,13 @@ class Compiled final : public OperatorKernel {
     Compiled(const OperatorProblem& problem, const Options& options, bool in_registers)
         : device_(options.device), state_(problem.custom.device_state, options.device) {
         const DeviceScope scope(device_);
-        const Module& module = module_of(problem, in_registers, device_);
+        const Kernels kernels = compile_kernels(problem, in_registers, device_);
         if (in_registers) {
-            kernels_ = scan_of(problem, module, state_.get());
+            kernels_ = scan_of(problem, kernels, state_.get());
             scan_ = std::make_unique<OperatorScan>(problem, kernels_, options, forward_);
         }
         if (!in_registers || problem.differentiable())
-            tree_ = std::make_unique<CompiledTree>(problem, options, module, state_.get());
+            tree_ = std::make_unique<CompiledTree>(problem, options, kernels, state_.get());
     }
 
     std::string refusal() const { return scan_ ? scan_->refusal() : ""; }

@@ -44,6 +44,13 @@ class OperatorCode : public testing::Test {
     flashscan_operator_desc desc{};
 };
 
+TEST_F(OperatorCode, ACompilerThatIsNotThereIsNamed) {
+    give_code(add_code, "add");
+    const flashscan_options options = make_options(FLASHSCAN_CUDA, "", 0, false, false);
+    if (const Plan plan(desc, options); plan) GTEST_SKIP() << "skipped: NVRTC could be loaded";
+    expect_refusal(FLASHSCAN_DEPENDENCY_MISSING, {"this plan needs NVRTC", "libnvrtc.so.13", "could not be loaded"});
+}
+
 TEST_F(OperatorCode, CompileErrorsComeBackWhole) {
     give_code("extern \"C\" __device__ void add(const void*, const void*, void*) {\n    one = 1;\n    two = 2;\n}\n",
               "add");

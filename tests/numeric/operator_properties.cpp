@@ -34,6 +34,8 @@ class OnBackend : public testing::TestWithParam<Target> {
 class OperatorBits : public OnBackend {};
 class OperatorModes : public OnBackend {};
 class OperatorStates : public OnBackend {};
+class OperatorMemory : public OnBackend {};
+class HeavyOperator : public OnBackend {};
 class OperatorValuesOf : public OnBackend {};
 
 // Both signs of what makes kernels cut time and share work.
@@ -47,7 +49,10 @@ std::vector<std::string> lines() {
 }
 
 TEST_P(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
-    for (const std::string& line : lines()) {
+    std::vector<std::string> all = lines();
+    for (const char* rest : {"d64 b1 t700", "d64 b2 t501 state-in", "d100 b1 t300 state-in reverse"})
+        all.push_back(std::string("operator f32 c1 state-out matmul ") + rest);
+    for (const std::string& line : all) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);
         const OperatorOutcome scan = run(p, data);
@@ -92,6 +97,31 @@ TEST_P(OperatorBits, OfOneSequenceDoNotDependOnTheBatchWhereAsked) {
         const OperatorOutcome many = run(p, nine);
         EXPECT_TRUE(std::equal(alone[output_id].begin(), alone[output_id].end(), many[output_id].begin())) << line;
     }
+}
+
+// A megabyte is what few steps may take, whatever they are.
+TEST_P(OperatorMemory, IsTheInputsAtMostAndGrowsWithTime) {
+    const auto scratch_of = [](const OperatorProblem& p, int32_t pass) {
+        const Plan plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel));
+        EXPECT_TRUE(plan) << plan.message();
+        return static_cast<double>(plan.bytes(pass, FLASHSCAN_ARG_SCRATCH));
+    };
+    constexpr double few = 1 << 20;
+    for (const char* elements : {"add b4 c64", "logaddexp b1 c1 BCT", "matmul b2 c1 d3", "matmul b1 c1 d16",
+                                 "matmul b1 c1 d64", "matmul b1 c1 d130", "affine b1 c2 d32"})
+        for (const char* mode : {"inclusive", "exclusive", "reduction"}) {
+            OperatorProblem p = operator_problem_of(std::string("operator f32 ") + elements + " " + mode);
+            double last = 0;
+            for (p.time = 1000; p.time <= 8000; p.time *= 2) {
+                const auto input =
+                    static_cast<double>(4 * p.batch * p.time * p.channels * (p.element() + p.gate_element()));
+                const double most = p.reduction() ? input / 2 : input;
+                EXPECT_LE(scratch_of(p, FLASHSCAN_PASS_FORWARD), most + few) << text_of(p);
+                const double backward = scratch_of(p, FLASHSCAN_PASS_BACKWARD);
+                EXPECT_LE(backward, last > 0 ? 2.5 * last + few : 40 * input + few) << text_of(p);
+                last = backward;
+            }
+        }
 }
 
 // exclusive[t + 1] = inclusive[t], but for the bracketing where time is cut, and the final states agree.
@@ -215,14 +245,16 @@ const auto each_backend = testing::ValuesIn(operator_kernel_targets());
 constexpr auto name_of_backend = [](const testing::TestParamInfo<Target>& info) { return text_of(info.param); };
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorBits, each_backend, name_of_backend);
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorModes, each_backend, name_of_backend);
+INSTANTIATE_TEST_SUITE_P(Operator, OperatorMemory, each_backend, name_of_backend);
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorStates, each_backend, name_of_backend);
 INSTANTIATE_TEST_SUITE_P(Operator, OperatorValuesOf, each_backend, name_of_backend);
 
-TEST(HeavyOperator, AMillionSteps) {
+TEST_P(HeavyOperator, AMillionSteps) {
     for (const char* line : {"add f64 t1000000", "logaddexp f64 t1000003 BCT", "matmul d2 f64 t1000000",
                              "affine d2 f64 t999983 reverse", "max f32 t1000000", "add f32 t65536 c16"})
-        check_case({operator_problem_of(std::string("operator bwd b1 c1 ") + line), {}});
+        check_case({operator_problem_of(std::string("operator bwd b1 c1 ") + line), GetParam()});
 }
+INSTANTIATE_TEST_SUITE_P(Heavy, HeavyOperator, each_backend, name_of_backend);
 
 }  // namespace
 }  // namespace numeric

@@ -53,6 +53,8 @@ bool parse_flag(OperatorProblem& p, const std::string& word) {
         p.caller_scratch = true;
     else if (word == "misaligned")
         p.misaligned = true;
+    else if (word == "tf32")
+        p.allow_tf32 = true;
     else
         return word == "operator";
     return true;
@@ -125,6 +127,7 @@ std::string text_of(const OperatorProblem& p) {
     if (p.batch_invariant) text += " invariant";
     if (p.caller_scratch) text += " caller-scratch";
     if (p.misaligned) text += " misaligned";
+    if (p.allow_tf32) text += " tf32";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values != OperatorValues::positive)
         text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);
@@ -146,6 +149,7 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     desc.layout = p.layout;
     desc.mode = p.mode;
     desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    desc.flags = p.allow_tf32 ? FLASHSCAN_OPERATOR_ALLOW_TF32 : 0;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
     desc.batch = p.batch;
     desc.time = p.time;

@@ -25,6 +25,7 @@ struct OperatorProblem {
     int32_t offsets_dtype = FLASHSCAN_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     bool batch_invariant = false, caller_scratch = false;
+    bool allow_tf32 = false;
     bool misaligned = false;  // every array one element past an aligned address
     int32_t threads = 0;
     OperatorValues values = OperatorValues::positive;

@@ -2,6 +2,8 @@
 // Code compiled at run time, as far as it goes without a device.
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "core/error.h"
 #include "cuda/jit/operator_source.h"
 #include "cuda/loader/library.h"
@@ -154,6 +156,15 @@ TEST_F(Compile, LtoIrIsLinked) {
     custom.code = "none of it";
     text = failure(custom, Code::invalid_argument);
     EXPECT_TRUE(has(text, "does not match type NVJITLINK_INPUT_LTOIR")) << text;
+}
+
+TEST_F(Compile, ManyAtOnce) {
+    CustomOperator linked = custom_of(support::lto_ir_of(moments), "merge");
+    linked.code_kind = CodeKind::lto_ir;
+    std::vector<std::future<std::string>> cubins;
+    for (const CustomOperator& custom : {custom_of(moments, "merge"), linked, custom_of(moments, "merge"), linked})
+        cubins.push_back(std::async(std::launch::async, [custom] { return compiled(custom); }));
+    for (std::future<std::string>& cubin : cubins) EXPECT_EQ(cubin.get().substr(1, 3), "ELF");
 }
 
 TEST(Loader, MissingLibrariesAreNamed) {

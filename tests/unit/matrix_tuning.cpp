@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "cuda/kernels/matrix_tree.h"
+
 namespace {
 
 using namespace flashscan::cuda;
@@ -91,6 +93,27 @@ TEST(MatrixTuning, GivesKernelsOfPlainWalksNoOthers) {
         for (const MatrixLevel& level : plan_matrices(walks, shape, multiprocessors, shared_bytes).levels)
             EXPECT_EQ(level.walk->plain_only, plain);
     }
+}
+
+TEST(MatrixTuning, MultipliesSummariesAsATreeWhereMemoryAllows) {
+    std::array<MatrixKernel, 3> walks{kernels[0], kernels[1], kernel_of(64, 128, 30000, true, 0.1, 900)};
+    walks[2].is_tree = walks[2].plain_only = true;
+    MatrixShape shape;
+    shape.dim = shape.rows = 64;
+    shape.chains = shape.plan_chains = 1;
+    for (const int64_t steps : {3, 100, 1000, 3000})
+        for (const bool plain : {false, true}) {
+            shape.steps = steps;
+            shape.plain = plain;
+            const std::vector<MatrixLevel> levels = plan_matrices(walks, shape, multiprocessors, shared_bytes).levels;
+            for (const MatrixLevel& level : levels) {
+                EXPECT_TRUE(level.summarise == nullptr || !level.summarise->is_tree);
+                EXPECT_EQ(level.walk->is_tree, plain && steps > 3 && &level == &levels.back());
+            }
+            if (!levels.back().walk->is_tree) continue;
+            const int64_t summaries = levels.back().steps;
+            EXPECT_LE(2 * summaries + MatrixTree(static_cast<int32_t>(summaries), false).products(), steps);
+        }
 }
 
 TEST(MatrixTuning, TakesMatricesThatAKernelHolds) {

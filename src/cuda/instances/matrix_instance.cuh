@@ -30,6 +30,7 @@ MatrixKernel make_matrix_walk(double step, double rate) {
             Tile::on_tensor_cores,
             Tile::by_warpgroups,
             false,
+            false,
             Tile::on_tensor_cores ? tensor_drift : 0,
             step,
             rate};

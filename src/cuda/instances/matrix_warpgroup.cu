@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/instances/matrix_instance.cuh"
 #include "cuda/kernels/matrix_pipeline.cuh"
+#include "cuda/kernels/matrix_tree.cuh"
 #include "cuda/kernels/matrix_warpgroup.cuh"
 
 namespace flashscan::cuda {
@@ -15,6 +16,23 @@ MatrixKernel make_matrix_pipeline(double step, double rate) {
             Tile::shared_bytes,
             Tile::rows,
             Tile::dim,
+            true,
+            true,
+            true,
+            false,
+            tensor_drift,
+            step,
+            rate};
+}
+
+MatrixKernel make_matrix_tree(double step, double rate) {
+    return {reinterpret_cast<const void*>(&matrix_tree),
+            nullptr,
+            matrix_tree_threads,
+            matrix_tree_shared_bytes,
+            matrix_tree_tile,
+            1024,
+            true,
             true,
             true,
             true,
@@ -38,9 +56,10 @@ std::span<const MatrixKernel> matrix_warpgroup_walks() {
         make_matrix_walk<WarpgroupTile<32, 512, 4, 16, 2, 2>>(30, 180),
         make_matrix_walk<WarpgroupTile<16, 1024, 4, 8, 2, 1>>(60, 100),
         make_matrix_pipeline<PipelineTile<64, 1, 1, 64, 2, 2>>(1.4, 200),
-        make_matrix_pipeline<PipelineTile<128, 2, 1, 32, 4, 2>>(5, 250),
-        make_matrix_pipeline<PipelineTile<256, 2, 1, 16, 3, 2>>(17, 290),
+        make_matrix_pipeline<PipelineTile<128, 2, 1, 32, 4, 2>>(6, 250),
+        make_matrix_pipeline<PipelineTile<256, 2, 1, 16, 3, 2>>(19, 290),
         make_matrix_pipeline<PipelineTile<512, 1, 2, 8, 3, 1>>(50, 260),
+        make_matrix_tree(2.6, 120),
     };
     return walks;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/jit/module.h"
 
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "cuda/runtime.h"
 
@@ -20,6 +22,7 @@ std::string key_of(const KernelSource& source, const CustomOperator& custom, int
 
 struct Entry {
     std::mutex mutex;
+    std::string cubin;  // until it is loaded
     std::unique_ptr<Module> module;
 };
 
@@ -46,15 +49,33 @@ const void* Module::kernel(const char* name) const {
     return kernel;
 }
 
-const Module& find_module(const KernelSource& source, const CustomOperator& custom, int device) {
+std::vector<const Module*> find_modules(const std::vector<KernelSource>& sources, const CustomOperator& custom,
+                                        int device) {
     const auto version = [device](cudaDeviceAttr which) {
         return device_attribute(which, device, "asking for the compute capability");
     };
     const int arch = 10 * version(cudaDevAttrComputeCapabilityMajor) + version(cudaDevAttrComputeCapabilityMinor);
-    Entry& entry = entry_of(key_of(source, custom, arch));
-    const std::scoped_lock lock(entry.mutex);
-    if (entry.module == nullptr) entry.module = std::make_unique<Module>(compile(source, custom, arch));
-    return *entry.module;
+    std::vector<Entry*> entries;
+    std::vector<std::future<void>> compiled;
+    for (const KernelSource& source : sources) {
+        Entry* const entry = entries.emplace_back(&entry_of(key_of(source, custom, arch)));
+        const auto is_missing = [entry] { return entry->module == nullptr && entry->cubin.empty(); };
+        const std::scoped_lock lock(entry->mutex);
+        if (!is_missing()) continue;
+        // Threads call no CUDA: they would do it on a device and in a capture of their own.
+        compiled.push_back(std::async([&source, &custom, arch, entry, is_missing] {
+            const std::scoped_lock own_lock(entry->mutex);
+            if (is_missing()) entry->cubin = compile(source, custom, arch);
+        }));
+    }
+    for (std::future<void>& one : compiled) one.get();
+    std::vector<const Module*> modules;
+    for (Entry* entry : entries) {
+        const std::scoped_lock lock(entry->mutex);
+        if (entry->module == nullptr) entry->module = std::make_unique<Module>(std::exchange(entry->cubin, ""));
+        modules.push_back(entry->module.get());
+    }
+    return modules;
 }
 
 }  // namespace flashscan::cuda

@@ -3,6 +3,8 @@
 // that were captured need them after their plan.
 #pragma once
 
+#include <vector>
+
 #include "cuda/jit/compile.h"
 
 namespace flashscan::cuda {
@@ -17,7 +19,9 @@ class Module {
     void* library_ = nullptr;
 };
 
-// Compiled for `device` when these sources are first asked for, else as they were then. Many threads may ask.
-const Module& find_module(const KernelSource& source, const CustomOperator& custom, int device);
+// Of each source: compiled for `device` when it is first asked for, else as it was then. What has to be compiled is so at
+// once, by a thread each. Many threads may ask.
+std::vector<const Module*> find_modules(const std::vector<KernelSource>& sources, const CustomOperator& custom,
+                                        int device);
 
 }  // namespace flashscan::cuda

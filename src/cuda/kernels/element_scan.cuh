@@ -22,6 +22,7 @@
 //         static constexpr int state_bytes;   // in STATE_IN and STATE_OUT
 //         static constexpr bool has_identity;
 //         static constexpr bool has_parts;    // loads and stores differ by `aligned`
+//         static constexpr bool has_gradients;  // the scan may be asked for marks and prefixes
 //         Op(int32_t kind, const void* state);
 //         Element combine(const Element& l, const Element& r) const;
 //         Element combine_rarely(const Element& l, const Element& r) const;  // the same, in less code
@@ -75,6 +76,13 @@ struct ElementScan {
     const Place& at;
     const ElementEdges& edges;
     bool plain;  // all steps of the warp exist, and none begins or ends a sequence
+
+    static __device__ __forceinline__ void* marks(const ElementScanParams& p) {
+        return Op::has_gradients ? p.marks : nullptr;
+    }
+    static __device__ __forceinline__ void* prefixes(const ElementScanParams& p) {
+        return Op::has_gradients ? p.prefixes : nullptr;
+    }
 
     __device__ __forceinline__ ElementScan(const ElementScanParams& p_, const Op& op_, const Place& at_,
                                            const ElementEdges& edges_)
@@ -134,7 +142,7 @@ struct ElementScan {
                 if constexpr (Op::has_identity)
                     if (!any) y = op.identity();
                 items.set(i, y);
-                if (kept && p.prefixes != nullptr) store_prefix(i, y);
+                if (kept && prefixes(p) != nullptr) store_prefix(i, y);
             }
             extend(any, y, x);
             any = true;
@@ -183,12 +191,13 @@ __device__ __forceinline__ void scan_items(const ElementScanParams& p, const Op&
     const ElementEdges edges(p.grid, at);
     const Scan scan(p, op, at, edges);
     const typename Scan::Chain chain{op, p.grid, at, reinterpret_cast<R*>(runs)};
-    const bool writes = p.output != nullptr || p.prefixes != nullptr;
-    const bool wanted = writes || p.marks != nullptr || __syncthreads_or(edges.end != 0) != 0;
+    void* const marks = Scan::marks(p);
+    const bool writes = p.output != nullptr || Scan::prefixes(p) != nullptr;
+    const bool wanted = writes || marks != nullptr || __syncthreads_or(edges.end != 0) != 0;
     const R before = chain.find_before(scan.summarize(items), wanted, [&](int row, const R& carry) {
-        if (p.marks != nullptr) static_cast<R*>(p.marks)[chain.place(at.chunk, row)] = carry;
+        if (marks != nullptr) static_cast<R*>(marks)[chain.place(at.chunk, row)] = carry;
     });
-    if (!wanted || p.marks != nullptr || (!writes && scan.plain)) return;
+    if (!wanted || marks != nullptr || (!writes && scan.plain)) return;
     scan.walk(before, items);
 }
 
@@ -211,7 +220,7 @@ __device__ __forceinline__ void scan_elements(const ElementScanParams& p) {
         tile.load(p.input, items.item);
         scan_items<Op>(p, op, at, tile, runs, items);
         if (p.output != nullptr) tile.store(p.output, items.item);
-        if (p.prefixes != nullptr) tile.store_wide(p.prefixes, items.item);
+        if (Scan::prefixes(p) != nullptr) tile.store_wide(p.prefixes, items.item);
     }
 }
 

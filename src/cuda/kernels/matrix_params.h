@@ -67,13 +67,15 @@ struct MatrixWalk {
     const void* carries = nullptr;      // [chain, piece, rows, d], used by the others
 
     // Of numbers as they are computed with.
-    void* products = nullptr;  // P of [chain, piece, d, d]
+    void* products = nullptr;  // P of [chain, piece, d, d]; of a tree what matrix_tree.h counts
     void* sums = nullptr;      // U of [chain, piece, rows, d]
     void* finished = nullptr;  // r after the last step, [chain, rows, d]
     void* reduced = nullptr;   // the same, in reduced_dtype
     void* last = nullptr;      // the same, as r of the last step in the array whose elements are last_places apart
     MatrixPlaces last_places;
-    int64_t last_inside = 1;  // chains_inside there
+    int64_t last_inside = 1;       // chains_inside there
+    uint32_t* counters = nullptr;  // of the launch to come, set to zero
+    int64_t num_counters = 0;
     Dtype reduced_dtype{}, last_dtype{};
 };
 

@@ -7,6 +7,12 @@
 
 namespace flashscan::cuda {
 
+__device__ __forceinline__ void clear_counters(const MatrixWalk& w) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < w.num_counters;
+         i += static_cast<int64_t>(gridDim.x) * blockDim.x)
+        w.counters[i] = 0;
+}
+
 struct MatrixPiece {
     int64_t piece, chain;
     int64_t all;     // steps

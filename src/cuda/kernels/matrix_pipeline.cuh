@@ -9,9 +9,7 @@
 //
 // Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, since a lane then has the k of r that it
 // has as columns of the sum. A stage has 16-byte words of four k of a column, a row of words for each half of eight k:
-// neighbouring lanes store neighbouring words.
-//
-// Tensor cores sum 8 Chunk products, f32 sums the rest (MakeUp).
+// neighbouring lanes store neighbouring words. Tensor cores sum 8 Chunk products, f32 sums the rest (MakeUp).
 //
 // Bytes: M once for every tile of rows. Synchronisation: two barriers a stage, and with ColumnGroups two more a step.
 #pragma once
@@ -62,6 +60,7 @@ class MatrixPipeline {
             }
         ptx::let_next_launch_begin();
         ptx::wait_for_launch_before();
+        clear_counters(w_);
         __syncthreads();
         if (group_ == Tile::consumers) {
             if constexpr (Tile::consumers > 1) ptx::give_registers_up<Tile::producer_registers>();

@@ -54,6 +54,7 @@ class MatrixBlock {
             reinterpret_cast<Word*>(row_)[i] = Word{};
         ptx::let_next_launch_begin();
         ptx::wait_for_launch_before();
+        clear_counters(w_);
         __syncthreads();
         walk(begin());
         __syncthreads();

@@ -58,7 +58,7 @@ struct Numbers {
     };
     static constexpr int bytes = V * static_cast<int>(sizeof(X)), state_bytes = V * static_cast<int>(sizeof(Wide));
     static constexpr int count = V;
-    static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1;
+    static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1, has_gradients = true;
 
     Numbers() = default;
     __device__ __forceinline__ Numbers(int32_t, const void*) {}

@@ -49,7 +49,7 @@ struct Tiny {
     static constexpr int numbers = D * D;
     static constexpr int bytes = numbers * static_cast<int>(sizeof(X));
     static constexpr int state_bytes = numbers * static_cast<int>(sizeof(Wide));
-    static constexpr bool has_identity = true, has_parts = true;
+    static constexpr bool has_identity = true, has_parts = true, has_gradients = true;
 
     __device__ __forceinline__ Tiny(int32_t, const void*) {}
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/rounding.h"
+#include "cuda/kernels/matrix_tree.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -58,9 +59,14 @@ class Walks {
             return takes(k, of.dim, shared_bytes) && (!k.by_warpgroups || of.warpgroups) && (!k.plain_only || of.plain);
         };
         for (const MatrixKernel& k : kernels) {
+            if (k.is_tree) {
+                if (is_usable(k)) tree_ = &k;
+                continue;
+            }
             const bool is_large = std::any_of(kernels.begin(), kernels.end(), [&](const MatrixKernel& other) {
-                return is_usable(other) && other.dim < k.dim && other.on_tensor_cores == k.on_tensor_cores &&
-                       other.by_warpgroups == k.by_warpgroups && other.plain_only == k.plain_only;
+                return is_usable(other) && !other.is_tree && other.dim < k.dim &&
+                       other.on_tensor_cores == k.on_tensor_cores && other.by_warpgroups == k.by_warpgroups &&
+                       other.plain_only == k.plain_only;
             });
             if (is_usable(k) && !is_large) candidates_.emplace_back(k, of.dim, shared_bytes);
         }
@@ -79,6 +85,24 @@ class Walks {
         return best;
     }
 
+    // All prefixes of chains of `steps` summaries at once; no kernel where that takes more memory than the chains.
+    Choice choose_tree(int64_t steps) const {
+        constexpr int64_t most_steps = int64_t{1} << 16;
+        if (tree_ == nullptr || steps < 2 || steps > most_steps || !takes_as_many(*tree_, shape, shape.steps))
+            return {};
+        if (2 * shape.dim <= tree_->rows) return {};  // products that leave most of a block idle
+        const MatrixTree tree(static_cast<int32_t>(steps), false);
+        if (2 * steps + tree.products() > shape.steps) return {};
+        const double tiles = std::pow(ceil_div(shape.dim, tree_->rows), 2),
+                     tile = tree_->rows * static_cast<double>(tree_->rows) * shape.dim / (tree_->rate * clocks);
+        double time = launch_time;
+        for (int k = 0; k < tree.levels; ++k) {
+            const double blocks = static_cast<double>(shape.plan_chains) * (tree.first[k + 1] - tree.first[k]) * tiles;
+            time += tree_->step + tile * std::max(2.0, std::ceil(blocks / multiprocessors_));
+        }
+        return {tree_, time};
+    }
+
   private:
     double time(const Candidate& c, double blocks, int64_t steps) const {
         const double blocks_each = std::ceil(blocks / multiprocessors_), waves = std::ceil(blocks_each / c.resident);
@@ -89,6 +113,7 @@ class Walks {
 
     int multiprocessors_;
     std::vector<Candidate> candidates_;
+    const MatrixKernel* tree_ = nullptr;
 };
 
 class Planner {
@@ -110,7 +135,11 @@ class Planner {
             summaries(both.data() + (s.has_sums ? 0 : 1), s.has_sums ? 2 : 1);
         const Walks::Choice whole = walks_.choose(steps, 1, steps, rows);
         MatrixPlan best{{{steps, std::max<int64_t>(steps, 1), 1, nullptr, whole.kernel}}, whole.time};
-        if (!s.cuttable || levels == 1 || s.plan_chains == 0) return best;
+        if (!s.cuttable || s.plan_chains == 0) return best;
+        const Walks::Choice tree = levels < most_matrix_levels ? walks_.choose_tree(steps) : Walks::Choice{};
+        if (tree.kernel != nullptr && tree.time < best.microseconds)
+            best = {{{steps, steps, 1, nullptr, tree.kernel}}, tree.time};
+        if (levels == 1) return best;
         const bool is_fine = levels == most_matrix_levels;
         for (const int64_t length : is_fine ? fine_lengths : coarse_lengths) {
             const int64_t pieces = ceil_div(steps, length);

@@ -24,7 +24,7 @@ struct MatrixShape {
 struct MatrixLevel {
     int64_t steps = 0, piece_steps = 0, pieces = 1;
     const MatrixKernel* summarise = nullptr;  // null: one piece, which needs no summary
-    const MatrixKernel* walk = nullptr;
+    const MatrixKernel* walk = nullptr;       // or the uppermost chain's tree
 };
 
 inline constexpr int most_matrix_levels = 4;
