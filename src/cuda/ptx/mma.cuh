@@ -35,12 +35,4 @@ __device__ __forceinline__ void multiply_add_tf32(float (&c)[4], const uint32_t 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// c[row][column] += the sum over k of a[row][k] b[k][column], 8 x 8 x 4: a is of row lane / 4 and k lane % 4, b of that k
-// and column lane / 4, c of that row and columns lane % 4 * 2 and the next.
-__device__ __forceinline__ void multiply_add(double (&c)[2], double a, double b) {
-    asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
-        : "+d"(c[0]), "+d"(c[1])
-        : "d"(a), "d"(b));
-}
-
 }  // namespace flashscan::cuda::ptx
