@@ -135,7 +135,7 @@ struct ChunkedBlock {
     __device__ __forceinline__ void summarize(Tile& tile) const {
         const Walker walk{p, at, tile.events};
         walk.complete(tile.gate);
-        with_kind(p, tile.eventful, [&](auto kind) {
+        with_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
             scan_lanes(tile.through);  // here, where it is known whether steps can be cut
         });
@@ -176,8 +176,9 @@ struct ChunkedBlock {
         if constexpr (Backward) {
             walk_back(walk, tile, carry, sums, first_entry);
         } else {
-            with_kind(p, tile.eventful,
-                      [&](auto kind) { walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry); });
+            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+                walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
+            });
         }
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer);
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
@@ -214,7 +215,7 @@ struct ChunkedBlock {
                 [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
             return;
         }
-        with_kind(p, tile.eventful, [&](auto kind) {
+        with_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template backward<decltype(kind)::value>(
                 tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });

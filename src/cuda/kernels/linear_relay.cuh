@@ -12,9 +12,8 @@
 // Bytes      Reads and writes every element once, nothing else.
 // Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
 //            that nothing overlaps: all that they need is worked out before the carry is there.
-// Sync       A barrier in shared memory for each warp's carry, at which one lane arrives after __syncwarp (racecheck of
-//            compute-sanitizer does not take that for an order and reports the carry), and one of the bytes for each
-//            stage of its ring.
+// Sync       A barrier in shared memory for each warp's carry, at which every lane arrives that wrote a part of it, and
+//            one of the bytes for each stage of its ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
 //            never leave it. In 16 bits with channels innermost an H200 reaches 92 % of the stream where chunks that
 //            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
@@ -180,7 +179,7 @@ struct RelayWarp {
     __device__ __forceinline__ void make_barriers() const {
         if (lane == 0) {
             for (int i = 0; i < r.ring; ++i) ptx::make_byte_barrier(barriers + 8 * i);
-            ptx::make_barrier(taken_barrier, 1);
+            ptx::make_barrier(taken_barrier, 1 << p.log2_lane_rows);
         }
         __syncthreads();
     }
@@ -239,13 +238,12 @@ struct RelayWarp {
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = taken[v];
         if (alone) __syncwarp();
-        if (hands) {
+        if (hands && last_segment) {
 #pragma unroll
-            for (int v = 0; v < V; ++v)
-                if (last_segment) handed[v] = Ty::apply(through[v], carry[v]);
-            __syncwarp();
-            if (!alone && lane == 0) ptx::arrive(handed_barrier);
+            for (int v = 0; v < V; ++v) handed[v] = Ty::apply(through[v], carry[v]);
+            if (!alone) ptx::arrive(handed_barrier);
         }
+        if (alone) __syncwarp();
         if (p.log2_lane_rows == 5) return;
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
@@ -275,8 +273,8 @@ struct RelayWarp {
         if (gate_wanted()) RelayTile<X, Shape>::load(states_of(here), at, states);
         walk.complete(gate);
         Map through[V];
-        with_kind(p, eventful,
-                  [&](auto kind) { walk.template summarize<decltype(kind)::value>(gate, source, through); });
+        with_kind<Ty>(p, eventful,
+                      [&](auto kind) { walk.template summarize<decltype(kind)::value>(gate, source, through); });
         // Here the stage before has been read, and the wait for the carry is still to come.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
         load(k + r.ring - 1, last);
@@ -286,7 +284,7 @@ struct RelayWarp {
         pass_carry(k, through, carry);
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = Backward ? walk.before_row(v) : Wide{};
-        with_kind(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful, [&](auto kind) {
             constexpr Kind which = decltype(kind)::value;
             if constexpr (Backward)
                 walk.template backward<which>(gate, source, carry, first, Before{at, states, edge},

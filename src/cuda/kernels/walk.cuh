@@ -60,23 +60,28 @@ struct Segments {
 enum class Kind {
     plain,  // gates by value, no events
     forms,  // log or logit gates, no events
+    logs,   // log gates of f32 arithmetic, no events
     cuts,   // gates by value; resets, sequences without states at their edges, unpacked rows with STATE_IN
     general
 };
 
 // Calls f with the kind of a warp's steps as a constant.
-template <typename F>
+template <typename Ty, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+    // Functions of other gates are calls, for which there is one loop.
+    constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
     const bool states =
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     if (events && (states || p.gate_form != gate_value))
         f(std::integral_constant<Kind, Kind::general>{});
     else if (events)
         f(std::integral_constant<Kind, Kind::cuts>{});
-    else if (p.gate_form != gate_value)
-        f(std::integral_constant<Kind, Kind::forms>{});
-    else
+    else if (p.gate_form == gate_value)
         f(std::integral_constant<Kind, Kind::plain>{});
+    else if (quick && p.gate_form == gate_log)
+        f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
+    else
+        f(std::integral_constant<Kind, Kind::forms>{});
 }
 
 // h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
@@ -135,14 +140,19 @@ struct Walk {
         }
     }
 
+    // As a constant where the kind of a warp's steps tells it.
+    template <Kind kind>
+    __device__ __forceinline__ int form() const {
+        if constexpr (kind == Kind::plain || kind == Kind::cuts) return gate_value;
+        if constexpr (kind == Kind::logs) return gate_log;
+        if constexpr (kind == Kind::forms && std::is_same_v<GateWide, float>) return gate_logit;
+        return p.gate_form;
+    }
     template <Kind kind>
     __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
-        if constexpr (kind == Kind::plain || kind == Kind::cuts)
-            return g;
-        else if constexpr (kind == Kind::forms)
-            return gate_of(p.gate_form, g);
-        else
-            return p.gate_form == gate_value ? g : gate_of(p.gate_form, g);
+        if constexpr (kind == Kind::plain || kind == Kind::cuts) return g;
+        if (kind == Kind::general && p.gate_form == gate_value) return g;
+        return gate_of(form<kind>(), g);
     }
 
     // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
@@ -160,9 +170,8 @@ struct Walk {
     static constexpr bool has_events = kind >= Kind::cuts;
 
     // The carry that enters at a begin edge of a packed sequence, and the one that leaves at an end edge.
-    template <Kind kind>
     __device__ __forceinline__ Wide injected(int step, int v) const {
-        if (!Packed || kind != Kind::general || p.carry_in == nullptr || v >= at.rows) return Wide{};
+        if (!Packed || p.carry_in == nullptr || v >= at.rows) return Wide{};
         return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
     __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
@@ -179,24 +188,40 @@ struct Walk {
         return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
 
+    // Of kind cuts: steps before which the carry is dropped, backward after which, where the begin of a sequence counts
+    // for the step that the walk takes before it.
+    __device__ __forceinline__ typename Events<L>::Mask cuts() const {
+        if (!Backward) return events.begin | events.reset;
+        return events.reset | (Down ? events.begin << 1 : events.begin >> 1);
+    }
+    // Whether the carry into the lane is dropped, backward.
+    __device__ __forceinline__ bool cut_at_start() const {
+        return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
+    }
+
     template <Kind kind>
     __device__ __forceinline__ void summarize(const Steps<G, Shape>& gate, const Steps<X, Shape>& source,
                                               Map (&m)[V]) const {
+        const auto cut = cuts();
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = Ty::identity();
+        for (int v = 0; v < V; ++v) {
+            m[v] = Ty::identity();
+            m[v].cut = kind == Kind::cuts && (cut != 0 || cut_at_start());
+        }
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const GateWide a = gate_value_of<kind>(gate.get(i, v));
                 const Wide x = source.get(i, v);
-                if constexpr (has_events<kind>) {
-                    if (events.at(events.begin, i)) m[v] = {a, injected<kind>(i, v), true};
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) m[v] = {a, injected(i, v), true};
                     if (events.at(events.reset, i)) {
                         m[v] = {a, Backward ? Wide{} : x, true};
                         continue;
                     }
                 }
-                m[v].x = Backward ? conj(a) * (x + m[v].x) : multiply_add(a, m[v].x, x);
+                const Wide through = Backward ? conj(a) * (x + m[v].x) : multiply_add(a, m[v].x, x);
+                m[v].x = kind == Kind::cuts && events.at(cut, i) ? Backward ? Wide{} : x : through;
                 m[v].a = Backward ? conj(a) * m[v].a : a * m[v].a;
             }
         });
@@ -205,19 +230,19 @@ struct Walk {
     // Walks with carry h in and out.
     template <Kind kind>
     __device__ __forceinline__ void forward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
+        const auto cut = cuts();
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 const GateWide a = gate_value_of<kind>(gate.get(i, v));
                 const Wide x = source.get(i, v);
-                if constexpr (has_events<kind>) {
-                    if (events.at(events.begin, i)) h[v] = injected<kind>(i, v);
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) h[v] = injected(i, v);
                     h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
-                } else {
-                    h[v] = multiply_add(a, h[v], x);
-                }
-                if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) leave(i, v, h[v]);
+                } else {
+                    h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
+                }
             }
             source.set(i, h);
         });
@@ -228,6 +253,10 @@ struct Walk {
     template <Kind kind, typename Before, typename Sink>
     __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
+        const auto cut = cuts();
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (kind == Kind::cuts && cut_at_start()) c[v] = Wide{};
         for_steps([&](int i) {
             Wide results[V];
             GateWide gate_gradients[V];
@@ -235,21 +264,17 @@ struct Walk {
             for (int v = 0; v < V; ++v) {
                 const GateWide raw = gate.get(i, v), a = gate_value_of<kind>(raw);
                 Wide h = before(i, v);
-                bool reset = false;
-                if constexpr (has_events<kind>) {
-                    if (events.at(events.begin, i)) c[v] = injected<kind>(i, v);
-                    if (events.at(events.end, i))
-                        h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v]
-                                                                                       : before_sequence(i, v);
-                    reset = events.at(events.reset, i);
-                }
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.begin, i)) c[v] = injected(i, v);
+                if (has_events<kind> && events.at(events.end, i))
+                    h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
+                const bool reset = has_events<kind> && events.at(events.reset, i);
                 const Wide g = source.get(i, v) + c[v];
-                c[v] = reset ? Wide{} : conj(a) * g;
+                c[v] = (kind == Kind::cuts ? events.at(cut, i) : reset) ? Wide{} : conj(a) * g;
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) leave(i, v, c[v]);
                 results[v] = g;
-                if (kind == Kind::forms || (kind == Kind::general && p.gate_form != gate_value))
-                    h = gate_derivative(p.gate_form, raw, a) * h;
+                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), raw, a) * h;
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(g * conj(h));
             }
             source.set(i, results);
