@@ -96,16 +96,22 @@ TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
     };
     const LinearCost plain{false, 4}, backward{true, 4}, log{false, 4, true}, reset{false, 4, false, true};
     EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), plain));
-    EXPECT_FALSE(suits(shape_of(8, 1024, 8192, false), plain));  // blocks of two columns
     EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false), backward));
-    EXPECT_FALSE(suits(shape_of(4, 1024, 8192, false), log));
+    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), log));
     EXPECT_FALSE(suits(shape_of(4, 1024, 8192, false), reset));
+    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {true, 4, false, true}));
+    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {false, 2, false, true}));
     EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false), plain));
     EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), plain));
     EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), reset));
     EXPECT_FALSE(suits(shape_of(1, 5000, 1024, true), plain));  // a second wave of few blocks
     EXPECT_FALSE(suits(shape_of(1, 8192, 8192, true), plain));  // chunks read longer pieces
     EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), backward));
+    const LinearCost half{false, 2}, half_log{false, 2, true}, half_backward{true, 2};
+    EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), half));
+    EXPECT_FALSE(suits(shape_of(1, 8192, 16384, true), half));
+    EXPECT_TRUE(suits(shape_of(1, 8192, 16384, true), half_log));
+    EXPECT_TRUE(suits(shape_of(1, 8192, 16384, true), half_backward));
 }
 
 constexpr WaveTile wave_tile{20, 8};

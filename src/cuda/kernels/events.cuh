@@ -70,15 +70,27 @@ __device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offset
     }
 }
 
-template <bool Backward>
+// Whether STATE_IN is h before a step of an unpacked row that is an event: time innermost it is the edge of the states.
+template <typename Shape, bool Backward>
+__device__ __forceinline__ bool row_has_end(const LinearParams& p) {
+    return Backward && !Shape::time_inner && p.offsets.data == nullptr && p.state_in != nullptr;
+}
+template <typename Shape, bool Backward>
 __device__ __forceinline__ bool may_have_events(const LinearParams& p) {
-    return p.reset != nullptr || p.offsets.data != nullptr || (Backward && p.state_in != nullptr);
+    return p.reset != nullptr || p.offsets.data != nullptr || row_has_end<Shape, Backward>(p);
 }
 
-// Lanes that hold no step of a sequence have none. Backward, the first step of an unpacked row is an end of the walk
-// where STATE_IN is h before it.
-template <int L, bool Down, bool Backward>
-__device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Place& at) {
+// The first step of an unpacked row, backward an end of the walk.
+template <int L, bool Down>
+__device__ __forceinline__ typename Events<L>::Mask first_step_of_row(const LinearParams& p, const Place& at) {
+    const int64_t first = (Down ? 0 : p.time - 1) - at.t0;
+    return first >= 0 && first < at.steps ? typename Events<L>::Mask(1) << first : 0;
+}
+
+// Lanes that hold no step of a sequence have none.
+template <typename Shape, bool Down, bool Backward>
+__device__ __forceinline__ Events<Shape::L> events_of(const LinearParams& p, const Place& at) {
+    constexpr int L = Shape::L;
     using Mask = typename Events<L>::Mask;
     Events<L> events;
     if (p.reset != nullptr) events.reset = reset_bits<L>(p, at);
@@ -88,10 +100,7 @@ __device__ __forceinline__ Events<L> events_of(const LinearParams& p, const Plac
         events.begin = Down ? high : low;
         events.end = Down ? low : high;
     }
-    if (Backward && p.offsets.data == nullptr && p.state_in != nullptr) {
-        const int64_t first = (Down ? 0 : p.time - 1) - at.t0;
-        if (first >= 0 && first < at.steps) events.end |= Mask(1) << first;
-    }
+    if (row_has_end<Shape, Backward>(p)) events.end = first_step_of_row<L, Down>(p, at);
     return events;
 }
 

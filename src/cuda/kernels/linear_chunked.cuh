@@ -125,8 +125,8 @@ struct ChunkedBlock {
         Tile::Data::fetch(p.source, at, 0, p.time, source_in);
         constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
         if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, tile.states_in);
-        tile.events = events_of<L, Down, Backward>(p, at);
-        tile.eventful = may_have_events<Backward>(p) && tile.events.any();
+        tile.events = events_of<Shape, Down, Backward>(p, at);
+        tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
         Tile::GateCopies::arrange(gate_in, at, buffer, tile.gate);
         Tile::Data::arrange(source_in, at, buffer, tile.source);
     }
@@ -192,7 +192,8 @@ struct ChunkedBlock {
     __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
         const Wide mine = states.get(Down ? L - 1 : 0, 0);
         const Wide other = shuffle(mine, Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
-        const bool inside = Down ? at.segment > 0 : at.segment < at.segments() - 1 && at.steps == L;
+        const bool inside =
+            Down ? at.segment > 0 : at.segment < at.segments() - 1 && at.steps == L && at.t0 + L < p.time;
         return inside ? other : Before::load_edge(p, at);
     }
 

@@ -12,8 +12,8 @@
 // Bytes      Reads and writes every element once, nothing else.
 // Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
 //            that nothing overlaps: all that they need is worked out before the carry is there.
-// Sync       A barrier in shared memory for each warp's carry, at which every lane arrives that wrote a part of it, and
-//            one of the bytes for each stage of its ring.
+// Sync       A barrier in shared memory for each warp's carry, at which all lanes of the warp before arrive: they wrote
+//            it, and have read their own, which is written again after. One of the bytes for each stage of its ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
 //            never leave it. In 16 bits with channels innermost an H200 reaches 92 % of the stream where chunks that
 //            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
@@ -21,8 +21,8 @@
 //            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
 //            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
 // Limits     Rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's instructions must
-//            take less time than its bytes: log gates and resets, which do not, are left to chunks. Time innermost rows
-//            are read 128 bytes at a time, which costs 4 % where chunks read kilobytes.
+//            take less time than its bytes, so gates are worked out once for both passes. Time innermost rows are read
+//            128 bytes at a time, which costs 4 % where chunks read kilobytes.
 #pragma once
 
 #include "cuda/kernels/copies.cuh"
@@ -31,6 +31,7 @@
 #include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
 #include "cuda/ptx/cluster.cuh"
+#include "cuda/ptx/exchange.cuh"
 #include "cuda/ptx/thread_index.cuh"
 
 namespace flashscan::cuda {
@@ -41,8 +42,10 @@ struct RelayConfig {
     using G = typename Ty::G;
     // Time innermost a lane has 128 bytes of each tensor, which is what the copy engine permutes without conflicts.
     static constexpr int lane_bytes = TimeInner ? 128 : 64;
+    // Strips of rows as wide as rows for all multiprocessors allow.
+    static constexpr int pack = sizeof(X) <= 4 ? 2 : 1;
     using Shape = TileShape<X, G, TimeInner ? Access::time_vectors : Access::channel_packs, Backward,
-                            lane_bytes*(Backward ? 3 : 2)>;
+                            lane_bytes*(Backward ? 3 : 2), pack>;
     static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
     static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
@@ -102,6 +105,8 @@ struct RelayWarp {
     using Before = StatesBefore<X, Shape, Down>;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     static constexpr int L = Shape::L, V = Shape::V;
+    // Steps of a stage by lanes; channels innermost, a row has at most two segments.
+    static constexpr int reset_turns = (TimeInner ? L : 2 * L) > 32 ? 2 : 1;
 
     const LinearParams& p;
     const RelayParams& r;
@@ -179,7 +184,7 @@ struct RelayWarp {
     __device__ __forceinline__ void make_barriers() const {
         if (lane == 0) {
             for (int i = 0; i < r.ring; ++i) ptx::make_byte_barrier(barriers + 8 * i);
-            ptx::make_barrier(taken_barrier, 1 << p.log2_lane_rows);
+            ptx::make_barrier(taken_barrier, 32);
         }
         __syncthreads();
     }
@@ -238,12 +243,13 @@ struct RelayWarp {
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = taken[v];
         if (alone) __syncwarp();
-        if (hands && last_segment) {
+        if (hands && last_segment)
 #pragma unroll
             for (int v = 0; v < V; ++v) handed[v] = Ty::apply(through[v], carry[v]);
-            if (!alone) ptx::arrive(handed_barrier);
-        }
-        if (alone) __syncwarp();
+        if (alone)
+            __syncwarp();
+        else if (hands)
+            ptx::arrive(handed_barrier);
         if (p.log2_lane_rows == 5) return;
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
@@ -255,14 +261,43 @@ struct RelayWarp {
         return {};
     }
 
-    // The k-th stage; `last` is the slot of the one before, and `edge` h beyond the lane's steps, backward and time
-    // innermost.
-    __device__ __forceinline__ void walk(int k, int slot, int last, uint32_t parity, Wide edge) const {
+    // What a stage needs of memory besides its tensors, loaded a turn ahead, where memory is not far: 16-bit turns are
+    // shorter than its latency under load.
+    struct Ahead {
+        Wide edge;                   // h beyond the lane's steps, backward and time innermost
+        uint8_t reset[reset_turns];  // of the lane's steps if the warp's were dealt out to its lanes
+    };
+    __device__ __forceinline__ Ahead look_ahead(int k) const {
+        Ahead ahead{edge_of(k), {}};
+        if (p.reset == nullptr || turn(k) >= stages) return ahead;
+        const uint8_t* const reset = p.reset + origin.batch * p.time;
+        const int t0 = time_of(turn(k)) + lane;
+#pragma unroll
+        for (int i = 0; i < reset_turns; ++i)
+            if (t0 + 32 * i < p.time) ahead.reset[i] = reset[t0 + 32 * i];
+        constexpr int fetched = 4;
+        if (lane == 0 && turn(k + fetched) < stages) ptx::prefetch(reset + time_of(turn(k + fetched)));
+        return ahead;
+    }
+    __device__ __forceinline__ Events<L> events_of_stage(const Ahead& ahead, const Place& at) const {
+        using Mask = typename Events<L>::Mask;
+        Events<L> events;
+        uint64_t bits = 0;
+        if (p.reset != nullptr)
+#pragma unroll
+            for (int i = 0; i < reset_turns; ++i)
+                bits |= static_cast<uint64_t>(__ballot_sync(0xffffffffU, ahead.reset[i] != 0)) << (32 * i);
+        events.reset = static_cast<Mask>(bits >> (at.segment * L)) & ~Mask(0) >> (8 * sizeof(Mask) - L);
+        if (row_has_end<Shape, Backward>(p)) events.end = first_step_of_row<L, Down>(p, at);
+        return events;
+    }
+
+    // The k-th stage; `last` is the slot of the one before.
+    __device__ __forceinline__ void walk(int k, int slot, int last, uint32_t parity, const Ahead& ahead) const {
         const int n = turn(k);
         const Place at = place_at(n);
-        Events<L> events;
-        if (may_have_events<Backward>(p)) events = events_of<L, Down, Backward>(p, at);
-        const bool eventful = may_have_events<Backward>(p) && events.any();
+        const Events<L> events = events_of_stage(ahead, at);
+        const bool eventful = may_have_events<Shape, Backward>(p) && events.any();
         const Walker walk{p, at, events};
         ptx::wait_for_phase(barriers + 8 * slot, parity);
         char* const here = stage(slot);
@@ -272,9 +307,13 @@ struct RelayWarp {
         RelayTile<X, Shape>::load(source_of(here), at, source);
         if (gate_wanted()) RelayTile<X, Shape>::load(states_of(here), at, states);
         walk.complete(gate);
+        GateValues<Ty, Shape> values{gate};
+        walk.evaluate(values);
         Map through[V];
-        with_kind<Ty>(p, eventful,
-                      [&](auto kind) { walk.template summarize<decltype(kind)::value>(gate, source, through); });
+        if (eventful)
+            walk.template summarize<Kind::cuts>(values, source, through);
+        else
+            walk.template summarize<Kind::plain>(values, source, through);
         // Here the stage before has been read, and the wait for the carry is still to come.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
         load(k + r.ring - 1, last);
@@ -284,14 +323,16 @@ struct RelayWarp {
         pass_carry(k, through, carry);
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = Backward ? walk.before_row(v) : Wide{};
-        with_kind<Ty>(p, eventful, [&](auto kind) {
-            constexpr Kind which = decltype(kind)::value;
-            if constexpr (Backward)
-                walk.template backward<which>(gate, source, carry, first, Before{at, states, edge},
-                                              [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
-            else
-                walk.template forward<which>(gate, source, carry);
-        });
+        if constexpr (Backward)
+            with_kind<Ty>(p, eventful, [&](auto kind) {
+                walk.template backward<decltype(kind)::value>(
+                    values, source, carry, first, Before{at, states, ahead.edge},
+                    [&](int i, const GateWide(&gradients)[V]) { gate.set(i, gradients); });
+            });
+        else if (eventful)
+            walk.template forward<Kind::cuts>(values, source, carry);
+        else
+            walk.template forward<Kind::plain>(values, source, carry);
         RelayTile<X, Shape>::store(source, at, source_of(here));
         if (gate_wanted()) RelayTile<G, Shape>::store(gate, at, here);
         if (p.edge_out == nullptr || n < stages - 1 || !segments().is_last()) return;
@@ -304,14 +345,14 @@ struct RelayWarp {
         make_barriers();
         for (int k = 0; k < r.ring - 1; ++k) load(k, k);
         begin();
-        Wide edge = edge_of(0);
+        Ahead ahead = look_ahead(0);
         int slot = 0, last = r.ring - 1;
         uint32_t parity = 0;
         for (int k = 0; turn(k) < stages; ++k) {
-            const Wide edge_after = edge_of(k + 1);
-            walk(k, slot, last, parity, edge);
+            const Ahead after = look_ahead(k + 1);
+            walk(k, slot, last, parity, ahead);
             store(turn(k), slot);
-            edge = edge_after;
+            ahead = after;
             last = slot;
             if (++slot == r.ring) {
                 slot = 0;

@@ -61,7 +61,7 @@ struct StreamWarp {
     __device__ __forceinline__ void walk(const Tile& tile, const Place& at, typename Config::Sum& sums,
                                          Wide (&carry)[1]) const {
         char* const buffer = shared_memory();
-        const Events<L> events = events_of<L, Down, Backward>(p, at);
+        const Events<L> events = events_of<Shape, Down, Backward>(p, at);
         const Walk<Ty, Shape, Down, Backward> walk{p, at, events};
         Steps<G, Shape> gate;
         Steps<X, Shape> source;

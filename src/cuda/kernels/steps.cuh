@@ -19,19 +19,20 @@ constexpr int log2_of = N <= 1 ? 0 : 1 + log2_of<N / 2>;
 template <>
 constexpr int log2_of<0> = 0;
 
-// Shape of a kernel's tiles. LaneBytes is what a lane keeps of all tensors together.
-template <typename X, typename G, Access access_, bool Backward, int LaneBytes>
+// Shape of a kernel's tiles. LaneBytes is what a lane keeps of all tensors together, Pack the rows of a lane with channels
+// innermost.
+template <typename X, typename G, Access access_, bool Backward, int LaneBytes, int Pack = sizeof(X) == 2 ? 2 : 1>
 struct TileShape {
     static constexpr Access access = access_;
     static constexpr bool time_inner = is_time_inner(access);
-    static constexpr int V = access == Access::channel_packs && sizeof(X) == 2 ? 2 : 1;
+    static constexpr int V = access == Access::channel_packs ? Pack : 1;
 
     // 16-bit elements lie in pairs in a register, but where each is loaded for itself by the lane that keeps it.
     template <typename T>
     static constexpr int element_bytes = sizeof(T) == 2 && access == Access::channels ? 4 : sizeof(T);
     // With channels innermost L, and with it the association, is that of pairs for either access.
-    static constexpr int pair = !time_inner && sizeof(X) == 2 ? 2 : 1;
-    static constexpr int step_bytes = pair * static_cast<int>(sizeof(X) * (Backward ? 2 : 1) + sizeof(G));
+    static constexpr int pack = time_inner ? 1 : Pack;
+    static constexpr int step_bytes = pack * static_cast<int>(sizeof(X) * (Backward ? 2 : 1) + sizeof(G));
     // Each element for itself, 16-bit data pass through twice the registers.
     static constexpr int longest = access == Access::time_vectors                         ? 64
                                    : access == Access::time && sizeof(X) == 2 && Backward ? 16

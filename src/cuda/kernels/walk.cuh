@@ -84,6 +84,13 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
+// A lane's gates, worked out once.
+template <typename Ty, typename Shape>
+struct GateValues {
+    const Steps<typename Ty::G, Shape>& given;
+    typename Ty::GateWide value[Shape::L][Shape::V];
+};
+
 // h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
 // the lane's own, and `edge` is the one beyond them.
 template <typename X, typename Shape, bool Down>
@@ -100,10 +107,14 @@ struct StatesBefore {
         const Wide h = states.get(neighbour, 0);
         return !Down && neighbour == at.steps ? edge : h;
     }
-    // The edge from memory.
+    // The edge from memory: beyond a row it is STATE_IN, while packed sequences have ends of their own.
     static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
         const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
-        if (at.steps <= 0 || t < 0 || t >= p.time) return {};
+        if (at.steps <= 0) return {};
+        if (t < 0 || t >= p.time) {
+            const bool given = p.state_in != nullptr && p.offsets.data == nullptr;
+            return given ? static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row] : Wide{};
+        }
         Steps<X, Shape> one{};
         load_element<X>(p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time,
                         one.word);
@@ -154,6 +165,26 @@ struct Walk {
         if (kind == Kind::general && p.gate_form == gate_value) return g;
         return gate_of(form<kind>(), g);
     }
+    using Given = Steps<G, Shape>;
+    using Values = GateValues<Ty, Shape>;
+    template <Kind kind>
+    __device__ __forceinline__ GateWide value_of(const Given& gate, int i, int v) const {
+        return gate_value_of<kind>(gate.get(i, v));
+    }
+    template <Kind kind>
+    __device__ __forceinline__ GateWide value_of(const Values& gate, int i, int v) const {
+        return gate.value[i][v];
+    }
+    static __device__ __forceinline__ GateWide given(const Given& gate, int i, int v) { return gate.get(i, v); }
+    static __device__ __forceinline__ GateWide given(const Values& gate, int i, int v) { return gate.given.get(i, v); }
+    __device__ __forceinline__ void evaluate(Values& gates) const {
+        with_kind<Ty>(p, false, [&](auto kind) {
+#pragma unroll
+            for (int i = 0; i < L; ++i)
+#pragma unroll
+                for (int v = 0; v < V; ++v) gates.value[i][v] = value_of<decltype(kind)::value>(gates.given, i, v);
+        });
+    }
 
     // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
     // do not exist are left out.
@@ -199,9 +230,9 @@ struct Walk {
         return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
     }
 
-    template <Kind kind>
-    __device__ __forceinline__ void summarize(const Steps<G, Shape>& gate, const Steps<X, Shape>& source,
-                                              Map (&m)[V]) const {
+    // The loops over steps take gates as given or as values.
+    template <Kind kind, typename Gates>
+    __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
         const auto cut = cuts();
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -211,7 +242,7 @@ struct Walk {
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide a = gate_value_of<kind>(gate.get(i, v));
+                const GateWide a = value_of<kind>(gate, i, v);
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
                     if (events.at(events.begin, i)) m[v] = {a, injected(i, v), true};
@@ -228,13 +259,13 @@ struct Walk {
     }
 
     // Walks with carry h in and out.
-    template <Kind kind>
-    __device__ __forceinline__ void forward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
+    template <Kind kind, typename Gates>
+    __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
         const auto cut = cuts();
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide a = gate_value_of<kind>(gate.get(i, v));
+                const GateWide a = value_of<kind>(gate, i, v);
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
                     if (events.at(events.begin, i)) h[v] = injected(i, v);
@@ -250,8 +281,8 @@ struct Walk {
 
     // Walks with carry c in and out. before(i, v) is h before step i, first[v] before the row's first step; the
     // gradients of a step's gates as given go to sink(i, values).
-    template <Kind kind, typename Before, typename Sink>
-    __device__ __forceinline__ void backward(const Steps<G, Shape>& gate, Steps<X, Shape>& source, Wide (&c)[V],
+    template <Kind kind, typename Gates, typename Before, typename Sink>
+    __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
         const auto cut = cuts();
 #pragma unroll
@@ -262,7 +293,7 @@ struct Walk {
             GateWide gate_gradients[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                const GateWide raw = gate.get(i, v), a = gate_value_of<kind>(raw);
+                const GateWide a = value_of<kind>(gate, i, v);
                 Wide h = before(i, v);
                 if constexpr (kind == Kind::general)
                     if (events.at(events.begin, i)) c[v] = injected(i, v);
@@ -274,7 +305,7 @@ struct Walk {
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) leave(i, v, c[v]);
                 results[v] = g;
-                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), raw, a) * h;
+                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(g * conj(h));
             }
             source.set(i, results);

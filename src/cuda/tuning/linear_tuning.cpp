@@ -16,8 +16,8 @@ constexpr int64_t relay_bytes = 6 << 20;
 constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
-// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster; backward only while a row
-// is not longer than this.
+// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster: backward while a row is not
+// longer than this, forward in 16 bits while it is, where gates are by value and nothing is reset.
 constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
 constexpr int64_t relay_chunk_row_bytes = 16 << 10;
 
@@ -107,6 +107,8 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool ba
     if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
+    // Rings of three stages are nearer to the bytes that are best with fewer warps, which forward are enough.
+    if (!backward && t.log2_warp_rows <= 1) t.warps = 6;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
     const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
@@ -136,15 +138,15 @@ bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const Line
     const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
     // A wave that is mostly empty costs as much as a full one.
     const bool fills = 5 * blocks >= 4 * waves * multiprocessors;
-    // Chunks issue fewer instructions a byte forward, where a lane has one row of whole elements.
-    if (!shape.time_inner && !cost.backward && cost.element_bytes >= 4 && relay.log2_warp_rows > 0) return false;
     if (!shape.time_inner)
-        return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 && !cost.gate_form &&
-               !cost.reset;
-    if (!fills || shape.time * cost.element_bytes < 4096) return false;
-    if (cost.gate_form && cost.element_bytes < 4) return false;
-    return shape.batches * shape.rows * shape.time * cost.element_bytes < relay_chunk_bytes ||
-           (cost.backward && shape.time * cost.element_bytes > relay_chunk_row_bytes);
+        return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 &&
+               !(cost.reset && !cost.backward && cost.element_bytes >= 4);
+    const int64_t row_bytes = shape.time * cost.element_bytes;
+    if (!fills || row_bytes < 4096) return false;
+    if (shape.batches * shape.rows * row_bytes < relay_chunk_bytes) return true;
+    const bool long_rows = row_bytes > relay_chunk_row_bytes;
+    if (cost.element_bytes >= 4) return cost.backward && long_rows;
+    return cost.backward || cost.gate_form || cost.reset || !long_rows;
 }
 
 }  // namespace flashscan::cuda
