@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators by device code and callbacks on CUDA plans: what is said when something is wrong with them.
+// Custom operators by device code and callbacks: what is said when something is wrong with them.
 #include <cstring>
 
 #include "api/fixture.h"
@@ -119,6 +119,64 @@ TEST_F(OperatorCode, FailingCallbacksFailTheCall) {
     EXPECT_EQ(call(), FLASHSCAN_OK) << flashscan_last_error();
     EXPECT_EQ(synchronize(FLASHSCAN_CUDA), nullptr);
 }
+
+// Of a batched callback with an adjoint that fails in its call number `fails_at`.
+struct Failing {
+    int32_t fails_at = 0, calls = 0;
+};
+class FailingAdjoints : public testing::TestWithParam<int32_t> {};
+
+TEST_P(FailingAdjoints, FailTheCallAtOnceAndLeaveThePlanUsable) {
+    const int32_t backend = GetParam(), grad = FLASHSCAN_GRAD;
+    if (const char* reason = unavailable(backend)) GTEST_SKIP() << reason;
+    Failing state;
+    flashscan_custom_operator custom{};
+    custom.struct_size = sizeof custom;
+    custom.element_bytes = 4;
+    custom.state = &state;
+    custom.batched = [](void*, const void*, int64_t, const void*, int64_t, void*, int64_t, int64_t, void*) {
+        return int32_t{0};
+    };
+    custom.batched_adjoint = [](void* of, const void*, const void*, const void*, void*, void*, int64_t, void*) {
+        auto* const failing = static_cast<Failing*>(of);
+        return failing->calls++ == failing->fails_at ? int32_t{-7} : int32_t{0};
+    };
+    flashscan_operator_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+    desc.dtype = FLASHSCAN_F32;
+    desc.batch = desc.channels = 1;
+    desc.time = 37;
+    desc.custom = &custom;
+    const flashscan_options options = make_options(backend, "", 0, false, false);
+    const Plan plan(desc, options);
+    ASSERT_TRUE(plan) << plan.message();
+    constexpr size_t bytes = 37 * 4;
+    const auto input = make_buffer(backend, bytes, Guard::end, 4, 0),
+               grad_output = make_buffer(backend, bytes, Guard::end, 4, 0),
+               grad_input = make_buffer(backend, bytes, Guard::end, 4, 0);
+    const flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input->data(), bytes},
+                                  {grad | FLASHSCAN_ARG_OUTPUT, 0, grad_output->data(), bytes},
+                                  {grad | FLASHSCAN_ARG_INPUT, 0, grad_input->data(), bytes}};
+    input->write(Bytes(bytes, 1)), grad_output->write(Bytes(bytes, 2));
+    const auto call = [&] { return flashscan_backward(plan.get(), args, 3, test_stream(backend)); };
+    ASSERT_EQ((state = {-1, 0}, call()), FLASHSCAN_OK) << flashscan_last_error();
+    const int32_t all = state.calls;
+    ASSERT_GT(all, 2);
+    for (int32_t at = 0; at < all; ++at) {
+        state = {at, 0};
+        expect_failure(call(), FLASHSCAN_CALLBACK_FAILED, {"custom.batched_adjoint returned -7", "accepted is 0"});
+        EXPECT_EQ(state.calls, at + 1);
+        EXPECT_EQ(synchronize(backend), nullptr);
+        EXPECT_TRUE(input->read() == Bytes(bytes, 1) && grad_output->read() == Bytes(bytes, 2)) << at;
+        for (const auto& buffer : {&input, &grad_output, &grad_input}) EXPECT_TRUE((*buffer)->surroundings_intact());
+    }
+    state = {-1, 0};
+    EXPECT_EQ(call(), FLASHSCAN_OK) << flashscan_last_error();
+    EXPECT_EQ(synchronize(backend), nullptr);
+}
+INSTANTIATE_TEST_SUITE_P(Operator, FailingAdjoints, testing::Values(FLASHSCAN_CPU, FLASHSCAN_CUDA),
+                         [](const auto& i) { return i.param == FLASHSCAN_CPU ? "cpu" : "cuda"; });
 
 }  // namespace
 }  // namespace api
