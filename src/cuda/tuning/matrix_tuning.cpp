@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -34,14 +35,23 @@ struct Candidate {
     const MatrixKernel* kernel = nullptr;
     double busy = 0, alone = 0,
            resident = 0;  // microseconds of a step, of a full and of an idle device; blocks at once
+    double walk_tiles = 0, summary_tiles = 0;  // blocks of a piece
 
-    Candidate(const MatrixKernel& k, double d, int shared_bytes)
+    Candidate(const MatrixKernel& k, const MatrixShape& shape, int shared_bytes)
         : kernel(&k),
-          busy(k.rows * static_cast<double>(k.dim) * d / (k.rate * clocks)),
+          busy(k.rows * static_cast<double>(k.dim) * shape.dim / (k.rate * clocks)),
           // A pipeline's step is not that much shorter with smaller matrices.
-          alone(k.plain_only ? k.step : fixed_time + (k.step - fixed_time) * d / k.dim),
-          resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))) {}
+          alone(k.plain_only ? k.step : fixed_time + (k.step - fixed_time) * shape.dim / k.dim),
+          resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))),
+          walk_tiles(ceil_div(shape.rows, k.rows)),
+          summary_tiles(ceil_div(shape.dim, k.rows) + (shape.has_sums ? walk_tiles : 0)) {}
 };
+
+// std::ceil is a call where the instruction is not of the baseline.
+double round_up(double x) {
+    const auto whole = static_cast<double>(static_cast<int64_t>(x));
+    return whole < x ? whole + 1 : whole;
+}
 
 class Walks {
   public:
@@ -68,18 +78,23 @@ class Walks {
                        other.on_tensor_cores == k.on_tensor_cores && other.by_warpgroups == k.by_warpgroups &&
                        other.plain_only == k.plain_only;
             });
-            if (is_usable(k) && !is_large) candidates_.emplace_back(k, of.dim, shared_bytes);
+            if (!is_usable(k) || is_large) continue;
+            candidates_.emplace_back(k, of, shared_bytes);
+            least_step_ = std::min(least_step_, candidates_.back().alone);
         }
     }
 
-    // Blocks of `pieces` pieces of every chain of `all` steps, each with `sets` of rows to walk for `steps` steps.
-    Choice choose(int64_t all, int64_t pieces, int64_t steps, std::span<const int32_t> sets) const {
+    // Of any walk.
+    double least_time(int64_t steps) const { return launch_time + static_cast<double>(steps) * least_step_; }
+
+    // Blocks of `pieces` pieces of every chain of `all` steps, each to walk or summarise `steps` steps.
+    Choice choose(MatrixWork work, int64_t all, int64_t pieces, int64_t steps) const {
         Choice best;
+        const double count = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
         for (const Candidate& c : candidates_) {
             if (!takes_as_many(*c.kernel, shape, all)) continue;
-            int64_t tiles = 0;
-            for (const int32_t rows : sets) tiles += ceil_div(rows, c.kernel->rows);
-            const double time = this->time(c, static_cast<double>(shape.plan_chains * pieces * tiles), steps);
+            const double time =
+                this->time(c, count * (work == MatrixWork::walk ? c.walk_tiles : c.summary_tiles), steps);
             if (best.kernel == nullptr || time < best.time) best = {c.kernel, time};
         }
         return best;
@@ -98,14 +113,14 @@ class Walks {
         double time = launch_time;
         for (int k = 0; k < tree.levels; ++k) {
             const double blocks = static_cast<double>(shape.plan_chains) * (tree.first[k + 1] - tree.first[k]) * tiles;
-            time += tree_->step + tile * std::max(2.0, std::ceil(blocks / multiprocessors_));
+            time += tree_->step + tile * std::max(2.0, round_up(blocks / multiprocessors_));
         }
         return {tree_, time};
     }
 
   private:
     double time(const Candidate& c, double blocks, int64_t steps) const {
-        const double blocks_each = std::ceil(blocks / multiprocessors_), waves = std::ceil(blocks_each / c.resident);
+        const double blocks_each = round_up(blocks / multiprocessors_), waves = round_up(blocks_each / c.resident);
         const double traffic = blocks * shape.dim * shape.dim * 4 / bytes_rate;
         const double step = std::max(waves * std::max(c.alone, std::min(blocks_each, c.resident) * c.busy), traffic);
         return launch_time + static_cast<double>(steps) * step;
@@ -113,6 +128,7 @@ class Walks {
 
     int multiprocessors_;
     std::vector<Candidate> candidates_;
+    double least_step_ = std::numeric_limits<double>::infinity();
     const MatrixKernel* tree_ = nullptr;
 };
 
@@ -120,39 +136,54 @@ class Planner {
   public:
     explicit Planner(const Walks& walks) : walks_(walks) {}
 
-    // The best plan of at most `levels` levels. Chains of the same length come up again and again above others.
-    const MatrixPlan& plan(int64_t steps, int levels) {
+    MatrixPlan plan(int64_t steps) {
+        MatrixPlan plan;
+        plan.microseconds = best(steps, most_matrix_levels).time;
+        for (int levels = most_matrix_levels;; --levels) {
+            const Node n = best(steps, levels);
+            const int64_t pieces = n.summarise != nullptr ? ceil_div(steps, n.length) : 1;
+            plan.levels.push_back({steps, n.length, pieces, n.summarise, n.walk});
+            if (n.summarise == nullptr) return plan;
+            steps = pieces;
+        }
+    }
+
+  private:
+    // The uppermost level of the best plan for a chain.
+    struct Node {
+        double time = 0;  // of the whole plan
+        int64_t length = 0;
+        const MatrixKernel *summarise = nullptr, *walk = nullptr;
+    };
+
+    // Of at most `levels` levels. Chains of the same length come up again and again above others.
+    Node best(int64_t steps, int levels) {
+        if (levels == 1) return whole(steps);
         const auto [place, is_new] = known_.try_emplace({steps, levels});
         if (is_new) place->second = make(steps, levels);
         return place->second;
     }
-
-  private:
-    MatrixPlan make(int64_t steps, int levels) {
+    Node whole(int64_t steps) const {
+        const Walks::Choice walk = walks_.choose(MatrixWork::walk, steps, 1, steps);
+        return {walk.time, std::max<int64_t>(steps, 1), nullptr, walk.kernel};
+    }
+    Node make(int64_t steps, int levels) {
         const MatrixShape& s = walks_.shape;
-        const std::array<int32_t, 2> both{s.rows, s.dim};
-        const std::span<const int32_t> rows(both.data(), 1),
-            summaries(both.data() + (s.has_sums ? 0 : 1), s.has_sums ? 2 : 1);
-        const Walks::Choice whole = walks_.choose(steps, 1, steps, rows);
-        MatrixPlan best{{{steps, std::max<int64_t>(steps, 1), 1, nullptr, whole.kernel}}, whole.time};
+        Node best = whole(steps);
         if (!s.cuttable || s.plan_chains == 0) return best;
         const Walks::Choice tree = levels < most_matrix_levels ? walks_.choose_tree(steps) : Walks::Choice{};
-        if (tree.kernel != nullptr && tree.time < best.microseconds)
-            best = {{{steps, steps, 1, nullptr, tree.kernel}}, tree.time};
-        if (levels == 1) return best;
-        const bool is_fine = levels == most_matrix_levels;
+        if (tree.kernel != nullptr && tree.time < best.time) best = {tree.time, steps, nullptr, tree.kernel};
+        const bool is_fine = levels == most_matrix_levels, is_square = !s.has_sums && s.rows == s.dim;
         for (const int64_t length : is_fine ? fine_lengths : coarse_lengths) {
             const int64_t pieces = ceil_div(steps, length);
-            if (pieces < 2) break;
-            const Walks::Choice summarise = walks_.choose(steps, pieces, length, summaries),
-                                walk = walks_.choose(steps, pieces, length, rows);
-            if (summarise.time + walk.time >= best.microseconds) continue;
-            const MatrixPlan& rest = plan(pieces, levels - 1);
-            const double time = summarise.time + walk.time + rest.microseconds;
-            if (time >= best.microseconds) continue;
-            best.levels.assign(1, {steps, length, pieces, summarise.kernel, walk.kernel});
-            best.levels.insert(best.levels.end(), rest.levels.begin(), rest.levels.end());
-            best.microseconds = time;
+            if (pieces < 2 || 2 * walks_.least_time(length) + launch_time >= best.time) break;
+            const Walks::Choice walk = walks_.choose(MatrixWork::walk, steps, pieces, length);
+            if (2 * walk.time + launch_time >= best.time) continue;  // summaries have no fewer rows
+            const Walks::Choice summarise =
+                is_square ? walk : walks_.choose(MatrixWork::summaries, steps, pieces, length);
+            if (summarise.time + walk.time + launch_time >= best.time) continue;
+            const double time = summarise.time + walk.time + this->best(pieces, levels - 1).time;
+            if (time < best.time) best = {time, length, summarise.kernel, walk.kernel};
         }
         return best;
     }
@@ -163,7 +194,7 @@ class Planner {
     static constexpr std::span<const int64_t> fine_lengths{fine}, coarse_lengths{coarse};
 
     const Walks& walks_;
-    std::map<std::pair<int64_t, int>, MatrixPlan> known_;
+    std::map<std::pair<int64_t, int>, Node> known_;
 };
 
 }  // namespace
@@ -176,7 +207,7 @@ bool has_matrix_kernel(std::span<const MatrixKernel> kernels, int32_t dim, int s
 MatrixPlan plan_matrices(std::span<const MatrixKernel> kernels, const MatrixShape& shape, int multiprocessors,
                          int shared_bytes) {
     const Walks walks(kernels, shape, multiprocessors, shared_bytes);
-    return Planner(walks).plan(shape.steps, most_matrix_levels);
+    return Planner(walks).plan(shape.steps);
 }
 
 }  // namespace flashscan::cuda
