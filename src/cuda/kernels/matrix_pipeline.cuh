@@ -2,8 +2,8 @@
 // Chains of matrices r[s] = r[s-1] M[s] in f32 with nothing added, see matrix_params.h, in f32 accuracy on tensor cores of
 // compute capability 9.0: what prefix products and reductions spend their time in.
 //
-// The block's last warpgroup produces: it loads M, StageDepth rows at a time, splits what it loads into high and low
-// parts of tf32 (matrix_tensor.cuh), and keeps both in a ring of stages in shared memory. The others consume: each has 64
+// The block's last warpgroup produces (matrix_pipeline_producer.cuh): it splits M into high and low parts of tf32 and keeps
+// both, StageDepth rows at a time, in a ring of stages in shared memory. The others consume: each has 64
 // rows of r, or with ColumnGroups the same rows and a share of the columns. A warp's 16 rows are its own; it takes them
 // from shared memory, splits them into its registers, and multiplies them there with a stage, 64 columns at a time.
 //
@@ -14,13 +14,8 @@
 // Bytes: M once for every tile of rows. Synchronisation: two barriers a stage, and with ColumnGroups two more a step.
 #pragma once
 
-#include "cuda/kernels/matrix_numbers.cuh"
-#include "cuda/kernels/matrix_piece.cuh"
-#include "cuda/kernels/matrix_pipeline_tile.h"
-#include "cuda/ptx/async_proxy.cuh"
+#include "cuda/kernels/matrix_pipeline_producer.cuh"
 #include "cuda/ptx/barrier.cuh"
-#include "cuda/ptx/cluster.cuh"
-#include "cuda/ptx/exchange.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "cuda/ptx/wgmma.cuh"
 
@@ -31,6 +26,8 @@ class MatrixPipeline {
     using Word = MatrixWord<float>;
     static constexpr uint32_t step_chunks = Tile::dim / (8 * Tile::chunk);
     static constexpr int dim = Tile::dim, row_words = dim / 4, column_tiles = Tile::columns / 64;
+    // Whether r is stored while it is multiplied: a tenth of a walk, but where registers and code are full.
+    static constexpr bool stores_late = dim <= 128;
     static constexpr int stage_chunks = Tile::stage_depth / (8 * Tile::chunk);
 
   public:
@@ -38,9 +35,7 @@ class MatrixPipeline {
         : w_(walk),
           at_(walk, Tile::rows, false),
           r_(reinterpret_cast<Word*>(shared)),
-          stages_(r_ + Tile::rows * row_words),
-          full_(ptx::shared_address(stages_ + 2 * Tile::stages * Tile::stage_words)),
-          empty_(full_ + 8 * Tile::stages),
+          ring_(r_ + Tile::rows * row_words),
           d_(walk.dim),
           step_stages_((walk.dim + Tile::stage_depth - 1) / Tile::stage_depth),
           group_(static_cast<int>(threadIdx.x) / 128),
@@ -53,121 +48,23 @@ class MatrixPipeline {
     }
 
     __device__ __forceinline__ void run() {
-        if (threadIdx.x == 0)
-            for (int i = 0; i < Tile::stages; ++i) {
-                ptx::make_barrier(full_ + 8 * i, 4);
-                ptx::make_barrier(empty_ + 8 * i, 4 * Tile::consumers);
-            }
+        if (threadIdx.x == 0) ring_.make();
         ptx::let_next_launch_begin();
         ptx::wait_for_launch_before();
         clear_counters(w_);
         __syncthreads();
         if (group_ == Tile::consumers) {
-            if constexpr (Tile::consumers > 1) ptx::give_registers_up<Tile::producer_registers>();
-            if (d_ == dim)
-                produce<true>();
-            else
-                produce<false>();
+            ptx::give_registers_up<Tile::producer_registers>();
+            PipelineProducer<Tile>(w_, at_, first_step(), ring_, thread_).run();
         } else {
-            if constexpr (Tile::consumers > 1) ptx::take_registers<Tile::consumer_registers>();
+            ptx::take_registers<Tile::consumer_registers>();
             consume();
         }
     }
 
   private:
-    __device__ __forceinline__ uint32_t stage_full(int stage) const { return full_ + static_cast<uint32_t>(8 * stage); }
-    __device__ __forceinline__ uint32_t stage_empty(int stage) const {
-        return empty_ + static_cast<uint32_t>(8 * stage);
-    }
     __device__ __forceinline__ int64_t first_step() const { return skips_ ? 1 : 0; }
 
-    // Whole: matrices are of Tile::dim.
-    template <bool Whole>
-    __device__ __forceinline__ void produce() const {
-        float x[Tile::own_words][4];
-        Rows now(*this), ahead(*this);
-#pragma unroll 1
-        for (int i = 0; i < stages_ahead; ++i) prefetch(ahead);
-        int stage = 0;
-        uint32_t phase = 1;
-        const int64_t count = (at_.count - first_step()) * step_stages_;
-#pragma unroll 1
-        for (int64_t i = 0; i <= count; ++i) {
-            if (i > 0) {
-                ptx::wait_for_phase(stage_empty(stage), phase);
-                split(x, stages_ + 2 * stage * Tile::stage_words + thread_);
-                // Before the next loads are under way: publishing waits for what is.
-                ptx::fence_async_proxy();
-                __syncwarp();
-                if (thread_ % 32 == 0) ptx::arrive(stage_full(stage));
-                if (++stage == Tile::stages) stage = 0, phase ^= 1;
-            }
-            load<Whole>(x, now);
-            prefetch(ahead);
-        }
-    }
-    static __device__ __forceinline__ void split(const float (&x)[Tile::own_words][4], Word* high) {
-#pragma unroll
-        for (int n = 0; n < Tile::own_words; ++n) {
-            Word h, l;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) split_tf32(x[n][i], h.n[i], l.n[i]);
-            high[128 * n] = h;
-            high[128 * n + Tile::stage_words] = l;
-        }
-    }
-    // The rows of M that make a stage, one stage after the other.
-    struct Rows {
-        const MatrixPipeline& own;
-        int64_t s;
-        int depth = 0;
-        const float* from = nullptr;
-
-        __device__ __forceinline__ explicit Rows(const MatrixPipeline& pipeline)
-            : own(pipeline), s(pipeline.first_step()) {
-            find();
-        }
-        __device__ __forceinline__ bool exist() const { return s < own.at_.count; }
-        __device__ __forceinline__ void advance() {
-            depth += Tile::stage_depth;
-            from += Tile::stage_depth * own.d_;
-            if (depth < own.d_) return;
-            depth = 0;
-            ++s;
-            find();
-        }
-
-      private:
-        __device__ __forceinline__ void find() {
-            from = static_cast<const float*>(own.w_.matrix) + own.at_.place(s) * own.d_ * own.d_;
-        }
-    };
-    // Bytes that are on their way from memory to L2.
-    static constexpr int stages_ahead = 4;
-    __device__ __forceinline__ void prefetch(Rows& rows) const {
-        static_assert(4 * Tile::stage_words == 32 * 128);
-        if (!rows.exist()) return;
-        if (32 * thread_ < min(Tile::stage_depth, d_ - rows.depth) * d_) ptx::prefetch(rows.from + 32 * thread_);
-        rows.advance();
-    }
-    template <bool Whole>
-    __device__ __forceinline__ void load(float (&x)[Tile::own_words][4], Rows& rows) const {
-        if (!rows.exist()) return;
-        constexpr int halves = dim < 128 ? 128 / dim : 1, passes = dim < 128 ? 1 : dim / 128;
-        const int d = Whole ? dim : d_, own_k = dim < 128 ? thread_ / dim : 0, own_column = thread_ % dim;
-        const float* const from = rows.from + own_k * d + own_column;
-#pragma unroll
-        for (int n = 0; n < Tile::own_words; ++n) {
-            const int half = n / passes * halves, column = n % passes * 128;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int k = half / 2 * 8 + half % 2 + 2 * i;
-                const bool there = Whole || (own_column + column < d && rows.depth + own_k + k < d);
-                x[n][i] = there ? from[k * d + column] : 0.0F;
-            }
-        }
-        rows.advance();
-    }
     // A consuming warp has rows first_row() and on, 16 of them, and columns first_column() and on.
     __device__ __forceinline__ int first_row() const { return group_ / Tile::column_groups * 64 + thread_ / 32 * 16; }
     __device__ __forceinline__ int first_column() const { return group_ % Tile::column_groups * Tile::columns; }
@@ -239,11 +136,25 @@ class MatrixPipeline {
         });
     }
 
+    // Of a lane's words of r those that are stored beside chunk `chunk` of a product.
+    __device__ __forceinline__ void store_share(float* to, int chunk) const {
+        constexpr int words = Tile::columns / 4, own = words / 2;
+        constexpr int share = own > static_cast<int>(step_chunks) ? own / static_cast<int>(step_chunks) : 1;
+        if (chunk * share >= own) return;
+#pragma unroll
+        for (int n = 0; n < share; ++n) {
+            const int i = thread_ % 32 + 32 * (chunk * share + n);
+            const int row = first_row() + i / words, word = first_column() / 4 + i % words;
+            *reinterpret_cast<Word*>(to + row * dim + 4 * word) = r_[place(row, word)];
+        }
+    }
+
     __device__ __forceinline__ void consume() {
         int stage = 0;
         uint32_t phase = 0;
         // r[-1] is loaded, or M[0] as r[0].
         const bool has_start = !skips_ || (at_.emits && w_.emits_before != 0);
+        float* left_to_emit = nullptr;  // where rows go while they are multiplied
 #pragma unroll 1
         for (int64_t s = has_start ? -1 : 0; s < at_.count; ++s) {
             if (s < first_step()) {
@@ -255,7 +166,8 @@ class MatrixPipeline {
                                     : at_.chain,
                           kind_ == MatrixStart::nothing && !first);
             } else {
-                multiply(stage, phase);
+                multiply(stage, phase, left_to_emit);
+                left_to_emit = nullptr;
                 sync_rows();
                 if (d_ == dim)
                     keep<true>();
@@ -264,8 +176,12 @@ class MatrixPipeline {
             }
             const int64_t emitted = w_.emits_before != 0 ? s + 1 : s;
             if (at_.emits && emitted >= 0 && emitted < at_.places) {
-                __syncwarp();
-                store_rows(w_.emitted, at_.place(emitted));
+                if (stores_late && in_words(w_.emitted) && s + 1 >= first_step() && s + 1 < at_.count) {
+                    left_to_emit = static_cast<float*>(w_.emitted) + at_.rows_at(at_.place(emitted), dim);
+                } else {
+                    __syncwarp();
+                    store_rows(w_.emitted, at_.place(emitted));
+                }
             }
             sync_rows();
         }
@@ -305,58 +221,97 @@ class MatrixPipeline {
                 }
             }
     }
-    // sum_ = r M, with M in the stages from `stage` on.
-    __device__ __forceinline__ void multiply(int& stage, uint32_t& phase) {
+    // Begins a chunk's products with 64 columns of M, as a group of products of their own.
+    static __device__ __forceinline__ void begin_products(float (&part)[32], const Factors& left, uint64_t right) {
+        constexpr uint64_t to_low = Tile::stage_words, eight_k = 2 * dim;  // in units of 16 bytes
+        ptx::fence_products();
+        // The small ones first: what rounding towards zero takes is in proportion to what is there.
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.low[c], right + c * eight_k, c > 0);
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c)
+            ptx::multiply_columns(part, left.high[c], right + to_low + c * eight_k, true);
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.high[c], right + c * eight_k, true);
+        ptx::end_products();
+    }
+    // Adds the products of all groups but the last `Later`, of which `part` is the last and had `left`.
+    template <int Later>
+    static __device__ __forceinline__ void add_products(float (&sum)[32], const float (&part)[32], const Factors& left,
+                                                        float factor) {
+        ptx::wait_for_ended_products<Later>();
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::release_operand(left.high[c]), ptx::release_operand(left.low[c]);
+#pragma unroll
+        for (int i = 0; i < 32; ++i) sum[i] = fmaf(part[i], factor, sum[i]);
+    }
+    // Waits for a stage; returns the part of it that begins with the consumer's columns.
+    __device__ __forceinline__ uint64_t await(int stage, uint32_t phase) const {
+        ptx::wait_for_phase(ring_.full(stage), phase);
+        // The same in all lanes, which the compiler does not know.
+        const uint32_t words = __shfl_sync(0xffffffffU, ptx::shared_address(ring_.words(stage)), 0);
+        return ptx::describe_words(words + static_cast<uint32_t>(first_column() * 16), dim * 16);
+    }
+    __device__ __forceinline__ void free(int& stage, uint32_t& phase) const {
+        if (thread_ % 32 == 0) ptx::arrive(ring_.empty(stage));
+        if (++stage == Tile::stages) stage = 0, phase ^= 1;
+    }
+    static constexpr uint64_t chunk_words = 2 * Tile::chunk * dim;  // of a stage
+
+    // sum_ = r M, with M in the stages from `stage` on; stores r at `emitted` unless null.
+    __device__ __forceinline__ void multiply(int& stage, uint32_t& phase, float* emitted) {
 #pragma unroll
         for (auto& tile : sum_)
 #pragma unroll
             for (float& s : tile) s = 0;
+        if constexpr (Tile::consumers == 1) {
+            multiply_alone(await(stage, phase), emitted);
+            free(stage, phase);
+            return;
+        }
         Factors left;
         load_factors(left, 0);
         uint32_t chunk = 0;
 #pragma unroll 1
         for (int i = 0; i < step_stages_; ++i) {
-            ptx::wait_for_phase(stage_full(stage), phase);
-            // The same in all lanes, which the compiler does not know.
-            const uint32_t words =
-                __shfl_sync(0xffffffffU, ptx::shared_address(stages_ + 2 * stage * Tile::stage_words), 0);
+            const uint64_t right = await(stage, phase);
 #pragma unroll
             for (int c = 0; c < stage_chunks; ++c, ++chunk) {
                 if (static_cast<int>(chunk) * 8 * Tile::chunk >= d_) break;
-                multiply_chunk(left, chunk, words + static_cast<uint32_t>(c * Tile::chunk * 32 * dim));
+                multiply_chunk(left, chunk, right + c * chunk_words, emitted);
             }
-            if (thread_ % 32 == 0) ptx::arrive(stage_empty(stage));
-            if (++stage == Tile::stages) stage = 0, phase ^= 1;
+            free(stage, phase);
         }
     }
-    // `left`: the chunk's; is replaced by the next one's. `words`: where the chunk's part of M begins.
-    __device__ __forceinline__ void multiply_chunk(Factors& left, uint32_t chunk, uint32_t words) {
+    // A warpgroup that has the tensor cores to itself begins a chunk's products before it waits for those of the last.
+    __device__ __forceinline__ void multiply_alone(uint64_t right, float* emitted) {
+        static_assert(Tile::consumers > 1 || (Tile::stage_depth == dim && column_tiles == 1));
+        Factors left[step_chunks];
+        float part[2][32], factor[step_chunks];
+        load_factors(left[0], 0);
+#pragma unroll
+        for (int c = 0; c < static_cast<int>(step_chunks); ++c) {
+            factor[c] = make_up_.next();
+            begin_products(part[c % 2], left[c], right + c * chunk_words);
+            if (c + 1 < static_cast<int>(step_chunks)) load_factors(left[c + 1], c + 1);
+            if (emitted != nullptr) store_share(emitted, c);
+            if (c > 0) add_products<1>(sum_[0], part[(c - 1) % 2], left[c - 1], factor[c - 1]);
+        }
+        constexpr int last = step_chunks - 1;
+        add_products<0>(sum_[0], part[last % 2], left[last], factor[last]);
+    }
+    // `left`: the chunk's; is replaced by the next one's. `right`: where the chunk's part of M begins.
+    __device__ __forceinline__ void multiply_chunk(Factors& left, uint32_t chunk, uint64_t right, float* emitted) {
         Factors next{};
         const float factor = make_up_.next();
-        const uint64_t right = ptx::describe_words(words + static_cast<uint32_t>(first_column() * 16), dim * 16);
-        constexpr uint64_t to_low = Tile::stage_words, eight_k = 2 * dim;  // in units of 16 bytes
 #pragma unroll
         for (int j = 0; j < column_tiles; ++j) {
             if (first_column() + 64 * j >= d_) break;
             float part[32];
-            ptx::fence_products();
-            // The small ones first: what rounding towards zero takes is in proportion to what is there.
-#pragma unroll
-            for (int c = 0; c < Tile::chunk; ++c)
-                ptx::multiply_columns(part, left.low[c], right + c * eight_k + 64 * j, c > 0);
-#pragma unroll
-            for (int c = 0; c < Tile::chunk; ++c)
-                ptx::multiply_columns(part, left.high[c], right + to_low + c * eight_k + 64 * j, true);
-#pragma unroll
-            for (int c = 0; c < Tile::chunk; ++c)
-                ptx::multiply_columns(part, left.high[c], right + c * eight_k + 64 * j, true);
-            ptx::end_products();
+            begin_products(part, left, right + 64 * j);
             if (j == 0 && chunk + 1 < step_chunks) load_factors(next, chunk + 1);
-            ptx::wait_for_ended_products();
-#pragma unroll
-            for (int c = 0; c < Tile::chunk; ++c) ptx::release_operand(left.high[c]), ptx::release_operand(left.low[c]);
-#pragma unroll
-            for (int i = 0; i < 32; ++i) sum_[j][i] = fmaf(part[i], factor, sum_[j][i]);
+            if (stores_late && j == 0 && emitted != nullptr) store_share(emitted, static_cast<int>(chunk));
+            add_products<0>(sum_[j], part, left, factor);
         }
         left = next;
     }
@@ -377,8 +332,7 @@ class MatrixPipeline {
     const MatrixWalk& w_;
     const MatrixPiece at_;
     Word* const r_;
-    Word* const stages_;           // of each its high parts, then its low ones
-    const uint32_t full_, empty_;  // barriers of the stages
+    const PipelineRing<Tile> ring_;
     const int d_, step_stages_, group_, thread_;
     const uint32_t own_swizzle_;
     unsigned char* const own_rows_;  // the first pair of a lane's first row

@@ -14,8 +14,9 @@ struct PipelineTile {
     static constexpr int own_words = stage_words / 128;       // of a producing thread
     static constexpr int shared_bytes = 4 * rows * Dim + 32 * Stages * stage_words + 16 * Stages;
     static constexpr int blocks = 2 * shared_bytes < 220000 ? 2 : 1;  // of a multiprocessor
-    // Of a thread, where warpgroups share out a multiprocessor's.
-    static constexpr int consumer_registers = 208, producer_registers = 88;
+    // Of a thread, where warpgroups share out a multiprocessor's or the half of them.
+    static constexpr int consumer_registers = consumers == 1 ? 168 : columns > 128 ? 208 : 184;
+    static constexpr int producer_registers = (consumers == 1 ? 256 : 504) - consumers * consumer_registers;
     static_assert(columns % 64 == 0 && StageDepth % (8 * Chunk) == 0 && stage_words % 128 == 0);
 };
 

@@ -55,10 +55,11 @@ __device__ __forceinline__ void end_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 #endif
 }
-// Waits for all groups.
+// Waits for all groups but the last `Later`.
+template <int Later = 0>
 __device__ __forceinline__ void wait_for_ended_products() {
 #ifdef FLASHSCAN_HAS_WGMMA
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Later) : "memory");
 #endif
 }
 __device__ __forceinline__ void wait_for_products() {
