@@ -156,7 +156,7 @@ struct ElementChain {
             R carry;
             carry.tag = run_empty;
             if (link() > 0) carry = await_run<Element>(g.carries, carries_count(), place(link(), row));
-            append_folds(carry, earlier_groups() > 0, earlier_chunks() > 0, row);
+            append_folds(carry, true, row);
             carries()[row] = carry;
             done(row, carry);
             if (publishes_carry()) {
@@ -167,35 +167,38 @@ struct ElementChain {
         __syncthreads();
     }
 
-    // The first half of the block folds the groups, the second the chunks.
+    // The first half of the block folds the groups, the second the chunks; where there are no groups, both fold chunks.
     __device__ __forceinline__ void fold_earlier(int row, const R& mine) const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
         if (chunks + groups == 0 && !publishes_total()) return;
-        const bool folds_chunks = thread >= half;
-        const int count = folds_chunks ? chunks : groups;
+        const bool folds_chunks = groups == 0 || thread >= half;
+        const int count = folds_chunks ? chunks : groups, threads = groups == 0 ? 2 * half : half;
         if (count > 0)
             fold(folds_chunks ? g.records : g.totals, folds_chunks ? records_count() : totals_count(),
-                 (folds_chunks ? at.chunk : group()) - count, count, thread & (half - 1), folds_chunks ? Warps / 2 : 0);
-        if (folds_chunks)
+                 (folds_chunks ? at.chunk : group()) - count, count, thread & (threads - 1), threads,
+                 folds_chunks && groups > 0 ? Warps / 2 : 0);
+        if (groups == 0)
+            __syncthreads();
+        else if (folds_chunks)
             ptx::named_barrier<1, half>();
         else
             ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
         if (folds_chunks && row < rows() && publishes_total()) {
             R total;
             total.tag = run_empty;
-            append_folds(total, false, chunks > 0, row);
+            append_folds(total, false, row);
             append(total, mine);
             publish_run(g.totals, totals_count(), place(group(), row), total);
         }
         __syncthreads();
     }
 
-    // Every row by half / rows threads, each a run of neighbours, then across the lanes of a warp.
+    // Every row by threads / rows threads, each a run of neighbours, then across the lanes of a warp.
     __device__ __forceinline__ void fold(const void* memory, int64_t values, int32_t start, int count, int thread,
-                                         int first_fold) const {
+                                         int threads, int first_fold) const {
         const int lane = thread & 31, row = thread & (rows() - 1), part = thread >> at.log2_rows;
-        const int parts = half >> at.log2_rows, each = (count + parts - 1) / parts;
+        const int parts = threads >> at.log2_rows, each = (count + parts - 1) / parts;
         R run;
         run.tag = run_empty;
         const int end = min(count, (part + 1) * each);
@@ -209,11 +212,13 @@ struct ElementChain {
         }
         if (lane < rows()) folds()[((first_fold + thread / 32) << at.log2_rows) + row] = run;
     }
-    // Those of groups, then those of chunks.
-    __device__ __forceinline__ void append_folds(R& run, bool groups, bool chunks, int row) const {
-        const int last = chunks ? Warps : Warps / 2;
+    // Those of groups, where asked, then those of chunks.
+    __device__ __forceinline__ void append_folds(R& run, bool with_groups, int row) const {
+        const bool groups = earlier_groups() > 0;
+        const int first = groups && !with_groups ? Warps / 2 : 0;
+        const int last = earlier_chunks() > 0 ? Warps : groups ? Warps / 2 : 0;
 #pragma unroll 1
-        for (int n = groups ? 0 : Warps / 2; n < last; ++n) append(run, folds()[(n << at.log2_rows) + row]);
+        for (int n = first; n < last; ++n) append(run, folds()[(n << at.log2_rows) + row]);
     }
 };
 

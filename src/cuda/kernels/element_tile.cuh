@@ -95,10 +95,15 @@ struct ElementTile {
     __device__ __forceinline__ void load(const void* data, ElementSlot<Op>& items) const {
         if (in_vectors()) {
             const Area area = area_of(data, g.time);
-#pragma unroll at_once
-            for (int j = 0; j < vectors; ++j) {
-                const Vector v = vector_of(area, j);
-                if (exists(area, v)) ptx::copy_async<16>(v.slot, v.memory);
+            if (is_line()) {
+#pragma unroll
+                for (int j = 0; j < vectors; ++j) ptx::copy_async<16>(line_slot(j), line_memory(area, j));
+            } else {
+#pragma unroll 1
+                for (int j = 0; j < vectors; ++j) {
+                    const Vector v = vector_of(area, j);
+                    if (exists(area, v)) ptx::copy_async<16>(v.slot, v.memory);
+                }
             }
             ptx::end_copy_group();
             ptx::wait_for_copy_groups<0>();
@@ -203,6 +208,16 @@ struct ElementTile {
         return v.row < area.rows && v.first_byte < area.bytes;
     }
 
+    // Whether the warp's steps are of one row and all exist: vectors then lie side by side, and their places need no more
+    // than an addition.
+    __device__ __forceinline__ bool is_line() const { return 32 % vectors == 0 && at.whole && at.log2_lane_rows == 0; }
+    __device__ __forceinline__ char* line_slot(int j) const {
+        return slot_of(at.lane / vectors) + at.lane % vectors * 16 + j * (32 / vectors) * pitch;
+    }
+    __device__ __forceinline__ char* line_memory(const Area& area, int j) const {
+        return const_cast<char*>(area.data) + at.lane * 16 + j * 512;
+    }
+
     __device__ __forceinline__ void fetch(const void* data, Fetched& fetched) const {
         const Area area = area_of(data, g.time);
 #pragma unroll
@@ -265,7 +280,14 @@ struct ElementTile {
     }
     __device__ __forceinline__ void store_vectors(void* data) const {
         const Area area = area_of(data, end_of_steps(g.offsets, g.time));
-#pragma unroll at_once
+        if (kept && is_line()) {
+#pragma unroll
+            for (int j = 0; j < vectors; ++j)
+                *reinterpret_cast<uint4*>(line_memory(area, j)) = *reinterpret_cast<const uint4*>(line_slot(j));
+            __syncwarp();
+            return;
+        }
+#pragma unroll(kept ? 1 : at_once)
         for (int j = 0; j < vectors; ++j) {
             const Vector v = vector_of(area, j);
             if (!exists(area, v)) continue;
