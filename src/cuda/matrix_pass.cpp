@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/matrix_pass.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
+
+#include "cuda/instances/linear.h"
+#include "cuda/kernels/matrix_scan.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -70,6 +74,10 @@ void MatrixPass::book(Workspace& workspace) {
             const int64_t products = shape_.chains * tree_of(level, true).products();
             buffers_[i].products = workspace.book(static_cast<size_t>(products * matrix));
             buffers_[i].counters = workspace.book(static_cast<size_t>(products) * sizeof(uint32_t));
+        }
+        if (level.walk->is_scan) {
+            const int64_t numbers = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
+            buffers_[i].products = workspace.book(static_cast<size_t>(numbers * number));
         }
         if (level.summarise == nullptr) continue;
         const int64_t pieces = shape_.chains * level.pieces;
@@ -155,12 +163,21 @@ void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
                        walk.places.inner};
 }
 
+// What the blocks of a scan hand each other.
+void MatrixPass::clear_words(const MatrixKernel& scan, const MatrixWalk& walk, void* stream) {
+    const int64_t words = matrix_scan_words(scan.dim, walk.chains, walk.pieces) / 2;
+    launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream,
+           walk.products, words);
+}
+
 void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const {
     walk.work = work;
     walk.row_tiles = static_cast<int32_t>(row_tiles(kernel, shape_, work == MatrixWork::summaries));
     LaunchShape shape = blocks_of(walk.chains * walk.pieces * walk.row_tiles, kernel.threads);
-    shape.shared_bytes = kernel.shared_bytes;
+    shape.shared_bytes = kernel.is_scan ? matrix_scan_shared_bytes(kernel.dim, walk.piece_steps / matrix_scan_warps)
+                                        : kernel.shared_bytes;
     shape.overlaps = overlaps_;
+    if (kernel.is_scan) clear_words(kernel, walk, stream);
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 
@@ -185,6 +202,10 @@ std::string MatrixPass::describe() const {
     for (const MatrixLevel& level : plan_.levels) {
         if (level.walk->is_tree) {
             text += fmt::format(", {} steps as a tree", level.steps);
+            continue;
+        }
+        if (level.walk->is_scan) {
+            text += fmt::format(", {} steps in {} chunks of one launch", level.steps, level.pieces);
             continue;
         }
         if (level.summarise != nullptr)

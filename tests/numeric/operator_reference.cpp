@@ -131,6 +131,16 @@ std::vector<OperatorProblem> products() {
                              "d128 b1 t600 inclusive reverse misaligned state-in state-out",
                              "d130 b1 t250 exclusive",
                              "d128 b1 t601 reduction state-in",
+                             "d16 b1 t1000 inclusive",
+                             "d16 b1 t9001 inclusive state-in",
+                             "d16 b1 t3000 c2 exclusive reverse state-in state-out",
+                             "d13 b2 t700 reduction state-in",
+                             "d6 b1 t2000 inclusive state-out",
+                             "d8 b1 t40000 inclusive",
+                             "d32 b1 t400 inclusive misaligned",
+                             "d32 b1 t1100 c2 exclusive",
+                             "d27 b1 t333 inclusive reverse state-in state-out",
+                             "d32 b1 t2000 reduction misaligned state-in",
                              "d64 b40 t9 exclusive tf32 state-in",
                              "d128 b1 t60 reduction tf32"})
         problems.push_back(operator_problem_of("operator fwd matmul f32 " + std::string(rest) + " seed5"));

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "cuda/kernels/matrix_scan.h"
 #include "cuda/kernels/matrix_tree.h"
 
 namespace {
@@ -56,6 +57,29 @@ TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
                     left = level.pieces;
                 }
             }
+}
+
+TEST(MatrixTuning, ScansSmallMatricesInPiecesThatABlockHolds) {
+    MatrixKernel scan = kernel_of(16, 16, matrix_scan_shared_bytes(16, 1), false, 0.1, 0);
+    scan.plain_only = scan.is_scan = true;
+    const std::array<MatrixKernel, 2> with_scan{kernels[0], scan};
+    MatrixShape shape;
+    shape.dim = shape.rows = 16;
+    shape.plain = true;
+    for (const int64_t chains : {1, 40})
+        for (const int64_t steps : {100, 1000, 8192, 30000, 1000003}) {
+            shape.chains = shape.plan_chains = chains;
+            shape.steps = steps;
+            const MatrixLevel top = plan_matrices(with_scan, shape, multiprocessors, shared_bytes).levels.back();
+            ASSERT_TRUE(top.walk->is_scan) << steps;
+            EXPECT_EQ(top.summarise, nullptr);
+            EXPECT_EQ(top.piece_steps % matrix_scan_warps, 0);
+            EXPECT_EQ(top.pieces, (top.steps + top.piece_steps - 1) / top.piece_steps);
+            EXPECT_LE(top.pieces, matrix_scan_group * matrix_scan_group);
+            EXPECT_LE(matrix_scan_shared_bytes(16, top.piece_steps / matrix_scan_warps), shared_bytes);
+        }
+    shape.plain = false;
+    EXPECT_FALSE(plan_matrices(with_scan, shape, multiprocessors, shared_bytes).levels.back().walk->is_scan);
 }
 
 TEST(MatrixTuning, TimeIsWholeWhereItMayNotBeCut) {

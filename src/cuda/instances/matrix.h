@@ -19,9 +19,11 @@ struct MatrixKernel {
     bool by_warpgroups = false;  // on compute capability 9.0 alone
     bool plain_only = false;     // takes what `plain` takes, wherever it lies
     bool is_tree = false;        // all prefixes of a chain of summaries, not a walk
+    bool is_scan = false;        // all pieces in one launch, see matrix_scan.h; shared_bytes: with a step a warp
     double drift = 0;            // what rounding towards zero takes from a sum on average, in 2^-24 of it
     // On an H200: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`, and
-    // multiply-adds of a multiprocessor that is full, in a clock. Of a tree: what a level takes besides its products.
+    // multiply-adds of a multiprocessor that is full, in a clock. Of a tree: what a level takes besides its products; of a
+    // scan: a product.
     double step = 0, rate = 0;
 };
 

@@ -2,11 +2,24 @@
 #include <vector>
 
 #include "cuda/instances/matrix_instance.cuh"
+#include "cuda/kernels/matrix_scan.cuh"
 #include "cuda/kernels/matrix_tensor.cuh"
 
 namespace flashscan::cuda {
 
 std::span<const MatrixKernel> matrix_warpgroup_walks();
+
+template <int Dim>
+MatrixKernel make_matrix_scan(double step) {
+    MatrixKernel kernel;
+    kernel.function = reinterpret_cast<const void*>(&matrix_scan<Dim>);
+    kernel.threads = 32 * matrix_scan_warps;
+    kernel.shared_bytes = matrix_scan_shared_bytes(Dim, 1);
+    kernel.rows = kernel.dim = Dim;
+    kernel.plain_only = kernel.is_scan = true;
+    kernel.step = step;
+    return kernel;
+}
 
 // For each largest dim the shortest step, and the most work a second.
 const MatrixKernels& matrix_f32() {
@@ -27,6 +40,8 @@ const MatrixKernels& matrix_f32() {
         make_matrix_walk<TensorTile<128, 256, 4, 4, 16, 3>>(50, 95),
         make_matrix_walk<TensorTile<64, 512, 2, 8, 8, 3>>(100, 95),
         make_matrix_walk<TensorTile<32, 1024, 1, 16, 8, 2>>(220, 95),
+        make_matrix_scan<16>(0.4),
+        make_matrix_scan<32>(1.4),
     };
     static const std::vector<MatrixKernel> walks = [] {
         const std::span<const MatrixKernel> by_warpgroups = matrix_warpgroup_walks();

@@ -31,6 +31,7 @@ MatrixKernel make_matrix_walk(double step, double rate) {
             Tile::by_warpgroups,
             false,
             false,
+            false,
             Tile::on_tensor_cores ? tensor_drift : 0,
             step,
             rate};

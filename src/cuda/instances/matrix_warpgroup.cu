@@ -20,6 +20,7 @@ MatrixKernel make_matrix_pipeline(double step, double rate) {
             true,
             true,
             false,
+            false,
             tensor_drift,
             step,
             rate};
@@ -36,6 +37,7 @@ MatrixKernel make_matrix_tree(double step, double rate) {
             true,
             true,
             true,
+            false,
             tensor_drift,
             step,
             rate};

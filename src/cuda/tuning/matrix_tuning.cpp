@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/rounding.h"
+#include "cuda/kernels/matrix_scan.h"
 #include "cuda/kernels/matrix_tree.h"
 
 namespace flashscan::cuda {
@@ -16,9 +17,10 @@ namespace {
 
 // Times of an H200 in microseconds.
 constexpr double launch_time = 5;
-constexpr double fixed_time = 0.4;  // of a step, for what does not grow with dim
-constexpr double clocks = 1700;     // in a microsecond
-constexpr double bytes_rate = 4e6;  // of all, out of L2
+constexpr double fixed_time = 0.4;    // of a step, for what does not grow with dim
+constexpr double clocks = 1700;       // in a microsecond
+constexpr double scan_products = 13;  // one after the other, besides those of a warp's steps
+constexpr double bytes_rate = 4e6;    // of all, out of L2
 
 bool takes(const MatrixKernel& k, int32_t dim, int shared_bytes) {
     return k.dim >= dim && k.shared_bytes <= shared_bytes;
@@ -64,17 +66,16 @@ class Walks {
 
     // Of the kernels that are alike those for the smallest matrices.
     Walks(std::span<const MatrixKernel> kernels, const MatrixShape& of, int multiprocessors, int shared_bytes)
-        : shape(of), multiprocessors_(multiprocessors) {
+        : shape(of), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {
         const auto is_usable = [&](const MatrixKernel& k) {
             return takes(k, of.dim, shared_bytes) && (!k.by_warpgroups || of.warpgroups) && (!k.plain_only || of.plain);
         };
         for (const MatrixKernel& k : kernels) {
-            if (k.is_tree) {
-                if (is_usable(k)) tree_ = &k;
-                continue;
-            }
+            if (k.is_tree && is_usable(k)) tree_ = &k;
+            if (k.is_scan && is_usable(k) && (scan_ == nullptr || k.dim < scan_->dim)) scan_ = &k;
+            if (k.is_tree || k.is_scan) continue;
             const bool is_large = std::any_of(kernels.begin(), kernels.end(), [&](const MatrixKernel& other) {
-                return is_usable(other) && !other.is_tree && other.dim < k.dim &&
+                return is_usable(other) && !other.is_tree && !other.is_scan && other.dim < k.dim &&
                        other.on_tensor_cores == k.on_tensor_cores && other.by_warpgroups == k.by_warpgroups &&
                        other.plain_only == k.plain_only;
             });
@@ -118,6 +119,28 @@ class Walks {
         return {tree_, time};
     }
 
+    // A chain in one launch; also the steps of a piece.
+    Choice choose_scan(int64_t steps, int64_t& piece_steps) const {
+        constexpr int64_t most_pieces = int64_t{matrix_scan_group} * matrix_scan_group;
+        Choice best;
+        if (scan_ == nullptr) return best;
+        int64_t own = 1;  // steps of a warp
+        for (int shared = scan_->shared_bytes; shared <= shared_bytes_;
+             shared = matrix_scan_shared_bytes(scan_->dim, ++own)) {
+            const int64_t length = own * matrix_scan_warps, pieces = ceil_div(steps, length);
+            // What pieces hand each other is not to take more memory than half of the chain.
+            if (pieces > most_pieces || 2 * matrix_scan_words(scan_->dim, 1, pieces) > steps * shape.dim * shape.dim)
+                continue;
+            const double blocks = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
+            const double waves = round_up(blocks / (multiprocessors_ * std::min(shared_bytes_ / shared, 2)));
+            const double time = 2 * launch_time + waves * (2 * static_cast<double>(own) + scan_products) * scan_->step;
+            if (best.kernel != nullptr && time >= best.time) continue;
+            best = {scan_, time};
+            piece_steps = length;
+        }
+        return best;
+    }
+
   private:
     double time(const Candidate& c, double blocks, int64_t steps) const {
         const double blocks_each = round_up(blocks / multiprocessors_), waves = round_up(blocks_each / c.resident);
@@ -126,10 +149,10 @@ class Walks {
         return launch_time + static_cast<double>(steps) * step;
     }
 
-    int multiprocessors_;
+    int multiprocessors_, shared_bytes_;
     std::vector<Candidate> candidates_;
     double least_step_ = std::numeric_limits<double>::infinity();
-    const MatrixKernel* tree_ = nullptr;
+    const MatrixKernel *tree_ = nullptr, *scan_ = nullptr;
 };
 
 class Planner {
@@ -141,7 +164,7 @@ class Planner {
         plan.microseconds = best(steps, most_matrix_levels).time;
         for (int levels = most_matrix_levels;; --levels) {
             const Node n = best(steps, levels);
-            const int64_t pieces = n.summarise != nullptr ? ceil_div(steps, n.length) : 1;
+            const int64_t pieces = std::max<int64_t>(ceil_div(steps, n.length), 1);
             plan.levels.push_back({steps, n.length, pieces, n.summarise, n.walk});
             if (n.summarise == nullptr) return plan;
             steps = pieces;
@@ -173,6 +196,9 @@ class Planner {
         if (!s.cuttable || s.plan_chains == 0) return best;
         const Walks::Choice tree = levels < most_matrix_levels ? walks_.choose_tree(steps) : Walks::Choice{};
         if (tree.kernel != nullptr && tree.time < best.time) best = {tree.time, steps, nullptr, tree.kernel};
+        int64_t scanned = 0;
+        const Walks::Choice scan = walks_.choose_scan(steps, scanned);
+        if (scan.kernel != nullptr && scan.time < best.time) best = {scan.time, scanned, nullptr, scan.kernel};
         const bool is_fine = levels == most_matrix_levels, is_square = !s.has_sums && s.rows == s.dim;
         for (const int64_t length : is_fine ? fine_lengths : coarse_lengths) {
             const int64_t pieces = ceil_div(steps, length);
