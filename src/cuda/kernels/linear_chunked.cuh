@@ -18,6 +18,8 @@
 //            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
 //            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
 //            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh is often faster.
+//            Unaligned rows with time innermost pass through shared memory (time_words.cuh): what is executed for an
+//            element weighs as much as bytes under way, so words are copied to where lanes find them.
 #pragma once
 
 #include "cuda/kernels/gate_gradient.cuh"
@@ -32,7 +34,8 @@ struct ChunkedConfig {
     using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 256>;
     static constexpr int warps = 8;
     static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
-    static constexpr int buffers = warps * buffer_bytes<typename Ty::X, typename Ty::G, Shape>();
+    using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
+    static constexpr int buffers = warps * Buffer::bytes;
     using Sum = GateGradientSum<Ty, Shape, warps>;
     using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
@@ -55,6 +58,7 @@ template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;
     using Shape = typename Config::Shape;
+    using Buffer = typename Config::Buffer;
     using Tile = ChunkedTile<Ty, Shape>;
     using X = typename Ty::X;
     using G = typename Ty::G;
@@ -121,14 +125,17 @@ struct ChunkedBlock {
     __device__ __forceinline__ void load(Tile& tile) const {
         typename Tile::GateCopies::Fetched gate_in;
         typename Tile::Data::Fetched source_in;
-        Tile::GateCopies::fetch(p.gate, at, 0, p.time, gate_in);
-        Tile::Data::fetch(p.source, at, 0, p.time, source_in);
+        Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
+        Tile::Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, source_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
         constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
-        if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, tile.states_in);
+        if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, buffer + Buffer::states, tile.states_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
         tile.events = events_of<Shape, Down, Backward>(p, at);
         tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
-        Tile::GateCopies::arrange(gate_in, at, buffer, tile.gate);
-        Tile::Data::arrange(source_in, at, buffer, tile.source);
+        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // all but the states
+        Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);
     }
 
     // Each warp's summary goes to the block's shared memory.
@@ -180,7 +187,7 @@ struct ChunkedBlock {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             });
         }
-        if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer);
+        if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
         if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
 #pragma unroll
@@ -202,7 +209,8 @@ struct ChunkedBlock {
         Steps<X, Shape> states{};
         Wide edge{};
         if (gate_wanted()) {
-            Tile::Data::arrange(tile.states_in, at, buffer, states);
+            if constexpr (Buffer::staged) ptx::wait_for_copy_groups<0>();
+            Tile::Data::arrange(tile.states_in, at, buffer + Buffer::states, states);
             if constexpr (Shape::time_inner) edge = edge_of(states);
         }
         const Before before{at, states, edge};
@@ -221,7 +229,7 @@ struct ChunkedBlock {
                 tile.gate, tile.source, carry, first, before,
                 [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
         });
-        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer);
+        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
     // What the sums over batch entries, time or rows leave.
@@ -230,7 +238,7 @@ struct ChunkedBlock {
         if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
         Steps<G, Shape> gate;
         sums.take(gate);
-        Tile::GateCopies::store(gate, p.grad_gate, at, buffer);
+        Tile::GateCopies::store(gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 };
 

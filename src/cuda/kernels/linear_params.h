@@ -12,7 +12,7 @@ namespace flashscan::cuda {
 // How a warp lies over a tensor and reaches memory.
 //   channels       neighbouring lanes are neighbouring rows; each element for itself, any strides
 //   channel_packs  the same, rows contiguous and aligned: whole elements, 16-bit ones in pairs
-//   time           neighbouring lanes are neighbouring segments of time; each element for itself, any strides
+//   time           neighbouring lanes are neighbouring segments of time, any strides
 //   time_vectors   the same, time contiguous and aligned to 16 bytes
 enum class Access {
     channels,

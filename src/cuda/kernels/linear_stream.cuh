@@ -19,7 +19,8 @@ template <typename Ty, bool TimeInner, bool Backward>
 struct StreamConfig {
     static constexpr Access access = TimeInner ? Access::time : Access::channels;
     using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 128>;  // and the next tile
-    static constexpr int buffers = buffer_bytes<typename Ty::X, typename Ty::G, Shape>();
+    using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
+    static constexpr int buffers = Buffer::staged ? 2 * Buffer::bytes : Buffer::bytes;
     using Sum = GateGradientSum<Ty, Shape, 1>;
 };
 
@@ -27,6 +28,7 @@ template <typename Ty, bool TimeInner, bool Down, bool Backward>
 struct StreamWarp {
     using Config = StreamConfig<Ty, TimeInner, Backward>;
     using Shape = typename Config::Shape;
+    using Buffer = typename Config::Buffer;
     using X = typename Ty::X;
     using G = typename Ty::G;
     using Wide = typename Ty::Wide;
@@ -49,28 +51,37 @@ struct StreamWarp {
         return place_of<Shape>(batch, row0, t0, p.rows, end, lane, log2_rows);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-
-    __device__ __forceinline__ void fetch(int64_t n, Tile& tile) const {
-        if (n >= tiles) return;
-        const Place at = place(n);
-        GateCopies::fetch(p.gate, at, 0, p.time, tile.gate);
-        Data::fetch(p.source, at, 0, p.time, tile.source);
-        if (gate_wanted()) Data::fetch(p.states, at, TimeInner ? 0 : Down ? -1 : 1, p.time, tile.states);
+    static __device__ __forceinline__ char* buffer_of(int64_t n) {
+        return shared_memory() + (Buffer::staged && n % 2 != 0 ? Buffer::bytes : 0);
     }
 
-    __device__ __forceinline__ void walk(const Tile& tile, const Place& at, typename Config::Sum& sums,
+    __device__ __forceinline__ void fetch(int64_t n, Tile& tile) const {
+        if (n < tiles) {
+            const Place at = place(n);
+            char* const buffer = buffer_of(n);
+            GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, tile.gate);
+            Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, tile.source);
+            constexpr int before = TimeInner ? 0 : Down ? -1 : 1;
+            if (gate_wanted()) Data::fetch(p.states, at, before, p.time, buffer + Buffer::states, tile.states);
+        }
+        if constexpr (Buffer::staged) ptx::end_copy_group();
+    }
+
+    __device__ __forceinline__ void walk(const Tile& tile, int64_t n, typename Config::Sum& sums,
                                          Wide (&carry)[1]) const {
-        char* const buffer = shared_memory();
+        const Place at = place(n);
+        char* const buffer = buffer_of(n);
+        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();
         const Events<L> events = events_of<Shape, Down, Backward>(p, at);
         const Walk<Ty, Shape, Down, Backward> walk{p, at, events};
         Steps<G, Shape> gate;
         Steps<X, Shape> source;
-        GateCopies::arrange(tile.gate, at, buffer, gate);
-        Data::arrange(tile.source, at, buffer, source);
+        GateCopies::arrange(tile.gate, at, buffer + Buffer::gate, gate);
+        Data::arrange(tile.source, at, buffer + Buffer::source, source);
         walk.complete(gate);
         if constexpr (Backward) {
             Steps<X, Shape> states{};
-            if (gate_wanted()) Data::arrange(tile.states, at, buffer, states);
+            if (gate_wanted()) Data::arrange(tile.states, at, buffer + Buffer::states, states);
             const Before before{at, states, TimeInner && gate_wanted() ? Before::load_edge(p, at) : Wide{}};
             const bool summed = gate_wanted() && sums.wanted();
             if (summed) sums.begin(at);
@@ -82,7 +93,7 @@ struct StreamWarp {
                                                       else
                                                           gate.set(i, values);
                                                   });
-            if (gate_wanted() && !summed) GateCopies::store(gate, p.grad_gate, at, buffer);
+            if (gate_wanted() && !summed) GateCopies::store(gate, p.grad_gate, at, buffer + Buffer::gate);
             if (summed && !p.sum_time) {
                 if (p.sum_rows)
                     sums.write_row_sums(at, row0 / 32);
@@ -92,7 +103,7 @@ struct StreamWarp {
         } else {
             walk.template forward<Kind::general>(gate, source, carry);
         }
-        if (p.result.data != nullptr) Data::store(source, p.result, at, buffer);
+        if (p.result.data != nullptr) Data::store(source, p.result, at, buffer + Buffer::source);
     }
 };
 
@@ -118,7 +129,7 @@ __global__ void __launch_bounds__(32) linear_stream(const __grid_constant__ Line
     warp.fetch(0, tile);
     for (int64_t n = 0; n < tiles; ++n) {
         warp.fetch(n + 1, next);
-        warp.walk(tile, warp.place(n), sums, carry);
+        warp.walk(tile, n, sums, carry);
         tile = next;
     }
     if (p.edge_out != nullptr && row < p.rows) static_cast<Wide*>(p.edge_out)[batch * p.rows + row] = carry[0];

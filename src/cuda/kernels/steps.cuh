@@ -24,7 +24,7 @@ constexpr int log2_of<0> = 0;
 template <typename X, typename G, Access access_, bool Backward, int LaneBytes, int Pack = sizeof(X) == 2 ? 2 : 1>
 struct TileShape {
     static constexpr Access access = access_;
-    static constexpr bool time_inner = is_time_inner(access);
+    static constexpr bool time_inner = is_time_inner(access), backward = Backward;
     static constexpr int V = access == Access::channel_packs ? Pack : 1;
 
     // 16-bit elements lie in pairs in a register, but where each is loaded for itself by the lane that keeps it.
@@ -33,10 +33,7 @@ struct TileShape {
     // With channels innermost L, and with it the association, is that of pairs for either access.
     static constexpr int pack = time_inner ? 1 : Pack;
     static constexpr int step_bytes = pack * static_cast<int>(sizeof(X) * (Backward ? 2 : 1) + sizeof(G));
-    // Each element for itself, 16-bit data pass through twice the registers.
-    static constexpr int longest = access == Access::time_vectors                         ? 64
-                                   : access == Access::time && sizeof(X) == 2 && Backward ? 16
-                                                                                          : 32;
+    static constexpr int longest = time_inner ? 64 : 32;
     static constexpr int fitting = 1 << log2_of<LaneBytes / step_bytes>;
     static constexpr int L = fitting < longest ? fitting : longest;
     static constexpr int max_rows = 32 * V;  // of a warp

@@ -26,10 +26,16 @@ constexpr int64_t wave_most_rows = 64;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
-// as there are.
+// as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
     if (shape.sums_rows_every_step) return 5;
-    if (shape.time_inner) return 5 - log2_up(ceil_div(shape.time, tile.steps), 5);
+    if (shape.time_inner) {
+        int log2_segments = log2_up(ceil_div(shape.time, tile.steps), 5);
+        const auto wasted = [&] { return round_up(shape.time, int64_t{tile.steps} << log2_segments) - shape.time; };
+        if (shape.time > int64_t{32} * tile.steps)
+            while (log2_segments > 3 && 10 * wasted() > 3 * shape.time) --log2_segments;
+        return 5 - log2_segments;
+    }
     return shape.batch_invariant ? 5 : log2_up(ceil_div(shape.rows, tile.lane_rows), 5);
 }
 
