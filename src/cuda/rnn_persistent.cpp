@@ -100,12 +100,29 @@ class Persistent final : public RnnKernel {
     RnnPersistentShape choose(Pass pass, std::string& refusal) const {
         const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device_);
         const void* const kernel = pass == Pass::forward ? cell_.persistent_forward : cell_.persistent_backward;
-        const RnnPersistentShape shape =
-            choose_persistent(p_, pass, s_.rows, s_.padded, multiprocessors, shared_memory_of_block(device_));
+        const auto choose_of = [&](bool clusters) {
+            return choose_persistent(p_, pass, s_.rows, s_.padded, multiprocessors, shared_memory_of_block(device_),
+                                     clusters);
+        };
+        allow_shared_memory(kernel, device_);
+        RnnPersistentShape shape = choose_of(allow_clusters(kernel));
+        if (shape.clustered != 0 && resident_clusters(kernel, launch_shape(shape)) < shape.teams)
+            shape = choose_of(false);
         if (shape.blocks == 0)
             refusal = fmt::format("head_dim is {}; a step's vectors do not fit shared memory", p_.head_dim);
-        else
-            allow_shared_memory(kernel, device_);
+        return shape;
+    }
+    // Whether the kernel runs in clusters of 16 blocks, and may.
+    bool allow_clusters(const void* kernel) const {
+        if (!can_overlap(kernel, device_)) return false;
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "loading a kernel");
+        return true;
+    }
+    static LaunchShape launch_shape(const RnnPersistentShape& s) {
+        LaunchShape shape = blocks_of(s.blocks * s.teams, rnn_persistent_threads);
+        shape.shared_bytes = s.shared_bytes;
+        shape.cooperative = s.clustered == 0;
+        shape.cluster = s.clustered != 0 ? s.blocks : 0;
         return shape;
     }
     // Why a network had better alternate with products; empty: it had not.
@@ -152,10 +169,7 @@ class Persistent final : public RnnKernel {
     }
     void run(const void* kernel, const RnnPersistentParams& f, void* stream) const {
         clear(f.arrivals, arrival_bytes(f.s), stream);
-        LaunchShape shape = blocks_of(f.s.blocks * f.s.teams, rnn_persistent_threads);
-        shape.shared_bytes = f.s.shared_bytes;
-        shape.cooperative = true;
-        launch(kernel, shape, stream, f);
+        launch(kernel, launch_shape(f.s), stream, f);
     }
 
     RnnProblem p_;
