@@ -77,7 +77,7 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
     const double all = static_cast<double>(p.counts().gates * s.units);
     const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
     const double exchanges = resets_before(p) ? 2 : 1;
-    const double each = s.clustered != 0 ? 2600 : s.blocks > 1 ? 4250 : 1500;  // cycles
+    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles
     double cycles = 600 + exchanges * each;
     // Multiply-adds and bytes through L2 a cycle of a block: what backward reads has just been written elsewhere.
     if (pass == Pass::forward) {
