@@ -27,6 +27,10 @@ class RnnBackwardJob {
     static constexpr int pairs = (G + 1) / 2, slopes = Cell::slopes;
     // A step of these teams is shorter than its loads.
     static constexpr bool loads_ahead = S::kind != Team::grid;
+    // Of large heads a step that loads ahead is longer than the latency of memory.
+    static constexpr bool fetches = !loads_ahead || S::depth < 512 * G;
+    // To shared memory a lane puts its own halves; words for memory are made later.
+    static constexpr bool puts_halves = S::in_shared && S::planes == 1;
     using Real = typename TeamNumber<X>::Real;
     using Kept = RnnKept<X, Cell>;
     static constexpr int kept = Kept::count;
@@ -40,7 +44,8 @@ class RnnBackwardJob {
           output_step_(ptx::held(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1))),
           factor_step_(ptx::held(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
                                               : f.p.rows * f.heads * f.p.padded)),
-          even_(ptx::held(static_cast<int>(has_even_unit()))) {
+          even_(ptx::held(static_cast<int>(has_even_unit()))),
+          limit_(f.clip) {
 #pragma unroll
         for (int pair = 0; pair < pairs; ++pair) {
             input_gate_[pair] = ptx::held(mine(pair) * f.p.input_strides.state - (even_ != 0 ? 0 : 1));
@@ -169,23 +174,32 @@ class RnnBackwardJob {
     __device__ __forceinline__ void run_cell() {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
-            if (!blocked_[i]) carry_[i][0] += Real(clipped(through_[i][0], f_.clip));
+            if (!blocked_[i]) carry_[i][0] += Real(ptx::clamp_between(through_[i][0], limit_));
             Cell::backward(slope_[i], carry_[i], d_pre_[i]);
         }
     }
     __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) {
 #pragma unroll
         for (int i = 0; i < own; ++i)
+            if constexpr (puts_halves) {
 #pragma unroll
-            for (int pair = 0; pair < pairs; ++pair) {
-                const TeamHalves<X> a(product_gradient(i, 2 * pair)), b(product_gradient(i, last_of(pair)));
-#pragma unroll
-                for (int plane = 0; plane < S::planes; ++plane) {
-                    const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
-                    if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
-                    if (plane == 0) words_[i][pair] = word;
-                }
+                for (int g = 0; g < G; ++g)
+                    vectors.put_half(turn, place_[i], 0, g, TeamHalves<X>(product_gradient(i, g)).bits[0]);
+            } else {
+                put_words(vectors, turn, i);
             }
+    }
+    __device__ __forceinline__ void put_words(const TeamVectors<S>& vectors, uint32_t turn, int i) {
+#pragma unroll
+        for (int pair = 0; pair < pairs; ++pair) {
+            const TeamHalves<X> a(product_gradient(i, 2 * pair)), b(product_gradient(i, last_of(pair)));
+#pragma unroll
+            for (int plane = 0; plane < S::planes; ++plane) {
+                const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
+                if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
+                if (plane == 0) words_[i][pair] = word;
+            }
+        }
     }
     // What reaches h through R; nothing passes a reset.
     __device__ __forceinline__ void take(int i, float through) {
@@ -241,7 +255,7 @@ class RnnBackwardJob {
         grad_output_[i] -= output_step_;
         output_[i] -= output_step_;
         before_h_[i] = step < steps_[i] && step > 0 && needs_h() ? *output_[i] : zero;
-        if (step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
+        if (fetches && step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
     }
     __device__ __forceinline__ void fetch(int i) const {
         constexpr int ahead = rnn_steps_ahead - 1;
@@ -280,6 +294,9 @@ class RnnBackwardJob {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
         for (int i = 0; i < own; ++i) {
+#pragma unroll
+            for (int pair = 0; pair < pairs && puts_halves; ++pair)
+                words_[i][pair] = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
             if (f_.p.grad_input != nullptr) store_input(i, step);
             grad_input_[i] -= input_step_;
             if (f_.factors != nullptr) store_factors(i, step);
@@ -328,6 +345,7 @@ class RnnBackwardJob {
     RnnJob<S> job_;
     int64_t kept_step_, input_step_, output_step_, factor_step_;
     int even_;
+    float limit_;
     int64_t input_gate_[pairs], factor_gate_[pairs];  // where words of a pair of gates go
     const float* kept_[own];                          // of the step whose `kept` is known
     const X* grad_output_[own];

@@ -23,6 +23,8 @@ class RnnForwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     using Real = typename TeamNumber<X>::Real;
     using Kept = RnnKept<X, Cell>;
+    // While the ring is asked, where that does not take the lane's registers.
+    static constexpr bool stores_late = S::kind == Team::grid && own == 1;
 
   public:
     __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
@@ -68,11 +70,16 @@ class RnnForwardJob {
     __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                          unsigned char* shared, uint32_t turn, int step) {
         float pre[own][P], sums[own][G];
+        const auto stores = [&] {
+            if (!TeamElement<S>::exist() || step == 0) return;
+#pragma unroll
+            for (int i = 0; i < own; ++i) store(i, step);
+        };
         const auto early = [&] {
+            if constexpr (!stores_late) stores();
             if (!TeamElement<S>::exist()) return;
 #pragma unroll
             for (int i = 0; i < own; ++i) {
-                if (step > 0) store(i, step);
                 begin_sums(i, pre[i]);
                 input_[i] += input_step_;
                 load_input(i, step + 1);
@@ -80,10 +87,16 @@ class RnnForwardJob {
                 if (step < fetch_steps_[i]) ptx::prefetch(input_[i] + fetch_);
             }
         };
-        team_product<X>(
-            weights, vectors, turn, shared, early, [] {}, sums);
+        const auto late = [&] {
+            if constexpr (stores_late) stores();
+        };
+        team_product<X>(weights, vectors, turn, shared, early, late, sums);
         if (TeamElement<S>::exist()) run_cell(pre, sums);
         if (step + 1 < job_.steps) hand_on(vectors, turn + 1);
+#pragma unroll
+        for (int i = 0; i < own; ++i)
+            if (step + 1 == steps_[i]) [[unlikely]]
+                store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, after_[i]);
     }
 
     __device__ __forceinline__ void finish() {
@@ -133,7 +146,7 @@ class RnnForwardJob {
 #pragma unroll
             for (int plane = 0; plane < S::planes; ++plane) {
                 if constexpr (S::in_shared) {
-                    vectors.put_half(turn, place_[i], plane, h.bits[plane]);
+                    vectors.put_half(turn, place_[i], plane, 0, h.bits[plane]);
                 } else {
                     const uint32_t word = pair_halves(h.bits[plane], h.bits[plane]);
                     if (has_even_unit()) vectors.put(turn, place_[i], plane, 0, word);
@@ -142,19 +155,16 @@ class RnnForwardJob {
         }
         vectors.send(turn);
     }
-    // What the step before `step` made; after a row's last one, its states.
+    // What the step before `step` made.
     __device__ __forceinline__ void store(int i, int step) {
-        if (step <= steps_[i]) {
+        const bool there = step <= steps_[i];
 #pragma unroll
-            for (int s = 0; s < N; ++s)
-                if (s < f_.p.output_states)
-                    store_narrow<X>(output_[i], s * f_.p.output_strides.state, value_of(after_[i][s]));
-            if (f_.p.kept != nullptr)
+        for (int s = 0; s < N; ++s)
+            if (there && s < f_.p.output_states)
+                store_narrow<X>(output_[i], s * f_.p.output_strides.state, value_of(after_[i][s]));
 #pragma unroll
-                for (int k = 0; k < Kept::count; ++k) kept_[i][k * 8] = value_of(keep_[i][k]);
-            if (step == steps_[i]) [[unlikely]]
-                store_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_out, after_[i]);
-        }
+        for (int k = 0; k < Kept::count; ++k)
+            if (there && f_.p.kept != nullptr) kept_[i][k * 8] = value_of(keep_[i][k]);
         output_[i] += output_step_;
         kept_[i] += kept_step_;
     }

@@ -125,12 +125,12 @@ class TeamVectors {
             store(slot(turn) + (place + run * run_halves) / 2, word);
     }
     // A lane's own half, without a word of the team's: where blocks share memory.
-    __device__ __forceinline__ void put_half(uint32_t turn, int place, int plane, uint32_t half) const {
+    __device__ __forceinline__ void put_half(uint32_t turn, int place, int plane, int run, uint32_t half) const {
         const uint16_t bits = static_cast<uint16_t>(half);
         unsigned char* const base =
             S::kind == Team::cluster ? shared_ + S::staged_at : reinterpret_cast<unsigned char*>(slot(turn));
-        const int run = plane * S::runs * (S::kind == Team::cluster ? S::units : run_halves);
-        reinterpret_cast<uint16_t*>(base)[place + run] = bits;
+        const int halves = S::kind == Team::cluster ? S::units : run_halves;
+        reinterpret_cast<uint16_t*>(base)[place + (plane * S::runs + run) * halves] = bits;
     }
     // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
     // over several they take half as long again.

@@ -21,5 +21,13 @@ __device__ __forceinline__ float quick_reciprocal(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// x between -limit and limit; NaN stays.
+__device__ __forceinline__ float clamp_between(float x, float limit) {
+    float y;
+    asm("{\n\t.reg .f32 high;\n\tmin.NaN.f32 high, %1, %2;\n\tmax.NaN.f32 %0, high, %3;\n\t}"
+        : "=f"(y)
+        : "f"(x), "f"(limit), "f"(-limit));
+    return y;
+}
 
 }  // namespace flashscan::cuda::ptx
