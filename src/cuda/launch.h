@@ -15,6 +15,7 @@ struct LaunchShape {
     int shared_bytes = 0;
     bool overlaps = false;     // the kernel may begin while the one launched before it still runs; see can_overlap
     bool cooperative = false;  // blocks wait for each other, so that all of them must run at once
+    int cluster = 0;           // blocks of a cluster; 0: none
 };
 
 inline LaunchShape blocks_of(int64_t count, int threads) { return {dim3(static_cast<unsigned>(count)), threads}; }
@@ -22,28 +23,23 @@ inline LaunchShape blocks_of(int64_t count, int threads) { return {dim3(static_c
 // As many blocks as `threads` threads fill.
 inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks_of(ceil_div(threads, block), block); }
 
+// How CUDA takes a shape.
+struct LaunchConfig {
+    LaunchConfig(const LaunchShape& shape, void* stream);
+    LaunchConfig(const LaunchConfig&) = delete;
+    cudaLaunchConfig_t config{};
+    std::array<cudaLaunchAttribute, 3> attributes{};
+};
+
 template <typename... Params>
 void launch(const void* kernel, const LaunchShape& shape, void* stream, const Params&... params) {
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&params))...};
-    std::array<cudaLaunchAttribute, 2> attributes{};
-    unsigned count = 0;
-    if (shape.overlaps) {
-        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (shape.cooperative) {
-        attributes[count].id = cudaLaunchAttributeCooperative;
-        attributes[count++].val.cooperative = 1;
-    }
-    cudaLaunchConfig_t config{};
-    config.gridDim = shape.blocks;
-    config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-    config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = attributes.data();
-    config.numAttrs = count;
-    check(cudaLaunchKernelExC(&config, kernel, arguments), "launching a kernel");
+    const LaunchConfig launched(shape, stream);
+    check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");
 }
+
+// Clusters of a kernel that can run at once.
+int resident_clusters(const void* kernel, const LaunchShape& shape);
 
 // Whether `kernel` waits for the launch before it where it must: devices and code from compute capability 9.0 on do.
 bool can_overlap(const void* kernel, int device);

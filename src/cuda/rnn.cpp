@@ -5,6 +5,7 @@
 
 #include "cuda/kernels/rnn_params.h"
 #include "cuda/launch.h"
+#include "cuda/rnn_chunk.h"
 #include "cuda/rnn_edges.h"
 #include "cuda/rnn_replay.h"
 
@@ -32,6 +33,7 @@ class Alternating final : public RnnKernel {
           edges_(p_, s_),
           forward_(options.device, problem, s_, refusal),
           backward_(options.device, problem, s_, refusal) {
+        if (p_.training && s_.any && refusal.empty()) chunk_ = RnnChunk(device_, s_, backward_.workspace, refusal);
         early_ = can_overlap(cell_.forward, device_);
         for (const void* kernel :
              {cell_.begin, cell_.forward, cell_.forward_reset, cell_.backward, cell_.backward_reset})
@@ -49,9 +51,7 @@ class Alternating final : public RnnKernel {
     size_t scratch_bytes(Pass pass) const override {
         return pass == Pass::forward ? forward_.workspace.bytes() : backward_.workspace.bytes();
     }
-    size_t reserve_bytes() const override {
-        return static_cast<size_t>(p_.batch * p_.time * p_.width() * cell_.kept * size_of(s_.wide));
-    }
+    size_t reserve_bytes() const override { return kept_bytes(p_, cell_.kept); }
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -105,20 +105,18 @@ class Alternating final : public RnnKernel {
         params.grad_state_in = b.grad_state_in;
         params.bias_sums = b.grad_bias != nullptr ? base + backward_.bias_sums : nullptr;
         const void* const weights = edges_.pack_weights(b, base + backward_.weights, stream);
-        if (has_padding()) clear_chunk(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : 1, stream);
+        if (has_padding()) chunk_.clear_places(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : 1, stream);
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
         edges_.store_grad_bias(b, params.bias_sums, s_.rows, stream);
-        edges_.store_grad_weight(b, base + backward_.weight_sums, stream);
+        edges_.store_grad_weight(b, chunk_.weight_sums(base), stream);
     }
 
   private:
     int64_t elements() const { return s_.rows * p_.width(); }
     bool has_padding() const { return s_.padded != p_.head_dim || s_.padded_rows() != s_.rows; }
-    // Of the factors and of the gradients of one step.
-    size_t factor_bytes() const { return static_cast<size_t>(s_.padded_rows() * s_.factor() * size_of(s_.dtype)); }
-    size_t gradient_bytes() const { return static_cast<size_t>(s_.padded_rows() * s_.product() * size_of(s_.dtype)); }
+    size_t factor_bytes() const { return bytes_of(s_.padded_rows() * s_.factor(), s_.dtype); }
 
     const void* last_block(const void* weights) const {
         return at(weights, s_.together * s_.padded * s_.padded, s_.dtype);
@@ -135,11 +133,7 @@ class Alternating final : public RnnKernel {
     void backward_step(RnnParams& params, char* base, const void* weights, int64_t step, bool sums_weights,
                        void* stream) const {
         const int64_t done = p_.time - 1 - step, place = sums_weights ? done % s_.chunk_steps : 0;
-        params.gradients = base + backward_.gradients + static_cast<size_t>(place) * gradient_bytes();
-        params.factors =
-            sums_weights ? base + backward_.factors + static_cast<size_t>(place) * factor_bytes() : nullptr;
-        params.reset_factors =
-            sums_weights ? base + backward_.reset_factors + static_cast<size_t>(place) * factor_bytes() : nullptr;
+        chunk_.set_place(params, base, place, sums_weights);
         void* const blas = base + backward_.blas;
         // Not early at first: what comes before it may be what wrote this call's arguments.
         launch_step(cell_.backward, elements(), early_ && done > 0, stream, params, step);
@@ -152,23 +146,8 @@ class Alternating final : public RnnKernel {
         if (step > 0 || params.grad_state_in != nullptr)
             multiply(backward_.through.together, weights, params.gradients, s_.product(), params.through, s_.factor(),
                      s_.split, blas, stream);
-        if (!sums_weights || (place + 1 < s_.chunk_steps && step > 0)) return;
-        clear_chunk(base, place + 1, s_.chunk_steps, stream);
-        const bool add = done >= s_.chunk_steps;
-        char* const sums = base + backward_.weight_sums;
-        backward_.grad_weights.together.run(base + backward_.factors, base + backward_.gradients, sums, add, blas,
-                                            stream);
-        if (s_.split)
-            backward_.grad_weights.last.run(base + backward_.reset_factors,
-                                            at(base + backward_.gradients, s_.together * s_.padded, s_.dtype),
-                                            at(sums, s_.together * s_.padded * s_.padded, s_.wide), add, blas, stream);
-    }
-    // The gradients and factors of places [first, end) of a chunk.
-    void clear_chunk(char* base, int64_t first, int64_t end, void* stream) const {
-        const auto from = static_cast<size_t>(first), count = static_cast<size_t>(end - first);
-        clear(base + backward_.gradients + from * gradient_bytes(), count * gradient_bytes(), stream);
-        clear(base + backward_.factors + from * factor_bytes(), count * factor_bytes(), stream);
-        if (s_.split) clear(base + backward_.reset_factors + from * factor_bytes(), count * factor_bytes(), stream);
+        if (sums_weights && (place + 1 == s_.chunk_steps || step == 0))
+            chunk_.finish(base, place + 1, done >= s_.chunk_steps, stream);
     }
 
     RnnProblem p_;
@@ -178,6 +157,7 @@ class Alternating final : public RnnKernel {
     RnnEdges edges_;
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
+    RnnChunk chunk_;
     bool early_ = false;  // kernels may start before the product before them has ended
 };
 

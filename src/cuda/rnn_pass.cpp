@@ -91,18 +91,12 @@ RnnForwardPass::RnnForwardPass(int device, const RnnProblem& p, const RnnShape& 
 RnnBackwardPass::RnnBackwardPass(int device, const RnnProblem& p, const RnnShape& s, std::string& refusal) {
     if (!s.any || !p.training) return;
     through = make_products(device, s, through_shape, refusal);
-    if (refusal.empty()) grad_weights = make_grad_weights(device, s, refusal);
-    const int64_t chunk = s.chunk_steps * s.padded_rows();
     weights = workspace.book(bytes_of(s.weights(), s.dtype));
     states = workspace.book(bytes_of(p.counts().states * s.rows * p.width(), s.wide));
     result = workspace.book(bytes_of(s.padded_rows() * s.factor(), s.wide));
-    gradients = workspace.book(bytes_of(chunk * s.product(), s.dtype));
-    factors = workspace.book(bytes_of(chunk * s.factor(), s.dtype));
-    reset_factors = workspace.book(s.split ? bytes_of(chunk * s.factor(), s.dtype) : 0);
     bias_sums = workspace.book(bytes_of(p.counts().biases * s.rows * p.width(), s.wide));
-    weight_sums = workspace.book(bytes_of(s.weights(), s.wide));
     sequence = workspace.book(p.packed() ? bytes_of(p.time, Dtype::i64) : 0);
-    blas = workspace.book(std::max(through.workspace_bytes(), grad_weights.workspace_bytes()));
+    blas = workspace.book(through.workspace_bytes());
 }
 
 }  // namespace flashscan::cuda

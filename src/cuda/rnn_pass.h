@@ -54,11 +54,9 @@ struct RnnForwardPass {
 
 struct RnnBackwardPass {
     RnnBackwardPass(int device, const RnnProblem& problem, const RnnShape& shape, std::string& refusal);
-    RnnProducts through;       // R^T gradients
-    RnnProducts grad_weights;  // gradients factors^T
+    RnnProducts through;  // R^T gradients
     Workspace workspace;
-    size_t weights = 0, states = 0, result = 0, gradients = 0, factors = 0, reset_factors = 0;
-    size_t bias_sums = 0, weight_sums = 0, sequence = 0, blas = 0;
+    size_t weights = 0, states = 0, result = 0, bias_sums = 0, sequence = 0, blas = 0;
 };
 
 }  // namespace flashscan::cuda

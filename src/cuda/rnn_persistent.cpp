@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "cuda/launch.h"
+#include "cuda/rnn_chunk.h"
 #include "cuda/rnn_edges.h"
 #include "cuda/tuning/rnn_persistent_tuning.h"
 #include "cuda/tuning/rnn_tuning.h"
@@ -24,8 +25,8 @@ class Persistent final : public RnnKernel {
         forward_shape_ = choose(Pass::forward, refusal);
         if (refusal.empty()) book_forward();
         if (p_.training && refusal.empty()) backward_shape_ = choose(Pass::backward, refusal);
-        if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
+        if (p_.training && refusal.empty()) chunk_ = RnnChunk(device_, s_, backward_, refusal);
         if (options.kernel.empty() && refusal.empty()) refusal = prefer_products();
     }
 
@@ -39,9 +40,7 @@ class Persistent final : public RnnKernel {
     size_t scratch_bytes(Pass pass) const override {
         return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
     }
-    size_t reserve_bytes() const override {
-        return static_cast<size_t>(p_.batch * p_.time * p_.width() * cell_.kept * size_of(s_.wide));
-    }
+    size_t reserve_bytes() const override { return kept_bytes(p_, cell_.kept); }
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -80,25 +79,20 @@ class Persistent final : public RnnKernel {
         f.partials = base + partials_;
         const bool sums_weights = b.grad_weight != nullptr;
         if (sums_weights) {
-            f.p.gradients = base + gradients_;
-            f.p.factors = base + factors_;
-            f.p.reset_factors = base + reset_factors_;
-            if (s_.padded != p_.head_dim) clear_chunk(base, 0, stream);
+            chunk_.set_place(f.p, base, 0, true);
+            if (s_.padded != p_.head_dim) chunk_.clear_places(base, 0, s_.chunk_steps, stream);
         }
         for (f.end = p_.time; f.end > 0; f.end = f.first) {
             f.first = sums_weights ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
             run(cell_.persistent_backward, f, stream);
-            if (!sums_weights) continue;
-            clear_chunk(base, f.end - f.first, stream);
-            add_grad_weights(base, f.end < p_.time, stream);
+            if (sums_weights) chunk_.finish(base, f.end - f.first, f.end < p_.time, stream);
         }
         edges_.store_grad_bias(b, f.p.bias_sums, s_.rows, stream);
-        edges_.store_grad_weight(b, base + weight_sums_, stream);
+        edges_.store_grad_weight(b, chunk_.weight_sums(base), stream);
     }
 
   private:
     size_t factor_bytes() const { return bytes_of(s_.rows * s_.factor(), s_.dtype); }
-    size_t gradient_bytes() const { return bytes_of(s_.rows * s_.product(), s_.dtype); }
     static size_t arrival_bytes(const RnnPersistentShape& s) {
         return static_cast<size_t>(s.teams) * rnn_persistent_line * sizeof(uint32_t);
     }
@@ -106,12 +100,29 @@ class Persistent final : public RnnKernel {
     RnnPersistentShape choose(Pass pass, std::string& refusal) const {
         const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device_);
         const void* const kernel = pass == Pass::forward ? cell_.persistent_forward : cell_.persistent_backward;
-        const RnnPersistentShape shape =
-            choose_persistent(p_, pass, s_.rows, s_.padded, multiprocessors, shared_memory_of_block(device_));
+        const auto choose_of = [&](bool clusters) {
+            return choose_persistent(p_, pass, s_.rows, s_.padded, multiprocessors, shared_memory_of_block(device_),
+                                     clusters);
+        };
+        allow_shared_memory(kernel, device_);
+        RnnPersistentShape shape = choose_of(allow_clusters(kernel));
+        if (shape.clustered != 0 && resident_clusters(kernel, launch_shape(shape)) < shape.teams)
+            shape = choose_of(false);
         if (shape.blocks == 0)
             refusal = fmt::format("head_dim is {}; a step's vectors do not fit shared memory", p_.head_dim);
-        else
-            allow_shared_memory(kernel, device_);
+        return shape;
+    }
+    // Whether the kernel runs in clusters of 16 blocks, and may.
+    bool allow_clusters(const void* kernel) const {
+        if (!can_overlap(kernel, device_)) return false;
+        check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "loading a kernel");
+        return true;
+    }
+    static LaunchShape launch_shape(const RnnPersistentShape& s) {
+        LaunchShape shape = blocks_of(s.blocks * s.teams, rnn_persistent_threads);
+        shape.shared_bytes = s.shared_bytes;
+        shape.cooperative = s.clustered == 0;
+        shape.cluster = s.clustered != 0 ? s.blocks : 0;
         return shape;
     }
     // Why a network had better alternate with products; empty: it had not.
@@ -139,19 +150,13 @@ class Persistent final : public RnnKernel {
     void book_backward() {
         const RnnPersistentShape& b = backward_shape_;
         const int64_t parts = int64_t{2} * b.teams * b.blocks * b.tiles * 8;
-        const auto chunk = static_cast<size_t>(s_.chunk_steps);
         weights_ = backward_.book(bytes_of(s_.weights(), s_.dtype));
         states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
         through_ = backward_.book(bytes_of(s_.rows * s_.factor(), s_.wide));
         partials_ = backward_.book(bytes_of(parts * s_.padded, s_.wide));
-        gradients_ = backward_.book(chunk * gradient_bytes());
-        factors_ = backward_.book(chunk * factor_bytes());
-        reset_factors_ = backward_.book(s_.split ? chunk * factor_bytes() : 0);
         bias_sums_ = backward_.book(bytes_of(p_.counts().biases * s_.rows * p_.width(), s_.wide));
-        weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
         arrivals_ = backward_.book(arrival_bytes(b));
         sequence_ = backward_.book(p_.packed() ? bytes_of(p_.time, Dtype::i64) : 0);
-        blas_ = backward_.book(grad_weights_.workspace_bytes());
     }
 
     RnnPersistentParams common(const RnnBuffers& b, const RnnPersistentShape& shape) const {
@@ -164,26 +169,7 @@ class Persistent final : public RnnKernel {
     }
     void run(const void* kernel, const RnnPersistentParams& f, void* stream) const {
         clear(f.arrivals, arrival_bytes(f.s), stream);
-        LaunchShape shape = blocks_of(f.s.blocks * f.s.teams, rnn_persistent_threads);
-        shape.shared_bytes = f.s.shared_bytes;
-        shape.cooperative = true;
-        launch(kernel, shape, stream, f);
-    }
-
-    // Those of `steps` and more: products take whole chunks.
-    void clear_chunk(char* base, int64_t steps, void* stream) const {
-        const auto from = static_cast<size_t>(steps), count = static_cast<size_t>(s_.chunk_steps - steps);
-        clear(base + gradients_ + from * gradient_bytes(), count * gradient_bytes(), stream);
-        clear(base + factors_ + from * factor_bytes(), count * factor_bytes(), stream);
-        if (s_.split) clear(base + reset_factors_ + from * factor_bytes(), count * factor_bytes(), stream);
-    }
-    void add_grad_weights(char* base, bool add, void* stream) const {
-        const int64_t last = s_.together * s_.padded;  // where the last gate begins, in a row
-        void* const blas = base + blas_;
-        grad_weights_.together.run(base + factors_, base + gradients_, base + weight_sums_, add, blas, stream);
-        if (s_.split)
-            grad_weights_.last.run(base + reset_factors_, base + gradients_ + bytes_of(last, s_.dtype),
-                                   base + weight_sums_ + bytes_of(last * s_.padded, s_.wide), add, blas, stream);
+        launch(kernel, launch_shape(f.s), stream, f);
     }
 
     RnnProblem p_;
@@ -192,11 +178,10 @@ class Persistent final : public RnnKernel {
     RnnShape s_;
     RnnEdges edges_;
     RnnPersistentShape forward_shape_, backward_shape_;
-    RnnProducts grad_weights_;
+    RnnChunk chunk_;
     Workspace forward_, backward_;
     size_t forward_weights_ = 0, forward_bias_ = 0, forward_factors_ = 0, forward_arrivals_ = 0, forward_sequence_ = 0;
-    size_t weights_ = 0, states_ = 0, through_ = 0, partials_ = 0, gradients_ = 0, factors_ = 0, reset_factors_ = 0;
-    size_t bias_sums_ = 0, weight_sums_ = 0, arrivals_ = 0, sequence_ = 0, blas_ = 0;
+    size_t weights_ = 0, states_ = 0, through_ = 0, partials_ = 0, bias_sums_ = 0, arrivals_ = 0, sequence_ = 0;
 };
 
 }  // namespace

@@ -18,32 +18,18 @@ void load(const RnnTeams& teams) {
 }
 
 // Blocks of a team wait for each other: all of them must run at once.
-cudaLaunchConfig_t configure(const RnnTeams& teams, cudaLaunchAttribute& attribute, void* stream) {
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(static_cast<unsigned>(teams.blocks * teams.teams));
-    config.blockDim = dim3(static_cast<unsigned>(teams.kernel->threads));
-    config.dynamicSmemBytes = static_cast<size_t>(teams.kernel->shared_bytes);
-    config.stream = static_cast<cudaStream_t>(stream);
-    config.attrs = &attribute;
-    config.numAttrs = teams.kind == Team::block ? 0 : 1;
-    if (teams.kind == Team::grid) {
-        attribute.id = cudaLaunchAttributeCooperative;
-        attribute.val.cooperative = 1;
-    } else {
-        attribute.id = cudaLaunchAttributeClusterDimension;
-        attribute.val.clusterDim = {static_cast<unsigned>(teams.blocks), 1, 1};
-    }
-    return config;
+LaunchShape launch_shape(const RnnTeams& teams) {
+    LaunchShape shape = blocks_of(teams.blocks * teams.teams, teams.kernel->threads);
+    shape.shared_bytes = teams.kernel->shared_bytes;
+    shape.cooperative = teams.kind == Team::grid;
+    shape.cluster = teams.kind == Team::cluster ? teams.blocks : 0;
+    return shape;
 }
 
 // Teams that can run at once, fewer where clusters do not fit everywhere.
 int64_t resident_teams(const RnnTeams& teams) {
     if (teams.kind != Team::cluster) return teams.teams;
-    cudaLaunchAttribute attribute{};
-    const cudaLaunchConfig_t config = configure(teams, attribute, nullptr);
-    int clusters = 0;
-    check(cudaOccupancyMaxActiveClusters(&clusters, teams.kernel->function, &config), "asking how many clusters fit");
-    return std::min<int64_t>(teams.teams, clusters);
+    return std::min<int64_t>(teams.teams, resident_clusters(teams.kernel->function, launch_shape(teams)));
 }
 
 }  // namespace
@@ -90,11 +76,8 @@ void fill_ring(const RnnTeams& t, void* ring, void* stream) {
               "filling memory");
 }
 
-void launch(const RnnTeams& teams, RnnFusedParams& f, void* stream) {
-    cudaLaunchAttribute attribute{};
-    const cudaLaunchConfig_t config = configure(teams, attribute, stream);
-    void* arguments[] = {&f};
-    check(cudaLaunchKernelExC(&config, teams.kernel->function, arguments), "launching a fused kernel");
+void launch(const RnnTeams& teams, const RnnFusedParams& f, void* stream) {
+    launch(teams.kernel->function, launch_shape(teams), stream, f);
 }
 
 }  // namespace flashscan::cuda

@@ -18,6 +18,6 @@ std::string describe(const RnnTeams& teams);
 size_t ring_bytes(const RnnTeams& teams);
 void fill_ring(const RnnTeams& teams, void* ring, void* stream);
 
-void launch(const RnnTeams& teams, RnnFusedParams& params, void* stream);
+void launch(const RnnTeams& teams, const RnnFusedParams& params, void* stream);
 
 }  // namespace flashscan::cuda

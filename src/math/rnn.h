@@ -14,8 +14,10 @@
 //     forward(pre, state, keep)               state: before the step -> after it
 //     states_of(keep, state)                  those states after the step that backward of the next one looks at
 //     enter(d_state, keep, carry)             adds gradients of the states after a step, as a user gives them
-//     backward(keep, previous, carry, d_pre)  carry: gradient of the states after the step -> before it, less what
-//                                             reaches h through R; `previous` are the states before the step
+//     slopes_of(keep, previous, slope)        what backward multiplies by, known before the carry; `previous` are the
+//                                             states before the step
+//     backward(slope, carry, d_pre)           carry: gradient of the states after the step -> before it, less what
+//                                             reaches h through R
 //     leave(state, carry)                     turns the carry into gradients of `state`, as a user gets them
 //
 // The gradient of INPUT is d_pre[0 .. gates-1]; row block g of R takes d_pre[recurrent(g)].
@@ -50,10 +52,18 @@ struct PlainCarry {
     FLASHSCAN_HD static void leave(const T (&)[S], T (&)[S]) {}
 };
 
+// Both halves of a step backward.
+template <typename Cell, typename T, std::size_t K, std::size_t S, std::size_t P>
+FLASHSCAN_HD void backward(const T (&keep)[K], const T (&previous)[S], T (&carry)[S], T (&d_pre)[P]) {
+    T slope[Cell::slopes];
+    Cell::slopes_of(keep, previous, slope);
+    Cell::backward(slope, carry, d_pre);
+}
+
 }  // namespace cell
 
 struct LstmCell : cell::PlainCarry<2> {
-    static constexpr int gates = 4, biases = 4, states = 2, kept = 5;
+    static constexpr int gates = 4, biases = 4, states = 2, kept = 5, slopes = 6;
     static constexpr bool keeps_h = false;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
@@ -69,20 +79,26 @@ struct LstmCell : cell::PlainCarry<2> {
         state[1] = keep[4];
     }
     template <typename T>
-    FLASHSCAN_HD static void backward(const T (&keep)[5], const T (&previous)[2], T (&carry)[2], T (&d_pre)[4]) {
-        const T i = keep[0], f = keep[1], z = keep[2], o = keep[3], tanh_c = tanh_of(keep[4]), dh = carry[0];
-        const T dc = carry[1] + dh * o * cell::tanh_slope(tanh_c);
-        d_pre[0] = dc * z * cell::sigmoid_slope(i);
-        d_pre[1] = dc * previous[1] * cell::sigmoid_slope(f);
-        d_pre[2] = dc * i * cell::tanh_slope(z);
-        d_pre[3] = dh * tanh_c * cell::sigmoid_slope(o);
-        carry[0] = T(0), carry[1] = f * dc;
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[5], const T (&previous)[2], T (&slope)[6]) {
+        const T i = keep[0], f = keep[1], z = keep[2], o = keep[3], tanh_c = tanh_of(keep[4]);
+        slope[0] = z * cell::sigmoid_slope(i);
+        slope[1] = previous[1] * cell::sigmoid_slope(f);
+        slope[2] = i * cell::tanh_slope(z);
+        slope[3] = tanh_c * cell::sigmoid_slope(o);
+        slope[4] = o * cell::tanh_slope(tanh_c);
+        slope[5] = f;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[6], T (&carry)[2], T (&d_pre)[4]) {
+        const T dh = carry[0], dc = carry[1] + dh * slope[4];
+        d_pre[0] = dc * slope[0], d_pre[1] = dc * slope[1], d_pre[2] = dc * slope[2], d_pre[3] = dh * slope[3];
+        carry[0] = T(0), carry[1] = dc * slope[5];
     }
 };
 
 // Pre-activations r, z, INPUT_n + BIAS_n, and R_n h + BIAS_rn.
 struct GruCell : cell::PlainCarry<1> {
-    static constexpr int gates = 3, biases = 4, states = 1, kept = 5;
+    static constexpr int gates = 3, biases = 4, states = 1, kept = 5, slopes = 5;
     static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate == 2 ? 3 : gate; }
 
@@ -97,20 +113,25 @@ struct GruCell : cell::PlainCarry<1> {
         state[0] = keep[4];
     }
     template <typename T>
-    FLASHSCAN_HD static void backward(const T (&keep)[5], const T (&previous)[1], T (&carry)[1], T (&d_pre)[4]) {
-        const T r = keep[0], z = keep[1], n = keep[2], dh = carry[0];
-        d_pre[2] = dh * (T(1) - z) * cell::tanh_slope(n);
-        d_pre[0] = d_pre[2] * keep[3] * cell::sigmoid_slope(r);
-        d_pre[1] = dh * (previous[0] - n) * cell::sigmoid_slope(z);
-        d_pre[3] = d_pre[2] * r;
-        carry[0] = z * dh;
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[5], const T (&previous)[1], T (&slope)[5]) {
+        const T r = keep[0], z = keep[1], n = keep[2];
+        slope[2] = (T(1) - z) * cell::tanh_slope(n);
+        slope[0] = slope[2] * keep[3] * cell::sigmoid_slope(r);
+        slope[1] = (previous[0] - n) * cell::sigmoid_slope(z);
+        slope[3] = slope[2] * r;
+        slope[4] = z;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[5], T (&carry)[1], T (&d_pre)[4]) {
+        for (std::size_t p = 0; p < 4; ++p) d_pre[p] = carry[0] * slope[p];
+        carry[0] = carry[0] * slope[4];
     }
 };
 
 // The product of gate n takes reset(pre[0], h) in place of h, so pre[2] is known after pre[0]. Backward: first
 // backward(), which leaves d_pre[0] open, then d_product = R_n^T d_pre[2], then backward_reset().
 struct GruResetBeforeCell : cell::PlainCarry<1> {
-    static constexpr int gates = 3, biases = 3, states = 1, kept = 4;
+    static constexpr int gates = 3, biases = 3, states = 1, kept = 4, slopes = 3;
     static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
@@ -129,12 +150,16 @@ struct GruResetBeforeCell : cell::PlainCarry<1> {
         state[0] = keep[3];
     }
     template <typename T>
-    FLASHSCAN_HD static void backward(const T (&keep)[4], const T (&previous)[1], T (&carry)[1], T (&d_pre)[3]) {
-        const T z = keep[1], n = keep[2], dh = carry[0];
-        d_pre[0] = T(0);
-        d_pre[1] = dh * (previous[0] - n) * cell::sigmoid_slope(z);
-        d_pre[2] = dh * (T(1) - z) * cell::tanh_slope(n);
-        carry[0] = z * dh;
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[4], const T (&previous)[1], T (&slope)[3]) {
+        const T z = keep[1], n = keep[2];
+        slope[0] = (previous[0] - n) * cell::sigmoid_slope(z);
+        slope[1] = (T(1) - z) * cell::tanh_slope(n);
+        slope[2] = z;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[3], T (&carry)[1], T (&d_pre)[3]) {
+        d_pre[0] = T(0), d_pre[1] = carry[0] * slope[0], d_pre[2] = carry[0] * slope[1];
+        carry[0] = carry[0] * slope[2];
     }
     // Returns what reaches h[t-1] through R_n.
     template <typename T>
@@ -146,7 +171,7 @@ struct GruResetBeforeCell : cell::PlainCarry<1> {
 
 template <bool Relu>
 struct ElmanCell : cell::PlainCarry<1> {
-    static constexpr int gates = 1, biases = 1, states = 1, kept = 1;
+    static constexpr int gates = 1, biases = 1, states = 1, kept = 1, slopes = 1;
     static constexpr bool keeps_h = true;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
@@ -163,11 +188,15 @@ struct ElmanCell : cell::PlainCarry<1> {
         state[0] = keep[0];
     }
     template <typename T>
-    FLASHSCAN_HD static void backward(const T (&keep)[1], const T (&)[1], T (&carry)[1], T (&d_pre)[1]) {
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[1], const T (&)[1], T (&slope)[1]) {
+        slope[0] = Relu ? keep[0] : cell::tanh_slope(keep[0]);
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[1], T (&carry)[1], T (&d_pre)[1]) {
         if constexpr (Relu)
-            d_pre[0] = select(keep[0] > T(0), carry[0], T(0));
+            d_pre[0] = select(slope[0] > T(0), carry[0], T(0));
         else
-            d_pre[0] = carry[0] * cell::tanh_slope(keep[0]);
+            d_pre[0] = carry[0] * slope[0];
         carry[0] = T(0);
     }
 };
@@ -176,7 +205,7 @@ struct ElmanCell : cell::PlainCarry<1> {
 // gives to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was chosen
 // from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
 struct SlstmCell {
-    static constexpr int gates = 4, biases = 4, states = 4, kept = 7;
+    static constexpr int gates = 4, biases = 4, states = 4, kept = 7, slopes = 10;
     static constexpr bool keeps_h = false;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
@@ -207,17 +236,26 @@ struct SlstmCell {
         carry[3] += state[1] * carry[1] + state[2] * carry[2];
     }
     template <typename T>
-    FLASHSCAN_HD static void backward(const T (&keep)[7], const T (&previous)[4], T (&carry)[4], T (&d_pre)[4]) {
-        const T i = keep[0], f = keep[1], z = keep[3], o = keep[4], ratio = keep[5] / keep[6], dh = carry[0];
-        const T c = select(previous[2] == T(0), T(0), previous[1]), n = previous[2];
-        const T dc = carry[1] + dh * o / keep[6], to_n = carry[2] - dh * o * ratio / keep[6];
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[7], const T (&previous)[4], T (&slope)[10]) {
+        const T i = keep[0], f = keep[1], z = keep[3], o = keep[4], ratio = keep[5] / keep[6];
+        slope[0] = i, slope[1] = f, slope[2] = keep[2], slope[3] = z;
+        slope[4] = select(previous[2] == T(0), T(0), previous[1]), slope[5] = previous[2];
+        slope[6] = o / keep[6];
+        slope[7] = slope[6] * ratio;
+        slope[8] = i * cell::tanh_slope(z);
+        slope[9] = ratio * cell::sigmoid_slope(o);
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[10], T (&carry)[4], T (&d_pre)[4]) {
+        const T i = slope[0], f = slope[1], c = slope[4], n = slope[5], dh = carry[0];
+        const T dc = carry[1] + dh * slope[6], to_n = carry[2] - dh * slope[7];
         const auto limited = f * n + i < T(1);
         const T dn = select(limited, T(0), to_n), excess = carry[3] + select(limited, to_n, T(0));
         const auto from_i = i == T(1);
-        d_pre[0] = (dc * z + dn) * i + select(from_i, excess, T(0));
-        d_pre[1] = ((dc * c + dn * n) * f + select(from_i, T(0), excess)) * keep[2];
-        d_pre[2] = dc * i * cell::tanh_slope(z);
-        d_pre[3] = dh * ratio * cell::sigmoid_slope(o);
+        d_pre[0] = (dc * slope[3] + dn) * i + select(from_i, excess, T(0));
+        d_pre[1] = ((dc * c + dn * n) * f + select(from_i, T(0), excess)) * slope[2];
+        d_pre[2] = dc * slope[8];
+        d_pre[3] = dh * slope[9];
         carry[0] = T(0), carry[1] = f * dc, carry[2] = f * dn, carry[3] = select(from_i, T(0), excess);
     }
 };

@@ -246,7 +246,7 @@ class Rnn final : public RnnKernel {
                 given.v[j] = load(b.grad_output, p_.dtype, element(out_, j, s.b, t, head, d)).real();
             kept[at(d)] = load_kept(b, s.b, t, head, d);
             Cell::enter(given.v, kept[at(d)].v, carry[at(d)].v);
-            Cell::backward(kept[at(d)].v, previous[at(d)].v, carry[at(d)].v, d_pre[at(d)].v);
+            cell::backward<Cell>(kept[at(d)].v, previous[at(d)].v, carry[at(d)].v, d_pre[at(d)].v);
         }
         for (int g = G - 1; g >= 0; --g) {
             Vector part = through_product(weights, g, head, d_pre, factor_of(g, h, kept), sums);

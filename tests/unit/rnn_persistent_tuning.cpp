@@ -13,7 +13,8 @@ using namespace flashscan::cuda;
 
 constexpr int multiprocessors = 132, shared_bytes = 227 * 1024;
 
-RnnPersistentShape choose(Dtype dtype, Cell cell, int64_t head_dim, int64_t heads, int64_t rows, Pass pass) {
+RnnPersistentShape choose(Dtype dtype, Cell cell, int64_t head_dim, int64_t heads, int64_t rows, Pass pass,
+                          bool clusters = true) {
     RnnProblem p;
     p.dtype = p.weight_dtype = dtype;
     p.cell = cell;
@@ -21,7 +22,7 @@ RnnPersistentShape choose(Dtype dtype, Cell cell, int64_t head_dim, int64_t head
     p.head_dim = head_dim;
     p.batch = rows;
     const int64_t padded = round_up(head_dim, 16 / size_of(dtype));
-    return choose_persistent(p, pass, rows, padded, multiprocessors, shared_bytes);
+    return choose_persistent(p, pass, rows, padded, multiprocessors, shared_bytes, clusters);
 }
 
 TEST(RnnPersistentTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
@@ -39,6 +40,7 @@ TEST(RnnPersistentTuning, CoversEveryUnitAndRowAndFitsTheDevice) {
                             EXPECT_LT((s.groups - 1) * s.tiles * 8, rows);
                             EXPECT_LE(s.units * s.tiles * 8, rnn_persistent_threads);
                             EXPECT_LE(s.teams * s.blocks, multiprocessors);
+                            EXPECT_TRUE(s.clustered == 0 || s.blocks <= 16);
                             EXPECT_LE(s.teams, heads * s.groups);
                             EXPECT_LE(s.shared_bytes, shared_bytes - 1024);
                             EXPECT_EQ(s.vectors_at % 16, 0);
@@ -50,6 +52,12 @@ TEST(RnnPersistentTuning, SplitsRowsWhereBothHalvesHoldR) {
     const RnnPersistentShape s = choose(Dtype::f64, Cell::lstm, 512, 1, 16, Pass::forward);
     EXPECT_EQ(s.teams, 2);
     EXPECT_EQ(s.stored, 4 * s.units);
+}
+
+TEST(RnnPersistentTuning, TakesClustersWhereTheyHoldR) {
+    EXPECT_EQ(choose(Dtype::f32, Cell::gru_reset_before, 256, 1, 16, Pass::forward).clustered, 1);
+    EXPECT_EQ(choose(Dtype::f32, Cell::gru_reset_before, 256, 1, 16, Pass::forward, false).clustered, 0);
+    EXPECT_EQ(choose(Dtype::f64, Cell::lstm, 768, 1, 16, Pass::forward).clustered, 0);
 }
 
 TEST(RnnPersistentTuning, TakesNoVectorsThatDoNotFit) {

@@ -299,7 +299,7 @@ struct Backward {
             get_kept<Cell, T>(c, s, t, b.head, d, left, kept);
             previous_or_reset(s, i, d, previous);
             Cell::enter(given, kept, carry);
-            Cell::backward(kept, previous, carry, d_pre);
+            cell::backward<Cell>(kept, previous, carry, d_pre);
             for (int j = 0; j < S; ++j) store<T>(m.state(j, r, d), carry[j].v);
             for (int g = first; g < G; ++g) put_gate(g, in, d, d_pre[g]);
             for (int g = first; g < G; ++g)

@@ -40,6 +40,9 @@ RnnFusedShape make_shape() {
     return shape;
 }
 
+// How many of `all` operands of a warp are in shared memory where registers hold `resident`.
+constexpr int stored_operands(int all, int resident) { return all > resident ? all - resident : 0; }
+
 // All 64 units in a block.
 template <typename X, typename Cell, int Rows>
 RnnFusedShape make_block_shape() {
@@ -60,16 +63,13 @@ RnnFusedShape make_grid_shape() {
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
-// How many of `all` operands of a warp are in shared memory where registers hold `resident`.
-constexpr int stored_operands(int all, int resident) { return all > resident ? all - resident : 0; }
-
 // Backward of large heads has 32 units a block and tiles of 4 rows: half as many blocks read what all have made, and
 // each reads half as much, against weights that registers do not hold.
 template <typename X, typename Cell, int HeadDim>
 RnnFusedShape make_large_grid_shape() {
     constexpr int steps = Cell::gates * HeadDim / 128;
     return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, 1, 1, 8, HeadDim / 128},
-                      TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 18)}>();
+                      TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 14)}>();
 }
 // Both passes, 16 rows: four teams instead of two share out the rows of a batch.
 template <typename X, typename Cell, int HeadDim>
@@ -112,9 +112,9 @@ template <typename X, typename Cell>
 std::span<const RnnFusedShape> make_half_shapes() {
     static const std::array shapes{
         make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
-        make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 8>(),
-        make_cluster_shape<X, Cell, 512, 4>(),  make_cluster_shape<X, Cell, 512, 8>(),
-        make_grid_shape<X, Cell, 512, 1, 1>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
+        make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 4>(),
+        make_cluster_shape<X, Cell, 256, 8>(),  make_cluster_shape<X, Cell, 512, 4>(),
+        make_cluster_shape<X, Cell, 512, 8>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
         make_large_grid_shape<X, Cell, 768>(),  make_rows_grid_shape<X, Cell, 768>(),
         make_large_grid_shape<X, Cell, 1024>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
     };

@@ -5,6 +5,9 @@
 
 #include <cuda_runtime.h>
 
+#include "cuda/kernels/types.cuh"
+#include "cuda/ptx/quick_functions.cuh"
+
 namespace flashscan::cuda {
 
 struct Quick {
@@ -16,18 +19,21 @@ struct Quick {
 __device__ __forceinline__ Quick operator+(Quick a, Quick b) { return a.value + b.value; }
 __device__ __forceinline__ Quick operator-(Quick a, Quick b) { return a.value - b.value; }
 __device__ __forceinline__ Quick operator*(Quick a, Quick b) { return a.value * b.value; }
-__device__ __forceinline__ Quick operator/(Quick a, Quick b) { return __fdividef(a.value, b.value); }
+__device__ __forceinline__ Quick operator/(Quick a, Quick b) { return a.value * quick_reciprocal(b.value); }
 __device__ __forceinline__ Quick operator-(Quick a) { return -a.value; }
 __device__ __forceinline__ Quick& operator+=(Quick& a, Quick b) { return a = a + b; }
 __device__ __forceinline__ bool operator<(Quick a, Quick b) { return a.value < b.value; }
 __device__ __forceinline__ bool operator>(Quick a, Quick b) { return a.value > b.value; }
 __device__ __forceinline__ bool operator==(Quick a, Quick b) { return a.value == b.value; }
 
-__device__ __forceinline__ Quick exp_of(Quick x) { return __expf(x.value); }
+constexpr float log_of_2 = 0.69314718F;
+
+__device__ __forceinline__ Quick exp_of(Quick x) { return quick_exp2(x.value * log2_e); }
 // exp(-x) may be infinite, and its reciprocal is then 0.
-__device__ __forceinline__ Quick sigmoid(Quick x) { return __fdividef(1.0F, 1.0F + __expf(-x.value)); }
+__device__ __forceinline__ Quick sigmoid(Quick x) { return quick_reciprocal(1.0F + quick_exp2(x.value * -log2_e)); }
 __device__ __forceinline__ Quick log_sigmoid(Quick x) {
-    return fminf(x.value, 0.0F) - __logf(1.0F + __expf(-fabsf(x.value)));
+    const float more = 1.0F + quick_exp2(fabsf(x.value) * -log2_e);
+    return fmaf(ptx::quick_log2(more), -log_of_2, fminf(x.value, 0.0F));
 }
 // x < limit ? a : b without a branch.
 __device__ __forceinline__ float pick_less(float x, float limit, float a, float b) {
@@ -37,12 +43,12 @@ __device__ __forceinline__ float pick_less(float x, float limit, float a, float 
         : "f"(x), "f"(limit), "f"(a), "f"(b));
     return chosen;
 }
-// 1 - 2 / (exp(2 |x|) + 1) cancels near 0, where a polynomial (least squares of the relative error, 9e-8) takes over.
+// 1 - 2 / (exp(2 x) + 1) cancels near 0, where a polynomial (least squares of the relative error, 9e-8) takes over.
 __device__ __forceinline__ Quick tanh_of(Quick x) {
-    const float a = fabsf(x.value), s = x.value * x.value;
-    const float far = fmaf(-2.0F, __fdividef(1.0F, __expf(2.0F * a) + 1.0F), 1.0F);
+    const float s = x.value * x.value;
+    const float far = fmaf(-2.0F, quick_reciprocal(quick_exp2(x.value * (2 * log2_e)) + 1.0F), 1.0F);
     const float p = fmaf(fmaf(fmaf(0.0155801F, s, -0.0521884F), s, 0.13312598F), s, -0.33332564F);
-    return pick_less(a, 0.6F, fmaf(x.value * s, p, x.value), copysignf(far, x.value));
+    return pick_less(fabsf(x.value), 0.6F, fmaf(x.value * s, p, x.value), far);
 }
 
 }  // namespace flashscan::cuda

@@ -116,7 +116,7 @@ struct RnnBackwardStep {
             Cell::enter(last, keep, carry);
         }
         Cell::enter(given, keep, carry);
-        Cell::backward(keep, previous, carry, d_pre);
+        cell::backward<Cell>(keep, previous, carry, d_pre);
         if constexpr (resets_before<Cell>) reset_h = keep[0] * previous[0];
     }
     // What of `product`, the gradient of r h, reaches h.

@@ -6,7 +6,7 @@
 //     backward    the gradients of a block's units times its rows of R go through L2 to the blocks of the others
 //
 // A block's rows of R stay in shared memory as far as they fit. A step takes a barrier through L2 (0.8 to 0.9 us on an
-// H200), the vectors' way there and back, its block's products and the cell; cells that reset before the product take
+// H200; where the team is a cluster, that one's barrier), the vectors' way there and back, its block's products and the cell; cells that reset before the product take
 // two of all but the last.
 #pragma once
 
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
                 enter_step(p, e, step + 1, work.owner(), state);
                 store_narrow<X>(factors(step + 1), e.factor(p), state[0]);
             }
-            block.arrive();
+            if (step + 1 < p.time) block.arrive();
             if (inside) work.store(p, e);
         }
     }

@@ -13,6 +13,7 @@
 #include "cuda/kernels/rnn_persistent_params.h"
 #include "cuda/kernels/rnn_tile_product.cuh"
 #include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/cluster_wait.cuh"
 #include "cuda/ptx/exchange.cuh"
 
 namespace flashscan::cuda {
@@ -63,14 +64,20 @@ class RnnPersistentBlock {
         ptx::end_copy_group();
     }
 
-    // What the block's threads wrote before is seen by all of the team after wait.
+    // What the block's threads wrote before is seen by all of the team after wait; one wait for each arrive.
     __device__ __forceinline__ void arrive() {
         ++turn_;
         if (f_.s.blocks == 1) return;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+        if (f_.s.clustered != 0) return ptx::arrive_in_cluster();
+#endif
         __syncthreads();
         if (threadIdx.x == 0) ptx::add_arrival(arrivals());
     }
     __device__ __forceinline__ void wait() const {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+        if (f_.s.clustered != 0) return ptx::wait_for_cluster();
+#endif
         if (f_.s.blocks > 1 && threadIdx.x == 0) {
             const uint32_t all = turn_ * static_cast<uint32_t>(f_.s.blocks);
             while (static_cast<int32_t>(ptx::load_arrivals(arrivals()) - all) < 0) {

@@ -14,7 +14,8 @@ inline constexpr int rnn_persistent_threads = 512;
 
 // Extents that a plan settles. Shared memory: the rows of R that are stored, vectors, sums.
 struct RnnPersistentShape {
-    int32_t blocks = 0;  // of a team
+    int32_t blocks = 0;     // of a team
+    int32_t clustered = 0;  // teams are clusters
     int32_t teams = 0;
     int32_t groups = 0;  // of rows, per head
     int32_t tiles = 0;   // of a group

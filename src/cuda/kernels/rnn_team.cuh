@@ -20,6 +20,7 @@
 #include "cuda/kernels/rnn_team_number.cuh"
 #include "cuda/kernels/rnn_team_vectors.cuh"
 #include "cuda/ptx/async_copy.cuh"
+#include "cuda/ptx/held.cuh"
 #include "cuda/ptx/mma.cuh"
 
 namespace flashscan::cuda {
@@ -58,7 +59,7 @@ template <typename S>
 class TeamWeights {
   public:
     __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
-        : stored_(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x) {}
+        : stored_(ptx::held_shared(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x)) {}
 
     // `from`: those of all blocks of the team. A thread reads what it has stored itself.
     __device__ __forceinline__ void load(const uint4* from, int block) {
@@ -158,21 +159,28 @@ __device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32
     }
 }
 
-// Hands all items of a turn to `use`, S::together at once, in order. `between` is run while the first are on their way.
-template <typename S, typename Between, typename Use>
-__device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32_t turn, Between between, Use use) {
+// Hands all items of a turn to `use`, S::together at once, in order. `early` is run before the first are asked for, `late`
+// while they are on their way; where they come from the block itself, both while it multiplies.
+template <typename S, typename Early, typename Late, typename Use>
+__device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32_t turn, Early early, Late late,
+                                           Use use) {
     uint4 v[S::window];
     const auto get = [&] {
 #pragma unroll
         for (int i = 0; i < S::window; ++i) v[i] = vectors.get(turn, i);
     };
     vectors.arrive();
+    if constexpr (S::kind != Team::block) early();
     if constexpr (!S::in_shared) get();
-    between();
+    if constexpr (S::kind != Team::block) late();
     vectors.wait(turn);
     if constexpr (S::in_shared) get();
     [&]<int... C>(std::integer_sequence<int, C...>) { (take_chunk<C>(vectors, turn, v, use), ...); }
     (std::make_integer_sequence<int, S::chunks>());
+    if constexpr (S::kind == Team::block) {
+        early();
+        late();
+    }
 }
 
 // A turn's vectors are put: to the team.
@@ -182,12 +190,12 @@ __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVecto
 }
 
 // The sums of a lane's own elements.
-template <typename X, typename S, typename Between>
+template <typename X, typename S, typename Early, typename Late>
 __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                             uint32_t turn, unsigned char* shared, Between between,
+                                             uint32_t turn, unsigned char* shared, Early early, Late late,
                                              float (&own)[S::own][S::gates]) {
     TeamAccumulators<S> sums;
-    take_items(vectors, turn, between,
+    take_items(vectors, turn, early, late,
                [&](int item, const uint4* v) { multiply_planes<X>(weights, item / S::planes, v, sums); });
     if constexpr (S::parts == 1) {
 #pragma unroll

@@ -175,12 +175,12 @@ requires(S::scatters) __device__ __forceinline__
     }
 }
 
-template <typename X, typename S, typename Between>
+template <typename X, typename S, typename Early, typename Late>
 requires(S::scatters) __device__ __forceinline__
     void team_product(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn, unsigned char* shared,
-                      Between between, float (&own)[1][1]) {
+                      Early early, Late late, float (&own)[1][1]) {
     float sum[4] = {};
-    take_items(vectors, turn, between, [&](int, const uint4* v) {
+    take_items(vectors, turn, early, late, [&](int, const uint4* v) {
         sum[0] += vectors.number(v->x), sum[1] += vectors.number(v->y);
         sum[2] += vectors.number(v->z), sum[3] += vectors.number(v->w);
     });

@@ -12,6 +12,7 @@
 #include "cuda/kernels/rnn_fused_params.h"
 #include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exchange.cuh"
+#include "cuda/ptx/held.cuh"
 
 namespace flashscan::cuda {
 
@@ -80,12 +81,14 @@ class TeamVectors {
         : blocks_(f.blocks), shared_(shared) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
-        mine_ = at(lane / 4 * S::lane_rows / 2, k);
+        const int mine = at(lane / 4 * S::lane_rows / 2, k) / 2;
         if constexpr (S::in_shared) {
             memory_ = reinterpret_cast<uint32_t*>(shared + S::vectors_at);
+            read_ = ptx::held_shared(memory_ + mine);
         } else {
             constexpr int64_t ring = rnn_ring_slots * S::rows * S::stride / 2;
-            memory_ = static_cast<uint32_t*>(f.ring) + static_cast<int>(blockIdx.x) / blocks_ * ring;
+            memory_ = ptx::held_global(static_cast<uint32_t*>(f.ring) + static_cast<int>(blockIdx.x) / blocks_ * ring);
+            read_ = ptx::held_global(memory_ + mine);
 #pragma unroll
             for (int pair = 0; pair < S::steps / 2; ++pair)
                 used_ |= static_cast<uint32_t>((k + pair * 32) % S::period < blocks_ * S::units) << pair;
@@ -120,6 +123,14 @@ class TeamVectors {
             reinterpret_cast<uint32_t*>(shared_ + S::staged_at)[(place + run * S::units) / 2] = word;
         else
             store(slot(turn) + (place + run * run_halves) / 2, word);
+    }
+    // A lane's own half, without a word of the team's: where blocks share memory.
+    __device__ __forceinline__ void put_half(uint32_t turn, int place, int plane, int run, uint32_t half) const {
+        const uint16_t bits = static_cast<uint16_t>(half);
+        unsigned char* const base =
+            S::kind == Team::cluster ? shared_ + S::staged_at : reinterpret_cast<unsigned char*>(slot(turn));
+        const int halves = S::kind == Team::cluster ? S::units : run_halves;
+        reinterpret_cast<uint16_t*>(base)[place + (plane * S::runs + run) * halves] = bits;
     }
     // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
     // over several they take half as long again.
@@ -189,13 +200,14 @@ class TeamVectors {
     __device__ __forceinline__ const uint4* address_of(uint32_t turn, int item) const {
         const int rows = item / S::planes % S::row_tiles, plane = item % S::planes;
         const int more = rows * S::tile_rows * row_halves + (plane * S::depth + pair_of(item) * 32) * k_halves;
-        return reinterpret_cast<const uint4*>(slot(turn) + (mine_ + more) / 2);
+        return reinterpret_cast<const uint4*>(read_ + slot_words(turn) + more / 2);
     }
     __device__ __forceinline__ bool uses(int item) const { return (used_ >> pair_of(item) & 1U) != 0; }
-    __device__ __forceinline__ uint32_t* slot(uint32_t turn) const {
+    static __device__ __forceinline__ uint32_t slot_words(uint32_t turn) {
         constexpr int slots = S::in_shared ? 2 : rnn_ring_slots;
-        return memory_ + (turn & (slots - 1)) * (S::rows * S::stride / 2);
+        return (turn & (slots - 1)) * (S::rows * S::stride / 2);
     }
+    __device__ __forceinline__ uint32_t* slot(uint32_t turn) const { return memory_ + slot_words(turn); }
     static __device__ __forceinline__ void store(uint32_t* to, uint32_t word) {
         if constexpr (S::in_shared)
             *to = word;
@@ -212,7 +224,7 @@ class TeamVectors {
     int blocks_;
     unsigned char* shared_;
     uint32_t* memory_;
-    int mine_;
+    const uint32_t* read_;  // where a lane's right operands of slot 0 begin
     uint32_t used_ = 0;
 };
 

@@ -11,6 +11,7 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int threads = rnn_persistent_threads;
+constexpr int most_cluster_blocks = 16, multiprocessors_of_cluster = 18;  // those that can be one, on an H200
 
 bool resets_before(const RnnProblem& p) { return p.cell == Cell::gru_reset_before; }
 
@@ -42,16 +43,17 @@ bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded
 }  // namespace
 
 RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t rows, int64_t padded, int multiprocessors,
-                                     int shared_bytes) {
+                                     int shared_bytes, bool clusters) {
     RnnPersistentShape best;
     double least = 0;
     const int64_t tiles = ceil_div(rows, 8), most_groups = std::min<int64_t>(tiles, multiprocessors);
-    const auto consider = [&](int64_t groups, int64_t teams) {
+    const auto consider = [&](int64_t groups, int64_t teams, bool clustered) {
         RnnPersistentShape s;
         s.tiles = static_cast<int32_t>(ceil_div(tiles, groups));
         s.groups = static_cast<int32_t>(groups);
         s.teams = static_cast<int32_t>(teams);
-        s.units = static_cast<int32_t>(ceil_div(p.head_dim, multiprocessors / teams));
+        s.clustered = static_cast<int32_t>(clustered);
+        s.units = static_cast<int32_t>(ceil_div(p.head_dim, clustered ? most_cluster_blocks : multiprocessors / teams));
         s.blocks = static_cast<int32_t>(ceil_div(p.head_dim, s.units));
         if (int64_t{s.units} * s.tiles * 8 > threads || !place(s, p, pass, padded, shared_bytes)) return;
         const double us = persistent_step_us(p, pass, padded, s);
@@ -63,7 +65,8 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
         if (ceil_div(tiles, ceil_div(tiles, groups)) != groups) continue;  // fewer have as many tiles
         const int64_t most = std::min<int64_t>(p.heads * groups, multiprocessors);
         for (int64_t teams = most; teams > 0; teams = multiprocessors / (multiprocessors / teams + 1))
-            consider(groups, teams);
+            consider(groups, teams, false);
+        if (clusters) consider(groups, std::min<int64_t>(most, multiprocessors / multiprocessors_of_cluster), true);
     }
     return best;
 }
@@ -73,7 +76,8 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
     const double columns = static_cast<double>(padded), rows = s.tiles * 8.0;
     const double all = static_cast<double>(p.counts().gates * s.units);
     const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
-    const double exchanges = resets_before(p) ? 2 : 1, each = s.blocks > 1 ? 4250 : 1500;  // cycles
+    const double exchanges = resets_before(p) ? 2 : 1;
+    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles
     double cycles = 600 + exchanges * each;
     // Multiply-adds and bytes through L2 a cycle of a block: what backward reads has just been written elsewhere.
     if (pass == Pass::forward) {
@@ -91,8 +95,8 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
 }
 
 std::string describe(const RnnPersistentShape& s) {
-    return fmt::format("{} teams of {} blocks for {} rows of a head, {} rows of R of a block in shared memory", s.teams,
-                       s.blocks, s.tiles * 8, s.stored);
+    return fmt::format("{} {} of {} blocks for {} rows of a head, {} rows of R of a block in shared memory", s.teams,
+                       s.clustered != 0 ? "clusters" : "teams", s.blocks, s.tiles * 8, s.stored);
 }
 
 }  // namespace flashscan::cuda

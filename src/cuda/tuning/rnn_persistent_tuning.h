@@ -9,9 +9,10 @@
 
 namespace flashscan::cuda {
 
-// `padded`: of RnnParams; `shared_bytes`: of a block. No blocks where a step's vectors do not fit.
+// `padded`: of RnnParams; `shared_bytes`: of a block; `clusters`: teams may be clusters. No blocks where a step's vectors
+// do not fit.
 RnnPersistentShape choose_persistent(const RnnProblem& problem, Pass pass, int64_t rows, int64_t padded,
-                                     int multiprocessors, int shared_bytes);
+                                     int multiprocessors, int shared_bytes, bool clusters);
 // Microseconds of a step on an H200, in all waves of jobs.
 double persistent_step_us(const RnnProblem& problem, Pass pass, int64_t padded, const RnnPersistentShape& shape);
 std::string describe(const RnnPersistentShape& shape);

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that stay in registers. The compiler would rather work them out again wherever they are used, and special
+// registers and parameters are slow to read.
+#pragma once
+
+#include <cstdint>
+
+namespace flashscan::cuda::ptx {
+
+__device__ __forceinline__ uint32_t held(uint32_t x) {
+    asm volatile("" : "+r"(x));
+    return x;
+}
+__device__ __forceinline__ int held(int x) { return static_cast<int>(held(static_cast<uint32_t>(x))); }
+__device__ __forceinline__ int64_t held(int64_t x) {
+    asm volatile("" : "+l"(x));
+    return x;
+}
+
+// The same of a lane's address, by the whole warp: a shuffle is never done again.
+template <typename T>
+__device__ __forceinline__ T* held_shared(T* shared) {
+    const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    const uint32_t kept = __shfl_sync(0xffffffffU, address, static_cast<int>(threadIdx.x) % 32);
+    return static_cast<T*>(__cvta_shared_to_generic(kept));
+}
+template <typename T>
+__device__ __forceinline__ T* held_global(T* memory) {
+    const auto address = reinterpret_cast<unsigned long long>(memory);
+    return reinterpret_cast<T*>(__shfl_sync(0xffffffffU, address, static_cast<int>(threadIdx.x) % 32));
+}
+
+}  // namespace flashscan::cuda::ptx
