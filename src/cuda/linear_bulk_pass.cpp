@@ -38,8 +38,8 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int
     const RelayFacts& facts = l.relay_tile();
     if (l.kernels->relay[l.time_inner][l.down][backward] == nullptr) return std::nullopt;
     const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, backward, multiprocessors);
     const LinearCost cost{backward, static_cast<int>(size_of(p.dtype)), p.gate_form != GateForm::value, p.has_reset};
+    l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, cost, multiprocessors);
     if (must_suit && !relay_suits(shape, l.tuning, cost, multiprocessors)) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);

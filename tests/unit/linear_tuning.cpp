@@ -70,7 +70,7 @@ TEST(LinearTuning, RelaysCoverEveryRow) {
     for (const bool time_inner : {false, true})
         for (const int64_t batches : {1, 8})
             for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
-                const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, time_inner), strip, false, 132);
+                const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, time_inner), strip, {}, 132);
                 const int64_t block = int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows);
                 EXPECT_GE(t.row_groups * block, rows);
                 EXPECT_LT((t.row_groups - 1) * block, rows);
@@ -83,16 +83,24 @@ TEST(LinearTuning, RelaysCoverEveryRow) {
 TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
     for (const int64_t rows : {512, 1024, 1536, 2048})
         for (const bool backward : {false, true}) {
-            const LinearTuning t = tune_relay(shape_of(8, rows, 4096, false), strip, backward, 132);
+            const LinearTuning t = tune_relay(shape_of(8, rows, 4096, false), strip, {backward}, 132);
             const int64_t bytes = 8 * t.row_groups * t.warps * (t.ring - 1) * strip.stage_bytes;
             EXPECT_GE(bytes, 6 << 20) << rows;
             EXPECT_LE(bytes, 9 << 20) << rows;
         }
 }
 
+TEST(LinearTuning, RelaysOfHeavyStepsHaveMoreWarps) {
+    const LinearShape shape = shape_of(8, 1024, 8192, false);
+    EXPECT_EQ(tune_relay(shape, strip, {false, 2}, 132).warps, 6);
+    EXPECT_EQ(tune_relay(shape, strip, {false, 4, true, true}, 132).warps, 6);
+    EXPECT_EQ(tune_relay(shape, strip, {false, 2, true}, 132).warps, 8);
+    EXPECT_EQ(tune_relay(shape, strip, {false, 2, false, true}, 132).warps, 8);
+}
+
 TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
     const auto suits = [](const LinearShape& shape, const LinearCost& cost) {
-        return relay_suits(shape, tune_relay(shape, strip, cost.backward, 132), cost, 132);
+        return relay_suits(shape, tune_relay(shape, strip, cost, 132), cost, 132);
     };
     const LinearCost plain{false, 4}, backward{true, 4}, log{false, 4, true}, reset{false, 4, false, true};
     EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), plain));

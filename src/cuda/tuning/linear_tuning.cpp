@@ -16,8 +16,8 @@ constexpr int64_t relay_bytes = 6 << 20;
 constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
-// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster: backward while a row is not
-// longer than this, forward in 16 bits while it is, where gates are by value and nothing is reset.
+// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster: backward while a row is
+// not longer than this, forward in 16 bits while it is, where gates are by value and nothing is reset.
 constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
 constexpr int64_t relay_chunk_row_bytes = 16 << 10;
 
@@ -94,27 +94,28 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     return t;
 }
 
-LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors) {
+LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::relay;
     // A stage's bytes take less time than its instructions where a scheduler has one warp, but backward with a row a
     // lane.
-    t.warps = backward && tile.lane_rows == 1 ? 4 : 8;
+    t.warps = cost.backward && tile.lane_rows == 1 ? 4 : 8;
     const auto blocks = [&] {
         t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
         return shape.batches * t.row_groups;
     };
     if (shape.time_inner) {
         blocks();
-        t.warps = backward ? 6 : 8;
+        t.warps = cost.backward ? 6 : 8;
         t.ring = 3;
         return t;
     }
     if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
-    // Rings of three stages are nearer to the bytes that are best with fewer warps, which forward are enough.
-    if (!backward && t.log2_warp_rows <= 1) t.warps = 6;
+    // With rings of three stages six warps load what is best, but where 16-bit steps take longer than their bytes.
+    const bool light = cost.element_bytes >= 4 || (!cost.gate_form && !cost.reset);
+    if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
     const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);

@@ -62,7 +62,7 @@ struct LinearTuning {
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
-LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, bool backward, int multiprocessors);
+LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors);
 // Whether waves are the fastest algorithm where relays do not suit.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
