@@ -93,6 +93,7 @@ TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
 TEST(LinearTuning, RelaysOfHeavyStepsHaveMoreWarps) {
     const LinearShape shape = shape_of(8, 1024, 8192, false);
     EXPECT_EQ(tune_relay(shape, strip, {false, 2}, 132).warps, 6);
+    EXPECT_EQ(tune_relay(shape_of(2, 1024, 8192, false), strip, {false, 2}, 132).warps, 8);
     EXPECT_EQ(tune_relay(shape, strip, {false, 4, true, true}, 132).warps, 6);
     EXPECT_EQ(tune_relay(shape, strip, {false, 2, true}, 132).warps, 8);
     EXPECT_EQ(tune_relay(shape, strip, {false, 2, false, true}, 132).warps, 8);

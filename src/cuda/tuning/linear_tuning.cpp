@@ -114,7 +114,7 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
     // With rings of three stages six warps load what is best, but where 16-bit steps take longer than their bytes.
-    const bool light = cost.element_bytes >= 4 || (!cost.gate_form && !cost.reset);
+    const bool light = cost.element_bytes >= 4 || (!cost.gate_form && !cost.reset && t.log2_lane_rows == 5);
     if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
