@@ -178,6 +178,14 @@ TEST(Loader, MissingLibrariesAreNamed) {
     }
 }
 
+// Runs where there is no NVRTC, or where it is hidden.
+TEST(Loader, PlansSayThatTheCompilerIsMissing) {
+    if (!no_compiler()) GTEST_SKIP() << "skipped: NVRTC could be loaded";
+    const std::string sentence = failure(custom_of(moments, "merge"), Code::dependency_missing);
+    for (const char* words : {"this plan needs NVRTC", "libnvrtc.so.13 or libnvrtc.so.12", "could not be loaded"})
+        EXPECT_TRUE(has(sentence, words)) << sentence;
+}
+
 TEST(Loader, MissingFunctionsAreNamed) {
     const Library library("the C library", {"libc.so.6"});
     void* function = nullptr;
