@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/instances/linear.h"
 #include "cuda/sequence_offsets.h"
 
 namespace flashscan::cuda {
@@ -121,9 +120,7 @@ ElementGrid grid_of_call(const ElementPass& pass, const ElementFacts& facts, con
 
 void clear_words(const ElementPass& pass, const ElementGrid& grid, void* stream) {
     if (pass.words_bytes == 0) return;
-    const auto count = static_cast<int64_t>(pass.words_bytes / sizeof(uint64_t));
-    launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(count, 256), 1024), 256), stream,
-           grid.records, count);
+    set_all_bits(grid.records, static_cast<int64_t>(pass.words_bytes / sizeof(uint64_t)), stream);
 }
 
 }  // namespace flashscan::cuda

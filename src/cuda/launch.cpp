@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/launch.h"
 
+#include <algorithm>
+
+#include "cuda/instances/linear.h"
+
 namespace flashscan::cuda {
 
 LaunchConfig::LaunchConfig(const LaunchShape& shape, void* stream) {
@@ -23,6 +27,11 @@ LaunchConfig::LaunchConfig(const LaunchShape& shape, void* stream) {
     config.stream = static_cast<cudaStream_t>(stream);
     config.attrs = attributes.data();
     config.numAttrs = count;
+}
+
+void set_all_bits(void* memory, int64_t words, void* stream) {
+    launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream, memory,
+           words);
 }
 
 int resident_clusters(const void* kernel, const LaunchShape& shape) {

@@ -38,6 +38,9 @@ void launch(const void* kernel, const LaunchShape& shape, void* stream, const Pa
     check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");
 }
 
+// Sets all bits of 8-byte words: what blocks that hand each other numbers find before any is published.
+void set_all_bits(void* memory, int64_t words, void* stream);
+
 // Clusters of a kernel that can run at once.
 int resident_clusters(const void* kernel, const LaunchShape& shape);
 

@@ -127,9 +127,7 @@ class Linear final : public LinearKernel {
     }
 
     static void clear_look_back(const LinearPass& pass, void* memory, void* stream) {
-        const auto words = static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t));
-        launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream, memory,
-               words);
+        set_all_bits(memory, static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t)), stream);
     }
 
     void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {

@@ -96,9 +96,8 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
     return make_before_chunks(
         problem, options,
         [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); },
-        "takes rows for half of the multiprocessors that are not packed, with a gate for each element and strides of "
-        "16 "
-        "bytes",
+        "takes rows for half of the multiprocessors that are not packed, with a gate for each element and strides "
+        "of 16 bytes",
         refusal);
 }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/matrix_pass.h"
 
-#include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "cuda/instances/linear.h"
 #include "cuda/kernels/matrix_scan.h"
 
 namespace flashscan::cuda {
@@ -163,13 +161,6 @@ void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
                        walk.places.inner};
 }
 
-// What the blocks of a scan hand each other.
-void MatrixPass::clear_words(const MatrixKernel& scan, const MatrixWalk& walk, void* stream) {
-    const int64_t words = matrix_scan_words(scan.dim, walk.chains, walk.pieces) / 2;
-    launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream,
-           walk.products, words);
-}
-
 void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const {
     walk.work = work;
     walk.row_tiles = static_cast<int32_t>(row_tiles(kernel, shape_, work == MatrixWork::summaries));
@@ -177,7 +168,8 @@ void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, Matrix
     shape.shared_bytes = kernel.is_scan ? matrix_scan_shared_bytes(kernel.dim, walk.piece_steps / matrix_scan_warps)
                                         : kernel.shared_bytes;
     shape.overlaps = overlaps_;
-    if (kernel.is_scan) clear_words(kernel, walk, stream);
+    if (kernel.is_scan)
+        set_all_bits(walk.products, matrix_scan_words(kernel.dim, walk.chains, walk.pieces) / 2, stream);
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 

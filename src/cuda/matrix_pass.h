@@ -33,7 +33,6 @@ class MatrixPass {
     };
     void book(Workspace& workspace);
     void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
-    static void clear_words(const MatrixKernel& scan, const MatrixWalk& walk, void* stream);
     MatrixTree tree_of(const MatrixLevel& level, bool has_start) const;
     int64_t tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const;
     void launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const;
