@@ -19,7 +19,7 @@ struct Quick {
 __device__ __forceinline__ Quick operator+(Quick a, Quick b) { return a.value + b.value; }
 __device__ __forceinline__ Quick operator-(Quick a, Quick b) { return a.value - b.value; }
 __device__ __forceinline__ Quick operator*(Quick a, Quick b) { return a.value * b.value; }
-__device__ __forceinline__ Quick operator/(Quick a, Quick b) { return a.value * quick_reciprocal(b.value); }
+__device__ __forceinline__ Quick operator/(Quick a, Quick b) { return a.value * ptx::quick_reciprocal(b.value); }
 __device__ __forceinline__ Quick operator-(Quick a) { return -a.value; }
 __device__ __forceinline__ Quick& operator+=(Quick& a, Quick b) { return a = a + b; }
 __device__ __forceinline__ bool operator<(Quick a, Quick b) { return a.value < b.value; }
@@ -28,11 +28,13 @@ __device__ __forceinline__ bool operator==(Quick a, Quick b) { return a.value ==
 
 constexpr float log_of_2 = 0.69314718F;
 
-__device__ __forceinline__ Quick exp_of(Quick x) { return quick_exp2(x.value * log2_e); }
+__device__ __forceinline__ Quick exp_of(Quick x) { return ptx::quick_exp2(x.value * log2_e); }
 // exp(-x) may be infinite, and its reciprocal is then 0.
-__device__ __forceinline__ Quick sigmoid(Quick x) { return quick_reciprocal(1.0F + quick_exp2(x.value * -log2_e)); }
+__device__ __forceinline__ Quick sigmoid(Quick x) {
+    return ptx::quick_reciprocal(1.0F + ptx::quick_exp2(x.value * -log2_e));
+}
 __device__ __forceinline__ Quick log_sigmoid(Quick x) {
-    const float more = 1.0F + quick_exp2(fabsf(x.value) * -log2_e);
+    const float more = 1.0F + ptx::quick_exp2(fabsf(x.value) * -log2_e);
     return fmaf(ptx::quick_log2(more), -log_of_2, fminf(x.value, 0.0F));
 }
 // x < limit ? a : b without a branch.
@@ -46,7 +48,7 @@ __device__ __forceinline__ float pick_less(float x, float limit, float a, float 
 // 1 - 2 / (exp(2 x) + 1) cancels near 0, where a polynomial (least squares of the relative error, 9e-8) takes over.
 __device__ __forceinline__ Quick tanh_of(Quick x) {
     const float s = x.value * x.value;
-    const float far = fmaf(-2.0F, quick_reciprocal(quick_exp2(x.value * (2 * log2_e)) + 1.0F), 1.0F);
+    const float far = fmaf(-2.0F, ptx::quick_reciprocal(ptx::quick_exp2(x.value * (2 * log2_e)) + 1.0F), 1.0F);
     const float p = fmaf(fmaf(fmaf(0.0155801F, s, -0.0521884F), s, 0.13312598F), s, -0.33332564F);
     return pick_less(fabsf(x.value), 0.6F, fmaf(x.value * s, p, x.value), far);
 }

@@ -13,7 +13,7 @@
 #include "cuda/kernels/rnn_persistent_params.h"
 #include "cuda/kernels/rnn_tile_product.cuh"
 #include "cuda/ptx/async_copy.cuh"
-#include "cuda/ptx/cluster_wait.cuh"
+#include "cuda/ptx/cluster.cuh"
 #include "cuda/ptx/exchange.cuh"
 
 namespace flashscan::cuda {

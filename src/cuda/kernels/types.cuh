@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/ptx/quick_functions.cuh"
 #include "math/linear.h"
 
 namespace flashscan::cuda {
@@ -107,23 +108,12 @@ __device__ __noinline__ W long_sigmoid(W g) {
     return sigmoid(g);
 }
 
-// Instructions of the hardware, whose results below 2^-126 are zero: within 4 and 2 units of roundoff.
-__device__ __forceinline__ float quick_exp2(float x) {
-    float e;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x));
-    return e;
-}
-__device__ __forceinline__ float quick_reciprocal(float x) {
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
 constexpr float log2_e = 1.442695041F;  // rounding its product adds 1.3 |g| units
 // exp(-g), at most 2^126, so that it and its reciprocal are finite; NaN for NaN.
 __device__ __forceinline__ float exp_negative(float g) {
     float x;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(g * -log2_e), "f"(126.0F));
-    return quick_exp2(x);
+    return ptx::quick_exp2(x);
 }
 
 // a of a log or logit gate.
@@ -132,7 +122,7 @@ __device__ __forceinline__ W gate_of(int form, W g) {
     return long_gate(form, g);
 }
 __device__ __forceinline__ float gate_of(int form, float g) {
-    return form == gate_log ? quick_exp2(g * log2_e) : quick_reciprocal(1.0F + exp_negative(g));
+    return form == gate_log ? ptx::quick_exp2(g * log2_e) : ptx::quick_reciprocal(1.0F + exp_negative(g));
 }
 
 // da/dg of such a gate whose value is `a`; 1 - a is sigmoid(-g), without cancellation.

@@ -18,6 +18,10 @@ __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// The same in two halves, for threads of a warp that may have parted.
+__device__ __forceinline__ void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
 // The address of block `rank`'s copy of `address`.
 __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank) {
     uint32_t there;

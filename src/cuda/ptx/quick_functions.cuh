@@ -6,6 +6,17 @@
 
 namespace flashscan::cuda::ptx {
 
+// Results below 2^-126 are zero; within 4 and 2 units of roundoff.
+__device__ __forceinline__ float quick_exp2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float quick_reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 // Within 2^-22 of itself or of 1; subnormal numbers are zeros.
 __device__ __forceinline__ float quick_log2(float x) {
     float y;
