@@ -41,7 +41,7 @@ class Judgement:
     measured: Optional[float]  # None: not measured, and `note` says why
     met: Optional[bool]
     note: str
-    out_of_reach: bool  # a plain stream of the same bytes would miss it too
+    out_of_reach: bool  # a plain stream of the same bytes, or a launch of nothing, would miss it too
 
 
 @dataclasses.dataclass
@@ -93,10 +93,10 @@ def target_text(target):
 def judge(case, set_name, target, backend, note=""):
     text = target["target"]
     row, limit = row_of(case, text, backend), float(reports.TARGET.fullmatch(text).group(2))
-    stream = reports.stream_us(case)
     measured = target.get("measured")
+    least = {"tiny": reports.stream_us(case), "host": case.get("launch_us")}.get(row)
     return Judgement(row, case, set_name, target_text(text), limit, measured, target.get("met"),
-                     note if measured is None else "", row == "tiny" and stream is not None and stream > limit)
+                     note if measured is None else "", least is not None and least > limit)
 
 
 def judgements_of(results):

@@ -59,6 +59,7 @@ class Machine {
     // Copies the box, dense in its order of enumeration, to host memory.
     virtual std::vector<std::byte> gather(const Box& box) = 0;
     virtual void synchronize() = 0;
+    virtual void launch_nothing() = 0;  // on a CPU nothing at all
 
     // Times `call` by itself `runs` times, caches flushed before each unless told otherwise, after a warm-up.
     virtual Runs time(const Call& call, int runs, double budget_s) = 0;

@@ -68,6 +68,7 @@ class CpuMachine final : public Machine {
     void release(void* memory) override { std::free(memory); }
     void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void synchronize() override {}
+    void launch_nothing() override {}
 
     void poison(void* memory, size_t bytes) override { write_all(memory, bytes, 0xff); }
 

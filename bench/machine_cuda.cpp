@@ -98,6 +98,7 @@ class CudaMachine final : public Machine {
         synchronize();
     }
     void synchronize() override { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+    void launch_nothing() override { check(bench::launch_nothing(stream_), "launching nothing"); }
     void fill(const Box& box, Kind kind, uint64_t seed) override {
         check(launch_fill(box, kind, seed, stream_), "fill");
     }

@@ -154,7 +154,11 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
         result.floor_percent = result.step_floor_us / result.step_us * 100;
     }
     if (result.median_us < 100) measure_burst(machine, call, result);
-    result.host_us = settings.backend == FLASHSCAN_CUDA ? host_us(machine, call, result.median_us) : 0;
+    if (settings.backend == FLASHSCAN_CUDA) {
+        result.host_us = host_us(machine, call, result.median_us);
+        result.launch_us = host_us(
+            machine, [&] { machine.launch_nothing(); }, 0);
+    }
 }
 
 void measure_or_throw(Machine& machine, const Settings& settings, Result& result) {

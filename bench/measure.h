@@ -48,6 +48,7 @@ struct Result {
     double step_floor_us = 0, floor_percent = 0;  // of rnn_floor.h, on a GPU
     double burst_us = 0;                          // per call among 32 replayed from a graph, caches warm
     double host_us = 0;
+    double launch_us = 0;  // of host time for a launch that does nothing
     double plan_cold_us = 0, plan_warm_us = 0;
     size_t scratch_bytes = 0;
     size_t reserve_bytes = 0;  // of a training plan for a recurrent network

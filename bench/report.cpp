@@ -106,12 +106,12 @@ std::string case_json(const Result& r) {
     text += fmt::format(
         R"(     "error": {}, "error_bound": {}, "compared": {},
      "runs": {}, "min_us": {}, "median_us": {}, "spread_percent": {}, "gbps": {},
-     "ceiling_gbps": {}, "ceiling_percent": {}, "burst_us": {}, "host_us": {},
+     "ceiling_gbps": {}, "ceiling_percent": {}, "burst_us": {}, "host_us": {}, "launch_us": {},
      "plan_cold_us": {}, "plan_warm_us": {}, "scratch_bytes": {},
 )",
         number(r.verdict.error), number(r.verdict.bound), quoted(r.verdict.what), r.us.size(), number(r.min_us),
         number(r.median_us), number(r.spread_percent), number(r.gbps), number(r.ceiling_gbps),
-        number(r.ceiling_percent), number(r.burst_us), number(r.host_us), number(r.plan_cold_us),
+        number(r.ceiling_percent), number(r.burst_us), number(r.host_us), number(r.launch_us), number(r.plan_cold_us),
         number(r.plan_warm_us), r.scratch_bytes);
     if (p.rnn) text += rnn_json(r);
     if (p.op) text += operator_json(p);

@@ -28,6 +28,7 @@ struct StreamVariant {
 // These launch on `stream` and return a cudaError_t.
 int launch_stream(const StreamArrays& arrays, bool backward, const StreamVariant& variant, int multiprocessors,
                   void* stream);
+int launch_nothing(void* stream);  // a kernel that does nothing
 int launch_fill(const Box& box, Kind kind, uint64_t seed, void* stream);
 int launch_gather(const Box& box, void* to, void* stream);
 

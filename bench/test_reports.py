@@ -148,6 +148,13 @@ class MadeUpResults(Folder):
         tiny, = (item for item in judgements_of(self.results()) if item.row == "tiny" and item.measured is not None)
         self.assertTrue(tiny.out_of_reach)  # 80 % of the ceiling in 6 us: the stream takes 4.8 us
 
+    def test_what_an_empty_launch_would_miss_is_out_of_reach(self):
+        for launch_us, out_of_reach in ((3.2, True), (2.4, False)):
+            self.write("some.json", bench_report([bench_case(
+                "linear fwd f32 BTC b1 t256 c64", "tiny", 6.0, 80.0, [("@host3us", 3.5, False)], launch_us=launch_us)]))
+            host, = (item for item in judgements_of(self.results()) if item.row == "host" and item.measured is not None)
+            self.assertEqual(host.out_of_reach, out_of_reach)
+
     def test_same_run_stands_before_quoted(self):
         self.write("some.json", bench_report(made_up()))
         quoted, _ = comparisons_of(self.results())
