@@ -92,6 +92,7 @@ __device__ __forceinline__ void store_gradients(const RnnParams& p, const RnnEle
 template <typename X, typename Cell>
 struct RnnBackwardStep {
     using Wide = typename Element<X>::Wide;
+    using Real = typename RnnReal<X>::Type;
     static constexpr int S = Cell::states, K = Cell::kept;
     int64_t n = -1;
     Wide h = 0, reset_h = 0;
@@ -116,7 +117,13 @@ struct RnnBackwardStep {
             Cell::enter(last, keep, carry);
         }
         Cell::enter(given, keep, carry);
-        cell::backward<Cell>(keep, previous, carry, d_pre);
+        Real kept[K], before[S], carried[S], d[Cell::biases];
+        as_numbers(keep, kept);
+        as_numbers(previous, before);
+        as_numbers(carry, carried);
+        cell::backward<Cell>(kept, before, carried, d);
+        as_values(carried, carry);
+        as_values(d, d_pre);
         if constexpr (resets_before<Cell>) reset_h = keep[0] * previous[0];
     }
     // What of `product`, the gradient of r h, reaches h.

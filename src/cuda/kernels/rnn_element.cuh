@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cuda/kernels/rnn_params.h"
+#include "cuda/kernels/rnn_real.cuh"
 #include "cuda/kernels/types.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "math/rnn.h"

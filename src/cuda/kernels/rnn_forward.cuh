@@ -34,6 +34,7 @@ class RnnForwardStep {
 
   public:
     using Wide = typename Element<X>::Wide;
+    using Real = typename RnnReal<X>::Type;
 
     // What the call gives to the step.
     __device__ __forceinline__ void load(const RnnParams& p, const RnnElement& e, int64_t step) {
@@ -48,12 +49,17 @@ class RnnForwardStep {
     __device__ __forceinline__ void run(const Product& product, Wide (&state)[S]) {
         if (n_ < 0) return;
         for (int g = 0; g < G; ++g) pre_[Cell::recurrent(g)] += product(g);
-        Cell::forward(pre_, state, keep_);
-        for (int s = 0; s < S; ++s) after_[s] = state[s];
+        Real pre[P], now[S], keep[K];
+        as_numbers(pre_, pre);
+        as_numbers(state, now);
+        Cell::forward(pre, now, keep);
+        as_values(keep, keep_);
+        as_values(now, state);
+        as_values(now, after_);
     }
     // r h, the factor of the last gate's product.
     __device__ __forceinline__ Wide reset(Wide product, Wide h) const {
-        return n_ < 0 ? Wide(0) : Cell::reset(pre_[0] + product, h);
+        return n_ < 0 ? Wide(0) : value_of(Cell::reset(Real(pre_[0] + product), Real(h)));
     }
     __device__ __forceinline__ void store(const RnnParams& p, const RnnElement& e) const {
         if (n_ < 0) return;

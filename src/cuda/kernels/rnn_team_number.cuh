@@ -4,7 +4,7 @@
 // left out is below 2^-25 of the whole.
 #pragma once
 
-#include "cuda/kernels/quick_float.cuh"
+#include "cuda/kernels/rnn_real.cuh"
 #include "cuda/kernels/types.cuh"
 
 namespace flashscan::cuda {
@@ -12,18 +12,15 @@ namespace flashscan::cuda {
 template <typename X>
 struct TeamNumber {
     using Half = X;
-    using Real = Quick;
+    using Real = typename RnnReal<X>::Type;
     static constexpr int planes = 1;
 };
 template <>
 struct TeamNumber<float> {
     using Half = __nv_bfloat16;
-    using Real = float;
+    using Real = RnnReal<float>::Type;
     static constexpr int planes = 3;
 };
-
-__device__ __forceinline__ float value_of(float x) { return x; }
-__device__ __forceinline__ float value_of(Quick x) { return x.value; }
 
 // The planes of a number; of one that is not finite, or rounds to infinity, NaN past the first.
 template <typename X>
