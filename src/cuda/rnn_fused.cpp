@@ -152,7 +152,7 @@ class Fused final : public RnnKernel {
 
     // Words of 16 bytes.
     int64_t ordered_words(const RnnTeams& t) const {
-        return p_.heads * t.blocks * t.kernel->threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
+        return p_.heads * t.blocks * t.kernel->product_threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
     }
     // `period`: of k in backward, 0 in forward.
     const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {

@@ -12,7 +12,8 @@ namespace flashscan::cuda {
 // One kernel: what a block of it needs and holds.
 struct RnnFusedKernel {
     const void* function = nullptr;
-    int threads = 0, shared_bytes = 0;
+    int threads = 0, product_threads = 0;  // product_threads: those that hold weights
+    int shared_bytes = 0;
     int units = 0;  // of a block
     int rows = 0;   // of a team
     int depth = 0;  // k of a product: units, in backward times gates

@@ -22,8 +22,12 @@ const void* make_weight_kernel(Dtype weight_dtype) {
 
 template <typename X, typename Cell, typename S>
 RnnFusedKernel describe_team(const void* function) {
-    return {function, S::threads, S::shared_bytes, S::units, S::rows,   S::depth, S::scatters, RnnKept<X, Cell>::count,
-            S::gates, S::groups,  S::unit_warps,   S::parts, S::planes, S::tiles, S::steps};
+    return {function,        S::threads,  S::product_threads,
+            S::shared_bytes, S::units,    S::team_rows,
+            S::depth,        S::scatters, RnnKept<X, Cell>::count,
+            S::gates,        S::groups,   S::unit_warps,
+            S::parts,        S::planes,   S::tiles,
+            S::steps};
 }
 template <typename X, typename Cell, typename S>
 RnnFusedKernel make_backward() {
@@ -71,12 +75,13 @@ RnnFusedShape make_large_grid_shape() {
     return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, 1, 1, 8, HeadDim / 128},
                       TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 14)}>();
 }
-// Both passes, 16 rows: four teams instead of two share out the rows of a batch.
+// 16 rows in two shifts, by warps in roles: four teams instead of two share out the rows of a batch.
 template <typename X, typename Cell, int HeadDim>
 RnnFusedShape make_rows_grid_shape() {
-    constexpr int G = Cell::gates, steps = HeadDim / 128, forward = (4 * G + 1) / 2 * steps, backward = 2 * G * steps;
-    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{4, 2, 1, 8, steps, 8, stored_operands(forward, 25)},
-                      TeamSize{4, 2, 1, 8, G * steps, 8, stored_operands(backward, G > 1 ? 4 : backward)}>();
+    constexpr int G = Cell::gates, steps = HeadDim / 128, forward = (3 * G + 1) / 2 * steps, backward = 2 * G * steps;
+    return make_shape<X, Cell, Team::grid, HeadDim,
+                      TeamSize{3, 1, 1, 8, steps, 8, stored_operands(forward, 24), 3, 160, 96},
+                      TeamSize{4, 1, 1, 8, G * steps, 8, stored_operands(backward, 4), 4, 96, 160}>();
 }
 
 // f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.

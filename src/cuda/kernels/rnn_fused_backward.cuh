@@ -11,382 +11,83 @@
 // steps ahead and loaded, and turned into the cell's slopes, before its product ends.
 //
 // A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
-// states. Costs are those of forward, with `gates` times as much through L2.
+// states. Costs are those of forward, with `gates` times as much through L2. Warps are in roles where forward's are.
 #pragma once
 
-#include "cuda/kernels/rnn_backward.cuh"
-#include "cuda/kernels/rnn_fused_element.cuh"
-#include "cuda/kernels/rnn_team_scatter.cuh"
-#include "cuda/ptx/held.cuh"
+#include "cuda/kernels/rnn_fused_backward_job.cuh"
+#include "cuda/kernels/rnn_fused_roles.cuh"
 
 namespace flashscan::cuda {
 
+// A block's walk through its jobs where all warps do both products and cells.
 template <typename X, typename Cell, typename S>
-class RnnBackwardJob {
-    static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
-    static constexpr int pairs = (G + 1) / 2, slopes = Cell::slopes;
-    // A step of these teams is shorter than its loads.
-    static constexpr bool loads_ahead = S::kind != Team::grid;
-    // Of large heads a step that loads ahead is longer than the latency of memory.
-    static constexpr bool fetches = !loads_ahead || S::depth < 512 * G;
-    // To shared memory a lane puts its own halves; words for memory are made later.
-    static constexpr bool puts_halves = S::in_shared && S::planes == 1;
-    using Real = typename TeamNumber<X>::Real;
-    using Kept = RnnKept<X, Cell>;
-    static constexpr int kept = Kept::count;
+__device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsigned char* shared) {
+    const TeamVectors<S> vectors(f, shared, 0);
+    vectors.begin();
+    const RnnBackwardPace<Cell> pace(f, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
+    TeamWeights<S> weights(shared);
+    int head = -1;
+    uint32_t turn = 0;  // nothing is read at a job's first step
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnBackwardJob<X, Cell, S> work(f, pace, index, 0);
+        if (work.job().steps == 0) continue;
+        if (work.job().head != head) load_weights(f, work.job(), weights);
+        head = work.job().head;
+        work.begin(vectors);
+        const auto product = [&](uint32_t of) {
+            return [&, of](auto early, auto late, auto& sums) {
+                team_product<X>(weights, vectors, of, shared, early, late, sums);
+            };
+        };
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
+            work.hand_step_on(vectors, turn, step, [&] { team_send<X>(weights, vectors, turn); });
+            if (step > work.first()) work.take_through(step, product(turn));
+        }
+        work.finish(product(turn - 1));
+        // Without a last product, the next job's first adds where this one's last did.
+        if (!work.needs_last(f)) __syncthreads();
+    }
+}
 
-  public:
-    __device__ __forceinline__ RnnBackwardJob(const RnnFusedParams& f, int index)
-        : f_(f),
-          job_(f, index),
-          kept_step_(ptx::held(RnnOwn<S>::kept_step(f, kept) * (f.p.reverse != 0 ? -1 : 1))),
-          input_step_(ptx::held(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1))),
-          output_step_(ptx::held(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1))),
-          factor_step_(ptx::held(is_packed(f) ? (f.p.reverse != 0 ? -f.heads : f.heads) * f.p.padded
-                                              : f.p.rows * f.heads * f.p.padded)),
-          even_(ptx::held(static_cast<int>(has_even_unit()))),
-          limit_(f.clip) {
-#pragma unroll
-        for (int pair = 0; pair < pairs; ++pair) {
-            input_gate_[pair] = ptx::held(mine(pair) * f.p.input_strides.state - (even_ != 0 ? 0 : 1));
-            factor_gate_[pair] = ptx::held(mine(pair) * f.p.padded - (even_ != 0 ? 0 : 1));
+// The walk of a warp of cells.
+template <typename X, typename Cell, typename S>
+__device__ __forceinline__ void rnn_backward_cells(const RnnFusedParams& f, unsigned char* shared, int shift) {
+    const TeamVectors<S> vectors(f, shared, shift);
+    const RnnBackwardPace<Cell> pace(f, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
+    uint32_t turn = 0;
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnBackwardJob<X, Cell, S> work(f, pace, index, shift);
+        if (work.job().steps == 0) continue;
+        work.begin(vectors);
+        const auto product = [&](uint32_t of) {
+            return [&, of](auto early, auto late, auto& sums) {
+                team_take_sums(vectors, of, shift, shared, early, late, sums);
+            };
+        };
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
+            work.hand_step_on(vectors, turn, step, [=] { TeamRoles<S>::tell_put(shift); });
+            if (step > work.first()) work.take_through(step, product(turn));
         }
+        work.finish(product(turn - 1));
     }
-
-    __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
-    __device__ __forceinline__ int first() const { return static_cast<int>(f_.first); }
-    __device__ __forceinline__ int end() const { return min(static_cast<int>(f_.end), job_.steps); }
-
-    __device__ __forceinline__ void begin(const TeamVectors<S>& vectors) {
-        const int step = end() - 1;
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            const RnnOwn<S> e(f_, job_, i);
-            const RnnRowSteps steps(f_, e.row);
-            const int64_t t = f_.p.reverse != 0 ? steps.first - step : steps.first + step;
-            steps_[i] = e.inside ? steps.count : 0;
-            pair_steps_[i] = TeamElement<S>::exist() && e.unit / 2 * 2 < f_.p.dim ? steps.count : 0;
-            cut_[i] = false;
-            place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
-            grad_output_[i] = static_cast<const X*>(f_.p.grad_output) + e.tensor(f_, f_.p.output_strides, t);
-            output_[i] = static_cast<const X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
-            grad_input_[i] = static_cast<X*>(f_.p.grad_input) + e.tensor(f_, f_.p.input_strides, t);
-            kept_[i] = static_cast<const float*>(f_.p.kept) + e.kept(f_, job_, kept, t);
-            reset_[i] = e.reset(f_, steps.first);
-            const int64_t row = is_packed(f_) ? t : (step - f_.first) * f_.p.rows + e.row;
-            const int64_t block = row * f_.heads + job_.head;
-            factor_[i] = static_cast<X*>(f_.factors) + block * f_.p.padded + e.unit;
-            gradient_[i] = static_cast<X*>(f_.gradients) + block * G * f_.p.padded + e.unit;
-            load_kept(i, step, keep_[i]);
-            if constexpr (loads_ahead) load_step(i, step);
-#pragma unroll
-            for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
-#pragma unroll
-            for (int j = 0; j < P; ++j) sums_[i][j] = 0.0F;
-            through_[i][0] = 0.0F;
-            if (f_.end == f_.p.time || !e.inside) continue;
-#pragma unroll
-            for (int s = 0; s < N; ++s) carry_[i][s] = static_cast<const float*>(f_.p.states)[carried(e, s)];
-            if (f_.p.bias_sums != nullptr)
-#pragma unroll
-                for (int j = 0; j < P; ++j) sums_[i][j] = static_cast<const float*>(f_.p.bias_sums)[carried(e, j)];
-        }
-        prepare(step);
-    }
-
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                         unsigned char* shared, uint32_t turn, int step) {
-        if (TeamElement<S>::exist()) {
-            run_cell();
-            hand_on(vectors, turn + 1);
-        }
-        if (step > first() || needs_last()) team_send<X>(weights, vectors, turn + 1);
-        clear_slots(f_, job_, vectors, turn);
-        if (step > first())
-            team_product<X>(
-                weights, vectors, turn + 1, shared, [&] { store_last(step); }, [&] { prepare(step - 1); }, through_);
-    }
-
-    // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
-    __device__ __forceinline__ void finish(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                           unsigned char* shared, uint32_t turn) {
-        float through[own][1] = {};
-        const auto stores = [&] { store_last(first()); };
-        if (needs_last()) {
-            team_product<X>(
-                weights, vectors, turn, shared, stores, [] {}, through);
-        } else {
-            stores();
-            __syncthreads();  // the next job's first product adds where this one's last did
-        }
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            const RnnOwn<S> e(f_, job_, i);
-            if (steps_[i] == 0) continue;
-            take(i, through[i][0]);
-            if (f_.p.bias_sums != nullptr)
-#pragma unroll
-                for (int j = 0; j < P; ++j) static_cast<float*>(f_.p.bias_sums)[carried(e, j)] = sums_[i][j];
-            if (f_.first > 0) {
-#pragma unroll
-                for (int s = 0; s < N; ++s) static_cast<float*>(f_.p.states)[carried(e, s)] = value_of(carry_[i][s]);
-            } else if (f_.p.grad_state_in != nullptr) {
-                Real state[N];
-                load_states(f_.p, e, f_.p.state_in, state);
-                Cell::leave(state, carry_[i]);
-                store_states(f_.p, e, f_.p.grad_state_in, carry_[i]);
-            }
-        }
-    }
-
-  private:
-    // Whether what the first step of this launch hands on is wanted; a cluster's barriers count every turn.
-    __device__ __forceinline__ bool needs_last() const {
-        return S::kind == Team::cluster || f_.first > 0 || f_.p.grad_state_in != nullptr;
-    }
-
-    // All of a step that does not wait for the product.
-    __device__ __forceinline__ void prepare(int step) {
-        if (!TeamElement<S>::exist()) return;
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            if constexpr (!loads_ahead) load_step(i, step);
-        }
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            blocked_[i] = cut_[i] || step >= steps_[i];
-            if (blocked_[i])
-#pragma unroll
-                for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
-            Real keep[K], previous[N];
-            all_kept(keep_[i], keep);
-            enter(i, step, keep, previous);
-            Cell::slopes_of(keep, previous, slope_[i]);
-            if (step >= steps_[i])
-#pragma unroll
-                for (int j = 0; j < slopes; ++j) slope_[i][j] = 0.0F;
-#pragma unroll
-            for (int k = 0; k < kept; ++k) keep_[i][k] = before_[i][k];
-            if constexpr (loads_ahead)
-                if (step > first()) load_step(i, step - 1);
-        }
-    }
-    __device__ __forceinline__ void run_cell() {
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-            if (!blocked_[i]) carry_[i][0] += Real(ptx::clamp_between(through_[i][0], limit_));
-            Cell::backward(slope_[i], carry_[i], d_pre_[i]);
-        }
-    }
-    __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) {
-#pragma unroll
-        for (int i = 0; i < own; ++i)
-            if constexpr (puts_halves) {
-#pragma unroll
-                for (int g = 0; g < G; ++g)
-                    vectors.put_half(turn, place_[i], 0, g, TeamHalves<X>(product_gradient(i, g)).bits[0]);
-            } else {
-                put_words(vectors, turn, i);
-            }
-    }
-    __device__ __forceinline__ void put_words(const TeamVectors<S>& vectors, uint32_t turn, int i) {
-#pragma unroll
-        for (int pair = 0; pair < pairs; ++pair) {
-            const TeamHalves<X> a(product_gradient(i, 2 * pair)), b(product_gradient(i, last_of(pair)));
-#pragma unroll
-            for (int plane = 0; plane < S::planes; ++plane) {
-                const uint32_t word = pair_halves(a.bits[plane], b.bits[plane]);
-                if (has_word(pair)) vectors.put(turn, place_[i], plane, mine(pair), word);
-                if (plane == 0) words_[i][pair] = word;
-            }
-        }
-    }
-    // What reaches h through R; nothing passes a reset.
-    __device__ __forceinline__ void take(int i, float through) {
-        if (cut_[i])
-#pragma unroll
-            for (int s = 0; s < N; ++s) carry_[i][s] = 0.0F;
-        else
-            carry_[i][0] += Real(clipped(through, f_.clip));
-    }
-    // The gradients given at `step`, and the states before it with the h that entered its product.
-    __device__ __forceinline__ void enter(int i, int step, const Real (&keep)[K], Real (&previous)[N]) {
-        if (step + 1 == steps_[i]) {
-            Real last[N];
-            load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.grad_state_out, last);
-            Cell::enter(last, keep, carry_[i]);
-        }
-        Real here[N];
-#pragma unroll
-        for (int s = 0; s < N; ++s) here[s] = Element<X>::widen(given_[i][s]), previous[s] = 0.0F;
-        Cell::enter(here, keep, carry_[i]);
-        cut_[i] = f_.p.reset != nullptr && step < steps_[i] &&
-                  f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0;
-        h_[i] = before_h_[i];
-        if (cut_[i]) {
-            h_[i] = Element<X>::narrow(0.0F);
-        } else if (step == 0) {
-            load_states(f_.p, RnnOwn<S>(f_, job_, i), f_.p.state_in, previous);
-            h_[i] = Element<X>::narrow(value_of(previous[0]));
-        } else {
-            Real keep_before[K];
-            all_kept(before_[i], keep_before);
-            Cell::states_of(keep_before, previous);
-            if constexpr (Kept::takes_h) previous[0] = Element<X>::widen(h_[i]);
-        }
-    }
-    // h, where it is not among them, only says what the states before are.
-    static __device__ __forceinline__ void all_kept(const Real (&from)[kept], Real (&keep)[K]) {
-#pragma unroll
-        for (int k = 0; k < K; ++k) keep[k] = k < kept ? from[k < kept ? k : 0] : Real(0.0F);
-    }
-    __device__ __forceinline__ bool needs_h() const { return Kept::takes_h || f_.factors != nullptr; }
-    // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
-    __device__ __forceinline__ void load_step(int i, int step) {
-        if (step > 0) {
-            kept_[i] -= kept_step_;
-            load_kept(i, step - 1, before_[i]);
-        }
-        const X zero = Element<X>::narrow(0.0F);
-#pragma unroll
-        for (int s = 0; s < N; ++s)
-            given_[i][s] =
-                step < steps_[i] && s < f_.p.output_states ? grad_output_[i][s * f_.p.output_strides.state] : zero;
-        grad_output_[i] -= output_step_;
-        output_[i] -= output_step_;
-        before_h_[i] = step < steps_[i] && step > 0 && needs_h() ? *output_[i] : zero;
-        if (fetches && step >= rnn_steps_ahead && step - rnn_steps_ahead < steps_[i]) fetch(i);
-    }
-    __device__ __forceinline__ void fetch(int i) const {
-        constexpr int ahead = rnn_steps_ahead - 1;
-        const int lane = static_cast<int>(threadIdx.x) % 32;
-        if (lane / 4 < kept) ptx::prefetch(kept_[i] - ahead * kept_step_ + lane / 4 * 8);
-        if (lane < 4) {
-            ptx::prefetch(grad_output_[i] - ahead * output_step_);
-            if (needs_h()) ptx::prefetch(output_[i] - ahead * output_step_);
-        }
-    }
-    __device__ __forceinline__ int64_t carried(const RnnOwn<S>& e, int s) const {
-        return (s * f_.p.state_rows + e.row) * f_.p.width + e.w;
-    }
-    __device__ __forceinline__ void load_kept(int i, int step, Real (&keep)[kept]) const {
-#pragma unroll
-        for (int k = 0; k < kept; ++k) keep[k] = step < steps_[i] ? kept_[i][k * 8] : 0.0F;
-    }
-    // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
-    static __device__ __forceinline__ constexpr int last_of(int pair) {
-        return 2 * pair + 1 < G ? 2 * pair + 1 : 2 * pair;
-    }
-    __device__ __forceinline__ int mine(int pair) const { return even_ != 0 ? 2 * pair : last_of(pair); }
-    __device__ __forceinline__ bool has_word(int pair) const { return 2 * pair + 1 < G || even_ != 0; }
-    // 16-bit data: two units of a pair of gates, where a lane's own unit goes.
-    static __device__ __forceinline__ uint32_t pair_gates(float first, float last) {
-        return pair_halves(TeamHalves<X>(first).bits[0], TeamHalves<X>(last).bits[0]);
-    }
-    static __device__ __forceinline__ void store_pair(X* to, uint32_t word) { *reinterpret_cast<uint32_t*>(to) = word; }
-    // Of row block `gate` of R.
-    __device__ __forceinline__ float product_gradient(int i, int gate) const {
-        return value_of(d_pre_[i][Cell::recurrent(gate)]);
-    }
-
-    // What `step`, the last one, made.
-    __device__ __forceinline__ void store_last(int step) {
-        if (!TeamElement<S>::exist()) return;
-#pragma unroll
-        for (int i = 0; i < own; ++i) {
-#pragma unroll
-            for (int pair = 0; pair < pairs && puts_halves; ++pair)
-                words_[i][pair] = pair_gates(product_gradient(i, 2 * pair), product_gradient(i, last_of(pair)));
-            if (f_.p.grad_input != nullptr) store_input(i, step);
-            grad_input_[i] -= input_step_;
-            if (f_.factors != nullptr) store_factors(i, step);
-            factor_[i] -= factor_step_;
-            gradient_[i] -= factor_step_ * G;
-#pragma unroll
-            for (int j = 0; j < P; ++j) sums_[i][j] += value_of(d_pre_[i][j]);
-        }
-    }
-    __device__ __forceinline__ void store_factors(int i, int step) const {
-        if constexpr (sizeof(X) == 2) {
-            const bool there = step < pair_steps_[i];
-            const uint32_t half = *reinterpret_cast<const uint16_t*>(&h_[i]), word = pair_halves(half, half);
-            if (there && even_ != 0) store_pair(factor_[i], word);
-#pragma unroll
-            for (int pair = 0; pair < pairs; ++pair) {
-                if (there && has_word(pair)) store_pair(gradient_[i] + factor_gate_[pair], words_[i][pair]);
-            }
-        } else if (step < steps_[i]) {
-            *factor_[i] = h_[i];
-#pragma unroll
-            for (int g = 0; g < G; ++g) gradient_[i][g * f_.p.padded] = product_gradient(i, g);
-        }
-    }
-    __device__ __forceinline__ void store_input(int i, int step) const {
-        if constexpr (sizeof(X) == 2)
-            if (f_.input_words != 0) {
-#pragma unroll
-                for (int pair = 0; pair < pairs; ++pair) {
-                    const bool same =
-                        Cell::recurrent(2 * pair) == 2 * pair && Cell::recurrent(last_of(pair)) == last_of(pair);
-                    const uint32_t word =
-                        same ? words_[i][pair]
-                             : pair_gates(value_of(d_pre_[i][2 * pair]), value_of(d_pre_[i][last_of(pair)]));
-                    if (step < steps_[i] && has_word(pair)) store_pair(grad_input_[i] + input_gate_[pair], word);
-                }
-                return;
-            }
-        if (step >= steps_[i]) return;
-#pragma unroll
-        for (int g = 0; g < G; ++g)
-            store_narrow<X>(grad_input_[i], g * f_.p.input_strides.state, value_of(d_pre_[i][g]));
-    }
-
-    const RnnFusedParams& f_;
-    RnnJob<S> job_;
-    int64_t kept_step_, input_step_, output_step_, factor_step_;
-    int even_;
-    float limit_;
-    int64_t input_gate_[pairs], factor_gate_[pairs];  // where words of a pair of gates go
-    const float* kept_[own];                          // of the step whose `kept` is known
-    const X* grad_output_[own];
-    const X* output_[own];
-    X* grad_input_[own];
-    X* factor_[own];
-    X* gradient_[own];
-    int64_t reset_[own];
-    int place_[own];
-    int steps_[own];                // of the row; 0: the element is not there
-    int pair_steps_[own];           // 0: neither it nor the other unit of a word is there
-    bool cut_[own], blocked_[own];  // blocked: what comes through R does not reach the step
-    Real carry_[own][N], keep_[own][kept], slope_[own][slopes], d_pre_[own][P];
-    Real before_[own][kept];  // what load_step got
-    X given_[own][N], before_h_[own];
-    float through_[own][1];       // what comes through R
-    uint32_t words_[own][pairs];  // of d_pre, as they were handed on
-    X h_[own];
-    float sums_[own][P];
-};
+}
 
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid_constant__ RnnFusedParams f) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
     extern __shared__ __align__(128) unsigned char memory[];
     unsigned char* const shared = ptx::held_shared(memory);
-    const TeamVectors<S> vectors(f, shared);
-    vectors.begin();
-    TeamWeights<S> weights(shared);
-    int head = -1;
-    uint32_t turn = 0xffffffffU;  // nothing is read at a job's first step
-    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
-        RnnBackwardJob<X, Cell, S> work(f, index);
-        if (work.job().steps == 0) continue;
-        if (work.job().head != head) load_weights(f, work.job(), weights);
-        head = work.job().head;
-        work.begin(vectors);
-        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
-            work.step(weights, vectors, shared, turn, step);
-        }
-        work.finish(weights, vectors, shared, turn);
+    using Job = RnnBackwardJob<X, Cell, S>;
+    const auto steps = [&](const RnnJob<S>& job) { return Job::end(f, job) - static_cast<int>(f.first); };
+    if constexpr (S::cell_warps == 0) {
+        rnn_backward_alone<X, Cell, S>(f, shared);
+    } else if (TeamRoles<S>::multiplies()) {
+        ptx::set_registers<S::product_registers, S::registers>();
+        multiply_turns<X, S>(f, shared, steps, Job::needs_last(f));
+    } else {
+        ptx::set_registers<S::cell_registers, S::registers>();
+        const int shift = TeamRoles<S>::shift();
+        if (shift < 2) rnn_backward_cells<X, Cell, S>(f, shared, shift);
     }
 #endif
 }

@@ -31,14 +31,16 @@ struct RnnRowSteps {
 // A team's work from the first step to the last: a head, and rows.
 template <typename S>
 struct RnnJob {
-    int head, tile, block;  // block: of the team
-    int steps = 0;          // of the longest row
-    __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job)
-        : head(job / f.tiles), tile(job % f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {
-        const int64_t row = static_cast<int64_t>(tile) * S::rows;
+    int head, block;  // block: of the team
+    int steps = 0;    // of the longest row
+    int64_t row;      // the first of this shift
+    __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job, int shift)
+        : head(job / f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {
+        const int64_t first = static_cast<int64_t>(job % f.tiles) * S::team_rows;
+        row = first + shift * S::rows;
         if (!is_packed(f)) steps = static_cast<int>(f.p.time);
 #pragma unroll 1
-        for (int i = 0; i < S::rows && is_packed(f); ++i) steps = max(steps, RnnRowSteps(f, row + i).count);
+        for (int i = 0; i < S::team_rows && is_packed(f); ++i) steps = max(steps, RnnRowSteps(f, first + i).count);
     }
 };
 
@@ -58,7 +60,7 @@ struct RnnOwn {
     __device__ __forceinline__ RnnOwn(const RnnFusedParams& f, const RnnJob<S>& job, int i) {
         const TeamElement<S> e(i);
         unit = job.block * S::units + e.unit;
-        row = static_cast<int64_t>(job.tile) * S::rows + e.row;
+        row = job.row + e.row;
         w = job.head * f.p.dim + unit;
         inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.state_rows;
     }
@@ -89,7 +91,7 @@ template <typename S>
 __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
                                             const TeamVectors<S>& vectors, uint32_t turn) {
     if constexpr (S::kind == Team::grid && !S::scatters) {
-        if (turn % 8 != 0) return;
+        if (turn % rnn_ring_cleared != 0) return;
         if (TeamElement<S>::exist())
 #pragma unroll 1
             for (int i = 0; i < S::own; ++i) {

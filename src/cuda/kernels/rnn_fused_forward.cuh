@@ -6,17 +6,35 @@
 //
 // A lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers, runs the
 // cell and hands h to the team; what the step made is stored while the next product waits for its operands. INPUT is
-// fetched into L2 eight steps ahead, into registers one step ahead.
+// fetched into L2 eight steps ahead, into registers one step ahead. Warps do all of this, or are in roles
+// (rnn_fused_roles.cuh).
 //
 // Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
 // products of a block, 6 cycles for each of its left operands in each of the SM's four partitions, the addition of
-// parts, the cell. On an H200 that is 1.4 us at D = 768, in f32 1.8 us at 512.
+// parts, the cell. On an H200 that is 1.1 us at D = 768 with 16 rows, 1.8 us with 64 in
+// roles, in f32 1.7 us at 512.
 #pragma once
 
 #include "cuda/kernels/rnn_fused_element.cuh"
+#include "cuda/kernels/rnn_fused_roles.cuh"
 #include "cuda/ptx/held.cuh"
 
 namespace flashscan::cuda {
+
+// From a step to the next, held in registers.
+struct RnnForwardPace {
+    int64_t kept, input, output, gate;
+    int fetched_gate;  // 8 units of a gate and row are one sector of memory; the lane of each unit fetches another gate
+    int64_t fetch;
+    __device__ __forceinline__ RnnForwardPace(const RnnParams& p, int64_t kept_step)
+        : kept(ptx::held(kept_step * sign(p))),
+          input(ptx::held(p.input_strides.time * sign(p))),
+          output(ptx::held(p.output_strides.time * sign(p))),
+          gate(ptx::held(p.input_strides.state)),
+          fetched_gate(static_cast<int>(threadIdx.x) / 4 % 8),
+          fetch(ptx::held((rnn_steps_ahead - 1) * input + fetched_gate * gate)) {}
+    static __device__ __forceinline__ int64_t sign(const RnnParams& p) { return p.reverse != 0 ? -1 : 1; }
+};
 
 template <typename X, typename Cell, typename S>
 class RnnForwardJob {
@@ -27,15 +45,8 @@ class RnnForwardJob {
     static constexpr bool stores_late = S::kind == Team::grid && own == 1;
 
   public:
-    __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, int index)
-        : f_(f),
-          job_(f, index),
-          kept_step_(ptx::held(RnnOwn<S>::kept_step(f, Kept::count) * (f.p.reverse != 0 ? -1 : 1))),
-          input_step_(ptx::held(f.p.input_strides.time * (f.p.reverse != 0 ? -1 : 1))),
-          output_step_(ptx::held(f.p.output_strides.time * (f.p.reverse != 0 ? -1 : 1))),
-          gate_step_(ptx::held(f.p.input_strides.state)),
-          fetched_gate_(static_cast<int>(threadIdx.x) / 4 % 8),
-          fetch_(ptx::held((rnn_steps_ahead - 1) * input_step_ + fetched_gate_ * gate_step_)) {}
+    __device__ __forceinline__ RnnForwardJob(const RnnFusedParams& f, const RnnForwardPace& pace, int index, int shift)
+        : f_(f), pace_(pace), job_(f, index, shift) {}
 
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
 
@@ -47,7 +58,7 @@ class RnnForwardJob {
             const RnnRowSteps steps(f_, e.row);
             const int64_t t = steps.first;
             steps_[i] = e.inside ? steps.count : 0;
-            fetch_steps_[i] = ptx::held(fetched_gate_ < G ? steps_[i] - rnn_steps_ahead : 0);
+            fetch_steps_[i] = ptx::held(pace_.fetched_gate < G ? steps_[i] - rnn_steps_ahead : 0);
             place_[i] = vectors.place(TeamElement<S>(i).row, TeamElement<S>(i).unit);
             input_[i] = static_cast<const X*>(f_.p.input) + e.tensor(f_, f_.p.input_strides, t);
             output_[i] = static_cast<X*>(f_.p.output) + e.tensor(f_, f_.p.output_strides, t);
@@ -67,8 +78,10 @@ class RnnForwardJob {
         hand_on(vectors, turn);
     }
 
-    __device__ __forceinline__ void step(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
-                                         unsigned char* shared, uint32_t turn, int step) {
+    // `product(early, late, sums)`: what the team makes of h before the step; `told`: run when h after it is put.
+    template <typename Product, typename Told>
+    __device__ __forceinline__ void step(const TeamVectors<S>& vectors, uint32_t turn, int step, const Product& product,
+                                         const Told& told) {
         float pre[own][P], sums[own][G];
         const auto stores = [&] {
             if (!TeamElement<S>::exist() || step == 0) return;
@@ -81,18 +94,21 @@ class RnnForwardJob {
 #pragma unroll
             for (int i = 0; i < own; ++i) {
                 begin_sums(i, pre[i]);
-                input_[i] += input_step_;
+                input_[i] += pace_.input;
                 load_input(i, step + 1);
                 load_reset(i, step + 1);
-                if (step < fetch_steps_[i]) ptx::prefetch(input_[i] + fetch_);
+                if (step < fetch_steps_[i]) ptx::prefetch(input_[i] + pace_.fetch);
             }
         };
         const auto late = [&] {
             if constexpr (stores_late) stores();
         };
-        team_product<X>(weights, vectors, turn, shared, early, late, sums);
+        product(early, late, sums);
         if (TeamElement<S>::exist()) run_cell(pre, sums);
-        if (step + 1 < job_.steps) hand_on(vectors, turn + 1);
+        if (step + 1 < job_.steps) {
+            hand_on(vectors, turn + 1);
+            told();
+        }
 #pragma unroll
         for (int i = 0; i < own; ++i)
             if (step + 1 == steps_[i]) [[unlikely]]
@@ -128,7 +144,7 @@ class RnnForwardJob {
     __device__ __forceinline__ void load_input(int i, int step) {
         if (step >= steps_[i]) return;
 #pragma unroll
-        for (int g = 0; g < G; ++g) next_[i][g] = input_[i][g * gate_step_];
+        for (int g = 0; g < G; ++g) next_[i][g] = input_[i][g * pace_.gate];
     }
     __device__ __forceinline__ void load_reset(int i, int step) {
         resets_[i] = f_.p.reset != nullptr && step < steps_[i] &&
@@ -165,15 +181,13 @@ class RnnForwardJob {
 #pragma unroll
         for (int k = 0; k < Kept::count; ++k)
             if (there && f_.p.kept != nullptr) kept_[i][k * 8] = value_of(keep_[i][k]);
-        output_[i] += output_step_;
-        kept_[i] += kept_step_;
+        output_[i] += pace_.output;
+        kept_[i] += pace_.kept;
     }
 
     const RnnFusedParams& f_;
+    const RnnForwardPace& pace_;
     RnnJob<S> job_;
-    int64_t kept_step_, input_step_, output_step_, gate_step_;
-    int fetched_gate_;  // 8 units of a gate and row are one sector of memory; the lane of each unit fetches another gate
-    int64_t fetch_;
     const X* input_[own];  // here and below: of the step that is loaded next, or stored next
     X* output_[own];
     float* kept_[own];
@@ -187,27 +201,69 @@ class RnnForwardJob {
     X next_[own][G];
 };
 
+// A block's walk through its jobs where all warps do both products and cells.
 template <typename X, typename Cell, typename S>
-__global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
-    extern __shared__ __align__(128) unsigned char memory[];
-    unsigned char* const shared = ptx::held_shared(memory);
-    const TeamVectors<S> vectors(f, shared);
+__device__ __forceinline__ void rnn_forward_alone(const RnnFusedParams& f, unsigned char* shared) {
+    const TeamVectors<S> vectors(f, shared, 0);
     vectors.begin();
+    const RnnForwardPace pace(f.p, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
     TeamWeights<S> weights(shared);
     int head = -1;
     uint32_t turn = 0;
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
-        RnnForwardJob<X, Cell, S> work(f, index);
+        RnnForwardJob<X, Cell, S> work(f, pace, index, 0);
         if (work.job().steps == 0) continue;
         if (work.job().head != head) load_weights(f, work.job(), weights);
         head = work.job().head;
         work.begin(vectors, turn);
         for (int step = 0; step < work.job().steps; ++step, ++turn) {
-            work.step(weights, vectors, shared, turn, step);
+            const auto product = [&](auto early, auto late, auto& sums) {
+                team_product<X>(weights, vectors, turn, shared, early, late, sums);
+            };
+            work.step(vectors, turn, step, product, [] {});
             clear_slots(f, work.job(), vectors, turn);
         }
         work.finish();
+    }
+}
+
+// The walk of a warp of cells.
+template <typename X, typename Cell, typename S>
+__device__ __forceinline__ void rnn_forward_cells(const RnnFusedParams& f, unsigned char* shared, int shift) {
+    const TeamVectors<S> vectors(f, shared, shift);
+    const RnnForwardPace pace(f.p, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
+    uint32_t turn = 0;
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnForwardJob<X, Cell, S> work(f, pace, index, shift);
+        if (work.job().steps == 0) continue;
+        work.begin(vectors, turn);
+        TeamRoles<S>::tell_put(shift);
+        for (int step = 0; step < work.job().steps; ++step, ++turn) {
+            const auto product = [&](auto early, auto late, auto& sums) {
+                team_take_sums(vectors, turn, shift, shared, early, late, sums);
+            };
+            work.step(vectors, turn, step, product, [=] { TeamRoles<S>::tell_put(shift); });
+            clear_slots(f, work.job(), vectors, turn);
+        }
+        work.finish();
+    }
+}
+
+template <typename X, typename Cell, typename S>
+__global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
+    extern __shared__ __align__(128) unsigned char memory[];
+    unsigned char* const shared = ptx::held_shared(memory);
+    if constexpr (S::cell_warps == 0) {
+        rnn_forward_alone<X, Cell, S>(f, shared);
+    } else if (TeamRoles<S>::multiplies()) {
+        ptx::set_registers<S::product_registers, S::registers>();
+        multiply_turns<X, S>(
+            f, shared, [](const RnnJob<S>& job) { return job.steps; }, true);
+    } else {
+        ptx::set_registers<S::cell_registers, S::registers>();
+        const int shift = TeamRoles<S>::shift();
+        if (shift < 2) rnn_forward_cells<X, Cell, S>(f, shared, shift);
     }
 #endif
 }

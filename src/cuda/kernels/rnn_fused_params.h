@@ -40,7 +40,7 @@ struct RnnFusedParams {
     void* factors = nullptr;    // [steps of the launch, rows, H, padded]; null: not asked for
 };
 
-inline constexpr int rnn_ring_slots = 32, rnn_scatter_slots = 4;
+inline constexpr int rnn_ring_slots = 64, rnn_ring_cleared = 16, rnn_scatter_slots = 4;
 
 // WEIGHT [G, H, D, D] as the left operands of all warps: [H, blocks, unit warps, parts of k, planes, tiles, steps,
 // lanes] of 16 bytes, see rnn_team.cuh. Backward: of R^T, with k = gate * period + out, of which a block of a team that

@@ -31,14 +31,17 @@ struct TeamElement {
     int unit, row;  // in the block, in the team's rows
     __device__ __forceinline__ TeamElement(int i) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-        const int e = i * S::parts + warp % S::parts;
+        const int e = i * S::sharing + sharer();
         constexpr int n = S::lane_rows;
-        unit = (warp / S::parts * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
+        const int unit_warp = S::cell_warps > 0 ? 0 : warp / S::parts;
+        unit = (unit_warp * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
         row = e / n % S::row_tiles * S::tile_rows + lane % 4 * n + e % n;
     }
     // Whether this warp has elements: where there are fewer than parts of k, others only multiply.
-    static __device__ __forceinline__ bool exist() {
-        return S::elements >= S::parts || static_cast<int>(threadIdx.x) / 32 % S::parts < S::elements;
+    static __device__ __forceinline__ bool exist() { return S::elements >= S::sharing || sharer() < S::elements; }
+    static __device__ __forceinline__ int sharer() {
+        const int warp = static_cast<int>(threadIdx.x) / 32;
+        return S::cell_warps > 0 ? (warp - S::product_threads / 32) % S::sharing : warp % S::parts;
     }
 };
 
@@ -63,18 +66,18 @@ class TeamWeights {
 
     // `from`: those of all blocks of the team. A thread reads what it has stored itself.
     __device__ __forceinline__ void load(const uint4* from, int block) {
-        from += (block * (S::threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
+        from += (block * (S::product_threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
                 static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
         for (int i = 0; i < resident; ++i) a_[i] = TeamOperand(from[i * 32]);
         if constexpr (S::stored > 0)
 #pragma unroll 4
-            for (int i = 0; i < S::stored; ++i) stored_[i * S::threads] = from[(resident + i) * 32];
+            for (int i = 0; i < S::stored; ++i) stored_[i * S::product_threads] = from[(resident + i) * 32];
     }
     __device__ __forceinline__ TeamOperand get(int plane, int m, int k) const {
         const int i = (plane * S::tiles + m) * S::steps + k;
         if constexpr (S::stored > 0)
-            if (i >= resident) return TeamOperand(stored_[(i - resident) * S::threads]);
+            if (i >= resident) return TeamOperand(stored_[(i - resident) * S::product_threads]);
         return a_[i];
     }
 
@@ -189,6 +192,45 @@ __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVecto
     vectors.send(turn);
 }
 
+// All gates of the elements of a block's sums, [part][element][lane] of a warp's units.
+template <typename S>
+__device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S>& vectors, uint32_t turn,
+                                                             unsigned char* shared, int unit_warp) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return reinterpret_cast<TeamSums<S::gates>*>(shared) +
+           (vectors.parity(turn) * S::unit_warps + unit_warp) * S::parts * S::elements * 32 + lane;
+}
+// Leaves a warp's sums for those that own the elements, and adds up theirs.
+template <typename S>
+__device__ __forceinline__ void leave_sums(const TeamAccumulators<S>& sums, TeamSums<S::gates>* partials) {
+    const int part = static_cast<int>(threadIdx.x) / 32 % S::parts;
+#pragma unroll
+    for (int e = 0; e < S::elements; ++e) {
+        TeamSums<S::gates> all;
+#pragma unroll
+        for (int gate = 0; gate < S::gates; ++gate) all.gate[gate] = sums.sum(e, gate);
+        partials[(part * S::elements + e) * 32] = all;
+    }
+}
+template <typename S>
+__device__ __forceinline__ void add_sums(const TeamSums<S::gates>* partials, float (&own)[S::own][S::gates]) {
+#pragma unroll
+    for (int i = 0; i < S::own; ++i) {
+        TeamSums<S::gates> part[S::parts];
+#pragma unroll
+        for (int j = 0; j < S::parts; ++j)
+            part[j] = partials[(j * S::elements + i * S::sharing + TeamElement<S>::sharer()) * 32];
+#pragma unroll
+        for (int gate = 0; gate < S::gates; ++gate) {
+#pragma unroll
+            for (int apart = 1; apart < S::parts; apart *= 2)
+#pragma unroll
+                for (int j = 0; j + apart < S::parts; j += 2 * apart) part[j].gate[gate] += part[j + apart].gate[gate];
+            own[i][gate] = part[0].gate[gate];
+        }
+    }
+}
+
 // The sums of a lane's own elements.
 template <typename X, typename S, typename Early, typename Late>
 __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
@@ -203,32 +245,11 @@ __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, cons
 #pragma unroll
             for (int gate = 0; gate < S::gates; ++gate) own[e][gate] = sums.sum(e, gate);
     } else {
-        using Sums = TeamSums<S::gates>;
-        const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-        // [parity of turns][unit warp][part][element][lane]
-        Sums* const partials = reinterpret_cast<Sums*>(shared) +
-                               ((turn & 1) * S::unit_warps + warp / S::parts) * S::parts * S::elements * 32 + lane;
-#pragma unroll
-        for (int e = 0; e < S::elements; ++e) {
-            Sums part;
-#pragma unroll
-            for (int gate = 0; gate < S::gates; ++gate) part.gate[gate] = sums.sum(e, gate);
-            partials[(warp % S::parts * S::elements + e) * 32] = part;
-        }
+        TeamSums<S::gates>* const partials =
+            team_partials(vectors, turn, shared, static_cast<int>(threadIdx.x) / 32 / S::parts);
+        leave_sums<S>(sums, partials);
         __syncthreads();
-        if (!TeamElement<S>::exist()) return;
-#pragma unroll
-        for (int i = 0; i < S::own; ++i) {
-            Sums total{};
-#pragma unroll
-            for (int part = 0; part < S::parts; ++part) {
-                const Sums more = partials[(part * S::elements + i * S::parts + warp % S::parts) * 32];
-#pragma unroll
-                for (int gate = 0; gate < S::gates; ++gate) total.gate[gate] += more.gate[gate];
-            }
-#pragma unroll
-            for (int gate = 0; gate < S::gates; ++gate) own[i][gate] = total.gate[gate];
-        }
+        if (TeamElement<S>::exist()) add_sums<S>(partials, own);
     }
 }
 

@@ -24,7 +24,8 @@ struct ScatterShape {
     static constexpr Team kind = Team::grid;
     static constexpr int planes = Planes, gates = 1, runs = Runs;
     static constexpr int groups = 1, row_tiles = RowTiles, unit_warps = 1, parts = 8, tile_rows = 8, lane_rows = 2;
-    static constexpr int threads = 32 * parts, units = 8, rows = tile_rows * row_tiles;
+    static constexpr int threads = 32 * parts, product_threads = threads, units = 8, cell_warps = 0, shifts = 1;
+    static constexpr int rows = tile_rows * row_tiles, team_rows = rows, sharing = parts;
     static constexpr int elements = lane_rows * row_tiles, own = 1;
     static constexpr int steps = 2, tiles = HeadDim / (16 * parts), depth = units * runs;
     static constexpr int operands = planes * tiles * steps, stored = StoredPlanes * tiles * steps;
@@ -46,7 +47,7 @@ struct ScatterShape {
 template <typename S>
 requires(S::scatters) class TeamVectors<S> {
   public:
-    __device__ __forceinline__ TeamVectors(const RnnFusedParams& f, unsigned char* shared)
+    __device__ __forceinline__ TeamVectors(const RnnFusedParams& f, unsigned char* shared, int)
         : blocks_(f.blocks),
           block_(static_cast<int>(blockIdx.x) % f.blocks),
           shared_(shared),

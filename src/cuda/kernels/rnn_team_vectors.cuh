@@ -6,7 +6,7 @@
 //     grid      a ring of slots in global memory, which stays in L2. What is read from it validates itself: slots are
 //               filled with ones, which no rounding produces, and a lane reads its 16 bytes again until no word of them
 //               is ones. A step costs one store and one load through L2 and no barrier between blocks. Slots are
-//               cleared by who filled them, eight turns at a time and long before they are used again, with a fence.
+//               cleared by who filled them, 16 turns at a time and long before they are used again, with a fence.
 #pragma once
 
 #include "cuda/kernels/rnn_fused_params.h"
@@ -22,6 +22,10 @@ struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
     int tile_rows = 8;  // 4: every second column of a product is empty, and a lane has half as many elements
     int stored = 0;     // operands of a warp's weights that are in shared memory, the last ones
+    // Warps of cells beside those that multiply, for each of two tiles of rows that take turns: while one is multiplied,
+    // the other's cells are worked out or its vectors are on their way. 0: all warps do both, for one tile.
+    int cell_warps = 0;
+    int product_registers = 0, cell_registers = 0;  // of a thread in these roles
 };
 
 template <int Planes, int Gates, int Runs, Team Kind, TeamSize Z>
@@ -32,20 +36,27 @@ struct TeamShape {
     static constexpr int steps = Z.steps, tile_rows = Z.tile_rows, lane_rows = tile_rows / 4;
     static constexpr Team kind = Kind;
     static constexpr bool in_shared = Kind != Team::grid;
-    static constexpr int threads = 32 * unit_warps * parts;
-    static constexpr int units = 8 * groups * unit_warps;   // of a block
-    static constexpr int rows = tile_rows * row_tiles;      // of a team
+    static constexpr int product_threads = 32 * unit_warps * parts;
+    // Registers are handed over by warpgroups.
+    static constexpr int threads = product_threads + (2 * Z.cell_warps + 3) / 4 * 128;
+    static constexpr int product_registers = Z.product_registers, cell_registers = Z.cell_registers;
+    static constexpr int registers = 65536 / threads / 8 * 8;  // at a launch
+    static constexpr int units = 8 * groups * unit_warps;      // of a block
+    static constexpr int rows = tile_rows * row_tiles;         // of a product
+    static constexpr int cell_warps = Z.cell_warps, shifts = cell_warps > 0 ? 2 : 1, team_rows = shifts * rows;
+    static_assert(cell_warps == 0 || (Kind == Team::grid && unit_warps == 1));
     static constexpr int depth = 16 * steps * parts;        // of k
     static constexpr int period = depth / runs;             // k of a run
     static constexpr int tiles = (groups * gates + 1) / 2;  // left operands above each other
     static constexpr int operands = planes * tiles * steps, stored = Z.stored;
-    static constexpr int elements = groups * row_tiles * lane_rows;  // of a lane's sums, each with all gates
-    static constexpr int own = (elements + parts - 1) / parts;
+    static constexpr int elements = groups * row_tiles * lane_rows;      // of a lane's sums, each with all gates
+    static constexpr int sharing = cell_warps > 0 ? cell_warps : parts;  // warps that share out the elements
+    static constexpr int own = (elements + sharing - 1) / sharing;
     static constexpr int chains = planes > 1                           ? (tiles >= 4 ? 1 : 4 / tiles)
                                   : tiles* row_tiles >= 4 || steps < 4 ? 1
                                   : tiles* row_tiles == 1              ? 4
                                                                        : 2;
-    static_assert(steps % 2 == 0 && (elements % parts == 0 || elements < parts));
+    static_assert(steps % 2 == 0 && (elements % sharing == 0 || elements < sharing));
     static_assert(Kind == Team::block || parts > 1);  // the barrier of the sums tells that all have read
     // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
     static constexpr int sent = planes * runs, row_halves = planes * depth;
@@ -59,9 +70,12 @@ struct TeamShape {
     // Right operands of a lane: an item is what two steps of k and 8 rows take of one plane, those of all planes follow
     // each other.
     static constexpr int items = steps / 2 * row_tiles * planes;
-    static constexpr int window = items <= 12 ? items : planes == 1 ? 8 : 2 * planes;
+    static constexpr int window = items <= (cell_warps > 0 ? 4 : 12) ? items
+                                  : cell_warps > 0                   ? 6
+                                  : planes == 1                      ? 8
+                                                                     : 2 * planes;
     static constexpr int together = planes, chunks = (items + window - 1) / window, staged = 0;
-    static constexpr int shared_bytes = weights_at + stored * threads * 16;
+    static constexpr int shared_bytes = weights_at + stored * product_threads * 16;
     static_assert(shared_bytes <= most_shared_bytes && (in_shared || period % 32 == 0));
 };
 
@@ -77,8 +91,8 @@ __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b) {
 template <typename S>
 class TeamVectors {
   public:
-    __device__ __forceinline__ TeamVectors(const RnnFusedParams& f, unsigned char* shared)
-        : blocks_(f.blocks), shared_(shared) {
+    __device__ __forceinline__ TeamVectors(const RnnFusedParams& f, unsigned char* shared, int shift)
+        : blocks_(f.blocks), shift_(shift), shared_(shared) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int k = warp % S::parts * S::steps * 16 + lane % 4 * 8;
         const int mine = at(lane / 4 * S::lane_rows / 2, k) / 2;
@@ -87,12 +101,20 @@ class TeamVectors {
             read_ = ptx::held_shared(memory_ + mine);
         } else {
             constexpr int64_t ring = rnn_ring_slots * S::rows * S::stride / 2;
-            memory_ = ptx::held_global(static_cast<uint32_t*>(f.ring) + static_cast<int>(blockIdx.x) / blocks_ * ring);
+            const int team = static_cast<int>(blockIdx.x) / blocks_;
+            memory_ = ptx::held_global(static_cast<uint32_t*>(f.ring) + (team * S::shifts + shift) * ring);
             read_ = ptx::held_global(memory_ + mine);
 #pragma unroll
             for (int pair = 0; pair < S::steps / 2; ++pair)
                 used_ |= static_cast<uint32_t>((k + pair * 32) % S::period < blocks_ * S::units) << pair;
+            // Of a few rows, no more is read than there are.
+            if (f.tiles == 1 && shift * S::rows + lane / 4 * S::lane_rows / 2 >= f.p.state_rows) used_ = 0;
         }
+    }
+
+    // Sums of one product are read while those of the next are written.
+    __device__ __forceinline__ int parity(uint32_t turn) const {
+        return S::shifts == 1 ? static_cast<int>(turn & 1) : shift_;
     }
 
     // Before the first turn, which is 0.
@@ -158,7 +180,7 @@ class TeamVectors {
     // a grid's ring is on its way; no warp asks before the block has put its own part, which is too early anyway and
     // slows the others down.
     __device__ __forceinline__ void arrive() const {
-        if constexpr (S::kind != Team::cluster) __syncthreads();
+        if constexpr (S::kind != Team::cluster && S::cell_warps == 0) __syncthreads();
     }
     __device__ __forceinline__ void wait(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
@@ -177,13 +199,13 @@ class TeamVectors {
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
     }
 
-    // Grid, every eighth turn after its product: clears what this lane put at `place` into eight slots. A block that has
+    // Grid, every 16th turn after its product: clears what this lane put at `place` into 16 slots. A block that has
     // all vectors of turn n knows that all have put them and have therefore read turn n - 1; where a job begins, nothing
     // is read, so that only turn n - 2 is certain.
     __device__ __forceinline__ void clear(uint32_t turn, int place) const {
         if (!has_even_unit()) return;
 #pragma unroll 1
-        for (uint32_t n = 2; n < 10; ++n)
+        for (uint32_t n = 2; n < 2 + rnn_ring_cleared; ++n)
             for (int run = 0; run < S::sent; ++run) store(slot(turn - n) + (place + run * run_halves) / 2, 0xffffffffU);
     }
 
@@ -221,7 +243,7 @@ class TeamVectors {
         return static_cast<uint32_t>(blocks_ * S::rows * S::units * S::sent * 2);
     }
 
-    int blocks_;
+    int blocks_, shift_;
     unsigned char* shared_;
     uint32_t* memory_;
     const uint32_t* read_;  // where a lane's right operands of slot 0 begin
