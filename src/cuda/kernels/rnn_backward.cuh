@@ -92,7 +92,7 @@ __device__ __forceinline__ void store_gradients(const RnnParams& p, const RnnEle
 template <typename X, typename Cell>
 struct RnnBackwardStep {
     using Wide = typename Element<X>::Wide;
-    using Real = typename RnnReal<X>::Type;
+    using Real = RnnStepReal<X>;
     static constexpr int S = Cell::states, K = Cell::kept;
     int64_t n = -1;
     Wide h = 0, reset_h = 0;

@@ -34,7 +34,7 @@ class RnnForwardStep {
 
   public:
     using Wide = typename Element<X>::Wide;
-    using Real = typename RnnReal<X>::Type;
+    using Real = RnnStepReal<X>;
 
     // What the call gives to the step.
     __device__ __forceinline__ void load(const RnnParams& p, const RnnElement& e, int64_t step) {

@@ -82,10 +82,10 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid
     if constexpr (S::cell_warps == 0) {
         rnn_backward_alone<X, Cell, S>(f, shared);
     } else if (TeamRoles<S>::multiplies()) {
-        ptx::set_registers<S::product_registers, S::registers>();
+        TeamRoles<S>::template set_registers<S::product_registers>();
         multiply_turns<X, S>(f, shared, steps, Job::needs_last(f));
     } else {
-        ptx::set_registers<S::cell_registers, S::registers>();
+        TeamRoles<S>::template set_registers<S::cell_registers>();
         const int shift = TeamRoles<S>::shift();
         if (shift < 2) rnn_backward_cells<X, Cell, S>(f, shared, shift);
     }

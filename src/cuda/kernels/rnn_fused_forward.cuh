@@ -257,11 +257,11 @@ __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_
     if constexpr (S::cell_warps == 0) {
         rnn_forward_alone<X, Cell, S>(f, shared);
     } else if (TeamRoles<S>::multiplies()) {
-        ptx::set_registers<S::product_registers, S::registers>();
+        TeamRoles<S>::template set_registers<S::product_registers>();
         multiply_turns<X, S>(
             f, shared, [](const RnnJob<S>& job) { return job.steps; }, true);
     } else {
-        ptx::set_registers<S::cell_registers, S::registers>();
+        TeamRoles<S>::template set_registers<S::cell_registers>();
         const int shift = TeamRoles<S>::shift();
         if (shift < 2) rnn_forward_cells<X, Cell, S>(f, shared, shift);
     }

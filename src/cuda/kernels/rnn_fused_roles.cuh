@@ -10,8 +10,8 @@
 #pragma once
 
 #include "cuda/kernels/rnn_fused_element.cuh"
-#include "cuda/ptx/register_count.cuh"
 #include "cuda/ptx/role_barrier.cuh"
+#include "cuda/ptx/wgmma.cuh"
 
 namespace flashscan::cuda {
 
@@ -23,6 +23,14 @@ struct TeamRoles {
     // Of a warp of cells; 2: none.
     static __device__ __forceinline__ int shift() {
         return min((static_cast<int>(threadIdx.x) / 32 - S::product_threads / 32) / S::cell_warps, 2);
+    }
+    // Of a thread from here on; where the hardware hands none over, all keep those of the launch.
+    template <int Registers>
+    static __device__ __forceinline__ void set_registers() {
+        if constexpr (Registers > S::registers)
+            ptx::take_registers<Registers>();
+        else
+            ptx::give_registers_up<Registers>();
     }
     static __device__ __forceinline__ void wait_for_put(int shift) { ptx::wait_at_barrier(1 + shift, working); }
     static __device__ __forceinline__ void tell_put(int shift) { ptx::arrive_at_barrier(1 + shift, working); }

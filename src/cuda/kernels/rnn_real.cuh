@@ -2,6 +2,8 @@
 // Numbers that cells of dtype X are worked out in: f32 as exact as its functions, others by short ones.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/kernels/quick_double.cuh"
 #include "cuda/kernels/quick_float.cuh"
 
@@ -19,6 +21,10 @@ template <>
 struct RnnReal<double> {
     using Type = QuickDouble;
 };
+
+// Where each step has a barrier or a launch; only f64's functions are long enough to matter there.
+template <typename X>
+using RnnStepReal = std::conditional_t<sizeof(X) == 2, float, typename RnnReal<X>::Type>;
 
 __device__ __forceinline__ float value_of(float x) { return x; }
 __device__ __forceinline__ float value_of(Quick x) { return x.value; }
