@@ -59,14 +59,19 @@ __device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offset
     int64_t n = find_sequence_together(offsets, at.warp_t0, at.lane);
     for (bool more = true; more; n += 32) {
         const int64_t offset = load_offset(offsets, min(n + at.lane, offsets.sequences)) - at.warp_t0;
-        const uint32_t inside = __ballot_sync(0xffffffffU, n + at.lane <= offsets.sequences && offset <= at.warp_steps);
-        const int edge = static_cast<int>(max(offset, int64_t{-1}));
-        for (int k = 0; k < __popc(inside); ++k) {
-            const int step = __shfl_sync(0xffffffffU, edge, k) - mine;
-            if (step >= 0 && step < at.steps) low |= Mask(1) << step;
-            if (step >= 1 && step <= at.steps) high |= Mask(1) << (step - 1);
+        const bool inside = n + at.lane <= offsets.sequences && offset <= at.warp_steps;
+        const int edge = inside ? static_cast<int>(max(offset, int64_t{-1})) : 1 << 30;
+        int k = 0;  // the lane that has the first edge which is not before this lane's steps
+#pragma unroll
+        for (int half = 16; half > 0; half /= 2)
+            if (__shfl_sync(0xffffffffU, edge, k + half - 1) < mine) k += half;
+        for (bool reached = true; __any_sync(0xffffffffU, reached); ++k) {
+            const int step = __shfl_sync(0xffffffffU, edge, k & 31) - mine;
+            reached = k < 32 && step <= at.steps;
+            if (reached && step >= 0 && step < at.steps) low |= Mask(1) << step;
+            if (reached && step >= 1) high |= Mask(1) << (step - 1);
         }
-        more = inside == 0xffffffffU;
+        more = __all_sync(0xffffffffU, inside);
     }
 }
 
