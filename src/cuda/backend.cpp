@@ -20,10 +20,8 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr LinearCandidate linear[] = {
-    {"relay", make_linear_relay},
-    {"waves", make_linear_waves},
-    {"stream", make_linear_stream},
-    {"chunked", make_linear_chunked},
+    {"rows", make_linear_rows},     {"relay", make_linear_relay},     {"waves", make_linear_waves},
+    {"stream", make_linear_stream}, {"chunked", make_linear_chunked},
 };
 
 constexpr RnnCandidate rnn[] = {

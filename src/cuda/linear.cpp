@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cuda/kernels/relay_params.h"
+#include "cuda/kernels/rows_params.h"
 #include "cuda/kernels/waves_params.h"
 #include "cuda/launch.h"
 #include "cuda/linear_kernel.h"
@@ -41,7 +42,8 @@ class Linear final : public LinearKernel {
     }
 
     void forward(const LinearBuffers& b, void* stream) const override {
-        const LinearPass& pass = pick(forward_, {b.input, b.output}, {b.gate});
+        const bool states = b.state_in != nullptr || b.state_out != nullptr;
+        const LinearPass& pass = pick(forward_, states, {b.input, b.output}, {b.gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         point(params.source, b.input);
@@ -51,7 +53,8 @@ class Linear final : public LinearKernel {
 
     void backward(const LinearBuffers& b, void* stream) const override {
         const void* output = b.grad_gate != nullptr ? b.output : nullptr;
-        const LinearPass& pass = pick(backward_, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
+        const bool states = b.state_in != nullptr || b.grad_state_in != nullptr || b.grad_state_out != nullptr;
+        const LinearPass& pass = pick(backward_, states, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         point(params.source, b.grad_output);
@@ -65,10 +68,14 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    static const LinearPass& pick(const PassVariants& variants, std::initializer_list<const void*> data,
-                                  std::initializer_list<const void*> gates) {
-        for (const LinearPass& pass : variants)
-            if (are_aligned(data, pass.data_alignment) && are_aligned(gates, pass.gate_alignment)) return pass;
+    const LinearPass& pick(const PassVariants& variants, bool states, std::initializer_list<const void*> data,
+                           std::initializer_list<const void*> gates) const {
+        for (const LinearPass& pass : variants) {
+            const bool takes_states = !pass.takes_rows() || !p_.packed();
+            if ((takes_states || !states) && are_aligned(data, pass.data_alignment) &&
+                are_aligned(gates, pass.gate_alignment))
+                return pass;
+        }
         return variants.back();
     }
 
@@ -143,8 +150,27 @@ class Linear final : public LinearKernel {
         launch(pass.kernel(), shape, stream, params, waves);
     }
 
+    void launch_rows(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        const bool hands_on = params.chunks > 1;
+        if (hands_on) {
+            params.carries = base + pass.carries;
+            clear_look_back(pass, params.carries, stream);
+        }
+        RowsParams rows;
+        rows.groups = static_cast<uint32_t>(pass.tuning.set_groups);
+        rows.blocks = static_cast<uint32_t>(pass.tuning.set_groups * params.chunks);
+        rows.by_groups = divisor_of(rows.groups);
+        rows.by_blocks = divisor_of(rows.blocks);
+        rows.by_rows = divisor_of(static_cast<uint32_t>(pass.rows));
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        shape.overlaps = hands_on && overlaps_;
+        launch(pass.kernel(), shape, stream, params, rows);
+    }
+
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         if (pass.relays()) return launch_relay(pass, params, stream);
+        if (pass.takes_rows()) return launch_rows(pass, params, base, stream);
         if (pass.waves()) return launch_waves(pass, params, base, stream);
         const int64_t steps = params.end - params.begin;
         params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);

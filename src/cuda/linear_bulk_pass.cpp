@@ -12,8 +12,7 @@ MapShape map_of(const LinearPass& l, const View& view, Dtype dtype) {
     map.element_bytes = static_cast<int>(size_of(dtype));
     const MapAxis rows{l.rows, view.row, int64_t{l.relay_tile().lane_rows} << l.tuning.log2_lane_rows};
     const MapAxis time{l.time, view.time, l.relay_stage_steps()};
-    map.axes = {l.time_inner ? time : rows, l.time_inner ? rows : time, MapAxis{l.batches, view.batch, 1}};
-    map.swizzled = l.time_inner;
+    map.axes = {rows, time, MapAxis{l.batches, view.batch, 1}};
     return map;
 }
 
@@ -35,8 +34,8 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int
     l.pass = pass;
     l.aligned = true;
     settle_axes(l, p, false);
+    if (l.time_inner) return std::nullopt;
     const RelayFacts& facts = l.relay_tile();
-    if (l.kernels->relay[l.time_inner][l.down][backward] == nullptr) return std::nullopt;
     const LinearShape shape = shape_of(l, p, false);
     const LinearCost cost{backward, static_cast<int>(size_of(p.dtype)), p.gate_form != GateForm::value, p.has_reset};
     l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, cost, multiprocessors);

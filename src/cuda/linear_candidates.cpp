@@ -59,10 +59,12 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
                 variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
 }
 
-// The passes that `make_pass` makes, and chunks for the others and for tensors that are not aligned.
+// The passes that `make_pass` makes, by the copy `engine` or without, and chunks for the others and for tensors that are
+// not aligned.
 template <typename MakePass>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
-                                                 MakePass&& make_pass, const char* takes, std::string& refusal) {
+                                                 MakePass&& make_pass, bool engine, const char* takes,
+                                                 std::string& refusal) {
     if (options.batch_invariant) {
         refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
         return nullptr;
@@ -78,7 +80,7 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
         kernel = preferred->kernel();
         all.insert(all.begin(), *preferred);
     }
-    refusal = kernel == nullptr ? takes : copy_engine_refusal_of(kernel, options.device);
+    refusal = kernel == nullptr ? takes : engine ? copy_engine_refusal_of(kernel, options.device) : std::string();
     if (!refusal.empty()) return nullptr;
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
 }
@@ -95,9 +97,19 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); },
-        "takes rows for half of the multiprocessors that are not packed, with a gate for each element and strides "
-        "of 16 bytes",
+        [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); }, true,
+        "takes rows for half of the multiprocessors that are not packed, channels innermost, with a gate for each "
+        "element and strides of 16 bytes",
+        refusal);
+}
+
+std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
+                                               std::string& refusal) {
+    return make_before_chunks(
+        problem, options, [&](Pass pass) { return make_rows_pass(problem, pass, options.kernel.empty()); }, false,
+        "takes many rows with time innermost in multiples of 16 bytes and a gate for each element, by value where "
+        "steps "
+        "are reset or packed",
         refusal);
 }
 
@@ -106,7 +118,7 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); },
+        [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); }, true,
         "takes few long rows, time innermost in multiples of 16 bytes, neither packed nor reset, in f32, bf16 or f16 "
         "with a gate by value for each element",
         refusal);

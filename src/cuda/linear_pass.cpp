@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "cuda/sequence_offsets.h"
@@ -52,7 +53,7 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
     const Strides& result = l.pass == Pass::forward ? p.output : p.grad_input;
     const bool in_sectors = l.aligned && result.time * size_of(p.dtype) % sector_bytes == 0;
-    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors};
+    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors, p.num_sequences};
 }
 
 void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
@@ -170,6 +171,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
 
 int LinearPass::shared_bytes() const {
     if (waves()) return tuning.warps * tuning.ring * wave_facts().stage_bytes;
+    if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
     if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
     return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
                     tuning.least_shared_bytes);
@@ -178,13 +180,17 @@ int LinearPass::shared_bytes() const {
 std::string LinearPass::describe() const {
     const char* inner = time_inner ? "time" : "channel";
     if (relays())
-        return fmt::format("{} relays of {} rows, {} x {} warps, stages of {} steps in rings of {}, {} innermost",
+        return fmt::format("{} relays of {} rows, {} x {} warps, stages of {} steps in rings of {}, channel innermost",
                            blocks(), int64_t{relay_tile().lane_rows} << (tuning.log2_lane_rows + tuning.log2_warp_rows),
                            1 << tuning.log2_warp_rows, tuning.warps >> tuning.log2_warp_rows, relay_stage_steps(),
-                           tuning.ring, inner);
+                           tuning.ring);
     if (waves())
         return fmt::format("{} blocks walk {} x {} chunks of {} steps in waves, rings of {}, {} innermost", blocks(),
                            batches * rows, tuning.chunks, tuning.chunk_steps, tuning.ring, inner);
+    if (takes_rows())
+        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost",
+                           tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
+                           tuning.set_groups);
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
     if (streams()) return fmt::format("{} warps stream {} rows each, {} innermost", groups, warp_rows, inner);
@@ -196,6 +202,31 @@ std::string LinearPass::describe() const {
     if (batch_loop > 1) text += fmt::format(", {} batch entries in turn", batch_loop);
     if (launches() > 1) text += fmt::format(", {} launches", launches());
     return text;
+}
+
+std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool must_suit) {
+    if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return std::nullopt;
+    if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false))
+        return std::nullopt;
+    LinearPass l;
+    l.pass = pass;
+    l.aligned = true;
+    settle_axes(l, p, false);
+    l.tuning.algorithm = LinearAlgorithm::rows;
+    if (!l.time_inner || l.kernel() == nullptr || l.batches * l.rows > std::numeric_limits<int32_t>::max())
+        return std::nullopt;
+    const LinearShape shape = shape_of(l, p, false);
+    l.tuning = tune_rows(shape, tile_of(l.tile()));
+    if (must_suit && !rows_suit(shape, l.tuning)) return std::nullopt;
+    if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    l.launch_steps = p.time;
+    settle_params(l, p);
+    l.params.chunks = l.tuning.chunks;
+    if (l.tuning.chunks > 1) {
+        l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * l.batches * l.rows * l.kernels->carry_bytes);
+        l.carries = l.workspace.book(l.look_back_bytes);
+    }
+    return l;
 }
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,

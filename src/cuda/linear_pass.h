@@ -39,7 +39,7 @@ struct LinearPass {
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
 
     int64_t blocks() const {
-        return waves() ? tuning.blocks : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
+        return tuning.blocks > 0 ? tuning.blocks : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
     }
     std::string describe() const;
 
@@ -58,6 +58,7 @@ struct LinearPass {
                           : Access::channels;
     }
     bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
+    bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
     bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
     const TileFacts& tile() const {
@@ -67,17 +68,20 @@ struct LinearPass {
     }
     const WaveFacts& wave_facts() const { return wave_kernels->facts[pass == Pass::backward]; }
     int64_t wave_chunks() const { return batches * rows * tuning.chunks; }
-    const RelayFacts& relay_tile() const { return kernels->relay_tile[time_inner][pass == Pass::backward]; }
+    const RelayFacts& relay_tile() const { return kernels->relay_tile[pass == Pass::backward]; }
     // Steps of a warp's stage.
     int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
-        if (relays()) return kernels->relay[time_inner][down][backward];
+        if (relays()) return kernels->relay[down][backward];
         if (waves()) return wave_kernels->kernel[down][backward];
+        if (takes_rows()) return kernels->rows[down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
-    int warps() const { return relays() ? tuning.warps : waves() ? wave_facts().threads / 32 : tile().warps; }
+    int warps() const {
+        return relays() || takes_rows() ? tuning.warps : waves() ? wave_facts().threads / 32 : tile().warps;
+    }
     int shared_bytes() const;
     int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
 };
@@ -96,6 +100,9 @@ void settle_params(LinearPass& l, const LinearProblem& p);
 // The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
 // another algorithm is faster.
 std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+
+// The same by rows.
+std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool must_suit);
 
 // The same in waves of chunks.
 std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);

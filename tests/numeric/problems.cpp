@@ -36,7 +36,8 @@ constexpr std::array<int64_t, 3> chunked_shapes[] = {
     {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
 
 constexpr std::array<int64_t, 3> relay_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
-                                                   {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40}};
+                                                   {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40},
+                                                   {3, 1024, 72}, {1, 12296, 24}};
 
 constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, {1, 15368, 3}, {3, 2056, 24},
                                                   {1, 40, 8},    {1, 8, 64},    {5, 10240, 1}, {2, 5128, 4}};
@@ -221,7 +222,10 @@ std::vector<Problem> extremes() {
     for (const char* text : {"linear f32 BCT b1 t655360 c7 state-in state-out grads-xgs seed5200",
                              "linear f32 BTC b1 t4194304 c1 state-in grads-xgs seed5201",
                              "linear bf16 BCT b1 t1400000 c3 reverse state-in state-out grads-xgs seed5202",
-                             "linear f16 BCT b2 t1200000 c2 reverse state-in state-out grads-xgs seed5203"})
+                             "linear f16 BCT b2 t1200000 c2 reverse state-in state-out grads-xgs seed5203",
+                             // Two sets of rows, the second not full, of several chunks.
+                             "linear f32 BCT b3 t9000 c110 state-in state-out grads-xgs seed5204",
+                             "linear bf16 BCT b3 t18000 c100 reverse reset state-in state-out grads-xgs seed5205"})
         problems.push_back(support::problem_of(text));
     // Partial sums of a broadcast gate's gradient large enough to be taken in several pieces of time, whether the
     // gradient is wanted or not, and states that leave where they came in.

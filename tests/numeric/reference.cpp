@@ -51,6 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targe
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets("relay"), pairs(Size::relays))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::relays))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),

@@ -67,17 +67,16 @@ TEST(LinearTuning, RowsThatShareSectorsMeetInABlock) {
 constexpr RelayTile strip{1, 16, 4096};
 
 TEST(LinearTuning, RelaysCoverEveryRow) {
-    for (const bool time_inner : {false, true})
-        for (const int64_t batches : {1, 8})
-            for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
-                const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, time_inner), strip, {}, 132);
-                const int64_t block = int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows);
-                EXPECT_GE(t.row_groups * block, rows);
-                EXPECT_LT((t.row_groups - 1) * block, rows);
-                EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
-                EXPECT_GE(t.ring, 2);
-                EXPECT_LE(t.warps * t.ring * strip.stage_bytes, 200 << 10);
-            }
+    for (const int64_t batches : {1, 8})
+        for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
+            const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, false), strip, {}, 132);
+            const int64_t block = int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows);
+            EXPECT_GE(t.row_groups * block, rows);
+            EXPECT_LT((t.row_groups - 1) * block, rows);
+            EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
+            EXPECT_GE(t.ring, 2);
+            EXPECT_LE(t.warps * t.ring * strip.stage_bytes, 200 << 10);
+        }
 }
 
 TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
@@ -111,16 +110,34 @@ TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
     EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {true, 4, false, true}));
     EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {false, 2, false, true}));
     EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false), plain));
-    EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), plain));
-    EXPECT_TRUE(suits(shape_of(1, 4096, 1024, true), reset));
-    EXPECT_FALSE(suits(shape_of(1, 5000, 1024, true), plain));  // a second wave of few blocks
-    EXPECT_FALSE(suits(shape_of(1, 8192, 8192, true), plain));  // chunks read longer pieces
-    EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), backward));
-    const LinearCost half{false, 2}, half_log{false, 2, true}, half_backward{true, 2};
-    EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true), half));
-    EXPECT_FALSE(suits(shape_of(1, 8192, 16384, true), half));
-    EXPECT_TRUE(suits(shape_of(1, 8192, 16384, true), half_log));
-    EXPECT_TRUE(suits(shape_of(1, 8192, 16384, true), half_backward));
+}
+
+TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
+    for (const int64_t rows : {1, 100, 1000, 100000})
+        for (const int64_t time : {8, 1000, 5000, 100000}) {
+            const LinearTuning t = tune_rows(shape_of(3, rows, time, true), tile);
+            EXPECT_GE(t.row_groups << t.log2_warp_rows, 3 * rows);
+            EXPECT_LT((t.row_groups - 1) << t.log2_warp_rows, 3 * rows);
+            EXPECT_GE(t.chunks * t.chunk_steps, time);
+            EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
+            EXPECT_EQ(t.blocks % (t.set_groups * t.chunks), 0);
+            EXPECT_GE(t.blocks, t.row_groups * t.chunks);
+            EXPECT_LT(t.blocks, (t.row_groups + t.set_groups) * t.chunks);
+        }
+}
+
+TEST(LinearTuning, ManyRowsAreTakenInSets) {
+    const auto suits = [](const LinearShape& shape) { return rows_suit(shape, tune_rows(shape, tile)); };
+    EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true)));
+    EXPECT_TRUE(suits(shape_of(8, 1024, 1024, true)));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 128, true)));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 1100, true)));  // lanes in vain
+    LinearShape few = shape_of(1, 64, 1 << 18, true);
+    EXPECT_FALSE(suits(few));
+    few.sequences = 2;
+    EXPECT_FALSE(suits(few));
+    few.sequences = 1000;
+    EXPECT_TRUE(suits(few));
 }
 
 constexpr WaveTile wave_tile{20, 8};

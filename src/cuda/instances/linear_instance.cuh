@@ -5,6 +5,7 @@
 #include "cuda/instances/linear.h"
 #include "cuda/kernels/linear_chunked.cuh"
 #include "cuda/kernels/linear_relay.cuh"
+#include "cuda/kernels/linear_rows.cuh"
 #include "cuda/kernels/linear_stream.cuh"
 
 namespace flashscan::cuda {
@@ -46,20 +47,19 @@ void fill_chunked(LinearKernels& k) {
 }
 
 template <typename Ty, bool Backward>
+void fill_rows(LinearKernels& k) {
+    if constexpr (sizeof(typename Ty::X) == sizeof(typename Ty::G)) {
+        k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
+        k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
+    }
+}
+
+template <typename Ty, bool Backward>
 void fill_relay(LinearKernels& k) {
-    const auto fill = [&]<bool TimeInner>() {
-        using Config = RelayConfig<Ty, TimeInner, Backward>;
-        if constexpr (Config::exists) {
-            k.relay[TimeInner][0][Backward] =
-                reinterpret_cast<const void*>(&linear_relay<Ty, TimeInner, false, Backward>);
-            k.relay[TimeInner][1][Backward] =
-                reinterpret_cast<const void*>(&linear_relay<Ty, TimeInner, true, Backward>);
-            k.relay_tile[TimeInner][Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes,
-                                                 Config::warp_bytes};
-        }
-    };
-    fill.template operator()<false>();
-    fill.template operator()<true>();
+    using Config = RelayConfig<Ty, Backward>;
+    k.relay[0][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, false, Backward>);
+    k.relay[1][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, true, Backward>);
+    k.relay_tile[Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes, Config::warp_bytes};
 }
 
 template <typename X, typename G>
@@ -74,6 +74,8 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     fill_stream<Ty, true>(k);
     fill_chunked<Ty, false>(k);
     fill_chunked<Ty, true>(k);
+    fill_rows<Ty, false>(k);
+    fill_rows<Ty, true>(k);
     fill_relay<Ty, false>(k);
     fill_relay<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);

@@ -17,7 +17,8 @@
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
 //            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
 //            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
-//            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh is often faster.
+//            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh and linear_rows.cuh
+//            are faster.
 //            Unaligned rows with time innermost pass through shared memory (time_words.cuh): what is executed for an
 //            element weighs as much as bytes under way, so words are copied to where lanes find them.
 #pragma once
@@ -197,11 +198,8 @@ struct ChunkedBlock {
 
     // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
     __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
-        const Wide mine = states.get(Down ? L - 1 : 0, 0);
-        const Wide other = shuffle(mine, Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
-        const bool inside =
-            Down ? at.segment > 0 : at.segment < at.segments() - 1 && at.steps == L && at.t0 + L < p.time;
-        return inside ? other : Before::load_edge(p, at);
+        const Wide held = Before::held_edge(at, states);
+        return Before::is_held(p, at) ? held : Before::load_edge(p, at);
     }
 
     __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence as a relay: a block walks some rows from end to end, its warps take stages of time in turn.
+// Linear recurrence with channels innermost as a relay: a block walks some rows from end to end, its warps take stages of time in turn.
 //
 //     stage n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
 //
@@ -15,14 +15,13 @@
 // Sync       A barrier in shared memory for each warp's carry, at which all lanes of the warp before arrive: they wrote
 //            it, and have read their own, which is written again after. One of the bytes for each stage of its ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
-//            never leave it. In 16 bits with channels innermost an H200 reaches 92 % of the stream where chunks that
+//            never leave it. In 16 bits an H200 reaches 92 % of the stream where chunks that
 //            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
 //            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
 //            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
 //            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
 // Limits     Rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's instructions must
-//            take less time than its bytes, so gates are worked out once for both passes. Time innermost rows are read
-//            128 bytes at a time, which costs 4 % where chunks read kilobytes.
+//            take less time than its bytes, so gates are worked out once for both passes.
 #pragma once
 
 #include "cuda/kernels/copies.cuh"
@@ -36,16 +35,14 @@
 
 namespace flashscan::cuda {
 
-template <typename Ty, bool TimeInner, bool Backward>
+template <typename Ty, bool Backward>
 struct RelayConfig {
     using X = typename Ty::X;
     using G = typename Ty::G;
-    // Time innermost a lane has 128 bytes of each tensor, which is what the copy engine permutes without conflicts.
-    static constexpr int lane_bytes = TimeInner ? 128 : 64;
+    static constexpr int lane_bytes = 64;  // of each tensor
     // Strips of rows as wide as rows for all multiprocessors allow.
     static constexpr int pack = sizeof(X) <= 4 ? 2 : 1;
-    using Shape = TileShape<X, G, TimeInner ? Access::time_vectors : Access::channel_packs, Backward,
-                            lane_bytes*(Backward ? 3 : 2), pack>;
+    using Shape = TileShape<X, G, Access::channel_packs, Backward, lane_bytes*(Backward ? 3 : 2), pack>;
     static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
     static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
@@ -54,7 +51,6 @@ struct RelayConfig {
     static constexpr int barriers = relay_most_stages + 1;
     static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
     static constexpr int warp_bytes = carry_bytes + barriers * 8;
-    static constexpr bool exists = !TimeInner || (sizeof(X) == sizeof(G) && data_bytes == 32 * lane_bytes);
 };
 
 // A lane's steps in a tile of shared memory.
@@ -64,23 +60,16 @@ struct RelayTile {
     static constexpr int words = Tile::count / Tile::L;  // of a step
 
     static __device__ __forceinline__ char* lane_of(char* tile, const Place& at) {
-        if constexpr (Shape::time_inner) return tile + at.lane * 128;
         return tile + (at.segment * Tile::L << at.log2_rows | at.pack) * words * 4;
     }
     // Calls body(words in registers, where they lie, how many as a constant) for each piece.
     template <typename Body>
     static __device__ __forceinline__ void for_pieces(char* tile, const Place& at, uint32_t* registers, Body&& body) {
         char* lane = lane_of(tile, at);
-        if constexpr (Shape::time_inner) {
+        const int step = words * 4 << at.log2_rows;
 #pragma unroll
-            for (int j = 0; j < 8; ++j)
-                body(registers + 4 * j, lane + ((j ^ (at.lane & 7)) << 4), std::integral_constant<int, 4>{});
-        } else {
-            const int step = words * 4 << at.log2_rows;
-#pragma unroll
-            for (int i = 0; i < Tile::L; ++i, lane += step)
-                body(registers + i * words, lane, std::integral_constant<int, words>{});
-        }
+        for (int i = 0; i < Tile::L; ++i, lane += step)
+            body(registers + i * words, lane, std::integral_constant<int, words>{});
     }
     static __device__ __forceinline__ void load(char* tile, const Place& at, Tile& to) {
         for_pieces(tile, at, to.word, [](uint32_t* word, const char* from, auto count) {
@@ -93,9 +82,9 @@ struct RelayTile {
     }
 };
 
-template <typename Ty, bool TimeInner, bool Down, bool Backward>
+template <typename Ty, bool Down, bool Backward>
 struct RelayWarp {
-    using Config = RelayConfig<Ty, TimeInner, Backward>;
+    using Config = RelayConfig<Ty, Backward>;
     using Shape = typename Config::Shape;
     using X = typename Ty::X;
     using G = typename Ty::G;
@@ -105,8 +94,7 @@ struct RelayWarp {
     using Before = StatesBefore<X, Shape, Down>;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     static constexpr int L = Shape::L, V = Shape::V;
-    // Steps of a stage by lanes; channels innermost, a row has at most two segments.
-    static constexpr int reset_turns = (TimeInner ? L : 2 * L) > 32 ? 2 : 1;
+    static constexpr int reset_turns = 2 * L > 32 ? 2 : 1;  // steps of a stage by lanes; a row has at most two segments
 
     const LinearParams& p;
     const RelayParams& r;
@@ -193,11 +181,10 @@ struct RelayWarp {
     __device__ __forceinline__ void load(int k, int slot) const {
         const int n = turn(k);
         if (n >= stages || lane != 0) return;
-        constexpr int shift = TimeInner ? 0 : Down ? -1 : 1;
+        constexpr int shift = Down ? -1 : 1;
         const uint32_t to = ptx::shared_address(stage(slot)), barrier = barriers + 8 * slot;
         const auto box = [&](int offset, const CUtensorMap& map, int parts, int t) {
-            const int x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
-            ptx::load_box(to + offset, &map, x, y, static_cast<int>(origin.batch), barrier);
+            ptx::load_box(to + offset, &map, row0 * parts, t, static_cast<int>(origin.batch), barrier);
         };
         const int t = time_of(n);
         ptx::expect_bytes(barrier, Config::stage_bytes - (Backward && !gate_wanted() ? Config::data_bytes : 0));
@@ -212,8 +199,7 @@ struct RelayWarp {
         if (lane != 0) return;
         const uint32_t from = ptx::shared_address(stage(slot));
         const auto box = [&](int offset, const CUtensorMap& map, int parts) {
-            const int t = time_of(n), x = (TimeInner ? t : row0) * parts, y = TimeInner ? row0 : t;
-            ptx::store_box(from + offset, &map, x, y, static_cast<int>(origin.batch));
+            ptx::store_box(from + offset, &map, row0 * parts, time_of(n), static_cast<int>(origin.batch));
         };
         if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts(sizeof(X)));
         if (gate_wanted()) box(0, r.grad_gate, map_parts(sizeof(G)));
@@ -255,20 +241,13 @@ struct RelayWarp {
         for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
     }
 
-    __device__ __forceinline__ Wide edge_of(int k) const {
-        if constexpr (Backward && TimeInner)
-            if (gate_wanted() && turn(k) < stages) return Before::load_edge(p, place_at(turn(k)));
-        return {};
-    }
-
     // What a stage needs of memory besides its tensors, loaded a turn ahead, where memory is not far: 16-bit turns are
     // shorter than its latency under load.
     struct Ahead {
-        Wide edge;                   // h beyond the lane's steps, backward and time innermost
         uint8_t reset[reset_turns];  // of the lane's steps if the warp's were dealt out to its lanes
     };
     __device__ __forceinline__ Ahead look_ahead(int k) const {
-        Ahead ahead{edge_of(k), {}};
+        Ahead ahead{};
         if (p.reset == nullptr || turn(k) >= stages) return ahead;
         const uint8_t* const reset = p.reset + origin.batch * p.time;
         const int t0 = time_of(turn(k)) + lane;
@@ -326,7 +305,7 @@ struct RelayWarp {
         if constexpr (Backward)
             with_kind<Ty>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
-                    values, source, carry, first, Before{at, states, ahead.edge},
+                    values, source, carry, first, Before{at, states, {}},
                     [&](int i, const GateWide(&gradients)[V]) { gate.set(i, gradients); });
             });
         else if (eventful)
@@ -363,11 +342,11 @@ struct RelayWarp {
     }
 };
 
-template <typename Ty, bool TimeInner, bool Down, bool Backward>
-__global__ void __launch_bounds__(32 * RelayConfig<Ty, TimeInner, Backward>::most_warps)
+template <typename Ty, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * RelayConfig<Ty, Backward>::most_warps)
     linear_relay(const __grid_constant__ LinearParams p, const __grid_constant__ RelayParams r) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
-    RelayWarp<Ty, TimeInner, Down, Backward>::here(p, r).run();
+    RelayWarp<Ty, Down, Backward>::here(p, r).run();
 #endif
 }
 

@@ -107,6 +107,14 @@ struct StatesBefore {
         const Wide h = states.get(neighbour, 0);
         return !Down && neighbour == at.steps ? edge : h;
     }
+    // Whether another lane of the warp holds the edge, and what is there then.
+    static __device__ __forceinline__ bool is_held(const LinearParams& p, const Place& at) {
+        return Down ? at.segment > 0
+                    : at.segment < at.segments() - 1 && at.steps == Shape::L && at.t0 + Shape::L < p.time;
+    }
+    static __device__ __forceinline__ Wide held_edge(const Place& at, const Steps<X, Shape>& states) {
+        return shuffle(states.get(Down ? Shape::L - 1 : 0, 0), Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
+    }
     // The edge from memory: beyond a row it is STATE_IN, while packed sequences have ends of their own.
     static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
         const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;

@@ -65,8 +65,7 @@ void encode_map(CUtensorMap& map, const MapShape& shape, const void* base) {
     }
     const CUresult result =
         encoder()(&map, type_of_size(shape.element_bytes), 3, const_cast<void*>(base), extents.data(), strides.data(),
-                  boxes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                  shape.swizzled ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_NONE,
+                  boxes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
         fail(Code::internal_error, "the driver refuses a map of a tensor with error {}", static_cast<int>(result));

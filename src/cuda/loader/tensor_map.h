@@ -19,7 +19,6 @@ struct MapAxis {
 struct MapShape {
     int element_bytes = 0;  // 2, 4, 8 or 16
     std::array<MapAxis, 3> axes;
-    bool swizzled = false;  // boxes of 128 bytes along the innermost axis; their vectors of 16 bytes are permuted
 };
 
 // That bases and strides of tensors must have, in bytes.

@@ -16,14 +16,14 @@ constexpr int64_t relay_bytes = 6 << 20;
 constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
-// Time innermost, arrays from which on chunks of time, which read longer pieces, are faster: backward while a row is
-// not longer than this, forward in 16 bits while it is, where gates are by value and nothing is reset.
-constexpr int64_t relay_chunk_bytes = int64_t{64} << 20;
-constexpr int64_t relay_chunk_row_bytes = 16 << 10;
 
 // Waves: rows up to which they are faster than chunks, backward twice as many, and how long those must be.
 constexpr int64_t wave_most_rows = 64;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
+
+// Rows: groups of a set, twice the blocks of 8 warps that an H200 holds, and those from which on rows are faster.
+constexpr int64_t rows_set_groups = 512;
+constexpr int64_t rows_least_groups = 256;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
@@ -104,12 +104,6 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
         t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
         return shape.batches * t.row_groups;
     };
-    if (shape.time_inner) {
-        blocks();
-        t.warps = cost.backward ? 6 : 8;
-        t.ring = 3;
-        return t;
-    }
     if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
@@ -121,6 +115,28 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
     const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
     t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
     return t;
+}
+
+LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::rows;
+    const int64_t warp_steps = int64_t{32} * tile.steps;
+    const int log2_in_time = log2_warps_in_time(shape.time, warp_steps, log2_up(tile.warps, 5));
+    t.log2_lane_rows = 0;
+    t.log2_warp_rows = log2_in_time == 0 ? 1 : 0;  // blocks of one warp are too many
+    t.warps = 1 << (log2_in_time + t.log2_warp_rows);
+    t.chunk_steps = warp_steps << log2_in_time;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
+    t.set_groups = std::min(t.row_groups, rows_set_groups);
+    t.blocks = ceil_div(t.row_groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
+    const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time;
+    const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
+    return 7 * wasted <= shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors) {
@@ -145,15 +161,8 @@ bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const Line
     const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
     // A wave that is mostly empty costs as much as a full one.
     const bool fills = 5 * blocks >= 4 * waves * multiprocessors;
-    if (!shape.time_inner)
-        return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 &&
-               !(cost.reset && !cost.backward && cost.element_bytes >= 4);
-    const int64_t row_bytes = shape.time * cost.element_bytes;
-    if (!fills || row_bytes < 4096) return false;
-    if (shape.batches * shape.rows * row_bytes < relay_chunk_bytes) return true;
-    const bool long_rows = row_bytes > relay_chunk_row_bytes;
-    if (cost.element_bytes >= 4) return cost.backward && long_rows;
-    return cost.backward || cost.gate_form || cost.reset || !long_rows;
+    return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 &&
+           !(cost.reset && !cost.backward && cost.element_bytes >= 4);
 }
 
 }  // namespace flashscan::cuda

@@ -10,7 +10,8 @@ enum class LinearAlgorithm {
     stream,
     chunked,
     relay,
-    waves
+    waves,
+    rows
 };
 
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
@@ -20,6 +21,7 @@ struct LinearShape {
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
     bool shares_sectors = false;  // rows side by side store to the same 32 bytes of memory
+    int64_t sequences = 0;        // packed in a row
 };
 
 // What makes a step cost more than its bytes.
@@ -57,13 +59,17 @@ struct LinearTuning {
     int warps = 0;  // of a block
     int ring = 0;   // stages that a warp has in shared memory
     int least_shared_bytes = 0;
-    int64_t blocks = 0;  // that waves have
+    int64_t blocks = 0;      // where they walk more than their share of one wave
+    int64_t set_groups = 0;  // of rows, of the sets in which `rows` takes them
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors);
+LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
+// Whether rows are so many, or cut so often, that none waits for a carry.
+bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
 // Whether waves are the fastest algorithm where relays do not suit.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
 // Whether the relay is the fastest algorithm.

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What linear_rows is launched with beside LinearParams.
+#pragma once
+
+#include "cuda/kernels/linear_params.h"
+
+namespace flashscan::cuda {
+
+// Blocks go through sets of groups of 2^log2_warp_rows rows of all batches.
+struct RowsParams {
+    uint32_t groups = 0, blocks = 0;  // of a set
+    Divisor by_groups, by_blocks;
+    Divisor by_rows;  // those of a batch
+};
+
+}  // namespace flashscan::cuda
