@@ -63,8 +63,8 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
 // not aligned.
 template <typename MakePass>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
-                                                 MakePass&& make_pass, bool engine, const char* takes,
-                                                 std::string& refusal) {
+                                                 MakePass&& make_pass, const char* takes, std::string& refusal,
+                                                 bool engine = true) {
     if (options.batch_invariant) {
         refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
         return nullptr;
@@ -97,7 +97,7 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); }, true,
+        [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); },
         "takes rows for half of the multiprocessors that are not packed, channels innermost, with a gate for each "
         "element and strides of 16 bytes",
         refusal);
@@ -106,11 +106,10 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal) {
     return make_before_chunks(
-        problem, options, [&](Pass pass) { return make_rows_pass(problem, pass, options.kernel.empty()); }, false,
+        problem, options, [&](Pass pass) { return make_rows_pass(problem, pass, options.kernel.empty()); },
         "takes many rows with time innermost in multiples of 16 bytes and a gate for each element, by value where "
-        "steps "
-        "are reset or packed",
-        refusal);
+        "steps are reset or packed",
+        refusal, false);
 }
 
 std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,
@@ -118,7 +117,7 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); }, true,
+        [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); },
         "takes few long rows, time innermost in multiples of 16 bytes, neither packed nor reset, in f32, bf16 or f16 "
         "with a gate by value for each element",
         refusal);
