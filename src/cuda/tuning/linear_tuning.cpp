@@ -21,8 +21,9 @@ constexpr int relay_lone_bytes = 117 << 10;
 constexpr int64_t wave_most_rows = 64;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
-// Rows: groups of a set, twice the blocks of 8 warps that an H200 holds, and those from which on rows are faster.
-constexpr int64_t rows_set_groups = 512;
+// Rows: groups of a set, about the blocks of 8 warps that an H200 holds, and twice as many of the shorter chunks of wide
+// elements backward; those from which on rows are faster.
+constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
@@ -128,7 +129,7 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
     t.chunk_steps = warp_steps << log2_in_time;
     t.chunks = ceil_div(shape.time, t.chunk_steps);
     t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
-    t.set_groups = std::min(t.row_groups, rows_set_groups);
+    t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
     t.blocks = ceil_div(t.row_groups, t.set_groups) * t.set_groups * t.chunks;
     return t;
 }
