@@ -119,14 +119,19 @@ class Linear final : public LinearKernel {
         }
     }
 
-    static void launch_relay(const LinearPass& pass, const LinearParams& params, void* stream) {
-        RelayParams relay;
+    // Of the tensors that the call has.
+    static void encode_maps(const LinearPass& pass, const LinearParams& params, RelayParams& relay) {
         const std::array<CUtensorMap*, 5> maps = {&relay.gate, &relay.source, &relay.states, &relay.result,
                                                   &relay.grad_gate};
         const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
                                                     params.result.data, params.grad_gate.data};
         for (size_t i = 0; i < maps.size(); ++i)
             if (tensors[i] != nullptr) encode_map(*maps[i], pass.maps[i], tensors[i]);
+    }
+
+    static void launch_relay(const LinearPass& pass, const LinearParams& params, void* stream) {
+        RelayParams relay;
+        encode_maps(pass, params, relay);
         relay.ring = pass.tuning.ring;
         LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
         shape.shared_bytes = pass.shared_bytes();
@@ -140,14 +145,23 @@ class Linear final : public LinearKernel {
     void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         params.records = base + pass.records;
         params.carries = base + pass.carries;
-        clear_look_back(pass, params.records, stream);
-        const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()),
-                                divisor_of(static_cast<uint32_t>(pass.tuning.chunks)), pass.tuning.ring};
+        const LinearTuning& t = pass.tuning;
+        const Divisor by_chunks = divisor_of(static_cast<uint32_t>(t.chunks));
         LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
         shape.shared_bytes = pass.shared_bytes();
-        shape.overlaps = overlaps_;
         shape.cooperative = true;
-        launch(pass.kernel(), shape, stream, params, waves);
+        if (pass.time_inner) {
+            clear_look_back(pass, params.records, stream);
+            const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()), by_chunks, t.ring};
+            shape.overlaps = overlaps_;
+            return launch(pass.kernel(), shape, stream, params, waves);
+        }
+        const StripWavesParams strips{static_cast<uint32_t>(pass.wave_chunks() / t.teams), by_chunks,
+                                      static_cast<uint32_t>(t.teams), pass.dense ? 1 : 0,
+                                      static_cast<int32_t>(pass.wave_box_steps())};
+        RelayParams maps;
+        if (pass.mapped()) encode_maps(pass, params, maps);
+        launch(pass.kernel(), shape, stream, params, strips, maps);
     }
 
     void launch_rows(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {

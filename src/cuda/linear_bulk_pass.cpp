@@ -7,18 +7,39 @@
 namespace flashscan::cuda {
 namespace {
 
-MapShape map_of(const LinearPass& l, const View& view, Dtype dtype) {
-    MapShape map;
-    map.element_bytes = static_cast<int>(size_of(dtype));
-    const MapAxis rows{l.rows, view.row, int64_t{l.relay_tile().lane_rows} << l.tuning.log2_lane_rows};
-    const MapAxis time{l.time, view.time, l.relay_stage_steps()};
-    map.axes = {rows, time, MapAxis{l.batches, view.batch, 1}};
-    return map;
+// Maps whose boxes have the rows of a warp and `steps` steps; whether there can be such.
+bool settle_maps(LinearPass& l, const LinearProblem& p, int lane_rows, int64_t steps) {
+    const bool backward = l.pass == Pass::backward;
+    const auto map_of = [&](const View& view, Dtype dtype) {
+        MapShape map;
+        map.element_bytes = static_cast<int>(size_of(dtype));
+        const MapAxis rows{l.rows, view.row, l.warp_rows(lane_rows)};
+        const MapAxis time{l.time, view.time, steps};
+        map.axes = {rows, time, MapAxis{l.batches, view.batch, 1}};
+        return map;
+    };
+    const LinearParams& v = l.params;
+    l.maps = {map_of(v.gate, p.gate_dtype), map_of(v.source, p.dtype), map_of(v.states, p.dtype),
+              map_of(v.result, p.dtype), map_of(v.grad_gate, p.gate_dtype)};
+    const std::array<bool, 5> used = {true, true, backward, true, backward};
+    for (size_t i = 0; i < used.size(); ++i)
+        if (used[i] && !can_map(l.maps[i])) return false;
+    return true;
+}
+
+// Whether the steps of strips lie together in every tensor.
+bool are_dense(const LinearPass& l, int64_t element_bytes) {
+    const LinearParams& v = l.params;
+    const bool backward = l.pass == Pass::backward;
+    const auto dense = [&](const View& view) { return view.time == l.rows * element_bytes; };
+    return l.wave_rows() == l.rows && dense(v.gate) && dense(v.source) && dense(v.result) &&
+           (!backward || (dense(v.states) && dense(v.grad_gate)));
 }
 
 // Words of summaries and carries are followed by tags as long as they.
 void book_waves(LinearPass& l) {
-    const auto bytes = [&](int size) { return static_cast<size_t>(2 * size * l.wave_facts().slots * l.tuning.blocks); };
+    const int64_t words = l.wave_facts().slots * l.tuning.blocks * l.wave_rows();
+    const auto bytes = [&](int size) { return static_cast<size_t>(2 * size * words); };
     const size_t records = bytes(l.kernels->record_bytes);
     l.look_back_bytes = records + bytes(l.kernels->carry_bytes);
     l.records = l.workspace.book(l.look_back_bytes);
@@ -42,12 +63,7 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int
     if (must_suit && !relay_suits(shape, l.tuning, cost, multiprocessors)) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);
-    const LinearParams& v = l.params;
-    l.maps = {map_of(l, v.gate, p.gate_dtype), map_of(l, v.source, p.dtype), map_of(l, v.states, p.dtype),
-              map_of(l, v.result, p.dtype), map_of(l, v.grad_gate, p.gate_dtype)};
-    const std::array<bool, 5> used = {true, true, backward, true, backward};
-    for (size_t i = 0; i < used.size(); ++i)
-        if (used[i] && !can_map(l.maps[i])) return std::nullopt;
+    if (!settle_maps(l, p, facts.lane_rows, l.relay_stage_steps())) return std::nullopt;
     return l;
 }
 
@@ -59,16 +75,21 @@ std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int
     l.aligned = true;
     settle_axes(l, p, false);
     l.wave_kernels = wave_kernels(p.dtype, p.gate_dtype);
-    if (!l.time_inner || l.wave_kernels == nullptr) return std::nullopt;
+    const bool backward = pass == Pass::backward;
+    if (l.wave_kernels == nullptr || l.wave_kernels->kernel[l.time_inner][l.down][backward] == nullptr)
+        return std::nullopt;
     const LinearShape shape = shape_of(l, p, false);
     const WaveFacts& facts = l.wave_facts();
-    const bool backward = pass == Pass::backward;
-    l.tuning = tune_waves(shape, {facts.steps, facts.warps}, backward, multiprocessors);
+    l.tuning = tune_waves(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring}, multiprocessors);
     if (must_suit && !waves_suit(shape, l.tuning, backward)) return std::nullopt;
     if (l.wave_chunks() > std::numeric_limits<int32_t>::max()) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
+    if (!l.time_inner) {
+        if (!settle_maps(l, p, facts.lane_rows, l.wave_box_steps())) return std::nullopt;
+        l.dense = are_dense(l, size_of(p.dtype));
+    }
     book_waves(l);
     return l;
 }

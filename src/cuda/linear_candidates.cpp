@@ -118,8 +118,8 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     return make_before_chunks(
         problem, options,
         [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); },
-        "takes few long rows, time innermost in multiples of 16 bytes, neither packed nor reset, in f32, bf16 or f16 "
-        "with a gate by value for each element",
+        "takes few long rows in multiples of 16 bytes of time, or of channels but for f32 forward, neither packed nor "
+        "reset, in f32, bf16 or f16 with a gate by value for each element",
         refusal);
 }
 

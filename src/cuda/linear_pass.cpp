@@ -129,7 +129,7 @@ namespace {
 
 // That each tensor must have where access is aligned.
 int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
-    if (pass.relays()) return map_alignment;
+    if (pass.mapped()) return map_alignment;
     if (pass.waves()) return bulk_alignment;
     if (pass.time_inner) return 16;
     // Other variants of the pass take whole elements too, and stand such that those that share sectors meet.
@@ -170,7 +170,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
 }
 
 int LinearPass::shared_bytes() const {
-    if (waves()) return tuning.warps * tuning.ring * wave_facts().stage_bytes;
+    if (waves()) return tuning.ring * wave_facts().stage_bytes;
     if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
     if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
     return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
@@ -185,8 +185,10 @@ std::string LinearPass::describe() const {
                            1 << tuning.log2_warp_rows, tuning.warps >> tuning.log2_warp_rows, relay_stage_steps(),
                            tuning.ring);
     if (waves())
-        return fmt::format("{} blocks walk {} x {} chunks of {} steps in waves, rings of {}, {} innermost", blocks(),
-                           batches * rows, tuning.chunks, tuning.chunk_steps, tuning.ring, inner);
+        return fmt::format(
+            "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
+            tuning.teams, blocks() / tuning.teams, wave_sequences(), tuning.chunks, wave_rows(), tuning.chunk_steps,
+            tuning.ring, inner);
     if (takes_rows())
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost",
                            tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,

@@ -46,8 +46,9 @@ struct LinearPass {
     LinearParams params;                               // of every launch, but for what depends on the call
     uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
 
-    // Relay: shapes of the maps of gate, source, states, result and grad_gate.
+    // Relay and waves, channels innermost: shapes of the maps of gate, source, states, result and grad_gate.
     std::array<MapShape, 5> maps;
+    bool mapped() const { return relays() || (waves() && !time_inner && !dense); }
 
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
@@ -66,15 +67,26 @@ struct LinearPass {
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
-    const WaveFacts& wave_facts() const { return wave_kernels->facts[pass == Pass::backward]; }
-    int64_t wave_chunks() const { return batches * rows * tuning.chunks; }
+    const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
+    int64_t wave_sequences() const { return batches * tuning.row_groups; }
+    int64_t wave_chunks() const { return wave_sequences() * tuning.chunks; }
+    // Rows that a warp has side by side, and a chunk of waves.
+    int64_t warp_rows(int lane_rows) const { return int64_t{lane_rows} << tuning.log2_lane_rows; }
+    int64_t wave_rows() const { return warp_rows(wave_facts().lane_rows); }
+    bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
+    // Steps of a map's box, of which a chunk has a few.
+    int64_t wave_box_steps() const {
+        int64_t steps = tuning.chunk_steps;
+        while (steps > 256) steps /= 2;
+        return steps;
+    }
     const RelayFacts& relay_tile() const { return kernels->relay_tile[pass == Pass::backward]; }
     // Steps of a warp's stage.
     int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
         if (relays()) return kernels->relay[down][backward];
-        if (waves()) return wave_kernels->kernel[down][backward];
+        if (waves()) return wave_kernels->kernel[time_inner][down][backward];
         if (takes_rows()) return kernels->rows[down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];

@@ -17,8 +17,10 @@ constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
 
-// Waves: rows up to which they are faster than chunks, backward twice as many, and how long those must be.
-constexpr int64_t wave_most_rows = 64;
+// Waves: rows up to which they are faster than chunks, [time_inner][backward], how long those must be, and how many teams
+// walk side by side.
+constexpr int64_t wave_most_rows[2][2] = {{128, 128}, {64, 128}};
+constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
 // Rows: groups of a set, about the blocks of 8 warps that an H200 holds, and twice as many of the shorter chunks of wide
@@ -140,22 +142,29 @@ bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
     return 7 * wasted <= shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors) {
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::waves;
-    t.row_groups = shape.rows;
     t.warps = tile.warps;
-    t.chunk_steps = int64_t{32} * tile.steps * tile.warps;
+    t.ring = tile.ring;
+    t.log2_lane_rows = log2_up(ceil_div(shape.rows, tile.lane_rows), log2_up(tile.rows / tile.lane_rows, 5));
+    const int64_t rows = int64_t{tile.lane_rows} << t.log2_lane_rows;
+    t.row_groups = ceil_div(shape.rows, rows);
+    t.chunk_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps * tile.warps;
     t.chunks = ceil_div(shape.time, t.chunk_steps);
-    t.blocks = std::min<int64_t>(std::min(multiprocessors, wave_most_blocks), shape.batches * shape.rows * t.chunks);
-    t.ring = backward ? 6 : 5;
+    // Strips side by side are walked at once. Each row of a team's strip has a block that finds its carries.
+    const int64_t sequences = shape.batches * t.row_groups, most_blocks = std::min(multiprocessors, wave_most_blocks);
+    while (!shape.time_inner && t.teams < wave_most_teams && sequences % (2 * t.teams) == 0 &&
+           most_blocks / (2 * t.teams) >= rows)
+        t.teams *= 2;
+    t.blocks = t.teams * std::min(most_blocks / t.teams, std::max(sequences / t.teams * t.chunks, rows));
     return t;
 }
 
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward) {
-    const int64_t rows = shape.batches * shape.rows;
-    return rows <= (backward ? 2 * wave_most_rows : wave_most_rows) &&
-           rows * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
+    const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
+    return rows <= wave_most_rows[shape.time_inner][backward] &&
+           sequences * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
 }
 
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors) {

@@ -41,9 +41,11 @@ struct RelayTile {
     int lane_rows = 0, steps = 0, stage_bytes = 0;
 };
 
-// That of waves: steps of a lane, warps of a block that walk.
+// That of waves: rows and steps of a lane, rows of a chunk at the most, warps of a block that walk, and stages of a ring.
 struct WaveTile {
-    int steps = 0, warps = 0;
+    int lane_rows = 1, steps = 0;
+    int rows = 1;
+    int warps = 0, ring = 0;
 };
 
 struct LinearTuning {
@@ -60,13 +62,14 @@ struct LinearTuning {
     int ring = 0;   // stages that a warp has in shared memory
     int least_shared_bytes = 0;
     int64_t blocks = 0;      // where they walk more than their share of one wave
+    int64_t teams = 1;       // of the blocks of waves
     int64_t set_groups = 0;  // of rows, of the sets in which `rows` takes them
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
-LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, bool backward, int multiprocessors);
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
 // Whether rows are so many, or cut so often, that none waits for a carry.
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
