@@ -39,8 +39,9 @@ constexpr std::array<int64_t, 3> relay_shapes[] = {{2, 304, 64},  {1, 1000, 136}
                                                    {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40},
                                                    {3, 1024, 72}, {1, 12296, 24}};
 
-constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, {1, 15368, 3}, {3, 2056, 24},
-                                                  {1, 40, 8},    {1, 8, 64},    {5, 10240, 1}, {2, 5128, 4}};
+constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16},  {1, 15368, 3},  {3, 2056, 24},
+                                                  {1, 40, 8},    {1, 8, 64},     {5, 10240, 1},  {2, 5128, 4},
+                                                  {1, 9001, 16}, {2, 2051, 100}, {1, 3001, 128}, {3, 777, 200}};
 
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
@@ -225,7 +226,10 @@ std::vector<Problem> extremes() {
                              "linear f16 BCT b2 t1200000 c2 reverse state-in state-out grads-xgs seed5203",
                              // Two sets of rows, the second not full, of several chunks.
                              "linear f32 BCT b3 t9000 c110 state-in state-out grads-xgs seed5204",
-                             "linear bf16 BCT b3 t18000 c100 reverse reset state-in state-out grads-xgs seed5205"})
+                             "linear bf16 BCT b3 t18000 c100 reverse reset state-in state-out grads-xgs seed5205",
+                             "linear f32 BTC b1 t300000 c16 state-in state-out grads-xgs seed5206",
+                             "linear f32 BTC b1 t150001 c24 reverse state-in state-out grads-xgs seed5207",
+                             "linear bf16 BTC b1 t40000 c128 state-in state-out grads-xgs seed5208"})
         problems.push_back(support::problem_of(text));
     // Partial sums of a broadcast gate's gradient large enough to be taken in several pieces of time, whether the
     // gradient is wanted or not, and states that leave where they came in.

@@ -140,27 +140,49 @@ TEST(LinearTuning, ManyRowsAreTakenInSets) {
     EXPECT_TRUE(suits(few));
 }
 
-constexpr WaveTile wave_tile{20, 8};
+constexpr WaveTile wave_tile{1, 20, 1, 8, 5}, strip_tile{4, 5, 32, 8, 5};
 
 TEST(LinearTuning, WavesCoverEveryStep) {
     for (const int64_t rows : {1, 3, 16, 100, 128})
         for (const int64_t time : {1, 33, 5000, 1 << 24}) {
-            const LinearTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, false, 132);
+            const LinearTuning t = tune_waves(shape_of(2, rows, time, true), wave_tile, 132);
             EXPECT_GE(t.chunks * t.chunk_steps, time);
             EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
-            EXPECT_EQ(t.blocks, std::min<int64_t>(132, 2 * rows * t.chunks));
+            EXPECT_EQ(t.blocks % t.teams, 0);
+            EXPECT_LE(t.blocks, 132);
         }
+}
+
+TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
+    for (const int multiprocessors : {66, 108, 132})
+        for (const int64_t batches : {1, 2, 3})
+            for (const int64_t rows : {4, 16, 24, 100, 128, 1000})
+                for (const int64_t time : {1, 5000, 1 << 18}) {
+                    const LinearTuning t =
+                        tune_waves(shape_of(batches, rows, time, false), strip_tile, multiprocessors);
+                    const int64_t width = int64_t{strip_tile.lane_rows} << t.log2_lane_rows;
+                    EXPECT_LE(width, strip_tile.rows);
+                    EXPECT_GE(t.row_groups * width, rows);
+                    EXPECT_GE(t.chunks * t.chunk_steps, time);
+                    EXPECT_EQ(batches * t.row_groups % t.teams, 0);
+                    EXPECT_EQ(t.blocks % t.teams, 0);
+                    EXPECT_GE(t.blocks / t.teams, width);
+                    EXPECT_LE(t.blocks, multiprocessors);
+                }
 }
 
 TEST(LinearTuning, WavesSuitFewLongRows) {
     const auto suits = [](const LinearShape& shape, bool backward) {
-        return waves_suit(shape, tune_waves(shape, wave_tile, backward, 132), backward);
+        return waves_suit(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132), backward);
     };
     EXPECT_TRUE(suits(shape_of(1, 1, 1 << 24, true), false));
     EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, true), false));
     EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, true), false));
     EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, true), true));
     EXPECT_FALSE(suits(shape_of(1, 1, 100000, true), false));
+    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, false), false));
+    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, false), true));
+    EXPECT_FALSE(suits(shape_of(1, 512, 1 << 16, false), true));
 }
 
 TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {
