@@ -7,13 +7,13 @@
 //            side by side. A lane holds L steps in registers.
 // Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order
 //            2. every lane walks its steps with its carry and stores
-// Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks. A set has more
-//            rows than blocks run at once, so that the carry into a chunk is there when its block begins, and no more,
-//            so that what is read at about the same time lies together.
+// Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks. A set has about
+//            as many rows as blocks run at once: the carry into a chunk is there when its block begins, and what is
+//            read at about the same time lies together.
 // Bytes      Reads and writes every element once, and a carry a row and chunk.
 // Progress   As in linear_chunked.cuh, blocks wait for blocks of lower index only.
 // Sync       The carry validates itself (look_back.cuh). Warps meet once.
-// Why        Nothing is waited for and little is executed beside the steps: on an H200 96 to 98 % of the stream.
+// Why        Nothing is waited for and little is executed beside the steps: on an H200 93 to 98 % of the stream.
 //            linear_chunked.cuh, which folds summaries and does more besides, reaches 84 to 91 %; see
 //            bench/results/tried_linear.md for clusters, blocks that stay, and other orders.
 // Limits     Time contiguous in multiples of 16 bytes, a gate for each element, by value where steps are reset or packed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers 1 to 15 of a block for warps in different roles: a phase ends when `threads` threads have arrived.
+// Barriers 1 to 15 of a block for warps in different roles: a phase ends when `threads` threads have arrived. racecheck
+// does not follow arrivals without a wait: it calls a race what the PTX manual gives as the use of `barrier.arrive`.
 #pragma once
 
 namespace flashscan::cuda::ptx {
