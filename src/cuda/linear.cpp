@@ -120,9 +120,8 @@ class Linear final : public LinearKernel {
     }
 
     // Of the tensors that the call has.
-    static void encode_maps(const LinearPass& pass, const LinearParams& params, RelayParams& relay) {
-        const std::array<CUtensorMap*, 5> maps = {&relay.gate, &relay.source, &relay.states, &relay.result,
-                                                  &relay.grad_gate};
+    static void encode_maps(const LinearPass& pass, const LinearParams& params, TensorMaps& to) {
+        const std::array<CUtensorMap*, 5> maps = {&to.gate, &to.source, &to.states, &to.result, &to.grad_gate};
         const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
                                                     params.result.data, params.grad_gate.data};
         for (size_t i = 0; i < maps.size(); ++i)
@@ -159,7 +158,7 @@ class Linear final : public LinearKernel {
         const StripWavesParams strips{static_cast<uint32_t>(pass.wave_chunks() / t.teams), by_chunks,
                                       static_cast<uint32_t>(t.teams), pass.dense ? 1 : 0,
                                       static_cast<int32_t>(pass.wave_box_steps())};
-        RelayParams maps;
+        TensorMaps maps;
         if (pass.mapped()) encode_maps(pass, params, maps);
         launch(pass.kernel(), shape, stream, params, strips, maps);
     }

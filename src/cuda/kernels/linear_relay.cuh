@@ -26,6 +26,7 @@
 
 #include "cuda/kernels/copies.cuh"
 #include "cuda/kernels/relay_params.h"
+#include "cuda/kernels/stage_tile.cuh"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/bulk_copy.cuh"
@@ -51,35 +52,6 @@ struct RelayConfig {
     static constexpr int barriers = relay_most_stages + 1;
     static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
     static constexpr int warp_bytes = carry_bytes + barriers * 8;
-};
-
-// A lane's steps in a tile of shared memory.
-template <typename T, typename Shape>
-struct RelayTile {
-    using Tile = Steps<T, Shape>;
-    static constexpr int words = Tile::count / Tile::L;  // of a step
-
-    static __device__ __forceinline__ char* lane_of(char* tile, const Place& at) {
-        return tile + (at.segment * Tile::L << at.log2_rows | at.pack) * words * 4;
-    }
-    // Calls body(words in registers, where they lie, how many as a constant) for each piece.
-    template <typename Body>
-    static __device__ __forceinline__ void for_pieces(char* tile, const Place& at, uint32_t* registers, Body&& body) {
-        char* lane = lane_of(tile, at);
-        const int step = words * 4 << at.log2_rows;
-#pragma unroll
-        for (int i = 0; i < Tile::L; ++i, lane += step)
-            body(registers + i * words, lane, std::integral_constant<int, words>{});
-    }
-    static __device__ __forceinline__ void load(char* tile, const Place& at, Tile& to) {
-        for_pieces(tile, at, to.word, [](uint32_t* word, const char* from, auto count) {
-            load_words<decltype(count)::value>(from, word);
-        });
-    }
-    static __device__ __forceinline__ void store(Tile& from, const Place& at, char* tile) {
-        for_pieces(tile, at, from.word,
-                   [](const uint32_t* word, char* to, auto count) { store_words<decltype(count)::value>(word, to); });
-    }
 };
 
 template <typename Ty, bool Down, bool Backward>
@@ -282,9 +254,9 @@ struct RelayWarp {
         char* const here = stage(slot);
         Steps<G, Shape> gate;
         Steps<X, Shape> source, states{};
-        RelayTile<G, Shape>::load(here, at, gate);
-        RelayTile<X, Shape>::load(source_of(here), at, source);
-        if (gate_wanted()) RelayTile<X, Shape>::load(states_of(here), at, states);
+        StageTile<G, Shape>::load(here, at, gate);
+        StageTile<X, Shape>::load(source_of(here), at, source);
+        if (gate_wanted()) StageTile<X, Shape>::load(states_of(here), at, states);
         walk.complete(gate);
         GateValues<Ty, Shape> values{gate};
         walk.evaluate(values);
@@ -312,8 +284,8 @@ struct RelayWarp {
             walk.template forward<Kind::cuts>(values, source, carry);
         else
             walk.template forward<Kind::plain>(values, source, carry);
-        RelayTile<X, Shape>::store(source, at, source_of(here));
-        if (gate_wanted()) RelayTile<G, Shape>::store(gate, at, here);
+        StageTile<X, Shape>::store(source, at, source_of(here));
+        if (gate_wanted()) StageTile<G, Shape>::store(gate, at, here);
         if (p.edge_out == nullptr || n < stages - 1 || !segments().is_last()) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)

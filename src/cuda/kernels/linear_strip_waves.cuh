@@ -24,6 +24,7 @@
 //            16-byte vectors.
 #pragma once
 
+#include "cuda/kernels/stage_tile.cuh"
 #include "cuda/kernels/strip_carries.cuh"
 #include "cuda/kernels/strip_copies.cuh"
 #include "cuda/kernels/walk.cuh"
@@ -119,7 +120,7 @@ struct StripWarp {
 
     // Steps that do not exist become zeros.
     static __device__ __forceinline__ void read(char* tile, const Place& at, Tile& to) {
-        RelayTile<X, Shape>::load(tile, at, to);
+        StageTile<X, Shape>::load(tile, at, to);
         if (at.steps >= L) return;
 #pragma unroll
         for (int i = 0; i < L; ++i)
@@ -189,8 +190,8 @@ struct StripWarp {
             backward(k, at, walk, gate, source, carry);
         else
             walk.template forward<Kind::plain>(gate, source, carry);
-        RelayTile<X, Shape>::store(source, at, source_of(k));
-        if (gate_wanted()) RelayTile<X, Shape>::store(gate, at, gate_of(k));
+        StageTile<X, Shape>::store(source, at, source_of(k));
+        if (gate_wanted()) StageTile<X, Shape>::store(gate, at, gate_of(k));
         ring.give_back(k, lane);
         const bool ends = chunk.last && warp + 1 == Config::warps && Segments<Ty, Shape, Down>{at}.is_last();
         if (p.edge_out == nullptr || !ends || at.rows == 0) return;
@@ -223,7 +224,7 @@ struct StripWarp {
 template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
     linear_strip_waves(const __grid_constant__ LinearParams p, const __grid_constant__ StripWavesParams w,
-                       const __grid_constant__ RelayParams maps) {
+                       const __grid_constant__ TensorMaps maps) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
     using Config = StripConfig<X, Backward>;
     __shared__ typename Config::Carries::Shared shared;

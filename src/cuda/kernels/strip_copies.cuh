@@ -6,9 +6,13 @@
 // what was walked. More loads at once would not come sooner, but words between blocks would wait behind them.
 #pragma once
 
-#include "cuda/kernels/linear_relay.cuh"
+#include "cuda/kernels/linear_params.h"
+#include "cuda/kernels/tensor_maps.h"
 #include "cuda/kernels/waves_params.h"
+#include "cuda/ptx/async_proxy.cuh"
 #include "cuda/ptx/bulk_bytes.cuh"
+#include "cuda/ptx/bulk_copy.cuh"
+#include "cuda/ptx/cluster.cuh"
 
 namespace flashscan::cuda {
 
@@ -79,7 +83,7 @@ struct StripCopies {
 
     const LinearParams& p;
     const StripWavesParams& w;
-    const RelayParams& maps;
+    const TensorMaps& maps;
     int rows;  // of a chunk
 
     __device__ __forceinline__ bool gate_wanted() const { return Config::backward && p.states.data != nullptr; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/loader/tensor_map.h"
 
-#include "cuda/kernels/relay_params.h"
+#include "cuda/kernels/tensor_maps.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
