@@ -29,6 +29,7 @@ struct LinearPass {
     bool time_inner = false;  // which axis the tiles have innermost
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
+    bool dense = false;       // of waves, channels innermost: the steps of a sequence lie together in every tensor
     int64_t batches = 0, rows = 0, time = 0;
     LinearTuning tuning;
 
@@ -73,7 +74,6 @@ struct LinearPass {
     // Rows that a warp has side by side, and a chunk of waves.
     int64_t warp_rows(int lane_rows) const { return int64_t{lane_rows} << tuning.log2_lane_rows; }
     int64_t wave_rows() const { return warp_rows(wave_facts().lane_rows); }
-    bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
     // Steps of a map's box, of which a chunk has a few.
     int64_t wave_box_steps() const {
         int64_t steps = tuning.chunk_steps;
