@@ -68,14 +68,12 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    const LinearPass& pick(const PassVariants& variants, bool states, std::initializer_list<const void*> data,
-                           std::initializer_list<const void*> gates) const {
-        for (const LinearPass& pass : variants) {
-            const bool takes_states = !pass.takes_rows() || !p_.packed();
-            if ((takes_states || !states) && are_aligned(data, pass.data_alignment) &&
+    static const LinearPass& pick(const PassVariants& variants, bool states, std::initializer_list<const void*> data,
+                                  std::initializer_list<const void*> gates) {
+        for (const LinearPass& pass : variants)
+            if ((pass.takes_states || !states) && are_aligned(data, pass.data_alignment) &&
                 are_aligned(gates, pass.gate_alignment))
                 return pass;
-        }
         return variants.back();
     }
 

@@ -51,10 +51,7 @@ void book_waves(LinearPass& l) {
 std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
     if (p.packed() || p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
     const bool backward = pass == Pass::backward;
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = true;
-    settle_axes(l, p, false);
+    LinearPass l = begin_pass(p, pass, true, false);
     if (l.time_inner) return std::nullopt;
     const RelayFacts& facts = l.relay_tile();
     const LinearShape shape = shape_of(l, p, false);
@@ -70,10 +67,7 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int
 std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
     if (p.packed() || p.has_reset || p.gate_form != GateForm::value || p.gate_broadcast != 0) return std::nullopt;
     if (p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false)) return std::nullopt;
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = true;
-    settle_axes(l, p, false);
+    LinearPass l = begin_pass(p, pass, true, false);
     l.wave_kernels = wave_kernels(p.dtype, p.gate_dtype);
     const bool backward = pass == Pass::backward;
     if (l.wave_kernels == nullptr || l.wave_kernels->kernel[l.time_inner][l.down][backward] == nullptr)

@@ -56,7 +56,10 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors, p.num_sequences};
 }
 
-void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
+LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant) {
+    LinearPass l;
+    l.pass = pass;
+    l.aligned = aligned;
     l.kernels = &linear_kernels(p.dtype, p.gate_dtype);
     l.time_inner = is_time_inner(p, l.pass, batch_invariant);
     l.down = (p.direction == Direction::reverse) != (l.pass == Pass::backward);
@@ -66,6 +69,7 @@ void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.time = p.time;
     l.sums_gate = l.pass == Pass::backward && p.gate_broadcast != 0;
     l.sums_steps = l.sums_gate && !p.broadcasts(broadcast_time);
+    return l;
 }
 
 namespace {
@@ -210,10 +214,7 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return std::nullopt;
     if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false))
         return std::nullopt;
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = true;
-    settle_axes(l, p, false);
+    LinearPass l = begin_pass(p, pass, true, false);
     l.tuning.algorithm = LinearAlgorithm::rows;
     if (!l.time_inner || l.kernel() == nullptr || l.batches * l.rows > std::numeric_limits<int32_t>::max())
         return std::nullopt;
@@ -224,6 +225,7 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     l.launch_steps = p.time;
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
+    l.takes_states = !p.packed();
     if (l.tuning.chunks > 1) {
         l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * l.batches * l.rows * l.kernels->carry_bytes);
         l.carries = l.workspace.book(l.look_back_bytes);
@@ -233,10 +235,7 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant) {
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = aligned;
-    settle_axes(l, problem, batch_invariant);
+    LinearPass l = begin_pass(problem, pass, aligned, batch_invariant);
     const LinearShape shape = shape_of(l, problem, batch_invariant);
     l.tuning.algorithm = algorithm;
     l.tuning = algorithm == LinearAlgorithm::stream ? tune_stream(shape, tile_of(l.tile()))
@@ -248,10 +247,7 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
 }
 
 bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
-    LinearPass l;
-    l.pass = pass;
-    l.aligned = true;
-    settle_axes(l, p, batch_invariant);
+    LinearPass l = begin_pass(p, pass, true, batch_invariant);
     l.tuning.algorithm = LinearAlgorithm::chunked;
     const int64_t pack = l.tile().lane_rows;
     const auto fits = [&](const Strides& strides, Dtype dtype) {

@@ -46,6 +46,7 @@ struct LinearPass {
 
     LinearParams params;                               // of every launch, but for what depends on the call
     uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
+    bool takes_states = true;                          // a call may have them
 
     // Relay and waves, channels innermost: shapes of the maps of gate, source, states, result and grad_gate.
     std::array<MapShape, 5> maps;
@@ -103,7 +104,8 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
 
 // What passes of all kinds are made from.
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
-void settle_axes(LinearPass& l, const LinearProblem& p, bool batch_invariant);
+// Its kernels and axes; the tuning is left.
+LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);

@@ -37,21 +37,6 @@ struct RowsConfig {
     static constexpr int buffers = warps * Buffer::bytes;
 };
 
-// Calls f with the kind of a warp's steps as a constant. Where there are events gates are by value, and packed sequences
-// have no states.
-template <typename Ty, typename F>
-__device__ __forceinline__ void with_rows_kind(const LinearParams& p, bool eventful, F&& f) {
-    constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    if (eventful)
-        f(std::integral_constant<Kind, Kind::cuts>{});
-    else if (p.gate_form == gate_value)
-        f(std::integral_constant<Kind, Kind::plain>{});
-    else if (quick && p.gate_form == gate_log)
-        f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
-    else
-        f(std::integral_constant<Kind, Kind::forms>{});
-}
-
 template <typename Ty, bool Down, bool Backward>
 struct RowsWarp {
     using Config = RowsConfig<Ty, Backward>;
@@ -131,7 +116,7 @@ struct RowsWarp {
         Data::arrange(source_in, at, buffer, source);
         walk.complete(gate);
         Map through[1];
-        with_rows_kind<Ty>(p, eventful, [&](auto kind) {
+        with_kind<Ty, false>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             segments().scan(through[0]);
         });
@@ -150,15 +135,15 @@ struct RowsWarp {
                 if (Before::is_held(p, at)) edge = held;
             }
             const Wide first[1] = {};
-            with_rows_kind<Ty>(p, eventful, [&](auto kind) {
+            with_kind<Ty, false>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     gate, source, carry, first, Before{at, states, edge},
                     [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
             });
             if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, buffer);
         } else {
-            with_rows_kind<Ty>(p, eventful,
-                               [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            with_kind<Ty, false>(p, eventful,
+                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, buffer);
         const bool last = chunk + 1 == p.chunks && warp_time == warps_in_time - 1 && segments().is_last();

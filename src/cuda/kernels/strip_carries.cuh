@@ -28,34 +28,6 @@
 
 namespace flashscan::cuda {
 
-// Waits for a lane's `count` of at most Most values, Stride apart, and calls take(i, value, mark) for each. All that are
-// missing are looked for at once: one after another each would take a way to the memory and back.
-template <typename T, int Most, int Stride, typename Take>
-__device__ __forceinline__ void await_strided(const void* memory, int64_t index, int count, uint64_t wave,
-                                              Take&& take) {
-    constexpr int words = Words<T>::count;
-    const ptx::TaggedWord* const from = static_cast<const ptx::TaggedWord*>(memory) + index * words;
-    ptx::TaggedWord seen[Most * words];
-    bool all;
-    do {
-        all = true;
-#pragma unroll
-        for (int i = 0; i < Most * words; ++i)
-            if (i < count * words) seen[i] = ptx::load_tagged(from + i / words * Stride * words + i % words);
-#pragma unroll
-        for (int i = 0; i < Most * words; ++i)
-            if (i < count * words) all = all && seen[i].tag >> 1 == wave;
-    } while (!all);
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < Most; ++i) {
-        Words<T> u;
-#pragma unroll
-        for (int n = 0; n < words; ++n) u.words[n] = seen[i * words + n].word;
-        if (i < count) take(i, u.value, (seen[i * words].tag & 1) != 0);
-    }
-}
-
 // Arithmetic of runs that nothing cuts.
 template <typename X>
 struct UncutTypes : Types<X, X> {
@@ -221,10 +193,10 @@ struct StripCarries {
             sequence_of(k, turn);
             wait(slot(k).published_barrier, k);
             Wide* const to = slot(k).carries + lane();
-            await_strided<Wide, rows_of_lane, 32>(p.carries, carry_place(k, index, lane()), mine, k,
-                                                  [&](int i, Wide carry, bool) {
-                                                      if (turn > 0) to[32 * i] = carry;
-                                                  });
+            await_values<Wide, rows_of_lane, 32>(p.carries, carry_place(k, index, lane()), mine, k,
+                                                 [&](int i, Wide carry, bool) {
+                                                     if (turn > 0) to[32 * i] = carry;
+                                                 });
             signal(slot(k).carries_barrier);
         }
     }
@@ -262,10 +234,10 @@ struct StripCarries {
             Map maps[Part], through = Ty::identity();
 #pragma unroll
             for (int i = 0; i < Part; ++i) maps[i] = Ty::identity();
-            await_strided<Total, Part, 1>(p.records, record_place(k, row, static_cast<uint32_t>(first)), mine, k,
-                                          [&](int i, const Total& r, bool cut) {
-                                              maps[i] = {r.a, r.x, cut};
-                                          });
+            await_values<Total, Part>(p.records, record_place(k, row, static_cast<uint32_t>(first)), mine, k,
+                                      [&](int i, const Total& r, bool cut) {
+                                          maps[i] = {r.a, r.x, cut};
+                                      });
 #pragma unroll
             for (int i = 0; i < Part; ++i) through = after(through, maps[i], true);
 #pragma unroll

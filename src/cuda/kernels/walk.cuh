@@ -65,16 +65,18 @@ enum class Kind {
     general
 };
 
-// Calls f with the kind of a warp's steps as a constant.
-template <typename Ty, typename F>
+// Calls f with the kind of a warp's steps as a constant. General: where there are events, gates may be of other forms, and
+// sequences may have states.
+template <typename Ty, bool General = true, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
     // Functions of other gates are calls, for which there is one loop.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    const bool states =
-        p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
-    if (events && (states || p.gate_form != gate_value))
-        f(std::integral_constant<Kind, Kind::general>{});
-    else if (events)
+    if constexpr (General) {
+        const bool states =
+            p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
+        if (events && (states || p.gate_form != gate_value)) return f(std::integral_constant<Kind, Kind::general>{});
+    }
+    if (events)
         f(std::integral_constant<Kind, Kind::cuts>{});
     else if (p.gate_form == gate_value)
         f(std::integral_constant<Kind, Kind::plain>{});

@@ -31,9 +31,9 @@ __device__ __forceinline__ void send_value(void* memory, int64_t index, const T&
     for (int i = 0; i < Words<T>::count; ++i) ptx::store_tagged(to + i, u.words[i], tag);
 }
 
-// Waits for a lane's `count` of at most Most neighbouring values and calls take(i, value, mark) for each. All that are
+// Waits for a lane's `count` of at most Most values, Stride apart, and calls take(i, value, mark) for each. All that are
 // missing are looked for at once: one after another each would take a way to the memory and back.
-template <typename T, int Most, typename Take>
+template <typename T, int Most, int Stride = 1, typename Take>
 __device__ __forceinline__ void await_values(const void* memory, int64_t index, int count, uint64_t wave, Take&& take) {
     constexpr int words = Words<T>::count;
     const ptx::TaggedWord* const from = static_cast<const ptx::TaggedWord*>(memory) + index * words;
@@ -43,7 +43,7 @@ __device__ __forceinline__ void await_values(const void* memory, int64_t index, 
         all = true;
 #pragma unroll
         for (int i = 0; i < Most * words; ++i)
-            if (i < count * words) seen[i] = ptx::load_tagged(from + i);
+            if (i < count * words) seen[i] = ptx::load_tagged(from + i / words * Stride * words + i % words);
 #pragma unroll
         for (int i = 0; i < Most * words; ++i)
             if (i < count * words) all = all && seen[i].tag >> 1 == wave;
