@@ -181,7 +181,7 @@ class Linear final : public LinearKernel {
 
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
         if (pass.relays()) return launch_relay(pass, params, stream);
-        if (pass.takes_rows()) return launch_rows(pass, params, base, stream);
+        if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
         if (pass.waves()) return launch_waves(pass, params, base, stream);
         const int64_t steps = params.end - params.begin;
         params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);

@@ -7,6 +7,8 @@ namespace flashscan::cuda {
 
 std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
                                                 std::string& refusal);
+std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,

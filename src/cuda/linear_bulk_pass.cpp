@@ -52,12 +52,13 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int
     if (p.packed() || p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
     const bool backward = pass == Pass::backward;
     LinearPass l = begin_pass(p, pass, true, false);
-    if (l.time_inner) return std::nullopt;
+    l.tuning.algorithm = LinearAlgorithm::relay;
+    if (l.time_inner || l.kernel() == nullptr) return std::nullopt;
     const RelayFacts& facts = l.relay_tile();
     const LinearShape shape = shape_of(l, p, false);
-    const LinearCost cost{backward, static_cast<int>(size_of(p.dtype)), p.gate_form != GateForm::value, p.has_reset};
+    const LinearCost cost{backward, p.gate_form != GateForm::value, p.has_reset};
     l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, cost, multiprocessors);
-    if (must_suit && !relay_suits(shape, l.tuning, cost, multiprocessors)) return std::nullopt;
+    if (must_suit && !relay_suits(shape, l.tuning, multiprocessors)) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);
     if (!settle_maps(l, p, facts.lane_rows, l.relay_stage_steps())) return std::nullopt;

@@ -59,11 +59,13 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
                 variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
 }
 
-// The passes that `make_pass` makes, by the copy `engine` or without, and chunks for the others and for tensors that are
-// not aligned.
-template <typename MakePass>
+PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
+
+// The passes that `make_passes` makes, by the copy `engine` or without, and chunks for the others and for tensors that are
+// not aligned as those need.
+template <typename MakePasses>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
-                                                 MakePass&& make_pass, const char* takes, std::string& refusal,
+                                                 MakePasses&& make_passes, const char* takes, std::string& refusal,
                                                  bool engine = true) {
     if (options.batch_invariant) {
         refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
@@ -75,10 +77,10 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     for (const Pass pass : {Pass::forward, Pass::backward}) {
         PassVariants& all = variants[pass == Pass::backward];
         all = variants_of(problem, pass, LinearAlgorithm::chunked, false);
-        const std::optional<LinearPass> preferred = make_pass(pass);
-        if (!preferred) continue;
-        kernel = preferred->kernel();
-        all.insert(all.begin(), *preferred);
+        const PassVariants preferred = make_passes(pass);
+        if (preferred.empty()) continue;
+        kernel = preferred.front().kernel();
+        all.insert(all.begin(), preferred.begin(), preferred.end());
     }
     refusal = kernel == nullptr ? takes : engine ? copy_engine_refusal_of(kernel, options.device) : std::string();
     if (!refusal.empty()) return nullptr;
@@ -97,18 +99,38 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()); },
-        "takes rows for half of the multiprocessors that are not packed, channels innermost, with a gate for each "
-        "element and strides of 16 bytes",
+        [&](Pass pass) { return list_of(make_relay_pass(problem, pass, multiprocessors, options.kernel.empty())); },
+        "takes rows of 16-bit data for most multiprocessors that are not packed, channels innermost, with a gate "
+        "for each element and strides of 16 bytes",
         refusal);
 }
 
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal) {
     return make_before_chunks(
-        problem, options, [&](Pass pass) { return make_rows_pass(problem, pass, options.kernel.empty()); },
+        problem, options, [&](Pass pass) { return list_of(make_rows_pass(problem, pass, options.kernel.empty())); },
         "takes many rows with time innermost in multiples of 16 bytes and a gate for each element, by value where "
         "steps are reset or packed",
+        refusal, false);
+}
+
+std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal) {
+    return make_before_chunks(
+        problem, options,
+        [&](Pass pass) {
+            PassVariants passes;
+            // Where strips are few, narrower ones are more.
+            for (const int pack : {2, 1}) {
+                if (!passes.empty() && options.kernel.empty()) break;
+                auto l = make_columns_pass(problem, pass, pack, options.kernel.empty());
+                if (l) passes.push_back(std::move(*l));
+            }
+            return passes;
+        },
+        "takes many aligned rows with channels innermost and a gate for each element, by value where steps are reset "
+        "or "
+        "packed",
         refusal, false);
 }
 
@@ -117,7 +139,7 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return make_waves_pass(problem, pass, multiprocessors, options.kernel.empty()); },
+        [&](Pass pass) { return list_of(make_waves_pass(problem, pass, multiprocessors, options.kernel.empty())); },
         "takes few long rows in multiples of 16 bytes of time, or of channels but for f32 forward, neither packed nor "
         "reset, in f32, bf16 or f16 with a gate by value for each element",
         refusal);

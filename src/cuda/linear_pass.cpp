@@ -175,6 +175,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
 
 int LinearPass::shared_bytes() const {
     if (waves()) return tuning.ring * wave_facts().stage_bytes;
+    if (takes_columns()) return 0;
     if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
     if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
     return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
@@ -193,6 +194,10 @@ std::string LinearPass::describe() const {
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",
             tuning.teams, blocks() / tuning.teams, wave_sequences(), tuning.chunks, wave_rows(), tuning.chunk_steps,
             tuning.ring, inner);
+    if (takes_columns())
+        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost",
+                           batches * tuning.row_groups, warp_rows(tile().lane_rows) << tuning.log2_warp_rows,
+                           tuning.chunks, tuning.chunk_steps, tuning.set_groups);
     if (takes_rows())
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost",
                            tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
@@ -210,6 +215,35 @@ std::string LinearPass::describe() const {
     return text;
 }
 
+namespace {
+
+// Whether extents and strides allow the pass's aligned access.
+bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
+    const int64_t pack = l.tile().lane_rows;
+    const auto fits = [&](const Strides& strides, Dtype dtype) {
+        const View v = view_of(l, strides, dtype);
+        const int64_t size = size_of(dtype), piece = alignment_of_access(l, dtype);
+        const bool batches = v.batch % piece == 0 || l.batches == 1;
+        if (l.time_inner) return v.time == size && v.row % piece == 0 && batches && p.time * size % piece == 0;
+        return pack == 1 || (v.row == size && v.time % piece == 0 && batches && l.rows % pack == 0);
+    };
+    std::vector<Strides> tensors = tensors_of(p, l.pass);
+    return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
+           fits(p.gate, p.gate_dtype) &&
+           (l.pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
+            fits(p.grad_gate, p.gate_dtype));
+}
+
+// A carry into every chunk but the first of each row.
+void book_carries(LinearPass& l, int lane_rows) {
+    if (l.tuning.chunks <= 1) return;
+    const int64_t lanes = l.batches * l.rows / lane_rows;
+    l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
+    l.carries = l.workspace.book(l.look_back_bytes);
+}
+
+}  // namespace
+
 std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool must_suit) {
     if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return std::nullopt;
     if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false))
@@ -226,10 +260,28 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
     l.takes_states = !p.packed();
-    if (l.tuning.chunks > 1) {
-        l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * l.batches * l.rows * l.kernels->carry_bytes);
-        l.carries = l.workspace.book(l.look_back_bytes);
-    }
+    book_carries(l, 1);
+    return l;
+}
+
+std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool must_suit) {
+    const bool by_value = p.gate_form == GateForm::value;
+    if ((p.has_reset || p.packed()) && !by_value) return std::nullopt;
+    if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
+    LinearPass l = begin_pass(p, pass, true, false);
+    l.tuning.algorithm = LinearAlgorithm::columns;
+    l.pack = pack;
+    if (l.time_inner || l.kernel() == nullptr || !fits_aligned(l, p)) return std::nullopt;
+    const LinearShape shape = shape_of(l, p, false);
+    l.tuning = tune_columns(shape, tile_of(l.tile()));
+    if (must_suit && !columns_suit(shape, l.tuning)) return std::nullopt;
+    if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return std::nullopt;
+    l.launch_steps = p.time;
+    settle_params(l, p);
+    l.params.chunks = l.tuning.chunks;
+    // Without code for what happens rarely at once.
+    l.takes_states = !p.packed() && (by_value || pass == Pass::forward);
+    book_carries(l, pack);
     return l;
 }
 
@@ -249,19 +301,7 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
 bool can_align(const LinearProblem& p, Pass pass, bool batch_invariant) {
     LinearPass l = begin_pass(p, pass, true, batch_invariant);
     l.tuning.algorithm = LinearAlgorithm::chunked;
-    const int64_t pack = l.tile().lane_rows;
-    const auto fits = [&](const Strides& strides, Dtype dtype) {
-        const View v = view_of(l, strides, dtype);
-        const int64_t size = size_of(dtype), piece = alignment_of_access(l, dtype);
-        const bool batches = v.batch % piece == 0 || l.batches == 1;
-        if (l.time_inner) return v.time == size && v.row % piece == 0 && batches && p.time * size % piece == 0;
-        return pack == 1 || (v.row == size && v.time % piece == 0 && batches && l.rows % pack == 0);
-    };
-    std::vector<Strides> tensors = tensors_of(p, pass);
-    return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
-           fits(p.gate, p.gate_dtype) &&
-           (pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
-            fits(p.grad_gate, p.gate_dtype));
+    return fits_aligned(l, p);
 }
 
 }  // namespace flashscan::cuda

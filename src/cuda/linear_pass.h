@@ -29,6 +29,7 @@ struct LinearPass {
     bool time_inner = false;  // which axis the tiles have innermost
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
+    int pack = 1;             // of columns: rows of a lane
     bool dense = false;       // of waves, channels innermost: the steps of a sequence lie together in every tensor
     int64_t batches = 0, rows = 0, time = 0;
     LinearTuning tuning;
@@ -62,10 +63,12 @@ struct LinearPass {
     }
     bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
     bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
+    bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
     bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
+        if (takes_columns()) return kernels->columns_tile[pack - 1][backward];
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
@@ -89,11 +92,13 @@ struct LinearPass {
         if (relays()) return kernels->relay[down][backward];
         if (waves()) return wave_kernels->kernel[time_inner][down][backward];
         if (takes_rows()) return kernels->rows[down][backward];
+        if (takes_columns()) return kernels->columns[pack - 1][down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
     int warps() const {
-        return relays() || takes_rows() ? tuning.warps : waves() ? wave_facts().threads / 32 : tile().warps;
+        if (waves()) return wave_facts().threads / 32;
+        return relays() || takes_rows() || takes_columns() ? tuning.warps : tile().warps;
     }
     int shared_bytes() const;
     int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
@@ -117,6 +122,9 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pas
 
 // The same by rows.
 std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool must_suit);
+
+// The same by columns whose lanes have one row or two.
+std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool must_suit);
 
 // The same in waves of chunks.
 std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);

@@ -43,11 +43,16 @@ constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, 
                                                   {1, 40, 8},    {1, 8, 64},     {5, 10240, 1},  {2, 5128, 4},
                                                   {1, 9001, 16}, {2, 2051, 100}, {1, 3001, 128}, {3, 777, 200}};
 
+constexpr std::array<int64_t, 3> column_shapes[] = {{2, 303, 65},  {1, 1021, 130}, {3, 514, 10}, {1, 1030, 257},
+                                                    {2, 129, 64},  {5, 2051, 33},  {3, 1, 7},    {1, 4099, 96},
+                                                    {2, 256, 128}, {70, 17, 40},   {1, 700, 9},  {3, 900, 1100}};
+
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
     if (size == Size::chunks) return chunked_shapes;
     if (size == Size::relays) return relay_shapes;
     if (size == Size::waves) return wave_shapes;
+    if (size == Size::columns) return column_shapes;
     return varied_shapes;
 }
 
@@ -132,13 +137,14 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size >= Size::relays) levels[factor_packing] = 1;
+    if (size == Size::relays || size == Size::waves) levels[factor_packing] = 1;
+    if (size == Size::columns) levels[factor_layout] = 1;  // BTC
     if (size == Size::waves) {
         levels[factor_dtype] = static_cast<int>(std::size(wave_dtypes));
         levels[factor_form] = levels[factor_reset] = 1;
     }
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900};
+    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));

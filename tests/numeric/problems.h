@@ -13,7 +13,8 @@ enum class Size {
     varied,  // up to some ten thousand elements
     chunks,  // few rows of so many steps that kernels may cut time into chunks
     relays,  // pitches of 16 bytes, gates for each element, one or several columns of warps a block
-    waves    // the same, gates by value, one dtype, time mostly long
+    waves,   // the same, gates by value, one dtype, time mostly long
+    columns  // channels innermost, any pitches, gates for each element, time mostly of several chunks
 };
 
 // Every pair of levels of all features.

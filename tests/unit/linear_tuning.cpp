@@ -64,13 +64,13 @@ TEST(LinearTuning, RowsThatShareSectorsMeetInABlock) {
     EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 0);
 }
 
-constexpr RelayTile strip{1, 16, 4096};
+constexpr RelayTile strip{2, 16, 4096};
 
 TEST(LinearTuning, RelaysCoverEveryRow) {
     for (const int64_t batches : {1, 8})
         for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
             const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, false), strip, {}, 132);
-            const int64_t block = int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows);
+            const int64_t block = int64_t{strip.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows);
             EXPECT_GE(t.row_groups * block, rows);
             EXPECT_LT((t.row_groups - 1) * block, rows);
             EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
@@ -91,25 +91,22 @@ TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
 
 TEST(LinearTuning, RelaysOfHeavyStepsHaveMoreWarps) {
     const LinearShape shape = shape_of(8, 1024, 8192, false);
-    EXPECT_EQ(tune_relay(shape, strip, {false, 2}, 132).warps, 6);
-    EXPECT_EQ(tune_relay(shape_of(2, 1024, 8192, false), strip, {false, 2}, 132).warps, 8);
-    EXPECT_EQ(tune_relay(shape, strip, {false, 4, true, true}, 132).warps, 6);
-    EXPECT_EQ(tune_relay(shape, strip, {false, 2, true}, 132).warps, 8);
-    EXPECT_EQ(tune_relay(shape, strip, {false, 2, false, true}, 132).warps, 8);
+    EXPECT_EQ(tune_relay(shape, strip, {}, 132).warps, 6);
+    EXPECT_EQ(tune_relay(shape_of(2, 1024, 8192, false), strip, {}, 132).warps, 8);
+    EXPECT_EQ(tune_relay(shape, strip, {true}, 132).warps, 8);
+    EXPECT_EQ(tune_relay(shape, strip, {false, true}, 132).warps, 8);
+    EXPECT_EQ(tune_relay(shape, strip, {false, false, true}, 132).warps, 8);
 }
 
 TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
-    const auto suits = [](const LinearShape& shape, const LinearCost& cost) {
-        return relay_suits(shape, tune_relay(shape, strip, cost, 132), cost, 132);
+    const auto suits = [](const LinearShape& shape) {
+        return relay_suits(shape, tune_relay(shape, strip, {}, 132), 132);
     };
-    const LinearCost plain{false, 4}, backward{true, 4}, log{false, 4, true}, reset{false, 4, false, true};
-    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), plain));
-    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false), backward));
-    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), log));
-    EXPECT_FALSE(suits(shape_of(4, 1024, 8192, false), reset));
-    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {true, 4, false, true}));
-    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false), {false, 2, false, true}));
-    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false), plain));
+    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false)));
+    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false)));
+    EXPECT_FALSE(suits(shape_of(8, 1536, 8192, false)));  // two waves, the second mostly empty
+    EXPECT_FALSE(suits(shape_of(4, 1024, 128, false)));
+    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false)));
 }
 
 TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
@@ -124,6 +121,48 @@ TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
             EXPECT_GE(t.blocks, t.row_groups * t.chunks);
             EXPECT_LT(t.blocks, (t.row_groups + t.set_groups) * t.chunks);
         }
+}
+
+TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
+    for (const int lane_rows : {1, 2})
+        for (const bool shares : {false, true})
+            for (const int64_t rows : {1, 33, 64, 65, 1000, 100000})
+                for (const int64_t time : {1, 8, 127, 1000, 100000}) {
+                    LinearShape shape = shape_of(3, rows, time, false);
+                    shape.shares_sectors = shares;
+                    const LinearTuning t = tune_columns(shape, {lane_rows, 16, 8});
+                    const int64_t width = int64_t{32} * lane_rows << t.log2_warp_rows;
+                    EXPECT_GE(t.row_groups * width, rows);
+                    EXPECT_LT((t.row_groups - 1) * width, rows);
+                    EXPECT_EQ(t.chunk_steps, int64_t{t.warps >> t.log2_warp_rows} * 16);
+                    EXPECT_LE(t.warps, 8);
+                    EXPECT_GE(t.chunks * t.chunk_steps, time);
+                    EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
+                    EXPECT_EQ(t.blocks % (t.set_groups * t.chunks), 0);
+                    EXPECT_GE(t.blocks, 3 * t.row_groups * t.chunks);
+                    EXPECT_LT(t.blocks, (3 * t.row_groups + t.set_groups) * t.chunks);
+                }
+}
+
+TEST(LinearTuning, ColumnsThatShareSectorsStandSideBySide) {
+    LinearShape shape = shape_of(8, 1031, 4096, false);
+    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
+    shape.shares_sectors = true;
+    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 1);
+    shape.rows = 32;
+    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
+}
+
+TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
+    const auto suits = [](const LinearShape& shape) { return columns_suit(shape, tune_columns(shape, {2, 16, 8})); };
+    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false)));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 17, false)));  // warps in vain
+    LinearShape few = shape_of(1, 64, 1 << 18, false);
+    EXPECT_FALSE(suits(few));
+    few.sequences = 2;
+    EXPECT_FALSE(suits(few));
+    few.sequences = 2000;
+    EXPECT_TRUE(suits(few));
 }
 
 TEST(LinearTuning, ManyRowsAreTakenInSets) {

@@ -4,6 +4,7 @@
 
 #include "cuda/instances/linear.h"
 #include "cuda/kernels/linear_chunked.cuh"
+#include "cuda/kernels/linear_columns.cuh"
 #include "cuda/kernels/linear_relay.cuh"
 #include "cuda/kernels/linear_rows.cuh"
 #include "cuda/kernels/linear_stream.cuh"
@@ -55,11 +56,26 @@ void fill_rows(LinearKernels& k) {
 }
 
 template <typename Ty, bool Backward>
+void fill_columns(LinearKernels& k) {
+    const auto fill = [&]<int pack>() {
+        using Config = ColumnsConfig<Ty, pack, Backward>;
+        constexpr int n = pack - 1;
+        k.columns[n][0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, Backward>);
+        k.columns[n][1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, true, Backward>);
+        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, Config::warps, 0, 0};
+    };
+    if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
+    if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();
+}
+
+template <typename Ty, bool Backward>
 void fill_relay(LinearKernels& k) {
-    using Config = RelayConfig<Ty, Backward>;
-    k.relay[0][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, false, Backward>);
-    k.relay[1][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, true, Backward>);
-    k.relay_tile[Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes, Config::warp_bytes};
+    if constexpr (sizeof(typename Ty::X) == 2) {
+        using Config = RelayConfig<Ty, Backward>;
+        k.relay[0][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, false, Backward>);
+        k.relay[1][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, true, Backward>);
+        k.relay_tile[Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes, Config::warp_bytes};
+    }
 }
 
 template <typename X, typename G>
@@ -76,6 +92,8 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     fill_chunked<Ty, true>(k);
     fill_rows<Ty, false>(k);
     fill_rows<Ty, true>(k);
+    fill_columns<Ty, false>(k);
+    fill_columns<Ty, true>(k);
     fill_relay<Ty, false>(k);
     fill_relay<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);

@@ -17,8 +17,8 @@
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
 //            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
 //            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
-//            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh and linear_rows.cuh
-//            are faster.
+//            prefetch the next chunk (87 %). With rows for all multiprocessors linear_relay.cuh, linear_columns.cuh
+//            and linear_rows.cuh are faster.
 //            Unaligned rows with time innermost pass through shared memory (time_words.cuh): what is executed for an
 //            element weighs as much as bytes under way, so words are copied to where lanes find them.
 #pragma once

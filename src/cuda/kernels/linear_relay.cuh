@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence with channels innermost as a relay: a block walks some rows from end to end, its warps take stages of time in turn.
+// Linear recurrence in 16 bits with channels innermost as a relay: a block walks some rows from end to end, its warps take
+// stages of time in turn.
 //
 //     stage n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
 //
@@ -15,13 +16,13 @@
 // Sync       A barrier in shared memory for each warp's carry, at which all lanes of the warp before arrive: they wrote
 //            it, and have read their own, which is written again after. One of the bytes for each stage of its ring.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
-//            never leave it. In 16 bits an H200 reaches 92 % of the stream where chunks that
-//            look back (linear_chunked.cuh) reach 80 %, and at 16 MB arrays in f32 82 % instead of 70 %.
+//            never leave it. An H200 reaches 92 to 94 % of the stream in 16 bits, linear_columns.cuh 89 to 92 % and
+//            linear_chunked.cuh 80 %; with wider elements columns are faster.
 //            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
 //            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
 //            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
-// Limits     Rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's instructions must
-//            take less time than its bytes, so gates are worked out once for both passes.
+// Limits     Data of 16 bits, rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's
+//            instructions must take less time than its bytes, so gates are worked out once for both passes.
 #pragma once
 
 #include "cuda/kernels/copies.cuh"
@@ -41,9 +42,7 @@ struct RelayConfig {
     using X = typename Ty::X;
     using G = typename Ty::G;
     static constexpr int lane_bytes = 64;  // of each tensor
-    // Strips of rows as wide as rows for all multiprocessors allow.
-    static constexpr int pack = sizeof(X) <= 4 ? 2 : 1;
-    using Shape = TileShape<X, G, Access::channel_packs, Backward, lane_bytes*(Backward ? 3 : 2), pack>;
+    using Shape = TileShape<X, G, Access::channel_packs, Backward, lane_bytes*(Backward ? 3 : 2)>;
     static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
     static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);

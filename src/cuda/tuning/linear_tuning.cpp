@@ -28,6 +28,9 @@ constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
 
+// Columns: groups of a set at the least, and strips from which on columns are faster.
+constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
@@ -100,9 +103,7 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::relay;
-    // A stage's bytes take less time than its instructions where a scheduler has one warp, but backward with a row a
-    // lane.
-    t.warps = cost.backward && tile.lane_rows == 1 ? 4 : 8;
+    t.warps = 8;
     const auto blocks = [&] {
         t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
         return shape.batches * t.row_groups;
@@ -110,8 +111,8 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
     if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
-    // With rings of three stages six warps load what is best, but where 16-bit steps take longer than their bytes.
-    const bool light = cost.element_bytes >= 4 || (!cost.gate_form && !cost.reset && t.log2_lane_rows == 5);
+    // With rings of three stages six warps load what is best, but where steps take longer than their bytes.
+    const bool light = !cost.gate_form && !cost.reset && t.log2_lane_rows == 5;
     if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
     const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
@@ -142,6 +143,34 @@ bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
     return 7 * wasted <= shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
+LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::columns;
+    const int log2_warps = log2_up(tile.warps, 5);
+    const int64_t strip = int64_t{32} * tile.lane_rows;
+    const int log2_in_time = log2_warps_in_time(shape.time, tile.steps, log2_warps);
+    // Warps of one block store at about the same time, so that their parts of a sector meet; blocks of one are too many.
+    t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
+    const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
+    t.warps = 1 << (log2_time + t.log2_warp_rows);
+    t.chunk_steps = int64_t{tile.steps} << log2_time;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
+    const int64_t groups = shape.batches * t.row_groups;
+    const int64_t sets =
+        std::max<int64_t>(groups / columns_set_groups, 1);  // of like size, that none is short of blocks
+    t.set_groups = ceil_div(groups, sets);
+    t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool columns_suit(const LinearShape& shape, const LinearTuning& columns) {
+    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
+    const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
+    const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
+    return 7 * wasted <= shape.time && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
+}
+
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::waves;
@@ -167,12 +196,10 @@ bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backwa
            sequences * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
 }
 
-bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors) {
+bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors) {
     const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
-    // A wave that is mostly empty costs as much as a full one.
-    const bool fills = 5 * blocks >= 4 * waves * multiprocessors;
-    return (fills || (waves == 1 && 2 * blocks >= multiprocessors)) && shape.time >= 256 &&
-           !(cost.reset && !cost.backward && cost.element_bytes >= 4);
+    // Where multiprocessors are idle, so is memory.
+    return 5 * blocks >= 4 * waves * multiprocessors && shape.time >= 256;
 }
 
 }  // namespace flashscan::cuda

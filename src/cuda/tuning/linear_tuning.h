@@ -11,7 +11,8 @@ enum class LinearAlgorithm {
     chunked,
     relay,
     waves,
-    rows
+    rows,
+    columns
 };
 
 // What the choice depends on. Rows are counted per batch after the host folded batches where it can.
@@ -27,7 +28,6 @@ struct LinearShape {
 // What makes a step cost more than its bytes.
 struct LinearCost {
     bool backward = false;
-    int element_bytes = 0;
     bool gate_form = false, reset = false;  // log or logit gates; RESET
 };
 
@@ -63,7 +63,7 @@ struct LinearTuning {
     int least_shared_bytes = 0;
     int64_t blocks = 0;      // where they walk more than their share of one wave
     int64_t teams = 1;       // of the blocks of waves
-    int64_t set_groups = 0;  // of rows, of the sets in which `rows` takes them
+    int64_t set_groups = 0;  // of the sets in which `rows` and `columns` take them
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
@@ -71,11 +71,14 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
+LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile);
 // Whether rows are so many, or cut so often, that none waits for a carry.
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
+// Whether columns are so many, or cut so often, that hardly any waits for a carry.
+bool columns_suit(const LinearShape& shape, const LinearTuning& columns);
 // Whether waves are the fastest algorithm where relays do not suit.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
 // Whether the relay is the fastest algorithm.
-bool relay_suits(const LinearShape& shape, const LinearTuning& relay, const LinearCost& cost, int multiprocessors);
+bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors);
 
 }  // namespace flashscan::cuda
