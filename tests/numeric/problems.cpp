@@ -45,7 +45,7 @@ constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, 
 
 constexpr std::array<int64_t, 3> column_shapes[] = {{2, 303, 65},  {1, 1021, 130}, {3, 514, 10}, {1, 1030, 257},
                                                     {2, 129, 64},  {5, 2051, 33},  {3, 1, 7},    {1, 4099, 96},
-                                                    {2, 256, 128}, {70, 17, 40},   {1, 700, 9},  {3, 900, 1100}};
+                                                    {2, 256, 128}, {70, 17, 40},   {1, 700, 9},  {5, 140, 1700}};
 
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
