@@ -18,6 +18,15 @@ bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignme
                        [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
 }
 
+// Null is anywhere.
+bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates, uintptr_t alignment) {
+    const uintptr_t place = reinterpret_cast<uintptr_t>(*gates.begin());
+    const auto alike = [&](const void* x) {
+        return x == nullptr || (reinterpret_cast<uintptr_t>(x) - place) % alignment == 0;
+    };
+    return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
+}
+
 void point(View& view, const void* data) { view.data = static_cast<char*>(const_cast<void*>(data)); }
 
 class Linear final : public LinearKernel {
@@ -72,7 +81,7 @@ class Linear final : public LinearKernel {
                                   std::initializer_list<const void*> gates) {
         for (const LinearPass& pass : variants)
             if ((pass.takes_states || !states) && are_aligned(data, pass.data_alignment) &&
-                are_aligned(gates, pass.gate_alignment))
+                are_aligned(gates, pass.gate_alignment) && (!pass.skewed || lie_alike(data, gates, bulk_alignment)))
                 return pass;
         return variants.back();
     }

@@ -108,9 +108,15 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal) {
     return make_before_chunks(
-        problem, options, [&](Pass pass) { return list_of(make_rows_pass(problem, pass, options.kernel.empty())); },
-        "takes many rows with time innermost in multiples of 16 bytes and a gate for each element, by value where "
-        "steps are reset or packed",
+        problem, options,
+        [&](Pass pass) {
+            PassVariants passes;
+            for (const bool skewed : {false, true})
+                if (auto l = make_rows_pass(problem, pass, skewed, options.kernel.empty())) passes.push_back(*l);
+            return passes;
+        },
+        "takes many rows with time innermost, strides that are alike in multiples of 16 bytes and a gate for each "
+        "element, by value where steps are reset or packed",
         refusal, false);
 }
 

@@ -74,8 +74,6 @@ LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batc
 
 namespace {
 
-LinearTile tile_of(const TileFacts& facts) { return {facts.lane_rows, facts.steps, facts.warps}; }
-
 // Books the partial sums of GRAD|GATE, and cuts time where they would take more than 4 MB or 1 % of the input.
 void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invariant) {
     l.launch_steps = std::max<int64_t>(p.time, 1);
@@ -169,6 +167,10 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.partial_time = l.partial_time;
     params.partial_rows = l.partial_rows;
     if (!l.aligned) return;
+    if (l.skewed) {
+        l.data_alignment = l.gate_alignment = static_cast<uintptr_t>(size_of(p.dtype));
+        return;
+    }
     l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
     l.gate_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.gate_dtype));
 }
@@ -199,9 +201,9 @@ std::string LinearPass::describe() const {
                            batches * tuning.row_groups, warp_rows(tile().lane_rows) << tuning.log2_warp_rows,
                            tuning.chunks, tuning.chunk_steps, tuning.set_groups);
     if (takes_rows())
-        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost",
+        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
                            tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
-                           tuning.set_groups);
+                           tuning.set_groups, skewed ? "skewed" : "aligned");
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
     if (streams()) return fmt::format("{} warps stream {} rows each, {} innermost", groups, warp_rows, inner);
@@ -234,34 +236,13 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
             fits(p.grad_gate, p.gate_dtype));
 }
 
-// A carry into every chunk but the first of each row.
+}  // namespace
+
 void book_carries(LinearPass& l, int lane_rows) {
     if (l.tuning.chunks <= 1) return;
     const int64_t lanes = l.batches * l.rows / lane_rows;
     l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
     l.carries = l.workspace.book(l.look_back_bytes);
-}
-
-}  // namespace
-
-std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool must_suit) {
-    if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return std::nullopt;
-    if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false))
-        return std::nullopt;
-    LinearPass l = begin_pass(p, pass, true, false);
-    l.tuning.algorithm = LinearAlgorithm::rows;
-    if (!l.time_inner || l.kernel() == nullptr || l.batches * l.rows > std::numeric_limits<int32_t>::max())
-        return std::nullopt;
-    const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_rows(shape, tile_of(l.tile()));
-    if (must_suit && !rows_suit(shape, l.tuning)) return std::nullopt;
-    if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return std::nullopt;
-    l.launch_steps = p.time;
-    settle_params(l, p);
-    l.params.chunks = l.tuning.chunks;
-    l.takes_states = !p.packed();
-    book_carries(l, 1);
-    return l;
 }
 
 std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool must_suit) {
@@ -273,7 +254,7 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     l.pack = pack;
     if (l.time_inner || l.kernel() == nullptr || !fits_aligned(l, p)) return std::nullopt;
     const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_columns(shape, tile_of(l.tile()));
+    l.tuning = tune_columns(shape, l.lane_tile());
     if (must_suit && !columns_suit(shape, l.tuning)) return std::nullopt;
     if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return std::nullopt;
     l.launch_steps = p.time;
@@ -290,8 +271,8 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
     LinearPass l = begin_pass(problem, pass, aligned, batch_invariant);
     const LinearShape shape = shape_of(l, problem, batch_invariant);
     l.tuning.algorithm = algorithm;
-    l.tuning = algorithm == LinearAlgorithm::stream ? tune_stream(shape, tile_of(l.tile()))
-                                                    : tune_chunked(shape, tile_of(l.tile()));
+    l.tuning =
+        algorithm == LinearAlgorithm::stream ? tune_stream(shape, l.lane_tile()) : tune_chunked(shape, l.lane_tile());
     book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
     settle_params(l, problem);

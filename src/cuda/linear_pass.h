@@ -30,6 +30,7 @@ struct LinearPass {
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
     int pack = 1;             // of columns: rows of a lane
+    bool skewed = false;      // of rows: they may begin anywhere in a vector, at the same place in every tensor
     bool dense = false;       // of waves, channels innermost: the steps of a sequence lie together in every tensor
     int64_t batches = 0, rows = 0, time = 0;
     LinearTuning tuning;
@@ -72,6 +73,7 @@ struct LinearPass {
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
+    LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps}; }
     const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
     int64_t wave_sequences() const { return batches * tuning.row_groups; }
     int64_t wave_chunks() const { return wave_sequences() * tuning.chunks; }
@@ -115,13 +117,15 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
 void settle_params(LinearPass& l, const LinearProblem& p);
+// A carry into every chunk but the first of each row, for lanes of `lane_rows` rows.
+void book_carries(LinearPass& l, int lane_rows);
 
 // The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
 // another algorithm is faster.
 std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
 
-// The same by rows.
-std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool must_suit);
+// The same by rows, `skewed` or aligned.
+std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
 
 // The same by columns whose lanes have one row or two.
 std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool must_suit);

@@ -52,6 +52,7 @@ void fill_rows(LinearKernels& k) {
     if constexpr (sizeof(typename Ty::X) == sizeof(typename Ty::G)) {
         k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
         k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
+        k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
     }
 }
 

@@ -41,11 +41,11 @@ __device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParam
             flags = nonzero_bytes(v.x) | nonzero_bytes(v.y) << 4 | nonzero_bytes(v.z) << 8 | nonzero_bytes(v.w) << 12;
         } else {
 #pragma unroll 1
-            for (int i = max(-step, 0); i < 16 && step + i < at.steps; ++i) flags |= Mask(from[i] != 0) << i;
+            for (int i = max(at.first - step, 0); i < 16 && step + i < at.steps; ++i) flags |= Mask(from[i] != 0) << i;
         }
         bits |= step < 0 ? flags >> -step : flags << step;
     }
-    return at.steps > 0 ? bits & ~Mask(0) >> (8 * sizeof(Mask) - at.steps) : 0;
+    return at.steps > 0 ? bits & ~Mask(0) >> (8 * sizeof(Mask) - at.steps) & ~Mask(0) << at.first : 0;
 }
 
 // Adds the first and last steps in memory of the sequences that lie in a warp's steps. Offsets that are equal, of which

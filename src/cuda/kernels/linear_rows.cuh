@@ -3,8 +3,11 @@
 //
 //     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
 //
-// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a row, or the chunks of 2^log2_warp_rows rows
-//            side by side. A lane holds L steps in registers.
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a row, or those of two rows side by side. A
+//            lane holds L steps in registers.
+// Skew       Lanes own whole vectors of 16 bytes wherever a row begins in one: its steps are counted from there, and
+//            those before its first are the identity, as are those past its last. Nothing is shifted, since all tensors
+//            of a row lie alike. The elements of the vectors at its ends go one by one (skewed_vectors.cuh).
 // Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order
 //            2. every lane walks its steps with its carry and stores
 // Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks. A set has about
@@ -16,12 +19,13 @@
 // Why        Nothing is waited for and little is executed beside the steps: on an H200 93 to 98 % of the stream.
 //            linear_chunked.cuh, which folds summaries and does more besides, reaches 84 to 91 %; see
 //            bench/results/tried_linear.md for clusters, blocks that stay, and other orders.
-// Limits     Time contiguous in multiples of 16 bytes, a gate for each element, by value where steps are reset or packed;
-//            packed sequences without states.
+// Limits     Time contiguous, each row at the same place in vectors of 16 bytes in all tensors, a gate for each element,
+//            by value where steps are reset or packed; packed sequences without states.
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"
 #include "cuda/kernels/rows_params.h"
+#include "cuda/kernels/skewed_vectors.cuh"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "cuda/ptx/thread_index.cuh"
@@ -29,8 +33,13 @@
 namespace flashscan::cuda {
 
 template <typename Ty, bool Backward>
+struct RowsShape : TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 256> {
+    static constexpr int skew = 16 / static_cast<int>(sizeof(typename Ty::X)) - 1;
+};
+
+template <typename Ty, bool Backward>
 struct RowsConfig {
-    using Shape = TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 256>;
+    using Shape = RowsShape<Ty, Backward>;
     static constexpr int warps = 8;
     static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
@@ -46,8 +55,9 @@ struct RowsWarp {
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
-    using GateCopies = Copies<G, Shape>;
-    using Data = Copies<X, Shape>;
+    using GateCopies = SkewedVectors<G, Shape>;
+    using Data = SkewedVectors<X, Shape>;
+    using Part = typename Data::Part;
     using Before = StatesBefore<X, Shape, Down>;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     using Totals = Record<Ty>[Config::warps];
@@ -61,10 +71,17 @@ struct RowsWarp {
     Record<Ty>* total;         // the warp's own
     char* buffer;
 
+    // Steps between the vector of 16 bytes that a row begins in and the row, which are those of every tensor.
+    static __device__ __forceinline__ int skew_of(const View& view, uint32_t batch, uint32_t row) {
+        const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(view.data)) +
+                                 batch * static_cast<uint32_t>(view.batch) + row * static_cast<uint32_t>(view.row);
+        return Shape::skew == 0 ? 0 : static_cast<int>(address % 16 / sizeof(X));
+    }
+
     static __device__ __forceinline__ RowsWarp here(const LinearParams& p, const RowsParams& r, Totals& totals) {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
-        const int warp_row = warp / warps_in_time, warp_time = warp & (warps_in_time - 1);
+        const int warp_row = warp < warps_in_time ? 0 : 1, warp_time = warp - warp_row * warps_in_time;
         const uint32_t set = quotient(blockIdx.x, r.by_blocks), in = blockIdx.x - set * r.blocks;
         const uint32_t chunk = quotient(in, r.by_groups);
         const uint32_t group = set * r.groups + in - chunk * r.groups;
@@ -73,9 +90,10 @@ struct RowsWarp {
         // Down mirrors the places in memory.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const uint32_t in_batch = row - batch * rows;
         return {p,
-                place_of<Shape>(batch, row - batch * rows, place * (32 * L), batch < p.batches ? p.rows : 0,
-                                end_of_steps(p.offsets, p.time), thread & 31, 0),
+                place_of<Shape>(batch, in_batch, place * (32 * L) - skew_of(p.gate, batch, in_batch),
+                                batch < p.batches ? p.rows : 0, end_of_steps(p.offsets, p.time), thread & 31, 0),
                 chunk,
                 warp_time,
                 warps_in_time,
@@ -91,30 +109,37 @@ struct RowsWarp {
         return (static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row;
     }
 
+    template <bool Whole>
+    __device__ __forceinline__ void fetch(const Part& part, typename GateCopies::Fetched& gate,
+                                          typename Data::Fetched& source, typename Data::Fetched& states) const {
+        GateCopies::template fetch<Whole>(p.gate, at, part, open_gate<GateWide>(p.gate_form), gate);
+        Data::template fetch<Whole>(p.source, at, part, Wide{}, source);
+        if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, Wide{}, states);
+    }
+
     __device__ __forceinline__ void run() const {
         Words<Wide> known;
         if (chunk > 0 && at.rows > 0) {
             ptx::wait_for_launch_before();  // which clears the chain's memory
             ask_for_value(p.carries, place_of_carry(chunk), known);
         }
+        const Part part = Part::of(at);
         typename GateCopies::Fetched gate_in;
         typename Data::Fetched source_in, states_in;
-        GateCopies::fetch(p.gate, at, 0, p.time, buffer, gate_in);
-        Data::fetch(p.source, at, 0, p.time, buffer, source_in);
+        if (part.whole())
+            fetch<true>(part, gate_in, source_in, states_in);
+        else
+            fetch<false>(part, gate_in, source_in, states_in);
         Wide edge{};
-        if (gate_wanted()) {
-            Data::fetch(p.states, at, 0, p.time, buffer, states_in);
-            if (!Before::is_held(p, at)) edge = Before::load_edge(p, at);
-        }
+        if (gate_wanted() && !Before::is_held(p, at)) edge = Before::load_edge(p, at);
         const Events<L> events = events_of<Shape, Down, Backward>(p, at);
         const bool eventful = may_have_events<Shape, Backward>(p) && events.any();
         const Walker walk{p, at, events};
 
         Steps<G, Shape> gate;
         Steps<X, Shape> source;
-        GateCopies::arrange(gate_in, at, buffer, gate);
-        Data::arrange(source_in, at, buffer, source);
-        walk.complete(gate);
+        GateCopies::arrange(gate_in, at, part, buffer, gate);
+        Data::arrange(source_in, at, part, buffer, source);
         Map through[1];
         with_kind<Ty, false>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
@@ -130,7 +155,7 @@ struct RowsWarp {
         if constexpr (Backward) {
             Steps<X, Shape> states{};
             if (gate_wanted()) {
-                Data::arrange(states_in, at, buffer, states);
+                Data::arrange(states_in, at, part, buffer, states);
                 const Wide held = Before::held_edge(at, states);
                 if (Before::is_held(p, at)) edge = held;
             }
@@ -140,12 +165,12 @@ struct RowsWarp {
                     gate, source, carry, first, Before{at, states, edge},
                     [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
             });
-            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, buffer);
+            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
         } else {
             with_kind<Ty, false>(p, eventful,
                                  [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
-        if (p.result.data != nullptr) Data::store(source, p.result, at, buffer);
+        if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
         const bool last = chunk + 1 == p.chunks && warp_time == warps_in_time - 1 && segments().is_last();
         if (p.edge_out != nullptr && last && at.rows > 0)
             static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry[0];

@@ -6,7 +6,7 @@
 
 namespace flashscan::cuda {
 
-// Blocks go through sets of groups of 2^log2_warp_rows rows of all batches.
+// Blocks go through sets of groups of one or two rows of all batches.
 struct RowsParams {
     uint32_t groups = 0, blocks = 0;  // of a set
     Divisor by_groups, by_blocks;

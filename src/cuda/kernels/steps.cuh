@@ -39,6 +39,13 @@ struct TileShape {
     static constexpr int max_rows = 32 * V;  // of a warp
 };
 
+// Steps that a row's first lane may have before the row, at the most: none unless the shape of the tiles says so.
+template <typename Shape>
+constexpr int most_skew = 0;
+template <typename Shape>
+requires requires { Shape::skew; }
+constexpr int most_skew<Shape> = Shape::skew;
+
 template <int Words>
 struct alignas(Words >= 4 ? 16 : 4 * Words) WordVector {
     uint32_t word[Words];
@@ -113,6 +120,7 @@ struct Place {
     uint32_t batch;
     int64_t row, t0;            // the lane's first row and first step in memory
     int rows, steps;            // of the lane that exist; no steps where there is no row
+    int first;                  // the first of the lane's steps that exists
     int64_t warp_row, warp_t0;  // the same of its warp
     int warp_rows, warp_steps;
     int lane, log2_rows;
@@ -121,7 +129,7 @@ struct Place {
     __device__ __forceinline__ int segments() const { return 32 >> log2_rows; }
 };
 
-// The place of lane `lane` of a warp whose tile begins at (row, t0); steps exist up to `end`.
+// The place of lane `lane` of a warp whose tile begins at (row, t0); steps exist from 0 up to `end`.
 template <typename Shape>
 __device__ __forceinline__ Place place_of(uint32_t batch, int64_t row, int64_t t0, int64_t rows, int64_t end, int lane,
                                           int log2_rows) {
@@ -140,6 +148,7 @@ __device__ __forceinline__ Place place_of(uint32_t batch, int64_t row, int64_t t
     at.t0 = t0 + at.segment * L;
     at.rows = max(min(at.warp_rows - at.pack * V, V), 0);
     at.steps = at.rows == 0 ? 0 : max(min(at.warp_steps - at.segment * L, L), 0);
+    at.first = most_skew<Shape> == 0 ? 0 : static_cast<int>(max(-at.t0, int64_t{0}));
     return at;
 }
 

@@ -107,7 +107,8 @@ struct StatesBefore {
         const int neighbour = Down ? i - 1 : i + 1;
         if (neighbour < 0 || neighbour >= Shape::L) return edge;
         const Wide h = states.get(neighbour, 0);
-        return !Down && neighbour == at.steps ? edge : h;
+        const bool beyond = Down ? i <= most_skew<Shape> && i == at.first : neighbour == at.steps;
+        return beyond ? edge : h;
     }
     // Whether another lane of the warp holds the edge, and what is there then.
     static __device__ __forceinline__ bool is_held(const LinearParams& p, const Place& at) {
@@ -196,6 +197,9 @@ struct Walk {
         });
     }
 
+    __device__ __forceinline__ bool exists(int i) const {
+        return (i >= most_skew<Shape> || i >= at.first) && i < at.steps;
+    }
     // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
     // do not exist are left out.
     template <typename Body>
@@ -203,7 +207,7 @@ struct Walk {
 #pragma unroll
         for (int k = 0; k < L; ++k) {
             const int i = Down ? L - 1 - k : k;
-            if (!Ty::complex_gate || i < at.steps) body(i);
+            if (!Ty::complex_gate || exists(i)) body(i);
         }
     }
 

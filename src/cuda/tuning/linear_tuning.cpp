@@ -125,12 +125,13 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::rows;
     const int64_t warp_steps = int64_t{32} * tile.steps;
-    const int log2_in_time = log2_warps_in_time(shape.time, warp_steps, log2_up(tile.warps, 5));
+    const int64_t row_warps = ceil_div(shape.time + shape.skew, warp_steps);
+    t.chunks = ceil_div(row_warps, int64_t{tile.warps});
+    const int64_t in_time = ceil_div(row_warps, t.chunks);
+    t.chunk_steps = warp_steps * in_time;
     t.log2_lane_rows = 0;
-    t.log2_warp_rows = log2_in_time == 0 ? 1 : 0;  // blocks of one warp are too many
-    t.warps = 1 << (log2_in_time + t.log2_warp_rows);
-    t.chunk_steps = warp_steps << log2_in_time;
-    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // blocks of one warp are too many
+    t.warps = static_cast<int>(in_time << t.log2_warp_rows);
     t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
     t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
     t.blocks = ceil_div(t.row_groups, t.set_groups) * t.set_groups * t.chunks;
@@ -140,7 +141,9 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
     const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time;
     const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
-    return 7 * wasted <= shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
+    // Without whole vectors chunks are so slow that more lanes in vain are worth it.
+    return (shape.skew > 0 ? 2 : 7) * wasted <= shape.time &&
+           (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {

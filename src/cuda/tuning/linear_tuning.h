@@ -23,6 +23,7 @@ struct LinearShape {
     bool batch_invariant = false;
     bool shares_sectors = false;  // rows side by side store to the same 32 bytes of memory
     int64_t sequences = 0;        // packed in a row
+    int skew = 0;                 // steps that a row may have before its first, to begin at a vector
 };
 
 // What makes a step cost more than its bytes.
