@@ -24,6 +24,11 @@ constexpr std::pair<int32_t, int32_t> dtypes[] = {
 };
 constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {
     {FLASHSCAN_F32, FLASHSCAN_F32}, {FLASHSCAN_BF16, FLASHSCAN_BF16}, {FLASHSCAN_F16, FLASHSCAN_F16}};
+constexpr std::pair<int32_t, int32_t> ragged_dtypes[] = {{FLASHSCAN_F32, FLASHSCAN_F32},
+                                                         {FLASHSCAN_BF16, FLASHSCAN_BF16},
+                                                         {FLASHSCAN_F16, FLASHSCAN_F16},
+                                                         {FLASHSCAN_F64, FLASHSCAN_F64},
+                                                         {FLASHSCAN_C64, FLASHSCAN_C64}};
 constexpr int dtype_count = static_cast<int>(std::size(dtypes));
 
 constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3},   {3, 33, 2},  {1, 70, 4},
@@ -46,6 +51,11 @@ constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16}, 
 constexpr std::array<int64_t, 3> column_shapes[] = {{2, 303, 65},  {1, 1021, 130}, {3, 514, 10}, {1, 1030, 257},
                                                     {2, 129, 64},  {5, 2051, 33},  {3, 1, 7},    {1, 4099, 96},
                                                     {2, 256, 128}, {70, 17, 40},   {1, 700, 9},  {5, 140, 1700}};
+constexpr std::array<int64_t, 3> ragged_shapes[] = {{2, 303, 65}, {3, 1, 7},    {1, 1021, 3},  {1, 1027, 33},
+                                                    {3, 514, 10}, {2, 7, 129},  {3, 2339, 9},  {1, 4678, 4},
+                                                    {2, 4095, 8}, {1, 8201, 5}, {1, 16389, 3}, {5, 2051, 2}};
+constexpr Placement ragged_placements[] = {Placement::dense, Placement::misaligned, Placement::padded,
+                                           Placement::fused};
 
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
@@ -53,6 +63,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::relays) return relay_shapes;
     if (size == Size::waves) return wave_shapes;
     if (size == Size::columns) return column_shapes;
+    if (size == Size::ragged) return ragged_shapes;
     return varied_shapes;
 }
 
@@ -75,15 +86,19 @@ enum Factor : size_t {
 
 Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     Problem p;
-    std::tie(p.dtype, p.gate_dtype) = size == Size::waves ? wave_dtypes[row[factor_dtype]] : dtypes[row[factor_dtype]];
-    p.layout = row[factor_layout];
+    const int dtype = row[factor_dtype];
+    std::tie(p.dtype, p.gate_dtype) = size == Size::waves    ? wave_dtypes[dtype]
+                                      : size == Size::ragged ? ragged_dtypes[dtype]
+                                                             : dtypes[dtype];
+    p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
     p.form = row[factor_form];
     p.broadcast = static_cast<uint32_t>(row[factor_broadcast]);
     p.reset = row[factor_reset] == 1;
     p.state_in = (row[factor_states] & 1) != 0;
     p.state_out = (row[factor_states] & 2) != 0;
-    p.placement = static_cast<Placement>(row[factor_placement]);
+    const int placement = row[factor_placement];
+    p.placement = size == Size::ragged ? ragged_placements[placement] : static_cast<Placement>(placement);
     p.gradients = static_cast<uint32_t>(row[factor_gradients]) + 1;
     p.in_place = row[factor_in_place] == 1;
     p.threads = row[factor_option] == 1 ? 1 : row[factor_option] == 2 ? 3 : 0;
@@ -139,12 +154,18 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
     if (size == Size::relays || size == Size::waves) levels[factor_packing] = 1;
     if (size == Size::columns) levels[factor_layout] = 1;  // BTC
+    if (size == Size::ragged) {
+        levels[factor_dtype] = static_cast<int>(std::size(ragged_dtypes));
+        levels[factor_layout] = 1;
+        levels[factor_packing] = 2;
+        levels[factor_placement] = static_cast<int>(std::size(ragged_placements));
+    }
     if (size == Size::waves) {
         levels[factor_dtype] = static_cast<int>(std::size(wave_dtypes));
         levels[factor_form] = levels[factor_reset] = 1;
     }
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960};
+    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960, 2950};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));
@@ -233,6 +254,8 @@ std::vector<Problem> extremes() {
                              // Two sets of rows, the second not full, of several chunks.
                              "linear f32 BCT b3 t9000 c110 state-in state-out grads-xgs seed5204",
                              "linear bf16 BCT b3 t18000 c100 reverse reset state-in state-out grads-xgs seed5205",
+                             "linear f32 BCT b3 t9001 c110 reverse reset state-in state-out grads-xgs seed5209",
+                             "linear bf16 BCT b3 t18001 c100 state-in state-out grads-xgs place-misaligned seed5210",
                              "linear f32 BTC b1 t300000 c16 state-in state-out grads-xgs seed5206",
                              "linear f32 BTC b1 t150001 c24 reverse state-in state-out grads-xgs seed5207",
                              "linear bf16 BTC b1 t40000 c128 state-in state-out grads-xgs seed5208"})

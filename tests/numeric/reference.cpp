@@ -55,6 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::columns))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::ragged))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planner_targets(), extremes())),
@@ -79,8 +81,9 @@ TEST(Repro, Case) {
 }
 
 TEST(Repro, TextRoundTrips) {
-    for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays),
-                             pairs(Size::columns), pairs(Size::waves), singles(), shapes(), extremes()})
+    for (const auto& list :
+         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays), pairs(Size::columns),
+          pairs(Size::waves), pairs(Size::ragged), singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

@@ -110,17 +110,32 @@ TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
 }
 
 TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
-    for (const int64_t rows : {1, 100, 1000, 100000})
-        for (const int64_t time : {8, 1000, 5000, 100000}) {
-            const LinearTuning t = tune_rows(shape_of(3, rows, time, true), tile);
-            EXPECT_GE(t.row_groups << t.log2_warp_rows, 3 * rows);
-            EXPECT_LT((t.row_groups - 1) << t.log2_warp_rows, 3 * rows);
-            EXPECT_GE(t.chunks * t.chunk_steps, time);
-            EXPECT_LT((t.chunks - 1) * t.chunk_steps, time);
-            EXPECT_EQ(t.blocks % (t.set_groups * t.chunks), 0);
-            EXPECT_GE(t.blocks, t.row_groups * t.chunks);
-            EXPECT_LT(t.blocks, (t.row_groups + t.set_groups) * t.chunks);
-        }
+    for (const int skew : {0, 3})
+        for (const int64_t rows : {1, 100, 1000, 100000})
+            for (const int64_t time : {1, 8, 1000, 1023, 5000, 8192, 9217, 100000}) {
+                LinearShape shape = shape_of(3, rows, time, true);
+                shape.skew = skew;
+                const LinearTuning t = tune_rows(shape, tile);
+                EXPECT_GE(t.row_groups << t.log2_warp_rows, 3 * rows);
+                EXPECT_LT((t.row_groups - 1) << t.log2_warp_rows, 3 * rows);
+                EXPECT_GE(t.chunks * t.chunk_steps, time + skew);
+                EXPECT_LT((t.chunks - 1) * t.chunk_steps, time + skew);
+                EXPECT_EQ(t.chunk_steps, int64_t{t.warps >> t.log2_warp_rows} * 32 * tile.steps);
+                EXPECT_GE(t.warps, 2);
+                EXPECT_LE(t.warps, tile.warps);
+                EXPECT_EQ(t.blocks % (t.set_groups * t.chunks), 0);
+                EXPECT_GE(t.blocks, t.row_groups * t.chunks);
+                EXPECT_LT(t.blocks, (t.row_groups + t.set_groups) * t.chunks);
+            }
+}
+
+TEST(LinearTuning, ChunksOfRowsAreOfEvenLength) {
+    EXPECT_EQ(tune_rows(shape_of(1, 1, 8192, true), tile).chunks, 1);
+    EXPECT_EQ(tune_rows(shape_of(1, 1, 8193, true), tile).chunks, 2);
+    EXPECT_EQ(tune_rows(shape_of(1, 1, 8193, true), tile).warps, 5);
+    LinearShape skewed = shape_of(1, 1, 8192, true);
+    skewed.skew = 1;
+    EXPECT_EQ(tune_rows(skewed, tile).warps, 5);
 }
 
 TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
@@ -171,6 +186,12 @@ TEST(LinearTuning, ManyRowsAreTakenInSets) {
     EXPECT_TRUE(suits(shape_of(8, 1024, 1024, true)));
     EXPECT_FALSE(suits(shape_of(8, 1024, 128, true)));
     EXPECT_FALSE(suits(shape_of(8, 1024, 1100, true)));  // lanes in vain
+    LinearShape skewed = shape_of(7, 1031, 2339, true);
+    EXPECT_FALSE(suits(skewed));
+    skewed.skew = 3;
+    EXPECT_TRUE(suits(skewed));
+    skewed.time = 1100;
+    EXPECT_FALSE(suits(skewed));
     LinearShape few = shape_of(1, 64, 1 << 18, true);
     EXPECT_FALSE(suits(few));
     few.sequences = 2;
