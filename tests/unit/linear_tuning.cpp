@@ -185,12 +185,12 @@ TEST(LinearTuning, ManyRowsAreTakenInSets) {
     EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true)));
     EXPECT_TRUE(suits(shape_of(8, 1024, 1024, true)));
     EXPECT_FALSE(suits(shape_of(8, 1024, 128, true)));
-    EXPECT_FALSE(suits(shape_of(8, 1024, 1100, true)));  // lanes in vain
-    LinearShape skewed = shape_of(7, 1031, 2339, true);
-    EXPECT_FALSE(suits(skewed));
+    EXPECT_TRUE(suits(shape_of(8, 1024, 1100, true)));
+    EXPECT_FALSE(suits(shape_of(8, 1024, 512, true)));  // half of the lanes in vain
+    LinearShape skewed = shape_of(8, 1024, 1024, true);
     skewed.skew = 3;
     EXPECT_TRUE(suits(skewed));
-    skewed.time = 1100;
+    skewed.time = 500;
     EXPECT_FALSE(suits(skewed));
     LinearShape few = shape_of(1, 64, 1 << 18, true);
     EXPECT_FALSE(suits(few));

@@ -139,11 +139,9 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
 }
 
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
-    const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time;
+    const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time - shape.skew;
     const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
-    // Without whole vectors chunks are so slow that more lanes in vain are worth it.
-    return (shape.skew > 0 ? 2 : 7) * wasted <= shape.time &&
-           (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
+    return wasted < shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {

@@ -73,7 +73,7 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile);
-// Whether rows are so many, or cut so often, that none waits for a carry.
+// Whether rows are so many, or cut so often, that none waits for a carry, and most lanes have steps.
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
 // Whether columns are so many, or cut so often, that hardly any waits for a carry.
 bool columns_suit(const LinearShape& shape, const LinearTuning& columns);
