@@ -17,8 +17,9 @@
 // Progress   As in linear_chunked.cuh, blocks wait for blocks of lower index only.
 // Sync       The carry validates itself (look_back.cuh). Warps meet once.
 // Why        Nothing is waited for and little is executed beside the steps: on an H200 93 to 98 % of the stream, 80 to
-//            94 % where rows begin or end within vectors. linear_chunked.cuh, which folds summaries and does more besides, reaches 84 to 91 %; see
-//            bench/results/tried_linear.md for clusters, blocks that stay, and other orders.
+//            94 % where rows begin or end within vectors. linear_chunked.cuh, which folds summaries and does more
+//            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, blocks that stay, and other
+//            orders.
 // Limits     Time contiguous, each row at the same place in vectors of 16 bytes in all tensors, a gate for each element,
 //            by value where steps are reset or packed; packed sequences without states.
 #pragma once
