@@ -178,7 +178,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
 int LinearPass::shared_bytes() const {
     if (waves()) return tuning.ring * wave_facts().stage_bytes;
     if (takes_columns()) return 0;
-    if (takes_rows()) return (tile().shared_bytes / tile().warps + stash_bytes) * tuning.warps;
+    if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
     if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
     return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
                     tuning.least_shared_bytes);

@@ -49,7 +49,6 @@ struct LinearPass {
     LinearParams params;                               // of every launch, but for what depends on the call
     uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
     bool takes_states = true;                          // a call may have them
-    int stash_bytes = 0;                               // of a warp of rows, for values of gates
 
     // Relay and waves, channels innermost: shapes of the maps of gate, source, states, result and grad_gate.
     std::array<MapShape, 5> maps;

@@ -41,7 +41,6 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
     l.takes_states = !p.packed();
-    if (p.gate_form != GateForm::value) l.stash_bytes = l.kernels->rows_stash_bytes[pass == Pass::backward];
     book_carries(l, 1);
     return l;
 }

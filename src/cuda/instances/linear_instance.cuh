@@ -52,10 +52,7 @@ void fill_rows(LinearKernels& k) {
     if constexpr (sizeof(typename Ty::X) == sizeof(typename Ty::G)) {
         k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
         k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
-        using Config = RowsConfig<Ty, Backward>;
-        k.rows_skew = Config::Shape::skew;
-        constexpr int steps = 32 * Config::Shape::L;
-        k.rows_stash_bytes[Backward] = Config::stashes ? steps * static_cast<int>(sizeof(typename Ty::GateWide)) : 0;
+        k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
     }
 }
 

@@ -45,8 +45,6 @@ struct RowsConfig {
     static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = warps * Buffer::bytes;
-    // Where working a gate out twice takes longer than its bytes, values of log and logit gates wait in shared memory.
-    static constexpr bool stashes = sizeof(typename Ty::X) == 2 && sizeof(typename Ty::GateWide) == 4;
 };
 
 template <typename Ty, bool Down, bool Backward>
@@ -73,7 +71,6 @@ struct RowsWarp {
     const Record<Ty>* totals;  // of the warps of the row, in the order of the walk
     Record<Ty>* total;         // the warp's own
     char* buffer;
-    char* stash;  // the lane's
 
     // Steps between the vector of 16 bytes that a row begins in and the row, which are those of every tensor.
     static __device__ __forceinline__ int skew_of(const View& view, uint32_t batch, uint32_t row) {
@@ -103,9 +100,7 @@ struct RowsWarp {
                 warps_in_time,
                 totals + warp_row * warps_in_time,
                 totals + warp,
-                shared_memory() + warp * Config::Buffer::bytes,
-                shared_memory() + static_cast<int>(blockDim.x / 32) * Config::Buffer::bytes +
-                    (warp * 32 * L + (thread & 31)) * static_cast<int>(sizeof(GateWide))};
+                shared_memory() + warp * Config::Buffer::bytes};
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
@@ -121,18 +116,6 @@ struct RowsWarp {
         GateCopies::template fetch<Whole>(p.gate, at, part, open_gate<GateWide>(p.gate_form), gate);
         Data::template fetch<Whole>(p.source, at, part, Wide{}, source);
         if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, Wide{}, states);
-    }
-
-    // Calls f with the kind of the warp's steps and its gates.
-    template <typename F>
-    __device__ __forceinline__ void with_gates(const Steps<G, Shape>& gate, bool eventful, F&& f) const {
-        with_kind<Ty, false>(p, eventful, [&](auto kind) {
-            constexpr Kind k = decltype(kind)::value;
-            if constexpr (Config::stashes && (k == Kind::logs || k == Kind::forms))
-                f(kind, StashedGates<Ty, Shape>{gate, reinterpret_cast<GateWide*>(stash)});
-            else
-                f(kind, gate);
-        });
     }
 
     __device__ __forceinline__ void run() const {
@@ -159,10 +142,8 @@ struct RowsWarp {
         GateCopies::arrange(gate_in, at, part, buffer, gate);
         Data::arrange(source_in, at, part, buffer, source);
         Map through[1];
-        with_gates(gate, eventful, [&](auto kind, const auto& gates) {
-            if constexpr (std::is_same_v<decltype(gates), const StashedGates<Ty, Shape>&>)
-                walk.template evaluate<decltype(kind)::value>(gates);
-            walk.template summarize<decltype(kind)::value>(gates, source, through);
+        with_kind<Ty, false>(p, eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(gate, source, through);
             segments().scan(through[0]);
         });
         if (segments().is_last()) *total = to_record<Ty>(through[0]);
@@ -180,16 +161,15 @@ struct RowsWarp {
                 if (Before::is_held(p, at)) edge = held;
             }
             const Wide first[1] = {};
-            with_gates(gate, eventful, [&](auto kind, const auto& gates) {
+            with_kind<Ty, false>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
-                    gates, source, carry, first, Before{at, states, edge},
+                    gate, source, carry, first, Before{at, states, edge},
                     [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
             });
             if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
         } else {
-            with_gates(gate, eventful, [&](auto kind, const auto& gates) {
-                walk.template forward<decltype(kind)::value>(gates, source, carry);
-            });
+            with_kind<Ty, false>(p, eventful,
+                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
         const bool last = chunk + 1 == p.chunks && warp_time == warps_in_time - 1 && segments().is_last();

@@ -93,13 +93,6 @@ struct GateValues {
     typename Ty::GateWide value[Shape::L][Shape::V];
 };
 
-// The same in shared memory; a lane's values are 32 apart.
-template <typename Ty, typename Shape>
-struct StashedGates {
-    const Steps<typename Ty::G, Shape>& given;
-    typename Ty::GateWide* values;
-};
-
 // h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
 // the lane's own, and `edge` is the one beyond them.
 template <typename X, typename Shape, bool Down>
@@ -193,21 +186,8 @@ struct Walk {
     __device__ __forceinline__ GateWide value_of(const Values& gate, int i, int v) const {
         return gate.value[i][v];
     }
-    using Stashed = StashedGates<Ty, Shape>;
-    template <Kind kind>
-    __device__ __forceinline__ GateWide value_of(const Stashed& gate, int i, int v) const {
-        return gate.values[32 * (i * V + v)];
-    }
-    static __device__ __forceinline__ GateWide given(const Stashed& gate, int i, int v) { return gate.given.get(i, v); }
     static __device__ __forceinline__ GateWide given(const Given& gate, int i, int v) { return gate.get(i, v); }
     static __device__ __forceinline__ GateWide given(const Values& gate, int i, int v) { return gate.given.get(i, v); }
-    template <Kind kind>
-    __device__ __forceinline__ void evaluate(const Stashed& gates) const {
-#pragma unroll
-        for (int i = 0; i < L; ++i)
-#pragma unroll
-            for (int v = 0; v < V; ++v) gates.values[32 * (i * V + v)] = value_of<kind>(gates.given, i, v);
-    }
     __device__ __forceinline__ void evaluate(Values& gates) const {
         with_kind<Ty>(p, false, [&](auto kind) {
 #pragma unroll
