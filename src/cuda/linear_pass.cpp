@@ -263,6 +263,10 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     // Without code for what happens rarely at once.
     l.takes_states = !p.packed() && (by_value || pass == Pass::forward);
     book_carries(l, pack);
+    // Chunks of wide elements are short, and scratch memory is promised to be small.
+    const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (pass == Pass::backward ? 2 : 1);
+    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time * step_bytes / 100);
+    if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return std::nullopt;
     return l;
 }
 
