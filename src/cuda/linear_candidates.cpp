@@ -129,14 +129,12 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             // Where strips are few, narrower ones are more.
             for (const int pack : {2, 1}) {
                 if (!passes.empty() && options.kernel.empty()) break;
-                auto l = make_columns_pass(problem, pass, pack, options.kernel.empty());
-                if (l) passes.push_back(std::move(*l));
+                if (auto l = make_columns_pass(problem, pass, pack, options.kernel.empty())) passes.push_back(*l);
             }
             return passes;
         },
         "takes many aligned rows with channels innermost and a gate for each element, by value where steps are reset "
-        "or "
-        "packed",
+        "or packed",
         refusal, false);
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "cuda/sequence_offsets.h"
@@ -217,9 +216,6 @@ std::string LinearPass::describe() const {
     return text;
 }
 
-namespace {
-
-// Whether extents and strides allow the pass's aligned access.
 bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     const int64_t pack = l.tile().lane_rows;
     const auto fits = [&](const Strides& strides, Dtype dtype) {
@@ -234,40 +230,6 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
            fits(p.gate, p.gate_dtype) &&
            (l.pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
             fits(p.grad_gate, p.gate_dtype));
-}
-
-}  // namespace
-
-void book_carries(LinearPass& l, int lane_rows) {
-    if (l.tuning.chunks <= 1) return;
-    const int64_t lanes = l.batches * l.rows / lane_rows;
-    l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
-    l.carries = l.workspace.book(l.look_back_bytes);
-}
-
-std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool must_suit) {
-    const bool by_value = p.gate_form == GateForm::value;
-    if ((p.has_reset || p.packed()) && !by_value) return std::nullopt;
-    if (p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
-    LinearPass l = begin_pass(p, pass, true, false);
-    l.tuning.algorithm = LinearAlgorithm::columns;
-    l.pack = pack;
-    if (l.time_inner || l.kernel() == nullptr || !fits_aligned(l, p)) return std::nullopt;
-    const LinearShape shape = shape_of(l, p, false);
-    l.tuning = tune_columns(shape, l.lane_tile());
-    if (must_suit && !columns_suit(shape, l.tuning)) return std::nullopt;
-    if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return std::nullopt;
-    l.launch_steps = p.time;
-    settle_params(l, p);
-    l.params.chunks = l.tuning.chunks;
-    // Without code for what happens rarely at once.
-    l.takes_states = !p.packed() && (by_value || pass == Pass::forward);
-    book_carries(l, pack);
-    // Chunks of wide elements are short, and scratch memory is promised to be small.
-    const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (pass == Pass::backward ? 2 : 1);
-    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time * step_bytes / 100);
-    if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return std::nullopt;
-    return l;
 }
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,

@@ -117,8 +117,10 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
 void settle_params(LinearPass& l, const LinearProblem& p);
-// A carry into every chunk but the first of each row, for lanes of `lane_rows` rows.
-void book_carries(LinearPass& l, int lane_rows);
+// Whether extents and strides allow the pass's aligned access.
+bool fits_aligned(const LinearPass& l, const LinearProblem& p);
+// The same of chunks.
+bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
 // The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
 // another algorithm is faster.
@@ -132,8 +134,5 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass p
 
 // The same in waves of chunks.
 std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
-
-// Whether the extents and strides of a pass allow aligned access.
-bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
 }  // namespace flashscan::cuda

@@ -32,8 +32,8 @@ struct LinearKernels {
     TileFacts chunked_tile[access_count][2];
     const void* rows[2][2];        // [down][backward], tiles as chunked; null where gates and data are not of one size
     int rows_skew;                 // steps that a row may have before its first, at the most
-    const void* columns[2][2][2];  // [the pack of a lane less one][down][backward]; null where there are no such lanes
-    TileFacts columns_tile[2][2];  // [the pack of a lane less one][backward]
+    const void* columns[2][2][2];  // [rows of a lane less one][down][backward]; null where there are no such lanes
+    TileFacts columns_tile[2][2];  // [rows of a lane less one][backward]
     const void* relay[2][2];       // [down][backward]; null where columns are faster
     RelayFacts relay_tile[2];
     const void* reduce_gate_gradient;

@@ -21,7 +21,7 @@
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"
-#include "cuda/kernels/rows_params.h"
+#include "cuda/kernels/set_order.cuh"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "cuda/ptx/thread_index.cuh"
@@ -64,9 +64,7 @@ struct ColumnsWarp {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
-        const uint32_t set = quotient(blockIdx.x, r.by_blocks), in = blockIdx.x - set * r.blocks;
-        const uint32_t chunk = quotient(in, r.by_groups);
-        const uint32_t group = set * r.groups + in - chunk * r.groups;
+        const auto [group, chunk] = place_in_sets(r);
         const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
         const uint32_t strip = ((group - batch * static_cast<uint32_t>(p.row_groups)) << p.log2_warp_rows) + warp_row;
         // Down mirrors the places in memory.

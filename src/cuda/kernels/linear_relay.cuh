@@ -21,7 +21,7 @@
 //            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
 //            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
 //            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
-// Limits     Data of 16 bits, rows for half of the multiprocessors, a gate for each element, nothing packed. A stage's
+// Limits     Data of 16 bits, rows for most multiprocessors, a gate for each element, nothing packed. A stage's
 //            instructions must take less time than its bytes, so gates are worked out once for both passes.
 #pragma once
 

@@ -25,7 +25,7 @@
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"
-#include "cuda/kernels/rows_params.h"
+#include "cuda/kernels/set_order.cuh"
 #include "cuda/kernels/skewed_vectors.cuh"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/launch.cuh"
@@ -83,9 +83,7 @@ struct RowsWarp {
         const int thread = ptx::thread_index(), warp = thread / 32;
         const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
         const int warp_row = warp < warps_in_time ? 0 : 1, warp_time = warp - warp_row * warps_in_time;
-        const uint32_t set = quotient(blockIdx.x, r.by_blocks), in = blockIdx.x - set * r.blocks;
-        const uint32_t chunk = quotient(in, r.by_groups);
-        const uint32_t group = set * r.groups + in - chunk * r.groups;
+        const auto [group, chunk] = place_in_sets(r);
         const uint32_t rows = static_cast<uint32_t>(p.rows), row = (group << p.log2_warp_rows) + warp_row;
         const uint32_t batch = p.batches > 1 ? quotient(row, r.by_rows) : 0;
         // Down mirrors the places in memory.

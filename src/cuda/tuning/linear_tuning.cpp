@@ -158,8 +158,8 @@ LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
     t.chunks = ceil_div(shape.time, t.chunk_steps);
     t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
     const int64_t groups = shape.batches * t.row_groups;
-    const int64_t sets =
-        std::max<int64_t>(groups / columns_set_groups, 1);  // of like size, that none is short of blocks
+    // Of like size, as in a short one blocks would wait for each other.
+    const int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
     t.set_groups = ceil_div(groups, sets);
     t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
     return t;
