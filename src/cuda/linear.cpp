@@ -81,7 +81,8 @@ class Linear final : public LinearKernel {
                                   std::initializer_list<const void*> gates) {
         for (const LinearPass& pass : variants)
             if ((pass.takes_states || !states) && are_aligned(data, pass.data_alignment) &&
-                are_aligned(gates, pass.gate_alignment) && (!pass.skewed || lie_alike(data, gates, bulk_alignment)))
+                are_aligned(gates, pass.gate_alignment) &&
+                (!pass.skewed || pass.takes_columns() || lie_alike(data, gates, bulk_alignment)))
                 return pass;
         return variants.back();
     }

@@ -99,7 +99,12 @@ std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, co
     const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
     return make_before_chunks(
         problem, options,
-        [&](Pass pass) { return list_of(make_relay_pass(problem, pass, multiprocessors, options.kernel.empty())); },
+        [&](Pass pass) {
+            PassVariants passes = list_of(make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()));
+            if (!passes.empty() && options.kernel.empty())
+                if (auto l = make_columns_pass(problem, pass, 2, true, true)) passes.push_back(*l);
+            return passes;
+        },
         "takes rows of 16-bit data for most multiprocessors that are not packed, channels innermost, with a gate "
         "for each element and strides of 16 bytes",
         refusal);
@@ -126,15 +131,19 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
         problem, options,
         [&](Pass pass) {
             PassVariants passes;
-            // Where strips are few, narrower ones are more.
-            for (const int pack : {2, 1}) {
-                if (!passes.empty() && options.kernel.empty()) break;
-                if (auto l = make_columns_pass(problem, pass, pack, options.kernel.empty())) passes.push_back(*l);
-            }
+            const bool must_suit = options.kernel.empty();
+            // Where strips are few, narrower ones are more, and their chunks are longer.
+            auto wide = make_columns_pass(problem, pass, 2, false, must_suit);
+            auto narrow = make_columns_pass(problem, pass, 1, false, must_suit);
+            if (wide && narrow && must_suit)
+                (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1 ? wide : narrow).reset();
+            for (const auto& l : {wide, narrow})
+                if (l) passes.push_back(*l);
+            if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);
             return passes;
         },
-        "takes many aligned rows with channels innermost and a gate for each element, by value where steps are reset "
-        "or packed",
+        "takes many rows with channels innermost, aligned but for 16-bit data, and a gate for each element, by value "
+        "where steps are reset or packed",
         refusal, false);
 }
 

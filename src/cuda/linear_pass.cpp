@@ -167,7 +167,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.partial_rows = l.partial_rows;
     if (!l.aligned) return;
     if (l.skewed) {
-        l.data_alignment = l.gate_alignment = static_cast<uintptr_t>(size_of(p.dtype));
+        l.data_alignment = static_cast<uintptr_t>(size_of(p.dtype));
+        l.gate_alignment = static_cast<uintptr_t>(size_of(p.gate_dtype));
         return;
     }
     l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
@@ -196,9 +197,10 @@ std::string LinearPass::describe() const {
             tuning.teams, blocks() / tuning.teams, wave_sequences(), tuning.chunks, wave_rows(), tuning.chunk_steps,
             tuning.ring, inner);
     if (takes_columns())
-        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost",
-                           batches * tuning.row_groups, warp_rows(tile().lane_rows) << tuning.log2_warp_rows,
-                           tuning.chunks, tuning.chunk_steps, tuning.set_groups);
+        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, channel innermost, {}",
+                           batches * tuning.row_groups,
+                           int64_t{row_lanes()} * tile().lane_rows << tuning.log2_warp_rows, tuning.chunks,
+                           tuning.chunk_steps, tuning.set_groups, skewed ? "skewed" : "aligned");
     if (takes_rows())
         return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
                            tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,

@@ -13,6 +13,7 @@
 #include "cuda/instances/linear.h"
 #include "cuda/instances/waves.h"
 #include "cuda/kernels/linear_params.h"
+#include "cuda/kernels/rows_params.h"
 #include "cuda/loader/tensor_map.h"
 #include "cuda/tuning/linear_tuning.h"
 
@@ -30,8 +31,9 @@ struct LinearPass {
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
     int pack = 1;             // of columns: rows of a lane
-    bool skewed = false;      // of rows: they may begin anywhere in a vector, at the same place in every tensor
-    bool dense = false;       // of waves, channels innermost: the steps of a sequence lie together in every tensor
+    // Of rows: they may begin anywhere in a vector, at the same place in every tensor. Of columns: so may steps, anywhere.
+    bool skewed = false;
+    bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
     int64_t batches = 0, rows = 0, time = 0;
     LinearTuning tuning;
 
@@ -73,7 +75,8 @@ struct LinearPass {
         return streams() ? kernels->stream_tile[time_inner][backward]
                          : kernels->chunked_tile[static_cast<int>(access())][backward];
     }
-    LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps}; }
+    LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps, row_lanes()}; }
+    int row_lanes() const { return takes_columns() && skewed ? skewed_pair_lanes : 32; }
     const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
     int64_t wave_sequences() const { return batches * tuning.row_groups; }
     int64_t wave_chunks() const { return wave_sequences() * tuning.chunks; }
@@ -94,7 +97,8 @@ struct LinearPass {
         if (relays()) return kernels->relay[down][backward];
         if (waves()) return wave_kernels->kernel[time_inner][down][backward];
         if (takes_rows()) return kernels->rows[down][backward];
-        if (takes_columns()) return kernels->columns[pack - 1][down][backward];
+        if (takes_columns())
+            return skewed ? kernels->skewed_columns[down][backward] : kernels->columns[pack - 1][down][backward];
         return streams() ? kernels->stream[time_inner][down][backward]
                          : kernels->chunked[static_cast<int>(access())][down][backward];
     }
@@ -129,8 +133,9 @@ std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pas
 // The same by rows, `skewed` or aligned.
 std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
 
-// The same by columns whose lanes have one row or two.
-std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool must_suit);
+// The same by columns whose lanes have one row or two, `skewed` or aligned.
+std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed,
+                                            bool must_suit);
 
 // The same in waves of chunks.
 std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);

@@ -21,6 +21,14 @@ bool can_skew(const LinearPass& l, const LinearProblem& p) {
            });
 }
 
+// Whether channels lie side by side in all tensors.
+bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
+    std::vector<Strides> tensors = tensors_of(p, l.pass);
+    tensors.push_back(p.gate);
+    if (l.pass == Pass::backward) tensors.push_back(p.grad_gate);
+    return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
+}
+
 // Gates for each element, by value where steps are reset or packed.
 bool can_take(const LinearProblem& p) {
     if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return false;
@@ -30,7 +38,7 @@ bool can_take(const LinearProblem& p) {
 // A carry into every chunk but the first of each row.
 void book_carries(LinearPass& l) {
     if (l.tuning.chunks <= 1) return;
-    const int64_t lanes = l.batches * l.rows / l.pack;
+    const int64_t lanes = l.batches * ceil_div(l.rows, int64_t{l.pack});
     l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
     l.carries = l.workspace.book(l.look_back_bytes);
 }
@@ -63,16 +71,20 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     return l;
 }
 
-std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool must_suit) {
+std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool skewed, bool must_suit) {
     if (!can_take(p)) return std::nullopt;
     const bool backward = pass == Pass::backward;
     LinearPass l = begin_pass(p, pass, true, false);
     l.tuning.algorithm = LinearAlgorithm::columns;
     l.pack = pack;
-    if (l.time_inner || l.kernel() == nullptr || !fits_aligned(l, p)) return std::nullopt;
-    const LinearShape shape = shape_of(l, p, false);
+    l.skewed = skewed;
+    if (l.time_inner || l.kernel() == nullptr) return std::nullopt;
+    if (skewed ? !can_skew_pairs(l, p) : !fits_aligned(l, p)) return std::nullopt;
+    LinearShape shape = shape_of(l, p, false);
+    if (skewed) shape.shares_sectors = true;
     l.tuning = tune_columns(shape, l.lane_tile());
-    if ((must_suit && !columns_suit(shape, l.tuning)) || !settle(l, p)) return std::nullopt;
+    const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
+    if ((must_suit && !columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p)) return std::nullopt;
     // Without code for what happens rarely at once.
     if (backward && p.gate_form != GateForm::value) l.takes_states = false;
     // Chunks of wide elements are short, and scratch memory is promised to be small.

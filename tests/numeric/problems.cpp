@@ -29,6 +29,10 @@ constexpr std::pair<int32_t, int32_t> ragged_dtypes[] = {{FLASHSCAN_F32, FLASHSC
                                                          {FLASHSCAN_F16, FLASHSCAN_F16},
                                                          {FLASHSCAN_F64, FLASHSCAN_F64},
                                                          {FLASHSCAN_C64, FLASHSCAN_C64}};
+constexpr std::pair<int32_t, int32_t> skewed_dtypes[] = {{FLASHSCAN_BF16, FLASHSCAN_BF16},
+                                                         {FLASHSCAN_F16, FLASHSCAN_F16},
+                                                         {FLASHSCAN_BF16, FLASHSCAN_F32},
+                                                         {FLASHSCAN_F16, FLASHSCAN_F32}};
 constexpr int dtype_count = static_cast<int>(std::size(dtypes));
 
 constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3},   {3, 33, 2},  {1, 70, 4},
@@ -54,6 +58,9 @@ constexpr std::array<int64_t, 3> column_shapes[] = {{2, 303, 65},  {1, 1021, 130
 constexpr std::array<int64_t, 3> ragged_shapes[] = {{2, 303, 65}, {3, 1, 7},    {1, 1021, 3},  {1, 1027, 33},
                                                     {3, 514, 10}, {2, 7, 129},  {3, 2339, 9},  {1, 4678, 4},
                                                     {2, 4095, 8}, {1, 8201, 5}, {1, 16389, 3}, {5, 2051, 2}};
+constexpr std::array<int64_t, 3> skewed_shapes[] = {{2, 303, 65}, {1, 1021, 131}, {3, 514, 11}, {1, 1030, 257},
+                                                    {2, 129, 63}, {5, 2051, 33},  {3, 1, 7},    {1, 4099, 125},
+                                                    {70, 17, 1},  {2, 256, 128},  {1, 32, 61},  {3, 65, 1031}};
 constexpr Placement ragged_placements[] = {Placement::dense, Placement::misaligned, Placement::padded,
                                            Placement::fused};
 
@@ -64,6 +71,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::waves) return wave_shapes;
     if (size == Size::columns) return column_shapes;
     if (size == Size::ragged) return ragged_shapes;
+    if (size == Size::skewed) return skewed_shapes;
     return varied_shapes;
 }
 
@@ -89,6 +97,7 @@ Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     const int dtype = row[factor_dtype];
     std::tie(p.dtype, p.gate_dtype) = size == Size::waves    ? wave_dtypes[dtype]
                                       : size == Size::ragged ? ragged_dtypes[dtype]
+                                      : size == Size::skewed ? skewed_dtypes[dtype]
                                                              : dtypes[dtype];
     p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
@@ -153,7 +162,8 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
     if (size == Size::relays || size == Size::waves) levels[factor_packing] = 1;
-    if (size == Size::columns) levels[factor_layout] = 1;  // BTC
+    if (size == Size::columns || size == Size::skewed) levels[factor_layout] = 1;  // BTC
+    if (size == Size::skewed) levels[factor_dtype] = static_cast<int>(std::size(skewed_dtypes));
     if (size == Size::ragged) {
         levels[factor_dtype] = static_cast<int>(std::size(ragged_dtypes));
         levels[factor_layout] = 1;
@@ -165,7 +175,7 @@ std::vector<Problem> pairs(Size size) {
         levels[factor_form] = levels[factor_reset] = 1;
     }
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960, 2950};
+    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960, 2950, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));

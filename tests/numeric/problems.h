@@ -15,7 +15,8 @@ enum class Size {
     relays,   // pitches of 16 bytes, gates for each element, one or several columns of warps a block
     waves,    // the same, gates by value, one dtype, time mostly long
     columns,  // channels innermost, any pitches, gates for each element, time mostly of several chunks
-    ragged    // time innermost, odd extents and pitches, gates for each element
+    ragged,   // time innermost, odd extents and pitches, gates for each element
+    skewed    // as columns, odd numbers of channels, 16-bit data
 };
 
 // Every pair of levels of all features.

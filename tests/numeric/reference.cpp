@@ -55,6 +55,8 @@ INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::columns))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Skewed, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::skewed))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::ragged))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
@@ -83,7 +85,7 @@ TEST(Repro, Case) {
 TEST(Repro, TextRoundTrips) {
     for (const auto& list :
          {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays), pairs(Size::columns),
-          pairs(Size::waves), pairs(Size::ragged), singles(), shapes(), extremes()})
+          pairs(Size::waves), pairs(Size::ragged), pairs(Size::skewed), singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

@@ -168,10 +168,32 @@ TEST(LinearTuning, ColumnsThatShareSectorsStandSideBySide) {
     EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
 }
 
+TEST(LinearTuning, SkewedColumnsLeaveALaneWithoutRows) {
+    for (const int64_t rows : {1, 61, 62, 63, 124, 125, 1031}) {
+        LinearShape shape = shape_of(3, rows, 1000, false);
+        shape.shares_sectors = true;
+        const LinearTuning t = tune_columns(shape, {2, 16, 8, 31});
+        const int64_t width = int64_t{62} << t.log2_warp_rows;
+        EXPECT_EQ(t.log2_warp_rows, rows > 62 ? 1 : 0);
+        EXPECT_GE(t.row_groups * width, rows);
+        EXPECT_LT((t.row_groups - 1) * width, rows);
+    }
+}
+
 TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
-    const auto suits = [](const LinearShape& shape) { return columns_suit(shape, tune_columns(shape, {2, 16, 8})); };
+    const auto suits = [](const LinearShape& shape, bool narrowest = false) {
+        const LinearTile columns{2, 16, 8};
+        return columns_suit(shape, columns, tune_columns(shape, columns), narrowest);
+    };
     EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false)));
-    EXPECT_FALSE(suits(shape_of(8, 1024, 17, false)));  // warps in vain
+    EXPECT_FALSE(suits(shape_of(80, 1024, 130, false)));  // steps in vain
+    EXPECT_TRUE(suits(shape_of(1, 8, 17, false)));        // one chunk
+    EXPECT_FALSE(suits(shape_of(1, 64, 512, false)));
+    EXPECT_TRUE(suits(shape_of(1, 64, 512, false), true));
+    EXPECT_FALSE(suits(shape_of(1, 64, 1024, false), true));
+    const LinearTile skewed{2, 16, 8, 31};
+    EXPECT_FALSE(
+        columns_suit(shape_of(1, 9, 17, false), skewed, tune_columns(shape_of(1, 9, 17, false), skewed), true));
     LinearShape few = shape_of(1, 64, 1 << 18, false);
     EXPECT_FALSE(suits(few));
     few.sequences = 2;
@@ -187,6 +209,7 @@ TEST(LinearTuning, ManyRowsAreTakenInSets) {
     EXPECT_FALSE(suits(shape_of(8, 1024, 128, true)));
     EXPECT_TRUE(suits(shape_of(8, 1024, 1100, true)));
     EXPECT_FALSE(suits(shape_of(8, 1024, 512, true)));  // half of the lanes in vain
+    EXPECT_TRUE(suits(shape_of(1, 64, 100, true)));     // but few rows
     LinearShape skewed = shape_of(8, 1024, 1024, true);
     skewed.skew = 3;
     EXPECT_TRUE(suits(skewed));

@@ -34,7 +34,8 @@ struct LinearKernels {
     int rows_skew;                 // steps that a row may have before its first, at the most
     const void* columns[2][2][2];  // [rows of a lane less one][down][backward]; null where there are no such lanes
     TileFacts columns_tile[2][2];  // [rows of a lane less one][backward]
-    const void* relay[2][2];       // [down][backward]; null where columns are faster
+    const void* skewed_columns[2][2];  // [down][backward], tiles as columns of two rows a lane; null where not faster
+    const void* relay[2][2];           // [down][backward]; null where columns are faster
     RelayFacts relay_tile[2];
     const void* reduce_gate_gradient;
     const void* pass_empty_sequences;

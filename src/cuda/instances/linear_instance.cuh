@@ -61,12 +61,17 @@ void fill_columns(LinearKernels& k) {
     const auto fill = [&]<int pack>() {
         using Config = ColumnsConfig<Ty, pack, Backward>;
         constexpr int n = pack - 1;
-        k.columns[n][0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, Backward>);
-        k.columns[n][1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, true, Backward>);
+        k.columns[n][0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, false, Backward>);
+        k.columns[n][1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, true, Backward>);
         k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, Config::warps, 0, 0};
     };
     if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
     if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();
+    // Wider elements are as fast in chunks.
+    if constexpr (sizeof(typename Ty::X) == 2) {
+        k.skewed_columns[0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, false, Backward>);
+        k.skewed_columns[1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, true, Backward>);
+    }
 }
 
 template <typename Ty, bool Backward>

@@ -5,6 +5,8 @@
 //
 // Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a strip of rows, or of 2^log2_warp_rows strips
 //            side by side. A lane holds L steps of V rows in registers.
+// Skew       Where pairs of rows are not aligned, lanes load the pairs of memory and exchange what the next lane's begins
+//            with (skewed_pairs.cuh), each tensor as it lies; a strip is a pair narrower for that.
 // Passes     1. every lane loads its steps and summarises them; the warps of a strip are composed in order
 //            2. every lane walks its steps with its carries and stores
 // Order      Blocks go through sets of strips as those of linear_rows.cuh through sets of rows: through the strips of a set
@@ -14,14 +16,17 @@
 // Sync       Carries validate themselves (look_back.cuh), those of a lane in one word where they fit. Warps meet once.
 // Why        No lane needs another's steps, and little is executed beside the steps: on an H200 95 to 98 % of the stream
 //            where elements have 4 bytes or more. 16-bit elements take twice the instructions for their bytes, between
-//            which loads stop: linear_relay.cuh, whose loads never stop, is 2 to 3 % ahead there.
+//            which loads stop: linear_relay.cuh, whose loads never stop, is 2 to 3 % ahead there. Skewed pairs reach
+//            61 to 71 %, where elements one by one reach 45 to 53.
 //            See bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
-// Limits     Aligned elements, or pairs of those of up to 4 bytes; a gate for each element, by value where steps are
-//            reset or packed, or where backward takes states; packed sequences without states.
+// Limits     Aligned elements, or pairs of those of up to 4 bytes; pairs that lie anywhere, of 16-bit data, channels
+//            contiguous; a gate for each element, by value where steps are reset or packed, or where backward takes
+//            states; packed sequences without states.
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"
 #include "cuda/kernels/set_order.cuh"
+#include "cuda/kernels/skewed_pairs.cuh"
 #include "cuda/kernels/walk.cuh"
 #include "cuda/ptx/launch.cuh"
 #include "cuda/ptx/thread_index.cuh"
@@ -35,7 +40,28 @@ struct ColumnsConfig {
     static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
 };
 
-template <typename Ty, int Pack, bool Down, bool Backward>
+// Aligned packs, called as SkewedPairs are.
+struct AlignedPart {
+    static constexpr bool whole = false;
+    static __device__ __forceinline__ AlignedPart of(const Place&, int64_t, int64_t, int) { return {}; }
+};
+template <typename T, typename Shape>
+struct AlignedPacks {
+    using Base = ChannelCopies<T, Shape>;
+    using Part = AlignedPart;
+    template <bool>
+    static __device__ __forceinline__ void fetch(const View& view, const Place& at, Part, int shift, int64_t time,
+                                                 typename Base::Tile& tile) {
+        Base::fetch(view, at, shift, time, nullptr, tile);
+    }
+    static __device__ __forceinline__ void arrange(const View&, const Place&, int, typename Base::Tile&) {}
+    static __device__ __forceinline__ void store(const typename Base::Tile& tile, const View& view, const Place& at,
+                                                 Part) {
+        Base::store(tile, view, at, nullptr);
+    }
+};
+
+template <typename Ty, int Pack, bool Skewed, bool Down, bool Backward>
 struct ColumnsWarp {
     using Config = ColumnsConfig<Ty, Pack, Backward>;
     using Shape = typename Config::Shape;
@@ -44,15 +70,21 @@ struct ColumnsWarp {
     using Wide = typename Ty::Wide;
     using GateWide = typename Ty::GateWide;
     using Map = typename Ty::Map;
-    using GateCopies = Copies<G, Shape>;
-    using Data = Copies<X, Shape>;
+    template <typename T>
+    using CopiesOf = std::conditional_t<Skewed, SkewedPairs<T, Shape>, AlignedPacks<T, Shape>>;
+    using GateCopies = CopiesOf<G>;
+    using Data = CopiesOf<X>;
+    using Part = typename Data::Part;
     using Before = StatesBefore<X, Shape, Down>;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr int strip_rows = V * (Skewed ? skewed_pair_lanes : 32);
     using Totals = Record<Ty>[Config::warps][V][32];
     struct Carries {
         Wide of[V];
     };
+
+    static constexpr int shift = Down ? -1 : 1;  // of the states before steps
 
     const LinearParams& p;
     Place at;
@@ -70,24 +102,31 @@ struct ColumnsWarp {
         // Down mirrors the places in memory.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
-        return {p,
-                place_of<Shape>(batch, static_cast<int64_t>(strip) * (32 * V), place * L,
-                                batch < p.batches ? p.rows : 0, end_of_steps(p.offsets, p.time), thread & 31, 5),
-                chunk,
-                warp_row,
-                warp_time,
-                warps_in_time,
-                totals};
+        const int64_t row = static_cast<int64_t>(strip) * strip_rows;
+        const int64_t rows = batch < p.batches ? p.rows : 0;
+        Place at = place_of<Shape>(batch, row, place * L, Skewed ? min(rows, row + strip_rows) : rows,
+                                   end_of_steps(p.offsets, p.time), thread & 31, 5);
+        if (Skewed) at.steps = at.warp_steps;  // what lanes without rows hold is nobody's
+        return {p, at, chunk, warp_row, warp_time, warps_in_time, totals};
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool is_last() const { return warp_time == warps_in_time - 1; }
     // Of the lane's carries into a chunk in the chain's memory.
     __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
-        return ((static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row) / V;
+        const int64_t packs = (p.rows + V - 1) / V;
+        return (static_cast<int64_t>(into) * p.batches + at.batch) * packs + at.row / V;
     }
     __device__ __forceinline__ Record<Ty>& total(int warp, int v) const {
         return totals[(warp << p.log2_warp_rows) + warp_row][v][at.lane];
+    }
+
+    template <bool Whole>
+    __device__ __forceinline__ void fetch(const Part& part, Steps<G, Shape>& gate, Steps<X, Shape>& source,
+                                          Steps<X, Shape>& states) const {
+        GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
+        Data::template fetch<Whole>(p.source, at, part, 0, p.time, source);
+        if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, shift, p.time, states);
     }
 
     __device__ __forceinline__ void run() const {
@@ -98,12 +137,16 @@ struct ColumnsWarp {
         }
         Steps<G, Shape> gate;
         Steps<X, Shape> source, states{};
-        GateCopies::fetch(p.gate, at, 0, p.time, nullptr, gate);
-        Data::fetch(p.source, at, 0, p.time, nullptr, source);
-        if (gate_wanted()) Data::fetch(p.states, at, Down ? -1 : 1, p.time, nullptr, states);
+        const Part part = Part::of(at, p.rows, p.time, L);
+        if (part.whole)
+            fetch<true>(part, gate, source, states);
+        else
+            fetch<false>(part, gate, source, states);
         const Events<L> events = events_of<Shape, Down, Backward>(p, at);
         const bool eventful = may_have_events<Shape, Backward>(p) && events.any();
         const Walker walk{p, at, events};
+        GateCopies::arrange(p.gate, at, 0, gate);
+        Data::arrange(p.source, at, 0, source);
         walk.complete(gate);
         Map through[V];
         with_kind<Ty, false>(p, eventful,
@@ -123,17 +166,18 @@ struct ColumnsWarp {
             Wide first[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
+            if (gate_wanted()) Data::arrange(p.states, at, shift, states);
             with_kind<Ty, false>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     gate, source, carry, first, Before{at, states, {}},
                     [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
             });
-            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, nullptr);
+            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
         } else {
             with_kind<Ty, false>(p, eventful,
                                  [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
-        if (p.result.data != nullptr) Data::store(source, p.result, at, nullptr);
+        if (p.result.data != nullptr) Data::store(source, p.result, at, part);
         if (p.edge_out == nullptr || chunk + 1 < p.chunks || !is_last()) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)
@@ -169,6 +213,7 @@ struct ColumnsWarp {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = in.of[v];
         }
+        __syncwarp();  // or lanes that waited and others would go on one after the other
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             carry[v] = Ty::apply(before[v], carry[v]);
@@ -178,11 +223,11 @@ struct ColumnsWarp {
     }
 };
 
-template <typename Ty, int Pack, bool Down, bool Backward>
+template <typename Ty, int Pack, bool Skewed, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * ColumnsConfig<Ty, Pack, Backward>::warps,
                                   ColumnsConfig<Ty, Pack, Backward>::resident)
     linear_columns(const __grid_constant__ LinearParams p, const __grid_constant__ RowsParams r) {
-    using Warp = ColumnsWarp<Ty, Pack, Down, Backward>;
+    using Warp = ColumnsWarp<Ty, Pack, Skewed, Down, Backward>;
     __shared__ typename Warp::Totals totals;
     Warp::here(p, r, totals).run();
 }

@@ -49,9 +49,8 @@ __device__ __forceinline__ void copy_words(const char* from, char* to) {
 
 // A pair of 16-bit elements at an odd address, one that a word of memory does not begin at, lies in two words.
 __device__ __forceinline__ bool is_odd(const char* address) { return (reinterpret_cast<uintptr_t>(address) & 2) != 0; }
-__device__ __forceinline__ char* word_below(char* address) {
-    return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(address) & ~uintptr_t{3});
-}
+// By what it is beyond that: a pointer made from a number may point to any memory, and costs generic accesses.
+__device__ __forceinline__ char* word_below(char* address) { return is_odd(address) ? address - 2 : address; }
 // The upper half of one word and the lower half of the next.
 __device__ __forceinline__ uint32_t across(uint32_t word, uint32_t next) { return __funnelshift_r(word, next, 16); }
 

@@ -6,6 +6,8 @@
 
 namespace flashscan::cuda {
 
+inline constexpr int skewed_pair_lanes = 31;  // of a warp of linear_columns that have rows
+
 // Blocks go through sets of groups of rows, or of strips of rows, of all batches (set_order.cuh).
 struct RowsParams {
     uint32_t groups = 0, blocks = 0;  // of a set

@@ -27,9 +27,13 @@ constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 // elements backward; those from which on rows are faster.
 constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
+// Groups of one chunk each that run at once: where they are no more, lanes in vain cost nothing.
+constexpr int64_t rows_side_by_side = 512;
 
 // Columns: groups of a set at the least, and strips from which on columns are faster.
 constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+// Chains of so few chunks are as fast as looking back, and strips of so few that warps in vain cost nothing.
+constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
 
 // As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
 // as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
@@ -139,6 +143,7 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
 }
 
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
+    if (rows.chunks == 1 && rows.row_groups <= rows_side_by_side) return true;
     const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time - shape.skew;
     const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
     return wasted < shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
@@ -148,8 +153,11 @@ LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::columns;
     const int log2_warps = log2_up(tile.warps, 5);
-    const int64_t strip = int64_t{32} * tile.lane_rows;
-    const int log2_in_time = log2_warps_in_time(shape.time, tile.steps, log2_warps);
+    const int64_t strip = int64_t{tile.row_lanes} * tile.lane_rows;
+    const bool few = shape.batches * ceil_div(shape.rows, strip) <= columns_few_strips &&
+                     shape.time <= columns_few_chunks * tile.warps * tile.steps;
+    const int log2_in_time = few ? log2_up(ceil_div(shape.time, tile.steps), log2_warps)
+                                 : log2_warps_in_time(shape.time, tile.steps, log2_warps);
     // Warps of one block store at about the same time, so that their parts of a sector meet; blocks of one are too many.
     t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
     const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
@@ -165,7 +173,9 @@ LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
     return t;
 }
 
-bool columns_suit(const LinearShape& shape, const LinearTuning& columns) {
+bool columns_suit(const LinearShape& shape, const LinearTile& tile, const LinearTuning& columns, bool narrowest) {
+    const bool aligned = tile.row_lanes == 32;
+    if (aligned && (columns.chunks == 1 || (narrowest && columns.chunks <= columns_few_chunks))) return true;
     const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
     const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
     const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks

@@ -35,6 +35,7 @@ struct LinearCost {
 // The tile of an algorithm: rows and steps of a lane, warps of a block.
 struct LinearTile {
     int lane_rows = 0, steps = 0, warps = 0;
+    int row_lanes = 32;  // of a warp of columns that have rows
 };
 
 // That of the relay; bytes of a warp's stage.
@@ -73,10 +74,12 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile);
-// Whether rows are so many, or cut so often, that none waits for a carry, and most lanes have steps.
+// Whether rows are so many, or cut so often, that none waits for a carry, and most lanes have steps; or so few and short
+// that nothing but the launch counts.
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
-// Whether columns are so many, or cut so often, that hardly any waits for a carry.
-bool columns_suit(const LinearShape& shape, const LinearTuning& columns);
+// Whether columns are so many, or cut so often, that hardly any waits for a carry; or aligned and so short that chunks are
+// few. Narrowest: no lanes with fewer rows are compiled, whose chunks would be longer.
+bool columns_suit(const LinearShape& shape, const LinearTile& tile, const LinearTuning& columns, bool narrowest);
 // Whether waves are the fastest algorithm where relays do not suit.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
 // Whether the relay is the fastest algorithm.
