@@ -17,7 +17,7 @@
 // Why        No lane needs another's steps, and little is executed beside the steps: on an H200 95 to 98 % of the stream
 //            where elements have 4 bytes or more. 16-bit elements take twice the instructions for their bytes, between
 //            which loads stop: linear_relay.cuh, whose loads never stop, is 2 to 3 % ahead there. Skewed pairs reach
-//            61 to 71 %, where elements one by one reach 45 to 53.
+//            58 to 71 %, where elements one by one reach 45 to 53.
 //            See bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
 // Limits     Aligned elements, or pairs of those of up to 4 bytes; pairs that lie anywhere, of 16-bit data, channels
 //            contiguous; a gate for each element, by value where steps are reset or packed, or where backward takes
