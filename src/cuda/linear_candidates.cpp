@@ -120,8 +120,8 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
                 if (auto l = make_rows_pass(problem, pass, skewed, options.kernel.empty())) passes.push_back(*l);
             return passes;
         },
-        "takes many rows with time innermost, strides that are alike in multiples of 16 bytes and a gate for each "
-        "element, by value where steps are reset or packed",
+        "takes many rows with time innermost, strides that are alike in multiples of 16 bytes, and gates that are "
+        "given by value where steps are reset or packed, for each element backward",
         refusal, false);
 }
 
@@ -142,8 +142,8 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);
             return passes;
         },
-        "takes many rows with channels innermost, aligned but for 16-bit data, and a gate for each element, by value "
-        "where steps are reset or packed",
+        "takes many rows with channels innermost, aligned but for 16-bit data, and gates that are given by value where "
+        "steps are reset or packed, for each element backward",
         refusal, false);
 }
 

@@ -139,6 +139,15 @@ int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
 
 }  // namespace
 
+namespace {
+
+// Which `rows` load by themselves.
+bool one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
+    return l.takes_rows() && p.broadcasts(broadcast_time);
+}
+
+}  // namespace
+
 void settle_params(LinearPass& l, const LinearProblem& p) {
     LinearParams& params = l.params;
     const bool backward = l.pass == Pass::backward;
@@ -172,7 +181,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
         return;
     }
     l.data_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.dtype));
-    l.gate_alignment = static_cast<uintptr_t>(alignment_of_access(l, p.gate_dtype));
+    l.gate_alignment =
+        static_cast<uintptr_t>(one_gate_a_row(l, p) ? size_of(p.gate_dtype) : alignment_of_access(l, p.gate_dtype));
 }
 
 int LinearPass::shared_bytes() const {
@@ -229,7 +239,7 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
     };
     std::vector<Strides> tensors = tensors_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [&](const Strides& s) { return fits(s, p.dtype); }) &&
-           fits(p.gate, p.gate_dtype) &&
+           (one_gate_a_row(l, p) || fits(p.gate, p.gate_dtype)) &&
            (l.pass == Pass::forward || p.broadcasts(broadcast_time) || p.broadcasts(broadcast_channels) ||
             fits(p.grad_gate, p.gate_dtype));
 }

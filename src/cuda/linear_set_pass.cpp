@@ -29,10 +29,10 @@ bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
     return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
 }
 
-// Gates for each element, by value where steps are reset or packed.
-bool can_take(const LinearProblem& p) {
+// Gates by value where steps are reset or packed, and for each element where they have a gradient.
+bool can_take(const LinearProblem& p, Pass pass) {
     if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return false;
-    return p.gate_broadcast == 0 && p.time > 0 && p.batch * p.channels > 0;
+    return (p.gate_broadcast == 0 || pass == Pass::forward) && p.time > 0 && p.batch * p.channels > 0;
 }
 
 // A carry into every chunk but the first of each row.
@@ -57,7 +57,7 @@ bool settle(LinearPass& l, const LinearProblem& p) {
 }  // namespace
 
 std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool skewed, bool must_suit) {
-    if (!can_take(p)) return std::nullopt;
+    if (!can_take(p, pass)) return std::nullopt;
     LinearPass l = begin_pass(p, pass, true, false);
     l.skewed = skewed;
     l.tuning.algorithm = LinearAlgorithm::rows;
@@ -72,7 +72,7 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
 }
 
 std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool skewed, bool must_suit) {
-    if (!can_take(p)) return std::nullopt;
+    if (!can_take(p, pass)) return std::nullopt;
     const bool backward = pass == Pass::backward;
     LinearPass l = begin_pass(p, pass, true, false);
     l.tuning.algorithm = LinearAlgorithm::columns;

@@ -20,8 +20,8 @@
 //            58 to 71 %, where elements one by one reach 45 to 53.
 //            See bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
 // Limits     Aligned elements, or pairs of those of up to 4 bytes; pairs that lie anywhere, of 16-bit data, channels
-//            contiguous; a gate for each element, by value where steps are reset or packed, or where backward takes
-//            states; packed sequences without states.
+//            contiguous; gates by value where steps are reset or packed, or where backward takes states, for each
+//            element backward, in pairs for each channel forward; packed sequences without states.
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"

@@ -20,8 +20,9 @@
 //            94 % where rows begin or end within vectors. linear_chunked.cuh, which folds summaries and does more
 //            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, blocks that stay, and other
 //            orders.
-// Limits     Time contiguous, each row at the same place in vectors of 16 bytes in all tensors, a gate for each element,
-//            by value where steps are reset or packed; packed sequences without states.
+// Limits     Time contiguous, each row at the same place in vectors of 16 bytes in all tensors, gates by value where steps
+//            are reset or packed; packed sequences without states; backward a gate for each element, forward also one
+//            for several rows, or for a row where tensors are aligned.
 #pragma once
 
 #include "cuda/kernels/look_back.cuh"
@@ -72,7 +73,7 @@ struct RowsWarp {
     Record<Ty>* total;         // the warp's own
     char* buffer;
 
-    // Steps between the vector of 16 bytes that a row begins in and the row, which are those of every tensor.
+    // Steps between the vector of 16 bytes that a row begins in and the row, which are those of every tensor in time.
     static __device__ __forceinline__ int skew_of(const View& view, uint32_t batch, uint32_t row) {
         const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(view.data)) +
                                  batch * static_cast<uint32_t>(view.batch) + row * static_cast<uint32_t>(view.row);
@@ -91,7 +92,7 @@ struct RowsWarp {
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
         const uint32_t in_batch = row - batch * rows;
         return {p,
-                place_of<Shape>(batch, in_batch, place * (32 * L) - skew_of(p.gate, batch, in_batch),
+                place_of<Shape>(batch, in_batch, place * (32 * L) - skew_of(p.source, batch, in_batch),
                                 batch < p.batches ? p.rows : 0, end_of_steps(p.offsets, p.time), thread & 31, 0),
                 chunk,
                 warp_time,
@@ -111,8 +112,12 @@ struct RowsWarp {
     template <bool Whole>
     __device__ __forceinline__ void fetch(const Part& part, typename GateCopies::Fetched& gate,
                                           typename Data::Fetched& source, typename Data::Fetched& states) const {
-        GateCopies::template fetch<Whole>(p.gate, at, part, open_gate<GateWide>(p.gate_form), gate);
         Data::template fetch<Whole>(p.source, at, part, Wide{}, source);
+        const GateWide open = open_gate<GateWide>(p.gate_form);
+        if (!Backward && p.gate.time == 0)
+            GateCopies::fetch_constant(p.gate, at, part, open, gate);
+        else
+            GateCopies::template fetch<Whole>(p.gate, at, part, open, gate);
         if (gate_wanted()) Data::template fetch<Whole>(p.states, at, part, Wide{}, states);
     }
 

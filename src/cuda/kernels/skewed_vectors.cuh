@@ -87,6 +87,20 @@ struct SkewedVectors : TimeVectors<T, Shape> {
         if (part.lone() >= 0) load_element<T>(origin + part.lone() * size, fetched.lone);
     }
 
+    // One element of the row's in every step.
+    static __device__ __forceinline__ void fetch_constant(const View& view, const Place& at, const Part& part,
+                                                          typename Tile::Wide absent, Fetched& fetched) {
+        Tile one{};
+        if (at.warp_rows > 0) load_element<T>(view.data + at.batch * view.batch + at.warp_row * view.row, one.word);
+        const WordVector<4> given = vector_of(one.get(0, 0)), filling = vector_of(absent);
+#pragma unroll
+        for (int j = 0; j < vectors; ++j)
+#pragma unroll
+            for (int k = 0; k < 4; ++k) fetched.word[j * 4 + k] = part.moves(j) ? given.word[k] : filling.word[k];
+#pragma unroll
+        for (int k = 0; k < (size + 3) / 4; ++k) fetched.lone[k] = one.word[k];
+    }
+
     static __device__ __forceinline__ void arrange(const Fetched& fetched, const Place& at, const Part& known,
                                                    char* buffer, Tile& tile) {
         const Part part = known.anew();
