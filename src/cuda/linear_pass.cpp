@@ -137,10 +137,6 @@ int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
     return pass.tile().lane_rows == 1 ? sector_bytes : pass.tile().lane_rows * size_of(dtype);
 }
 
-}  // namespace
-
-namespace {
-
 // Which `rows` load by themselves.
 bool one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
     return l.takes_rows() && p.broadcasts(broadcast_time);

@@ -31,7 +31,7 @@ struct LinearPass {
     bool down = false;        // against the order of memory
     bool fold = false;        // batch and channels are one axis of rows
     int pack = 1;             // of columns: rows of a lane
-    // Of rows: they may begin anywhere in a vector, at the same place in every tensor. Of columns: so may steps, anywhere.
+    // Rows may begin anywhere in a vector, at the same place in every tensor; pairs of rows of columns lie anywhere.
     bool skewed = false;
     bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
     int64_t batches = 0, rows = 0, time = 0;
