@@ -15,6 +15,13 @@ std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass) {
     return {p.grad_output, p.output, p.grad_input};
 }
 
+std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass) {
+    std::vector<Strides> tensors = tensors_of(p, pass);
+    tensors.push_back(p.gate);
+    if (pass == Pass::backward) tensors.push_back(p.grad_gate);
+    return tensors;
+}
+
 namespace {
 
 // Time innermost where most tensors have their shortest stride along time.
@@ -22,11 +29,8 @@ bool is_time_inner(const LinearProblem& p, Pass pass, bool batch_invariant) {
     if (batch_invariant) return p.layout == Layout::bct;  // by nothing that depends on the extents
     if (p.channels <= 1) return true;
     if (p.time <= 1) return false;
-    std::vector<Strides> tensors = tensors_of(p, pass);
-    if (!p.broadcasts(broadcast_time) && !p.broadcasts(broadcast_channels)) {
-        tensors.push_back(p.gate);
-        if (pass == Pass::backward) tensors.push_back(p.grad_gate);
-    }
+    const bool lays_gates_out = !p.broadcasts(broadcast_time) && !p.broadcasts(broadcast_channels);
+    const std::vector<Strides> tensors = lays_gates_out ? tensors_and_gates_of(p, pass) : tensors_of(p, pass);
     int time = 0, channels = 0;
     for (const Strides& s : tensors) ++(s.time < s.channels ? time : channels);
     return time == channels ? p.layout == Layout::bct : time > channels;
@@ -37,9 +41,7 @@ bool can_fold(const LinearProblem& p, Pass pass, bool time_inner, bool batch_inv
     if (p.batch == 1) return true;
     if (batch_invariant || p.has_reset || !time_inner) return false;
     if (pass == Pass::backward && p.gate_broadcast != 0) return false;
-    std::vector<Strides> tensors = tensors_of(p, pass);
-    tensors.push_back(p.gate);
-    if (pass == Pass::backward) tensors.push_back(p.grad_gate);
+    const std::vector<Strides> tensors = tensors_and_gates_of(p, pass);
     return std::all_of(tensors.begin(), tensors.end(),
                        [&](const Strides& s) { return p.channels == 1 || s.batch == p.channels * s.channels; });
 }

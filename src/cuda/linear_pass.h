@@ -115,6 +115,7 @@ LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgor
 
 // What passes of all kinds are made from.
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
+std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass);
 // Its kernels and axes; the tuning is left.
 LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);

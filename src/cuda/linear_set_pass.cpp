@@ -12,8 +12,7 @@ namespace {
 bool can_skew(const LinearPass& l, const LinearProblem& p) {
     if (l.kernels->rows_skew == 0) return false;
     const View gate = view_of(l, p.gate, p.gate_dtype);
-    std::vector<Strides> tensors = tensors_of(p, l.pass);
-    if (l.pass == Pass::backward) tensors.push_back(p.grad_gate);
+    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
     return gate.time == size_of(p.dtype) && std::all_of(tensors.begin(), tensors.end(), [&](const Strides& strides) {
                const View v = view_of(l, strides, p.dtype);
                return v.time == gate.time && (v.row - gate.row) % bulk_alignment == 0 &&
@@ -23,9 +22,7 @@ bool can_skew(const LinearPass& l, const LinearProblem& p) {
 
 // Whether channels lie side by side in all tensors.
 bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
-    std::vector<Strides> tensors = tensors_of(p, l.pass);
-    tensors.push_back(p.gate);
-    if (l.pass == Pass::backward) tensors.push_back(p.grad_gate);
+    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
     return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
 }
 

@@ -75,6 +75,13 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     return varied_shapes;
 }
 
+std::span<const std::pair<int32_t, int32_t>> dtypes_of(Size size) {
+    if (size == Size::waves) return wave_dtypes;
+    if (size == Size::ragged) return ragged_dtypes;
+    if (size == Size::skewed) return skewed_dtypes;
+    return dtypes;
+}
+
 enum Factor : size_t {
     factor_dtype,
     factor_layout,
@@ -94,11 +101,7 @@ enum Factor : size_t {
 
 Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     Problem p;
-    const int dtype = row[factor_dtype];
-    std::tie(p.dtype, p.gate_dtype) = size == Size::waves    ? wave_dtypes[dtype]
-                                      : size == Size::ragged ? ragged_dtypes[dtype]
-                                      : size == Size::skewed ? skewed_dtypes[dtype]
-                                                             : dtypes[dtype];
+    std::tie(p.dtype, p.gate_dtype) = dtypes_of(size)[static_cast<size_t>(row[factor_dtype])];
     p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
     p.form = row[factor_form];
@@ -152,7 +155,7 @@ Problem drawn(int64_t batch, int64_t time, int64_t channels, uint64_t seed) {
 
 std::vector<Problem> pairs(Size size) {
     std::vector<int> levels(factor_count);
-    levels[factor_dtype] = dtype_count;
+    levels[factor_dtype] = static_cast<int>(dtypes_of(size).size());
     levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
     levels[factor_form] = levels[factor_packing] = 3;
     levels[factor_broadcast] = size >= Size::relays ? 1 : 8;
@@ -163,17 +166,12 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
     if (size == Size::relays || size == Size::waves) levels[factor_packing] = 1;
     if (size == Size::columns || size == Size::skewed) levels[factor_layout] = 1;  // BTC
-    if (size == Size::skewed) levels[factor_dtype] = static_cast<int>(std::size(skewed_dtypes));
     if (size == Size::ragged) {
-        levels[factor_dtype] = static_cast<int>(std::size(ragged_dtypes));
         levels[factor_layout] = 1;
         levels[factor_packing] = 2;
         levels[factor_placement] = static_cast<int>(std::size(ragged_placements));
     }
-    if (size == Size::waves) {
-        levels[factor_dtype] = static_cast<int>(std::size(wave_dtypes));
-        levels[factor_form] = levels[factor_reset] = 1;
-    }
+    if (size == Size::waves) levels[factor_form] = levels[factor_reset] = 1;
     std::vector<Problem> problems;
     constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960, 2950, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];

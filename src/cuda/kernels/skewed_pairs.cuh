@@ -20,7 +20,8 @@ struct PairPart {
         upper,
         both
     };
-    Rows exist[2], stored[2];  // of the lane's pair in memory: rows of the tensor, and those of the warp, [odd]
+    // Of the lane's pair in memory: rows of the tensor, and those of the warp, [odd].
+    Rows existing_rows[2], stored_rows[2];
     bool whole;  // the warp's tile has no steps less, all rows of pairs exist and none is a tensor's first or last
 
     static __device__ __forceinline__ Rows rows_of(int low, int count) {
@@ -31,12 +32,15 @@ struct PairPart {
         PairPart part;
 #pragma unroll
         for (int odd = 0; odd < 2; ++odd) {
-            part.exist[odd] = rows_of(2 * at.lane - odd, left);
-            part.stored[odd] = rows_of(2 * at.lane - odd, at.warp_rows);
+            part.existing_rows[odd] = rows_of(2 * at.lane - odd, left);
+            part.stored_rows[odd] = rows_of(2 * at.lane - odd, at.warp_rows);
         }
         part.whole = left == 64 && at.warp_steps == steps && at.t0 > 0 && at.t0 + steps < time;
         return part;
     }
+    // Selected, as an index would move the arrays out of registers.
+    __device__ __forceinline__ Rows exist(bool odd) const { return odd ? existing_rows[1] : existing_rows[0]; }
+    __device__ __forceinline__ Rows stored(bool odd) const { return odd ? stored_rows[1] : stored_rows[0]; }
 };
 
 template <typename T, typename Shape>
@@ -71,7 +75,7 @@ struct SkewedPairs {
         for (int turn = 0; turn < 2; ++turn) {
             const Turns turns = turns_of(view, at, shift + turn);
             const char* from = turns.pair;
-            const typename Part::Rows exist = turns.odd ? part.exist[1] : part.exist[0];
+            const typename Part::Rows exist = part.exist(turns.odd);
 #pragma unroll
             for (int i = turn; i < L; i += 2, from += turns.stride) {
                 uint32_t* const to = tile.word + i * words;
@@ -112,7 +116,7 @@ struct SkewedPairs {
 #pragma unroll
         for (int turn = 0; turn < 2; ++turn) {
             Turns turns = turns_of(view, at, turn);
-            const typename Part::Rows stored = turns.odd ? part.stored[1] : part.stored[0];
+            const typename Part::Rows stored = part.stored(turns.odd);
             // A row that is stored alone is the first that the lane holds.
             if (stored == Part::upper) turns.pair += size;
             if (turns.odd) give_back(turn, stored == Part::upper, tile);
@@ -132,7 +136,7 @@ struct SkewedPairs {
         for (int i = first; i < last; ++i) {
             if (!is_edge(i)) continue;
             const Turns turns = turns_of(view, at, shift + i);
-            const typename Part::Rows exist = turns.odd ? part.exist[1] : part.exist[0];
+            const typename Part::Rows exist = part.exist(turns.odd);
             if (exist == Part::none || exist == Part::both) continue;
             const int half = exist == Part::upper ? 1 : 0;
             uint32_t one;
