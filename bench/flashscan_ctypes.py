@@ -4,12 +4,17 @@
 import ctypes
 from ctypes import byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 
-CPU, CUDA = 0, 1
-DTYPES = {"f32": 1, "bf16": 2, "f16": 3, "f64": 4, "c64": 5, "c128": 6}
-LAYOUTS = {"BTC": 0, "BCT": 1, "BTGHD": 0, "TBGHD": 1}
-CELLS = {"lstm": 0, "gru": 1, "elman": 2, "slstm": 3, "gru-reset-before": 4, "elman-relu": 5}
-INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 1, 2, 3, 8, 9, 11, 0x100
-TRAINING = 4
+CPU, CUDA = 101, 102
+DTYPES = {"f32": 201, "bf16": 202, "f16": 203, "f64": 204, "c64": 205, "c128": 206}
+LAYOUTS = {"BTC": 301, "BCT": 302, "BTGHD": 303, "TBGHD": 304}
+PASS_FORWARD, PASS_BACKWARD = 501, 502
+CELLS = {"lstm": 901, "gru": 902, "elman": 903, "slstm": 904, "gru-reset-before": 905, "elman-relu": 906}
+INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 2001, 2002, 2003, 2008, 2009, 2011, 1 << 30
+TRAINING = 1 << 10
+
+
+def pass_number(backward):
+    return PASS_BACKWARD if backward else PASS_FORWARD
 
 
 class Strides(ctypes.Structure):
@@ -39,6 +44,7 @@ class Options(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("backend", c_int32), ("device", c_int32), ("threads", c_int32),
         ("determinism", c_int32), ("workspace", c_int32), ("kernel", c_char_p),
+        ("allocator", c_void_p), ("log", c_void_p), ("log_user", c_void_p), ("communicator", c_void_p),
     ]
 
 
@@ -54,8 +60,7 @@ class Library:
         self.lib.flashscan_last_error.restype = c_char_p
         self.lib.flashscan_plan_destroy.argtypes = [c_void_p]
         self.lib.flashscan_plan_destroy.restype = None
-        for name in ("flashscan_forward", "flashscan_backward"):
-            getattr(self.lib, name).argtypes = [c_void_p, ctypes.POINTER(Arg), c_int32, c_void_p]
+        self.lib.flashscan_execute.argtypes = [c_void_p, c_int32, ctypes.POINTER(Arg), c_int32, c_void_p]
         self.lib.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, ctypes.POINTER(c_size_t)]
         self.lib.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, ctypes.POINTER(c_size_t)]
 
@@ -81,7 +86,7 @@ class Plan:
 
     def arg_bytes(self, backward, argument):
         count = c_size_t()
-        self.library.check(self.library.lib.flashscan_plan_arg_bytes(self.plan, int(backward), argument, byref(count)))
+        self.library.check(self.library.lib.flashscan_plan_arg_bytes(self.plan, pass_number(backward), argument, byref(count)))
         return count.value
 
     def kernel(self):
@@ -96,10 +101,10 @@ class Plan:
         `num_bytes` bytes or, where that is None, of what the plan asks for."""
         sizes = {key: self.arg_bytes(backward, key) if num_bytes is None else num_bytes for key in pointers}
         args = (Arg * len(pointers))(*[Arg(id=key, data=value, bytes=sizes[key]) for key, value in pointers.items()])
-        execute = self.library.lib.flashscan_backward if backward else self.library.lib.flashscan_forward
+        execute, number = self.library.lib.flashscan_execute, pass_number(backward)
 
         def call():
-            self.library.check(execute(self.plan, args, len(args), stream))
+            self.library.check(execute(self.plan, number, args, len(args), stream))
 
         return call
 

@@ -168,7 +168,8 @@ class CudaMachine final : public Machine {
         std::vector<Buffer> buffers;
         for (int i = 0; i < num_arrays; ++i) {
             buffers.emplace_back(*this, bytes);
-            const Box box{buffers.back().get(), FLASHSCAN_F32, {1, 1, static_cast<int64_t>(bytes / 4)}, {0, 0, 1}};
+            const Box box{
+                buffers.back().get(), FLASHSCAN_DTYPE_F32, {1, 1, static_cast<int64_t>(bytes / 4)}, {0, 0, 1}};
             fill(box, Kind::data, static_cast<uint64_t>(i));
         }
         const auto at = [&](int i) { return static_cast<void*>(buffers[static_cast<size_t>(i)].get()); };

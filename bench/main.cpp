@@ -14,7 +14,7 @@ namespace {
 
 int run(const CommandLine& command) {
     const Settings& settings = command.settings;
-    const bool cuda = settings.backend == FLASHSCAN_CUDA;
+    const bool cuda = settings.backend == FLASHSCAN_BACKEND_CUDA;
     const std::unique_ptr<Machine> machine =
         cuda ? make_cuda_machine(settings.device) : make_cpu_machine(settings.threads);
     machine->flush_caches = command.flush;

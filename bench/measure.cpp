@@ -18,7 +18,7 @@ double us_since(Clock::time_point start) {
 }
 
 void expect_ok(flashscan_status status) {
-    if (status != FLASHSCAN_OK)
+    if (status != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("{}: {}", flashscan_status_name(status), flashscan_last_error()));
 }
 
@@ -29,7 +29,7 @@ class Plan {
         options.struct_size = sizeof options;
         options.backend = settings.backend;
         options.device = settings.device;
-        options.threads = settings.backend == FLASHSCAN_CPU ? settings.threads : 0;
+        options.threads = settings.backend == FLASHSCAN_BACKEND_CPU ? settings.threads : 0;
         options.kernel = settings.kernel.empty() ? nullptr : settings.kernel.c_str();
         if (problem.rnn) {
             const flashscan_rnn_desc desc = problem.describe_rnn();
@@ -149,12 +149,12 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
     result.spread_percent = (quantile(runs.us, 0.9) - quantile(runs.us, 0.1)) / result.median_us * 100;
     result.gbps = static_cast<double>(problem.required_bytes()) / result.median_us * 1e-3;
     if (problem.rnn) result.step_us = result.median_us / static_cast<double>(problem.extents.time);
-    if (problem.rnn && settings.backend == FLASHSCAN_CUDA) {
+    if (problem.rnn && settings.backend == FLASHSCAN_BACKEND_CUDA) {
         result.step_floor_us = rnn_step_floor_us(problem);
         result.floor_percent = result.step_floor_us / result.step_us * 100;
     }
     if (result.median_us < 100) measure_burst(machine, call, result);
-    if (settings.backend == FLASHSCAN_CUDA) {
+    if (settings.backend == FLASHSCAN_BACKEND_CUDA) {
         result.host_us = host_us(machine, call, result.median_us);
         result.launch_us = host_us(
             machine, [&] { machine.launch_nothing(); }, 0);
@@ -169,9 +169,11 @@ void measure_or_throw(Machine& machine, const Settings& settings, Result& result
     measure_plan(problem, settings, plan, result);
     {
         const Tensors tensors(machine, problem, plan.get());
-        const auto execute = problem.backward ? flashscan_backward : flashscan_forward;
+        const int32_t pass = problem.backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
         const auto num_args = static_cast<int32_t>(tensors.args().size());
-        const Call call = [&] { expect_ok(execute(plan.get(), tensors.args().data(), num_args, machine.stream())); };
+        const Call call = [&] {
+            expect_ok(flashscan_execute(plan.get(), pass, tensors.args().data(), num_args, machine.stream()));
+        };
         call();
         machine.synchronize();
         result.verdict = check_outputs(machine, problem, tensors);
@@ -211,7 +213,7 @@ Result measure(Machine& machine, const Problem& problem, const Settings& setting
     }
     if (result.outcome == Outcome::measured)
         for (const Target& target : problem.targets)
-            result.judgements.push_back(judge(target, result, earlier, settings.backend == FLASHSCAN_CUDA));
+            result.judgements.push_back(judge(target, result, earlier, settings.backend == FLASHSCAN_BACKEND_CUDA));
     return result;
 }
 

@@ -10,7 +10,7 @@
 namespace bench {
 
 struct Settings {
-    int32_t backend = FLASHSCAN_CPU;
+    int32_t backend = FLASHSCAN_BACKEND_CPU;
     int device = 0;
     int threads = 0;
     int runs = 30;

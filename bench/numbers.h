@@ -88,15 +88,15 @@ inline double from_f16(uint16_t x) {
 // Bytes (dtype 0) hold the reset mask.
 BENCH_HD void store(void* data, int32_t dtype, int64_t index, Pair value) {
     switch (dtype) {
-    case FLASHSCAN_F32: static_cast<float*>(data)[index] = value.re; return;
-    case FLASHSCAN_BF16: static_cast<uint16_t*>(data)[index] = to_bf16(value.re); return;
-    case FLASHSCAN_F16: static_cast<uint16_t*>(data)[index] = to_f16(value.re); return;
-    case FLASHSCAN_F64: static_cast<double*>(data)[index] = static_cast<double>(value.re); return;
-    case FLASHSCAN_C64:
+    case FLASHSCAN_DTYPE_F32: static_cast<float*>(data)[index] = value.re; return;
+    case FLASHSCAN_DTYPE_BF16: static_cast<uint16_t*>(data)[index] = to_bf16(value.re); return;
+    case FLASHSCAN_DTYPE_F16: static_cast<uint16_t*>(data)[index] = to_f16(value.re); return;
+    case FLASHSCAN_DTYPE_F64: static_cast<double*>(data)[index] = static_cast<double>(value.re); return;
+    case FLASHSCAN_DTYPE_C64:
         static_cast<float*>(data)[2 * index] = value.re;
         static_cast<float*>(data)[2 * index + 1] = value.im;
         return;
-    case FLASHSCAN_C128:
+    case FLASHSCAN_DTYPE_C128:
         static_cast<double*>(data)[2 * index] = static_cast<double>(value.re);
         static_cast<double*>(data)[2 * index + 1] = static_cast<double>(value.im);
         return;

@@ -37,10 +37,10 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
 
 void run_wide(const Problem& p, int64_t rows, bool backward, Values& values, const std::vector<int32_t>& ids) {
     flashscan_operator_desc desc = p.describe_plain_operator();
-    desc.dtype = is_complex(p.dtype) ? FLASHSCAN_C128 : FLASHSCAN_F64;
+    desc.dtype = is_complex(p.dtype) ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_F64;
     desc.batch = rows;
     flashscan_plan* made = nullptr;
-    if (flashscan_plan_operator(&made, &desc, nullptr) != FLASHSCAN_OK)
+    if (flashscan_plan_operator(&made, &desc, nullptr) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
     const std::unique_ptr<flashscan_plan, void (*)(flashscan_plan*)> plan(made, flashscan_plan_destroy);
     // A custom operator's calls have other arguments than those of the operator built in.
@@ -48,11 +48,11 @@ void run_wide(const Problem& p, int64_t rows, bool backward, Values& values, con
     std::vector<flashscan_arg> args;
     for (const int32_t id : ids) {
         size_t bytes = 0;
-        if (values.contains(id) && flashscan_plan_arg_bytes(plan.get(), pass, id, &bytes) == FLASHSCAN_OK)
+        if (values.contains(id) && flashscan_plan_arg_bytes(plan.get(), pass, id, &bytes) == FLASHSCAN_STATUS_OK)
             args.push_back({id, 0, values[id].data(), values[id].size() * sizeof(double)});
     }
-    const auto call = backward ? flashscan_backward : flashscan_forward;
-    if (call(plan.get(), args.data(), static_cast<int32_t>(args.size()), nullptr) != FLASHSCAN_OK)
+    if (flashscan_execute(plan.get(), pass, args.data(), static_cast<int32_t>(args.size()), nullptr) !=
+        FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
 }
 

@@ -51,13 +51,13 @@ struct Code {
 
 const flashscan_custom_operator* operator_code(const OperatorPart& op, int32_t dtype) {
     const bool add = op.kind == FLASHSCAN_OPERATOR_ADD;
-    if (!(add || op.matmul()) || (dtype != FLASHSCAN_F32 && dtype != FLASHSCAN_F64))
+    if (!(add || op.matmul()) || (dtype != FLASHSCAN_DTYPE_F32 && dtype != FLASHSCAN_DTYPE_F64))
         throw UsageError("custom is for add and matmul in f32 and f64");
     static std::map<std::tuple<int32_t, int64_t, int32_t>, Code> codes;
     Code& code = codes[{op.kind, op.dim, dtype}];
     if (!code.text.empty()) return &code.custom;
     code.text = fmt::format("using Number = {};\nconstexpr int d = {};\n{}",
-                            dtype == FLASHSCAN_F64 ? "double" : "float", op.dim, add ? add_code : matmul_code);
+                            dtype == FLASHSCAN_DTYPE_F64 ? "double" : "float", op.dim, add ? add_code : matmul_code);
     code.custom.struct_size = sizeof code.custom;
     code.custom.code_kind = FLASHSCAN_CODE_CUDA_SOURCE;
     code.custom.element_bytes = op.element() * size_of(dtype);

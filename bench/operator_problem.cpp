@@ -3,28 +3,46 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 
 #include "problem.h"
 
 namespace bench {
 namespace {
 
-constexpr const char* kinds[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"};
-constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
+struct Name {
+    int32_t number;
+    const char* name;
+};
+constexpr Name kinds[] = {{FLASHSCAN_OPERATOR_ADD, "add"},
+                          {FLASHSCAN_OPERATOR_MUL, "mul"},
+                          {FLASHSCAN_OPERATOR_MIN, "min"},
+                          {FLASHSCAN_OPERATOR_MAX, "max"},
+                          {FLASHSCAN_OPERATOR_LOGADDEXP, "logaddexp"},
+                          {FLASHSCAN_OPERATOR_MATMUL, "matmul"},
+                          {FLASHSCAN_OPERATOR_AFFINE, "affine"}};
+constexpr Name modes[] = {{FLASHSCAN_MODE_INCLUSIVE, "inclusive"},
+                          {FLASHSCAN_MODE_EXCLUSIVE, "exclusive"},
+                          {FLASHSCAN_MODE_REDUCTION, "reduction"}};
+
+const char* find_name(std::span<const Name> names, int32_t number) {
+    for (const Name& entry : names)
+        if (entry.number == number) return entry.name;
+    return "?";
+}
 
 int32_t parse_kind(const std::string& word) {
-    const auto place = std::find(std::begin(kinds), std::end(kinds), word);
-    if (place != std::end(kinds)) return static_cast<int32_t>(place - std::begin(kinds));
+    for (const Name& entry : kinds)
+        if (word == entry.name) return entry.number;
     throw UsageError(
         fmt::format("'{}' is no operator; accepted are add, mul, min, max, logaddexp, matmul and affine", word));
 }
 
 void parse_option(Problem& p, const std::string& word) {
     if (word == "exclusive")
-        p.op->mode = FLASHSCAN_SCAN_EXCLUSIVE;
+        p.op->mode = FLASHSCAN_MODE_EXCLUSIVE;
     else if (word == "reduction")
-        p.op->mode = FLASHSCAN_REDUCTION;
+        p.op->mode = FLASHSCAN_MODE_REDUCTION;
     else if (word == "BCT")
         p.layout = FLASHSCAN_LAYOUT_BCT;
     else if (word == "reverse")
@@ -44,7 +62,7 @@ std::string write_problem(const Problem& p) {
     std::string text = fmt::format("operator {} {} {} b{} t{} c{}", p.op->kind_name(), p.backward ? "bwd" : "fwd",
                                    name_of(p.dtype), p.extents.batch, p.extents.time, p.extents.channels);
     if (p.op->dim > 0) text += fmt::format(" d{}", p.op->dim);
-    if (p.op->mode != FLASHSCAN_SCAN_INCLUSIVE) text += fmt::format(" {}", p.op->mode_name());
+    if (p.op->mode != FLASHSCAN_MODE_INCLUSIVE) text += fmt::format(" {}", p.op->mode_name());
     if (p.layout == FLASHSCAN_LAYOUT_BCT) text += " BCT";
     if (p.reverse) text += " reverse";
     if (p.states) text += " states";
@@ -54,8 +72,8 @@ std::string write_problem(const Problem& p) {
 
 }  // namespace
 
-const char* OperatorPart::kind_name() const { return kinds[kind]; }
-const char* OperatorPart::mode_name() const { return modes[mode]; }
+const char* OperatorPart::kind_name() const { return find_name(kinds, kind); }
+const char* OperatorPart::mode_name() const { return find_name(modes, mode); }
 
 Problem parse_operator_problem(const std::vector<std::string>& words) {
     if (words.size() < 7) throw UsageError("too few words");
@@ -111,7 +129,7 @@ flashscan_operator_desc Problem::describe_plain_operator() const {
     desc.kind = op->kind;
     desc.layout = layout;
     desc.mode = op->mode;
-    desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    desc.direction = reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
     desc.batch = extents.batch;
     desc.time = extents.time;
     desc.channels = extents.channels;

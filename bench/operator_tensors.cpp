@@ -51,7 +51,8 @@ void Tensors::add_operator() {
     add_dense(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, outputs, true);
     machine_.synchronize();
     if (!p.backward) return;
-    if (flashscan_forward(plan_, args_.data(), static_cast<int32_t>(args_.size()), machine_.stream()) != FLASHSCAN_OK)
+    if (flashscan_execute(plan_, FLASHSCAN_PASS_FORWARD, args_.data(), static_cast<int32_t>(args_.size()),
+                          machine_.stream()) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("forward: {}", flashscan_last_error()));
     for (Tensor& tensor : tensors_) tensor.written = false;
     const bool reads_input = op.custom || (op.affine() ? op.reduction() : op.kind != FLASHSCAN_OPERATOR_ADD);

@@ -34,14 +34,16 @@ int parse_integer(const std::string& option, const std::string& text, int least)
 }
 
 int32_t parse_backend(const std::string& text) {
-    if (text == "cpu") return FLASHSCAN_CPU;
-    if (text == "cuda") return FLASHSCAN_CUDA;
+    if (text == "cpu") return FLASHSCAN_BACKEND_CPU;
+    if (text == "cuda") return FLASHSCAN_BACKEND_CUDA;
     throw UsageError(fmt::format("--backend is '{}'; accepted are cpu and cuda", text));
 }
 
 int32_t default_backend() {
     int32_t count = 0;
-    return flashscan_device_count(FLASHSCAN_CUDA, &count) == FLASHSCAN_OK && count > 0 ? FLASHSCAN_CUDA : FLASHSCAN_CPU;
+    return flashscan_device_count(FLASHSCAN_BACKEND_CUDA, &count) == FLASHSCAN_STATUS_OK && count > 0
+               ? FLASHSCAN_BACKEND_CUDA
+               : FLASHSCAN_BACKEND_CPU;
 }
 
 void load_problems(CommandLine& command, const std::vector<std::string>& sets, const std::vector<std::string>& lines,
@@ -101,10 +103,12 @@ CommandLine parse_command_line(int argc, char** argv) {
         }
     }
     if (!backend_given) settings.backend = default_backend();
-    if (settings.backend == FLASHSCAN_CUDA && settings.threads != 0)
+    if (settings.backend == FLASHSCAN_BACKEND_CUDA && settings.threads != 0)
         throw UsageError("--threads is for the cpu backend");
-    if (settings.backend == FLASHSCAN_CPU && settings.device != 0) throw UsageError("--device is for the cuda backend");
-    if (settings.backend == FLASHSCAN_CPU && settings.graph) throw UsageError("--graph is for the cuda backend");
+    if (settings.backend == FLASHSCAN_BACKEND_CPU && settings.device != 0)
+        throw UsageError("--device is for the cuda backend");
+    if (settings.backend == FLASHSCAN_BACKEND_CPU && settings.graph)
+        throw UsageError("--graph is for the cuda backend");
     if (sets.empty() && lines.empty()) sets.push_back("quick");
     load_problems(command, sets, lines, directory);
     return command;

@@ -17,8 +17,9 @@ struct DtypeName {
     const char* name;
     int64_t size;
 };
-constexpr DtypeName dtypes[] = {{FLASHSCAN_F32, "f32", 4}, {FLASHSCAN_BF16, "bf16", 2}, {FLASHSCAN_F16, "f16", 2},
-                                {FLASHSCAN_F64, "f64", 8}, {FLASHSCAN_C64, "c64", 8},   {FLASHSCAN_C128, "c128", 16}};
+constexpr DtypeName dtypes[] = {{FLASHSCAN_DTYPE_F32, "f32", 4}, {FLASHSCAN_DTYPE_BF16, "bf16", 2},
+                                {FLASHSCAN_DTYPE_F16, "f16", 2}, {FLASHSCAN_DTYPE_F64, "f64", 8},
+                                {FLASHSCAN_DTYPE_C64, "c64", 8}, {FLASHSCAN_DTYPE_C128, "c128", 16}};
 
 uint32_t parse_broadcast(std::string_view axes) {
     uint32_t bits = 0;
@@ -148,7 +149,7 @@ Target parse_target(const std::string& word) {
 int64_t size_of(int32_t dtype) {
     for (const DtypeName& entry : dtypes)
         if (dtype == entry.dtype) return entry.size;
-    return dtype == FLASHSCAN_I64 ? 8 : 1;
+    return dtype == FLASHSCAN_DTYPE_I64 ? 8 : 1;
 }
 
 const char* name_of(int32_t dtype) {
@@ -157,10 +158,11 @@ const char* name_of(int32_t dtype) {
     return "?";
 }
 
-bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_C64 || dtype == FLASHSCAN_C128; }
+bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_DTYPE_C64 || dtype == FLASHSCAN_DTYPE_C128; }
 
 int32_t state_dtype(int32_t dtype) {
-    return dtype == FLASHSCAN_BF16 || dtype == FLASHSCAN_F16 ? static_cast<int32_t>(FLASHSCAN_F32) : dtype;
+    return dtype == FLASHSCAN_DTYPE_BF16 || dtype == FLASHSCAN_DTYPE_F16 ? static_cast<int32_t>(FLASHSCAN_DTYPE_F32)
+                                                                         : dtype;
 }
 
 Problem parse_problem(const std::string& line) {
@@ -230,7 +232,7 @@ int64_t Problem::required_bytes() const {
     int64_t bytes = backward ? 3 * array_bytes() + 2 * gate : 2 * array_bytes() + gate;
     if (states) bytes += backward ? 3 * state : 2 * state;
     if (reset) bytes += extents.batch * extents.time;
-    if (num_sequences > 0) bytes += (num_sequences + 1) * size_of(FLASHSCAN_I64);
+    if (num_sequences > 0) bytes += (num_sequences + 1) * size_of(FLASHSCAN_DTYPE_I64);
     return bytes;
 }
 
@@ -250,8 +252,8 @@ flashscan_linear_desc Problem::describe() const {
     desc.layout = layout;
     desc.gate_form = gate_form;
     desc.gate_broadcast = gate_broadcast;
-    desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    desc.flags = reset ? FLASHSCAN_LINEAR_RESET : 0;
+    desc.direction = reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    desc.flags = reset ? FLASHSCAN_LINEAR_FLAG_RESET : 0;
     desc.batch = extents.batch;
     desc.time = extents.time;
     desc.channels = extents.channels;

@@ -42,7 +42,7 @@ struct Extents {
 struct RnnPart {
     int32_t cell = FLASHSCAN_CELL_LSTM;
     int64_t heads = 1, dim = 1;
-    int32_t weight_dtype = FLASHSCAN_F32;
+    int32_t weight_dtype = FLASHSCAN_DTYPE_F32;
     bool training = false;  // a forward pass that fills RESERVE; always so for backward
     bool all_states = false;
 
@@ -56,13 +56,13 @@ struct RnnPart {
 // What only associative operators have; extents.channels is C for them.
 struct OperatorPart {
     int32_t kind = FLASHSCAN_OPERATOR_ADD;
-    int32_t mode = FLASHSCAN_SCAN_INCLUSIVE;
+    int32_t mode = FLASHSCAN_MODE_INCLUSIVE;
     int64_t dim = 0;
     bool custom = false;  // by CUDA source that computes the same
 
     bool matmul() const { return kind == FLASHSCAN_OPERATOR_MATMUL; }
     bool affine() const { return kind == FLASHSCAN_OPERATOR_AFFINE; }
-    bool reduction() const { return mode == FLASHSCAN_REDUCTION; }
+    bool reduction() const { return mode == FLASHSCAN_MODE_REDUCTION; }
     int64_t element() const { return matmul() ? dim * dim : affine() ? dim : 1; }
     int64_t gate_element() const { return affine() ? dim * dim : 0; }
     const char* kind_name() const;
@@ -72,10 +72,10 @@ struct OperatorPart {
 struct Problem {
     std::string text;  // without targets, words in the order below
     bool backward = false;
-    int32_t dtype = FLASHSCAN_F32;
+    int32_t dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTC;
     Extents extents{};
-    int32_t gate_dtype = FLASHSCAN_F32;
+    int32_t gate_dtype = FLASHSCAN_DTYPE_F32;
     int32_t gate_form = FLASHSCAN_GATE_VALUE;
     uint32_t gate_broadcast = 0;
     bool reverse = false;

@@ -30,7 +30,7 @@ static const double coefficient = 0.97, first_guess = 0.5, accepted_error = 1e-3
 
 /* Every call that can fail returns a status; flashscan_last_error has the sentence that explains it. */
 static void check(flashscan_status status) {
-    if (status != FLASHSCAN_OK) die("%s: %s", flashscan_status_name(status), flashscan_last_error());
+    if (status != FLASHSCAN_STATUS_OK) die("%s: %s", flashscan_status_name(status), flashscan_last_error());
 }
 
 static double seconds(void) {
@@ -111,19 +111,19 @@ static filter make_filter(size_t count) {
     int32_t gpus = 0;
     filter f = {.count = count};
     flashscan_linear_desc what = {.struct_size = sizeof what,
-                                  .dtype = FLASHSCAN_F32,
+                                  .dtype = FLASHSCAN_DTYPE_F32,
                                   .layout = FLASHSCAN_LAYOUT_BCT,
                                   .gate_broadcast = FLASHSCAN_BROADCAST_TIME, /* one coefficient for all steps */
                                   .batch = 1,
                                   .time = (int64_t)count,
                                   .channels = 1};
-    flashscan_options how = {.struct_size = sizeof how, .backend = FLASHSCAN_CPU};
+    flashscan_options how = {.struct_size = sizeof how, .backend = FLASHSCAN_BACKEND_CPU};
 
-    check(flashscan_device_count(FLASHSCAN_CUDA, &gpus));
+    check(flashscan_device_count(FLASHSCAN_BACKEND_CUDA, &gpus));
 #if QUICKSTART_CUDA
     on_gpu = gpus > 0;
 #endif
-    if (on_gpu) how.backend = FLASHSCAN_CUDA;
+    if (on_gpu) how.backend = FLASHSCAN_BACKEND_CUDA;
     check(flashscan_plan_linear(&f.plan, &what, &how));
 
     f.input = plan_floats(count);
@@ -153,7 +153,7 @@ static void forward(const filter* f, const float* input, float* output) {
         {FLASHSCAN_ARG_GATE, 0, f->gate, sizeof(float)},
         {FLASHSCAN_ARG_OUTPUT, 0, output, bytes},
     };
-    check(flashscan_forward(f->plan, args, 3, NULL));
+    check(flashscan_execute(f->plan, FLASHSCAN_PASS_FORWARD, args, 3, NULL));
 }
 
 /* d loss / d gate, summed over time by the library, from d loss / d output = residual. */
@@ -167,7 +167,7 @@ static double gradient(const filter* f, const float* residual) {
         {FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, 0, f->grad_output, bytes},
         {FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE, 0, f->grad_gate, sizeof(float)},
     };
-    check(flashscan_backward(f->plan, args, 4, NULL));
+    check(flashscan_execute(f->plan, FLASHSCAN_PASS_BACKWARD, args, 4, NULL));
     copy(&sum, f->grad_gate, 1);
     return sum;
 }

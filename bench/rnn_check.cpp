@@ -56,8 +56,8 @@ std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tens
 }
 
 void execute(const flashscan_plan* plan, bool backward, const std::vector<flashscan_arg>& args) {
-    const auto call = backward ? flashscan_backward : flashscan_forward;
-    if (call(plan, args.data(), static_cast<int32_t>(args.size()), nullptr) != FLASHSCAN_OK)
+    const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
+    if (flashscan_execute(plan, pass, args.data(), static_cast<int32_t>(args.size()), nullptr) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("reference: {}", flashscan_last_error()));
 }
 
@@ -69,14 +69,14 @@ std::vector<std::byte> fetch_reset(Machine& machine, const Problem& p, const Ten
 // Runs both passes of the reference on the last `rows` of the batch; the outputs in `values` are replaced.
 void run_reference(Machine& machine, const Problem& p, const Tensors& tensors, int64_t rows, Values& values) {
     flashscan_rnn_desc desc = p.describe_rnn();
-    desc.dtype = desc.weight_dtype = FLASHSCAN_F64;
+    desc.dtype = desc.weight_dtype = FLASHSCAN_DTYPE_F64;
     desc.layout = FLASHSCAN_LAYOUT_BTGHD;
     desc.batch = rows;
     flashscan_options options{};
     options.struct_size = sizeof options;
     options.kernel = "reference";
     flashscan_plan* made = nullptr;
-    if (flashscan_plan_rnn(&made, &desc, &options) != FLASHSCAN_OK)
+    if (flashscan_plan_rnn(&made, &desc, &options) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("reference: {}", flashscan_last_error()));
     const std::unique_ptr<flashscan_plan, void (*)(flashscan_plan*)> plan(made, flashscan_plan_destroy);
     std::vector<flashscan_arg> forward, backward;
@@ -97,7 +97,9 @@ void run_reference(Machine& machine, const Problem& p, const Tensors& tensors, i
     std::vector<char> memory;
     if (p.rnn->training) {
         size_t bytes = 0;
-        flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes);
+        if (flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes) !=
+            FLASHSCAN_STATUS_OK)
+            throw Failure(fmt::format("reference: {}", flashscan_last_error()));
         memory.resize(bytes + 256);
         void* aligned = memory.data();
         size_t space = memory.size();

@@ -38,7 +38,7 @@ void parse_option(Problem& p, const std::string& word) {
     if (word == "TBGHD")
         p.layout = FLASHSCAN_LAYOUT_TBGHD;
     else if (word == "weight-f32")
-        p.rnn->weight_dtype = FLASHSCAN_F32;
+        p.rnn->weight_dtype = FLASHSCAN_DTYPE_F32;
     else if (word == "training")
         p.rnn->training = true;
     else if (word == "reverse")
@@ -113,7 +113,7 @@ int64_t rnn_required_bytes(const Problem& p) {
     const int64_t step_arrays = p.rnn->gates() + (p.backward ? 2 : 1) * p.rnn->output_states();
     const int64_t weight = p.rnn->gates() * p.extents.channels * p.rnn->dim * size_of(p.rnn->weight_dtype);
     const int64_t masks = (p.reset ? p.extents.batch * p.extents.time : 0) +
-                          (p.num_sequences > 0 ? (p.num_sequences + 1) * size_of(FLASHSCAN_I64) : 0);
+                          (p.num_sequences > 0 ? (p.num_sequences + 1) * size_of(FLASHSCAN_DTYPE_I64) : 0);
     return step_arrays * p.array_bytes() + (p.backward ? 2 : 1) * weight + masks;
 }
 
@@ -124,10 +124,10 @@ flashscan_rnn_desc Problem::describe_rnn() const {
     desc.weight_dtype = rnn->weight_dtype;
     desc.layout = layout;
     desc.cell = rnn->cell;
-    desc.direction = reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    if (rnn->training) desc.flags |= FLASHSCAN_RNN_TRAINING;
-    if (reset) desc.flags |= FLASHSCAN_RNN_RESET;
-    if (rnn->all_states) desc.flags |= FLASHSCAN_RNN_ALL_STATES;
+    desc.direction = reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    if (rnn->training) desc.flags |= FLASHSCAN_RNN_FLAG_TRAINING;
+    if (reset) desc.flags |= FLASHSCAN_RNN_FLAG_RESET;
+    if (rnn->all_states) desc.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES;
     desc.num_sequences = num_sequences;
     desc.batch = extents.batch;
     desc.time = extents.time;

@@ -37,7 +37,8 @@ void Tensors::add_rnn_forward() {
     if (p.num_sequences > 0) add_offsets();
     if (!rnn.training) return;
     size_t reserve_bytes = 0;
-    if (flashscan_plan_arg_bytes(plan_, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &reserve_bytes) != FLASHSCAN_OK)
+    if (flashscan_plan_arg_bytes(plan_, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &reserve_bytes) !=
+        FLASHSCAN_STATUS_OK)
         throw Failure(flashscan_last_error());
     buffers_.emplace_back(machine_, std::max<size_t>(reserve_bytes, 1));
     args_.push_back({FLASHSCAN_ARG_RESERVE, 0, buffers_.back().get(), reserve_bytes});
@@ -46,7 +47,8 @@ void Tensors::add_rnn_forward() {
 // Runs forward, and leaves the arguments that backward takes as well.
 void Tensors::run_rnn_forward() {
     machine_.synchronize();
-    if (flashscan_forward(plan_, args_.data(), static_cast<int32_t>(args_.size()), machine_.stream()) != FLASHSCAN_OK)
+    if (flashscan_execute(plan_, FLASHSCAN_PASS_FORWARD, args_.data(), static_cast<int32_t>(args_.size()),
+                          machine_.stream()) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("forward: {}", flashscan_last_error()));
     std::erase_if(
         args_, [](const flashscan_arg& arg) { return arg.id == FLASHSCAN_ARG_INPUT || arg.id == FLASHSCAN_ARG_BIAS; });

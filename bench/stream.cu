@@ -138,7 +138,7 @@ int launch_nothing(void* stream) {
 }
 
 int launch_fill(const Box& box, Kind kind, uint64_t seed, void* stream) {
-    const bool complex = box.dtype == FLASHSCAN_C64 || box.dtype == FLASHSCAN_C128;
+    const bool complex = box.dtype == FLASHSCAN_DTYPE_C64 || box.dtype == FLASHSCAN_DTYPE_C128;
     fill_kernel<<<blocks_for(box.count()), threads, 0, static_cast<cudaStream_t>(stream)>>>(box, kind, complex, seed);
     return cudaGetLastError();
 }
@@ -147,12 +147,12 @@ int launch_gather(const Box& box, void* to, void* stream) {
     const auto on = static_cast<cudaStream_t>(stream);
     const unsigned blocks = blocks_for(box.count());
     switch (box.dtype) {
-    case FLASHSCAN_BF16:
-    case FLASHSCAN_F16: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint16_t*>(to)); break;
-    case FLASHSCAN_F32: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint32_t*>(to)); break;
-    case FLASHSCAN_C64: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint32_t*>(to)); break;
-    case FLASHSCAN_F64: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint64_t*>(to)); break;
-    case FLASHSCAN_C128: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint64_t*>(to)); break;
+    case FLASHSCAN_DTYPE_BF16:
+    case FLASHSCAN_DTYPE_F16: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint16_t*>(to)); break;
+    case FLASHSCAN_DTYPE_F32: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint32_t*>(to)); break;
+    case FLASHSCAN_DTYPE_C64: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint32_t*>(to)); break;
+    case FLASHSCAN_DTYPE_F64: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint64_t*>(to)); break;
+    case FLASHSCAN_DTYPE_C128: gather_kernel<<<blocks, threads, 0, on>>>(box, 2, static_cast<uint64_t*>(to)); break;
     default: gather_kernel<<<blocks, threads, 0, on>>>(box, 1, static_cast<uint8_t*>(to));
     }
     return cudaGetLastError();

@@ -155,7 +155,8 @@ void Tensors::place(int32_t id, int32_t dtype, Kind kind, const Extents& extents
                         extents.channels > 1 ? strides.channels : 0, box});
     size_t needed = 0;
     const int32_t pass = problem_.backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
-    if (flashscan_plan_arg_bytes(plan_, pass, id, &needed) != FLASHSCAN_OK) throw Failure(flashscan_last_error());
+    if (flashscan_plan_arg_bytes(plan_, pass, id, &needed) != FLASHSCAN_STATUS_OK)
+        throw Failure(flashscan_last_error());
     if (needed > bytes)
         throw Failure(fmt::format("the plan wants {} bytes of argument {:#x}, which has {}", needed, id, bytes));
     args_.push_back({id, 0, data, needed});

@@ -17,10 +17,10 @@ const Backend& find_backend(BackendId id) {
         return cuda::backend();
 #else
         fail(Code::backend_missing,
-             "backend is CUDA (1), but this library was built without CUDA; accepted is CPU (0)");
+             "backend is BACKEND_CUDA, but this library was built without CUDA; accepted is BACKEND_CPU");
 #endif
     }
-    fail(Code::invalid_argument, "backend is {}; accepted are CPU (0) and CUDA (1)", static_cast<int32_t>(id));
+    fail(Code::internal_error, "no backend has number {}", static_cast<int32_t>(id));
 }
 
 }  // namespace flashscan

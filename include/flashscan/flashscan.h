@@ -7,17 +7,33 @@
  *     create a plan   flashscan_plan_linear,     what to compute, how, where; everything is checked here
  *                     flashscan_plan_rnn,
  *                     flashscan_plan_operator
- *     execute it      flashscan_forward,         any number of times, from any thread, on any stream
- *                     flashscan_backward
+ *     execute it      flashscan_execute          any number of times, from any thread, on any stream
  *     destroy it      flashscan_plan_destroy
  *
  * Names used below: B batch, T time, C channels, N sequences packed in one row, H heads, D head dim, G gates, S states.
  *
+ * Numbers: each enumeration has a range of its own, so that a value in the wrong field is refused, and no enumerator is
+ * zero. Zero in a field means the default that its comment names; fields that decide what is computed and have no obvious
+ * default (dtype, cell, operator kind) refuse it. Flags have a bit of their own each.
+ *
+ * Structs begin with struct_size = sizeof(the struct). Fields are only ever appended. A struct that is larger than the
+ * library's is accepted if the tail that the library does not know is zero, and is FLASHSCAN_STATUS_STRUCT_TOO_NEW else; of
+ * a struct that the library fills, it zeroes that tail. struct_size is 4096 at the most.
+ *
+ * The library stays loaded after dlclose: its OpenMP runtime has threads that live on.
+ *
+ * Environment variables, read by the library:
+ *
+ *     FLASHSCAN_CHECK=1       CUDA calls check SEQ_OFFSETS, that arguments lie in the device's memory, and RESERVE, as CPU
+ *                             calls always do. They synchronise the stream for it and cannot be captured in a graph then.
+ *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor has
+ *                             if not set. Read once.
+ *
  * Contents
  *   1  Version
  *   2  Status and errors
- *   3  Vocabulary: backends, data types, layouts, arguments
- *   4  Options: how a plan runs
+ *   3  Vocabulary: backends and what can be used of them, data types, layouts, arguments
+ *   4  Options: how a plan runs, allocator, log
  *   5  The linear recurrence
  *   6  Recurrent networks: LSTM, GRU, Elman, sLSTM
  *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
@@ -29,10 +45,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__) || defined(__clang__)
+/*
+ * FLASHSCAN_API exports and imports, FLASHSCAN_CALL is the calling convention of functions and callbacks,
+ * FLASHSCAN_MUST_USE marks results that may not be ignored, FLASHSCAN_DEPRECATED what a later version replaces.
+ */
+#if defined(_WIN32)
+#if defined(FLASHSCAN_BUILDING_LIBRARY)
+#define FLASHSCAN_API __declspec(dllexport)
+#else
+#define FLASHSCAN_API __declspec(dllimport)
+#endif
+#define FLASHSCAN_CALL __cdecl
+#define FLASHSCAN_MUST_USE
+#define FLASHSCAN_DEPRECATED(message) __declspec(deprecated(message))
+#elif defined(__GNUC__)
 #define FLASHSCAN_API __attribute__((visibility("default")))
+#define FLASHSCAN_CALL
+#define FLASHSCAN_MUST_USE __attribute__((warn_unused_result))
+#define FLASHSCAN_DEPRECATED(message) __attribute__((deprecated(message)))
 #else
 #define FLASHSCAN_API
+#define FLASHSCAN_CALL
+#define FLASHSCAN_MUST_USE
+#define FLASHSCAN_DEPRECATED(message)
 #endif
 
 #ifdef __cplusplus
@@ -42,60 +77,68 @@ extern "C" {
 /* ==== 1  Version ============================================================================================== */
 
 #define FLASHSCAN_VERSION_MAJOR 0
-#define FLASHSCAN_VERSION_MINOR 1
+#define FLASHSCAN_VERSION_MINOR 9
 #define FLASHSCAN_VERSION_PATCH 0
 #define FLASHSCAN_VERSION (FLASHSCAN_VERSION_MAJOR * 10000 + FLASHSCAN_VERSION_MINOR * 100 + FLASHSCAN_VERSION_PATCH)
 
 /* FLASHSCAN_VERSION of the library that is loaded, which may be newer than this header. */
-FLASHSCAN_API int32_t flashscan_version(void);
+FLASHSCAN_API int32_t FLASHSCAN_CALL flashscan_version(void);
 
 /* ==== 2  Status and errors ==================================================================================== */
 
 /*
  * Every call that can fail returns a flashscan_status. After a failure the outputs are untouched (unless the
- * status says otherwise), a plan pointer that was to be filled is NULL, and flashscan_last_error() holds a sentence that
+ * status says otherwise; and a call of a CUDA plan that fails with OUT_OF_MEMORY or DEVICE_ERROR may have enqueued the
+ * first of its launches, which write parts of the outputs), a plan pointer that was to be filled is NULL, and flashscan_last_error() holds a sentence that
  * names the field, its value and what is accepted. The numbers are fixed.
  */
 typedef int32_t flashscan_status;
 
+/* Functions that can fail. */
+#define FLASHSCAN_API_STATUS FLASHSCAN_API FLASHSCAN_MUST_USE flashscan_status FLASHSCAN_CALL
+
 enum {
-    FLASHSCAN_OK = 0,
+    FLASHSCAN_STATUS_OK = 0,
 
     /* The caller's mistake. */
-    FLASHSCAN_INVALID_ARGUMENT =
-        10,                        /* a NULL pointer, an unknown enum value, a negative extent, bad SEQ_OFFSETS, ... */
-    FLASHSCAN_INVALID_STRUCT = 11, /* struct_size is zero or shorter than the first version of the struct */
-    FLASHSCAN_STRUCT_TOO_NEW = 12, /* a field that this library does not know is not zero */
-    FLASHSCAN_SIZE_OVERFLOW = 13,  /* the extents or strides need more than 2^63 - 1 bytes */
-    FLASHSCAN_MISSING_ARGUMENT = 14,
-    FLASHSCAN_DOUBLED_ARGUMENT = 15,
-    FLASHSCAN_UNKNOWN_ARGUMENT = 16, /* an id that this plan and pass do not take */
-    FLASHSCAN_BUFFER_TOO_SMALL = 17,
-    FLASHSCAN_INVALID_POINTER = 18, /* not aligned to its element, or in the wrong memory space */
-    FLASHSCAN_ALIASING = 19,        /* two arguments overlap that may not */
+    FLASHSCAN_STATUS_INVALID_ARGUMENT =
+        10, /* a NULL pointer, an unknown enum value, a negative extent, bad SEQ_OFFSETS, ... */
+    FLASHSCAN_STATUS_INVALID_STRUCT =
+        11, /* struct_size is shorter than the first version of the struct, or above 4096 */
+    FLASHSCAN_STATUS_STRUCT_TOO_NEW = 12, /* a field that this library does not know is not zero */
+    FLASHSCAN_STATUS_SIZE_OVERFLOW = 13,  /* the extents or strides need more than 2^63 - 1 bytes */
+    FLASHSCAN_STATUS_MISSING_ARGUMENT = 14,
+    FLASHSCAN_STATUS_DOUBLED_ARGUMENT = 15,
+    FLASHSCAN_STATUS_UNKNOWN_ARGUMENT = 16, /* an id that this plan and pass do not take */
+    FLASHSCAN_STATUS_BUFFER_TOO_SMALL = 17,
+    FLASHSCAN_STATUS_INVALID_POINTER = 18, /* not aligned to its element, or in the wrong memory space */
+    FLASHSCAN_STATUS_ALIASING = 19,        /* two arguments overlap that may not */
 
     /* It cannot be done here. */
-    FLASHSCAN_UNSUPPORTED = 20,     /* no kernel takes the problem; the sentence lists each candidate and its reason */
-    FLASHSCAN_BACKEND_MISSING = 21, /* the library was built without this backend */
-    FLASHSCAN_NO_DEVICE = 22,       /* no driver, or no device of this number */
-    FLASHSCAN_DEPENDENCY_MISSING = 23, /* a library that the plan needs could not be loaded; the sentence names it */
+    FLASHSCAN_STATUS_UNSUPPORTED =
+        20, /* no kernel takes the problem; the sentence lists each candidate and its reason */
+    FLASHSCAN_STATUS_BACKEND_MISSING = 21, /* the library was built without this backend */
+    FLASHSCAN_STATUS_NO_DEVICE = 22,       /* no driver, or no device of this number */
+    FLASHSCAN_STATUS_DEPENDENCY_MISSING =
+        23, /* a library that the plan needs could not be loaded; the sentence names it */
 
     /* It failed while running. */
-    FLASHSCAN_OUT_OF_MEMORY = 30,
-    FLASHSCAN_DEVICE_ERROR = 31,    /* the driver's own error follows in the sentence */
-    FLASHSCAN_CALLBACK_FAILED = 32, /* a callback of a custom operator returned other than 0; outputs hold no results */
+    FLASHSCAN_STATUS_OUT_OF_MEMORY = 30,
+    FLASHSCAN_STATUS_DEVICE_ERROR = 31, /* the driver's own error follows in the sentence */
+    FLASHSCAN_STATUS_CALLBACK_FAILED =
+        32, /* a callback of a custom operator returned other than 0; outputs hold no results */
 
-    FLASHSCAN_INTERNAL_ERROR = 90 /* a defect of this library; please report it */
+    FLASHSCAN_STATUS_INTERNAL_ERROR = 90 /* a defect of this library; please report it */
 };
 
-/* The name of a status, "FLASHSCAN_OK" for example; "unknown status" for other numbers. Never NULL; static storage. */
-FLASHSCAN_API const char* flashscan_status_name(flashscan_status status);
+/* The name of a status, "FLASHSCAN_STATUS_OK" for example; "unknown status" for other numbers. Never NULL; static storage. */
+FLASHSCAN_API const char* FLASHSCAN_CALL flashscan_status_name(flashscan_status status);
 
 /*
  * The sentence of the last failure on this thread; "" when there was none. Valid until the next failing call on this
  * thread. Successful calls leave it as it is.
  */
-FLASHSCAN_API const char* flashscan_last_error(void);
+FLASHSCAN_API const char* FLASHSCAN_CALL flashscan_last_error(void);
 
 /* ==== 3  Vocabulary =========================================================================================== */
 
@@ -104,52 +147,71 @@ FLASHSCAN_API const char* flashscan_last_error(void);
  * valid on the plan's device for CUDA plans. Nothing is copied between the two.
  */
 enum {
-    FLASHSCAN_CPU = 0,
-    FLASHSCAN_CUDA = 1
+    FLASHSCAN_BACKEND_CPU = 101,
+    FLASHSCAN_BACKEND_CUDA = 102
 };
 
 /*
  * The number of devices of a backend: 1 for the CPU; for CUDA the number of GPUs, 0 where there is no driver or the
  * library was built without CUDA.
  */
-FLASHSCAN_API flashscan_status flashscan_device_count(int32_t backend, int32_t* count);
+FLASHSCAN_API_STATUS flashscan_device_count(int32_t backend, int32_t* count);
+
+/*
+ * How the library was built and what of it can be used here. Strings are valid until the next call of
+ * flashscan_build_info on this thread.
+ */
+typedef struct flashscan_build {
+    uint32_t struct_size;             /* sizeof(flashscan_build), set by the caller */
+    int32_t version;                  /* FLASHSCAN_VERSION of the library */
+    int32_t cuda_toolkit;             /* the CUDA version that it was built with, 13000 for 13.0; 0: without CUDA */
+    int32_t cuda_driver;              /* the newest CUDA version that the driver has; 0: there is no driver */
+    const char* cuda_architectures;   /* "80 90a-real" for example, as CMake names them; "" without CUDA */
+    const char* cuda_unusable;        /* why no GPU can be used, as a sentence; "" if one can */
+    const char* cpu_instruction_sets; /* that the CPU backend is built for: "baseline avx2 avx512" for example */
+    const char* cpu_instruction_set;  /* the one that plans of the CPU run with; "" if FLASHSCAN_CPU_ISA names none */
+} flashscan_build;
+
+FLASHSCAN_API_STATUS flashscan_build_info(flashscan_build* build);
 
 /* Data types. Complex numbers are pairs (real, imaginary). */
 enum {
-    FLASHSCAN_F32 = 1,
-    FLASHSCAN_BF16 = 2,
-    FLASHSCAN_F16 = 3,
-    FLASHSCAN_F64 = 4,
-    FLASHSCAN_C64 = 5,  /* two f32 */
-    FLASHSCAN_C128 = 6, /* two f64 */
-    FLASHSCAN_I32 = 7,  /* SEQ_OFFSETS only */
-    FLASHSCAN_I64 = 8   /* SEQ_OFFSETS only */
+    FLASHSCAN_DTYPE_F32 = 201,
+    FLASHSCAN_DTYPE_BF16 = 202,
+    FLASHSCAN_DTYPE_F16 = 203,
+    FLASHSCAN_DTYPE_F64 = 204,
+    FLASHSCAN_DTYPE_C64 = 205,  /* two f32 */
+    FLASHSCAN_DTYPE_C128 = 206, /* two f64 */
+    FLASHSCAN_DTYPE_I32 = 207,  /* SEQ_OFFSETS only */
+    FLASHSCAN_DTYPE_I64 = 208   /* SEQ_OFFSETS only */
 };
 
 enum {
-    FLASHSCAN_LAYOUT_BTC = 0, /* [B, T, C], channel innermost */
-    FLASHSCAN_LAYOUT_BCT = 1  /* [B, C, T], time innermost */
+    FLASHSCAN_LAYOUT_BTC = 301, /* [B, T, C], channel innermost */
+    FLASHSCAN_LAYOUT_BCT = 302  /* [B, C, T], time innermost */
 };
 
 /* Layouts of recurrent networks. */
 enum {
-    FLASHSCAN_LAYOUT_BTGHD = 0, /* INPUT [B, T, G, H, D], OUTPUT [B, T, H, D] or [S, B, T, H, D] */
-    FLASHSCAN_LAYOUT_TBGHD = 1  /* INPUT [T, B, G, H, D], OUTPUT [T, B, H, D] or [S, T, B, H, D] */
+    FLASHSCAN_LAYOUT_BTGHD = 303, /* INPUT [B, T, G, H, D], OUTPUT [B, T, H, D] or [S, B, T, H, D] */
+    FLASHSCAN_LAYOUT_TBGHD = 304  /* INPUT [T, B, G, H, D], OUTPUT [T, B, H, D] or [S, T, B, H, D] */
 };
 
 enum {
-    FLASHSCAN_FORWARD_IN_TIME = 0,
-    FLASHSCAN_REVERSE_IN_TIME = 1
+    FLASHSCAN_DIRECTION_FORWARD = 401,
+    FLASHSCAN_DIRECTION_REVERSE = 402
 };
 
 enum {
-    FLASHSCAN_PASS_FORWARD = 0,
-    FLASHSCAN_PASS_BACKWARD = 1
+    FLASHSCAN_PASS_FORWARD = 501,
+    FLASHSCAN_PASS_BACKWARD = 502, /* gradients, from those of the outputs */
+    FLASHSCAN_PASS_TANGENT = 503   /* derivatives along tangents of the inputs; FLASHSCAN_STATUS_UNSUPPORTED today */
 };
 
 /*
  * Arguments carry the data of one call. `bytes` is the size of the buffer that `data` points to; it is checked against
- * flashscan_plan_arg_bytes. `data` of an input is only read. The gradient of an argument is FLASHSCAN_GRAD | id.
+ * flashscan_plan_arg_bytes. `data` of an input is only read. The gradient of an argument is FLASHSCAN_GRAD | id, its
+ * tangent FLASHSCAN_TANGENT | id.
  * The order of arguments does not matter; an argument whose data is NULL counts as not given unless it needs 0 bytes.
  */
 typedef struct flashscan_arg {
@@ -159,32 +221,97 @@ typedef struct flashscan_arg {
     size_t bytes;
 } flashscan_arg;
 
+/* An argument that is read, from memory that may be const, and one that is written. */
+static inline flashscan_arg flashscan_in(int32_t id, const void* data, size_t bytes) {
+    flashscan_arg arg;
+    arg.id = id;
+    arg.reserved = 0;
+    arg.data = (void*)(uintptr_t)data;
+    arg.bytes = bytes;
+    return arg;
+}
+static inline flashscan_arg flashscan_out(int32_t id, void* data, size_t bytes) {
+    flashscan_arg arg;
+    arg.id = id;
+    arg.reserved = 0;
+    arg.data = data;
+    arg.bytes = bytes;
+    return arg;
+}
+
 enum {
-    FLASHSCAN_ARG_INPUT = 1,
-    FLASHSCAN_ARG_GATE = 2,
-    FLASHSCAN_ARG_OUTPUT = 3,
-    FLASHSCAN_ARG_STATE_IN = 4,
-    FLASHSCAN_ARG_STATE_OUT = 5,
-    FLASHSCAN_ARG_RESET = 6,
-    FLASHSCAN_ARG_SEQ_OFFSETS = 7,
-    FLASHSCAN_ARG_WEIGHT = 8,
-    FLASHSCAN_ARG_BIAS = 9,
-    FLASHSCAN_ARG_SCRATCH = 10,
-    FLASHSCAN_ARG_RESERVE = 11,
-    FLASHSCAN_GRAD = 0x100
+    FLASHSCAN_ARG_INPUT = 2001,
+    FLASHSCAN_ARG_GATE = 2002,
+    FLASHSCAN_ARG_OUTPUT = 2003,
+    FLASHSCAN_ARG_STATE_IN = 2004,
+    FLASHSCAN_ARG_STATE_OUT = 2005,
+    FLASHSCAN_ARG_RESET = 2006,
+    FLASHSCAN_ARG_SEQ_OFFSETS = 2007,
+    FLASHSCAN_ARG_WEIGHT = 2008,
+    FLASHSCAN_ARG_BIAS = 2009,
+    FLASHSCAN_ARG_SCRATCH = 2010,
+    FLASHSCAN_ARG_RESERVE = 2011,
+    FLASHSCAN_ARG_STATE_INDICES = 2012, /* no plan takes it yet */
+
+    FLASHSCAN_TANGENT = 0x20000000, /* no plan takes it yet */
+    FLASHSCAN_GRAD = 0x40000000
 };
+
+/* flashscan_plan_args lists the arguments of a pass, each as one flashscan_arg_info. */
+enum {
+    FLASHSCAN_ACCESS_READ = 1401,
+    FLASHSCAN_ACCESS_WRITE = 1402
+};
+
+typedef struct flashscan_arg_info {
+    uint32_t struct_size; /* sizeof(flashscan_arg_info), set by the caller in the first of an array */
+    int32_t id;           /* FLASHSCAN_ARG_*, with FLASHSCAN_GRAD */
+    int32_t access;       /* FLASHSCAN_ACCESS_* */
+    int32_t optional;     /* 1: it may be left out */
+    int32_t dtype;        /* FLASHSCAN_DTYPE_*; 0: bytes */
+    int32_t num_axes;     /* 1 to 6 */
+    int64_t extents[6];   /* outermost first, in the plan's layout */
+    int64_t strides[6];   /* in elements */
+    size_t bytes;         /* from the first to the last element */
+    size_t alignment;     /* that `data` needs, in bytes */
+    const char* name;     /* "GRAD|INPUT" for example; static storage */
+} flashscan_arg_info;
 
 /* ==== 4  Options: how a plan runs ============================================================================= */
 
 enum {
-    FLASHSCAN_DETERMINISM_RUN_TO_RUN = 0, /* the same call gives the same bits on every run */
+    FLASHSCAN_DETERMINISM_RUN_TO_RUN = 601, /* the same call gives the same bits on every run */
     FLASHSCAN_DETERMINISM_BATCH_INVARIANT =
-        1 /* and the bits of one sequence do not depend on how many others there are */
+        602 /* and the bits of one sequence do not depend on how many others there are */
 };
 
 enum {
-    FLASHSCAN_WORKSPACE_LIBRARY = 0, /* scratch memory is taken per call unless SCRATCH is passed */
-    FLASHSCAN_WORKSPACE_CALLER = 1   /* SCRATCH must be passed wherever it needs more than 0 bytes */
+    FLASHSCAN_WORKSPACE_LIBRARY = 701, /* scratch memory is taken per call unless SCRATCH is passed */
+    FLASHSCAN_WORKSPACE_CALLER = 702   /* SCRATCH must be passed wherever it needs more than 0 bytes */
+};
+
+/*
+ * Memory for SCRATCH in place of the library's own: `allocate` returns `bytes` bytes in the plan's memory space, aligned
+ * to 256, or NULL, and `release` takes them back, at the end of the same call, ordered on its stream: on a GPU work that
+ * uses them may still be under way there. Both may be called from several threads at once. What a plan keeps as long as
+ * it lives is not taken from it.
+ */
+typedef struct flashscan_allocator {
+    uint32_t struct_size; /* sizeof(flashscan_allocator) */
+    int32_t reserved;     /* 0 */
+    void* user;           /* passed through */
+    void*(FLASHSCAN_CALL* allocate)(void* user, size_t bytes, void* stream);
+    void(FLASHSCAN_CALL* release)(void* user, void* memory, size_t bytes, void* stream);
+} flashscan_allocator;
+
+/*
+ * Is told what a plan chose when it is made (LOG_INFO), and the sentence of each call of the plan that fails, its making
+ * included (LOG_ERROR). `message` is valid during the call alone. Called on the thread that calls the library.
+ */
+typedef void(FLASHSCAN_CALL* flashscan_log)(void* user, int32_t level, const char* message);
+enum {
+    FLASHSCAN_LOG_ERROR = 1301,
+    FLASHSCAN_LOG_INFO = 1302
 };
 
 /*
@@ -193,12 +320,16 @@ enum {
  */
 typedef struct flashscan_options {
     uint32_t struct_size;
-    int32_t backend;     /* FLASHSCAN_CPU, FLASHSCAN_CUDA */
+    int32_t backend;     /* FLASHSCAN_BACKEND_*; 0: CPU */
     int32_t device;      /* number of the device, from 0 */
     int32_t threads;     /* CPU threads, 0 for all that OpenMP would use; must be 0 for CUDA */
-    int32_t determinism; /* FLASHSCAN_DETERMINISM_* */
-    int32_t workspace;   /* FLASHSCAN_WORKSPACE_* */
+    int32_t determinism; /* FLASHSCAN_DETERMINISM_*; 0: RUN_TO_RUN */
+    int32_t workspace;   /* FLASHSCAN_WORKSPACE_*; 0: LIBRARY */
     const char* kernel;  /* force a kernel by its name in flashscan_plan_describe; NULL lets the planner choose */
+    const flashscan_allocator* allocator; /* NULL: the library's own; copied when the plan is made */
+    flashscan_log log;                    /* NULL: none */
+    void* log_user;                       /* passed to log */
+    const void* communicator;             /* NULL; no plan takes one yet */
 } flashscan_options;
 
 /* ==== 5  The linear recurrence ================================================================================ */
@@ -235,8 +366,9 @@ typedef struct flashscan_options {
  * Cundy, "Parallelizing linear recurrent neural nets over sequence length", arXiv 1709.04057, section 2.2.) Nothing
  * but GATE and OUTPUT is kept from forward, inputs are never overwritten, and backward may be called repeatedly.
  *
- * Long time may be cut into pieces that run at once, and the product of a piece's gates is then formed: where gates
- * above 1 in magnitude make it overflow although every h is finite, the result is not.
+ * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed step
+ * by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
+ * although every h is finite, the result is not.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
@@ -270,21 +402,21 @@ typedef struct flashscan_strides {
 } flashscan_strides;
 
 enum {
-    FLASHSCAN_GATE_VALUE = 0, /* a = g */
-    FLASHSCAN_GATE_LOG = 1,   /* a = exp(g) */
-    FLASHSCAN_GATE_LOGIT = 2  /* a = 1 / (1 + exp(-g)) */
+    FLASHSCAN_GATE_VALUE = 801, /* a = g */
+    FLASHSCAN_GATE_LOG = 802,   /* a = exp(g) */
+    FLASHSCAN_GATE_LOGIT = 803  /* a = 1 / (1 + exp(-g)) */
 };
 
 /* Bits of gate_broadcast: GATE has extent 1 along these axes; its gradient is summed over them in a fixed order. */
 enum {
-    FLASHSCAN_BROADCAST_BATCH = 1,
-    FLASHSCAN_BROADCAST_TIME = 2,
-    FLASHSCAN_BROADCAST_CHANNELS = 4
+    FLASHSCAN_BROADCAST_BATCH = 0x1,
+    FLASHSCAN_BROADCAST_TIME = 0x2,
+    FLASHSCAN_BROADCAST_CHANNELS = 0x4
 };
 
 /* Bits of flags. */
 enum {
-    FLASHSCAN_LINEAR_RESET = 1 /* there is a RESET argument */
+    FLASHSCAN_LINEAR_FLAG_RESET = 0x10 /* there is a RESET argument */
 };
 
 /*
@@ -296,14 +428,14 @@ typedef struct flashscan_linear_desc {
     uint32_t struct_size;
     int32_t dtype;
     int32_t gate_dtype;            /* 0: dtype */
-    int32_t layout;                /* FLASHSCAN_LAYOUT_*; the order of axes for tensors whose strides are all zero */
-    int32_t gate_form;             /* FLASHSCAN_GATE_* */
+    int32_t layout;                /* FLASHSCAN_LAYOUT_BTC, _BCT: axes of tensors whose strides are all zero; 0: BTC */
+    int32_t gate_form;             /* FLASHSCAN_GATE_*; 0: VALUE */
     uint32_t gate_broadcast;       /* FLASHSCAN_BROADCAST_* */
-    int32_t direction;             /* FLASHSCAN_FORWARD_IN_TIME, FLASHSCAN_REVERSE_IN_TIME */
+    int32_t direction;             /* FLASHSCAN_DIRECTION_*; 0: FORWARD */
     uint32_t flags;                /* FLASHSCAN_LINEAR_* */
     int64_t batch, time, channels; /* B, T, C >= 0 */
     int64_t num_sequences;         /* N > 0: packed, B = 1; 0: not packed */
-    int32_t offsets_dtype;         /* FLASHSCAN_I32, FLASHSCAN_I64; 0: FLASHSCAN_I64 */
+    int32_t offsets_dtype;         /* FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64; 0: I64 */
     int32_t reserved;              /* 0 */
     flashscan_strides input, gate, output;
     flashscan_strides grad_input, grad_gate, grad_output;
@@ -315,8 +447,8 @@ typedef struct flashscan_plan flashscan_plan;
  * Creates a plan for the linear recurrence. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
  * number of threads may execute it at the same time.
  */
-FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, const flashscan_linear_desc* desc,
-                                                     const flashscan_options* options);
+FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashscan_linear_desc* desc,
+                                           const flashscan_options* options);
 
 /* ==== 6  Recurrent networks =================================================================================== */
 
@@ -327,7 +459,7 @@ FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, cons
  *
  *     raw_g[t] = INPUT[t]_g + R_g h[t-1] + BIAS_g
  *     states[-1] = STATE_IN (zeros if not given),  STATE_OUT = states[T-1] (STATE_IN when T = 0)
- *     OUTPUT = h, or all S states with RNN_ALL_STATES
+ *     OUTPUT = h, or all S states with RNN_FLAG_ALL_STATES
  *
  *     cell              gates     states     equations, with s(x) = 1 / (1 + exp(-x))
  *
@@ -349,14 +481,14 @@ FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, cons
  * has no past, its c and m are then not looked at: so it is at the start without STATE_IN and after a reset. From there
  * on n >= 1, the max with 1 never acts, and h does not depend on how m is chosen.
  *
- * Reverse in time, RESET (RNN_RESET: reset[b, t] != 0 makes all states 0 before step t; INPUT[t] still enters),
+ * Reverse in time, RESET (RNN_FLAG_RESET: reset[b, t] != 0 makes all states 0 before step t; INPUT[t] still enters),
  * SEQ_OFFSETS (num_sequences > 0) and the sentences about "first", "before" and "after" are those of the linear
  * recurrence. NaN and infinity flow as the arithmetic says, and stop at a reset. Large inputs saturate the gates; no
  * exponential overflows on the way.
  *
  * Backward: with the gradients of OUTPUT and STATE_OUT given, it writes those of INPUT, WEIGHT, BIAS and STATE_IN that
  * are asked for: exact derivatives of the equations above, those of all states included. It needs a plan with
- * RNN_TRAINING, whose forward fills RESERVE: keep it, OUTPUT, WEIGHT and STATE_IN as they are until backward is done.
+ * RNN_FLAG_TRAINING, whose forward fills RESERVE: keep it, OUTPUT, WEIGHT and STATE_IN as they are until backward is done.
  * Nothing given is overwritten and backward may be called repeatedly, with the same bits. GRAD|WEIGHT and GRAD|BIAS are
  * summed over batch and time in a fixed order. No gradient passes a reset.
  *
@@ -397,34 +529,37 @@ FLASHSCAN_API flashscan_status flashscan_plan_linear(flashscan_plan** plan, cons
  *
  * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything is dense. Inputs may overlap each
  * other; nothing that is written may overlap another argument. RESERVE holds what the plan's own kernel needs, aligned
- * to 64 bytes, and is understood by plans of the same descriptor, options and library alone.
+ * to 64 bytes, and is understood by plans of the same descriptor, options and library alone. Its first 64 bytes say which
+ * plan filled it and whether there was a STATE_IN: backward with another RESERVE, or with STATE_IN where forward had none
+ * or the other way round, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which
+ * forward and backward must both have then, outside of graph captures.
  */
 enum {
-    FLASHSCAN_CELL_LSTM = 0,
-    FLASHSCAN_CELL_GRU = 1, /* reset after the product */
-    FLASHSCAN_CELL_ELMAN = 2,
-    FLASHSCAN_CELL_SLSTM = 3,
-    FLASHSCAN_CELL_GRU_RESET_BEFORE = 4,
-    FLASHSCAN_CELL_ELMAN_RELU = 5
+    FLASHSCAN_CELL_LSTM = 901,
+    FLASHSCAN_CELL_GRU = 902, /* reset after the product */
+    FLASHSCAN_CELL_ELMAN = 903,
+    FLASHSCAN_CELL_SLSTM = 904,
+    FLASHSCAN_CELL_GRU_RESET_BEFORE = 905,
+    FLASHSCAN_CELL_ELMAN_RELU = 906
 };
 
 /* Bits of flags. */
 enum {
-    FLASHSCAN_RNN_RESET = 1,      /* there is a RESET argument */
-    FLASHSCAN_RNN_ALL_STATES = 2, /* OUTPUT and GRAD|OUTPUT hold all S states, h first */
-    FLASHSCAN_RNN_TRAINING = 4    /* backward will be called: forward fills RESERVE */
+    FLASHSCAN_RNN_FLAG_RESET = 0x100,      /* there is a RESET argument */
+    FLASHSCAN_RNN_FLAG_ALL_STATES = 0x200, /* OUTPUT and GRAD|OUTPUT hold all S states, h first */
+    FLASHSCAN_RNN_FLAG_TRAINING = 0x400    /* backward will be called: forward fills RESERVE */
 };
 
-/* struct_size = sizeof(flashscan_rnn_desc). Zero means the default in every field except the extents and dtype. */
+/* struct_size = sizeof(flashscan_rnn_desc). Zero means the default in every field except the extents, dtype and cell. */
 typedef struct flashscan_rnn_desc {
     uint32_t struct_size;
     int32_t dtype;
     int32_t weight_dtype;    /* 0: dtype */
-    int32_t layout;          /* FLASHSCAN_LAYOUT_BTGHD, FLASHSCAN_LAYOUT_TBGHD */
-    int32_t cell;            /* FLASHSCAN_CELL_* */
-    int32_t direction;       /* FLASHSCAN_FORWARD_IN_TIME, FLASHSCAN_REVERSE_IN_TIME */
+    int32_t layout;          /* FLASHSCAN_LAYOUT_BTGHD, FLASHSCAN_LAYOUT_TBGHD; 0: BTGHD */
+    int32_t cell;            /* FLASHSCAN_CELL_*; needed */
+    int32_t direction;       /* FLASHSCAN_DIRECTION_*; 0: FORWARD */
     uint32_t flags;          /* FLASHSCAN_RNN_* */
-    int32_t offsets_dtype;   /* FLASHSCAN_I32, FLASHSCAN_I64; 0: FLASHSCAN_I64 */
+    int32_t offsets_dtype;   /* FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64; 0: I64 */
     int64_t batch, time;     /* B, T >= 0 */
     int64_t heads, head_dim; /* H, D >= 1 */
     int64_t num_sequences;   /* N > 0: packed, B = 1; 0: not packed */
@@ -433,11 +568,11 @@ typedef struct flashscan_rnn_desc {
 
 /*
  * Creates a plan for a recurrent network. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
- * number of threads may execute it at the same time. flashscan_backward and PASS_BACKWARD with a plan that lacks
- * RNN_TRAINING are FLASHSCAN_INVALID_ARGUMENT.
+ * number of threads may execute it at the same time. PASS_BACKWARD of a plan that lacks RNN_FLAG_TRAINING is
+ * FLASHSCAN_STATUS_INVALID_ARGUMENT.
  */
-FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
-                                                  const flashscan_options* options);
+FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_desc* desc,
+                                        const flashscan_options* options);
 
 /* ==== 7  Associative operators ================================================================================ */
 
@@ -446,9 +581,9 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * every batch b and chain c:
  *
  *     y[-1] = STATE_IN, y[t] = y[t-1] o x[t]       without STATE_IN y[0] = x[0]; STATE_IN is the left operand of x[0]
- *     SCAN_INCLUSIVE   OUTPUT[t] = y[t]
- *     SCAN_EXCLUSIVE   OUTPUT[t] = y[t-1]          OUTPUT[0] = STATE_IN, the identity if not given
- *     REDUCTION        OUTPUT = y[T-1]             bit for bit what the inclusive scan has last
+ *     MODE_INCLUSIVE   OUTPUT[t] = y[t]
+ *     MODE_EXCLUSIVE   OUTPUT[t] = y[t-1]          OUTPUT[0] = STATE_IN, the identity if not given
+ *     MODE_REDUCTION   OUTPUT = y[T-1]             bit for bit what the inclusive scan has last
  *     STATE_OUT        y[T-1] in any mode          so that a sequence cut in two can be carried on
  *
  * Operands keep their order, earlier on the left; how they are bracketed is the plan's. Each element is combined about
@@ -479,7 +614,7 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0. Powers and
  * products may overflow on the way in one bracketing and not in another.
  *
- * CUSTOM knows no identity: SCAN_EXCLUSIVE needs STATE_IN, and an empty sequence without STATE_IN leaves its part of
+ * CUSTOM knows no identity: MODE_EXCLUSIVE needs STATE_IN, and an empty sequence without STATE_IN leaves its part of
  * OUTPUT and STATE_OUT as it is.
  *
  * Backward: exact derivatives with respect to INPUT, GATE and STATE_IN for the gradients of OUTPUT and STATE_OUT, in
@@ -492,8 +627,8 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * Its scratch is proportional to n elements. CUSTOM has backward if the operator has an adjoint.
  *
  * Data types: dtype is that of INPUT, GATE, OUTPUT and their gradients. STATE_IN, STATE_OUT, their gradients and all
- * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_ALLOW_TF32 lets the factors of f32 matrix products be
- * rounded to tf32 (11 significant bits) where that is faster.
+ * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_FLAG_ALLOW_TF32 lets the factors of matrix products of
+ * f32 data be rounded to tf32 (11 significant bits) where that is faster; other data do not heed it.
  *
  * Element (b, t, c) of INPUT, GATE and of OUTPUT of scans is number ((b T + t) C + c) of the array in LAYOUT_BTC and
  * ((b C + c) T + t) in LAYOUT_BCT, for elements of any kind. BS is B, or N if packed; SEQ_OFFSETS is as in the linear
@@ -502,11 +637,11 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * Arguments:                                shape               forward         backward
  *
  *     INPUT                                 [B,T,C,element]     in              in; not for ADD, for AFFINE only with
- *                                                                               GRAD|GATE of a REDUCTION
+ *                                                                               GRAD|GATE of a reduction
  *     GATE                                  [B,T,C,d,d]         in if AFFINE    in if AFFINE
  *     OUTPUT of a scan                      as INPUT            out             MATMUL: in, needed for GRAD|INPUT;
  *                                                                               AFFINE: in, needed for GRAD|GATE
- *     OUTPUT of a REDUCTION                 [BS,C,element]      out             -
+ *     OUTPUT of a reduction                 [BS,C,element]      out             -
  *     STATE_IN                              [BS,C,element]      optional in     optional in: if it was in forward
  *     STATE_OUT                             as STATE_IN         optional out    -
  *     SEQ_OFFSETS         i32 or i64        [N+1]               in if N > 0     in if N > 0
@@ -517,31 +652,31 @@ FLASHSCAN_API flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const f
  * GRAD|STATE_IN needs STATE_IN. Inputs may overlap each other; nothing that is written may overlap another argument.
  */
 enum {
-    FLASHSCAN_OPERATOR_ADD = 0,
-    FLASHSCAN_OPERATOR_MUL = 1,
-    FLASHSCAN_OPERATOR_MIN = 2,
-    FLASHSCAN_OPERATOR_MAX = 3,
-    FLASHSCAN_OPERATOR_LOGADDEXP = 4,
-    FLASHSCAN_OPERATOR_MATMUL = 5,
-    FLASHSCAN_OPERATOR_AFFINE = 6,
-    FLASHSCAN_OPERATOR_CUSTOM = 7
+    FLASHSCAN_OPERATOR_ADD = 1001,
+    FLASHSCAN_OPERATOR_MUL = 1002,
+    FLASHSCAN_OPERATOR_MIN = 1003,
+    FLASHSCAN_OPERATOR_MAX = 1004,
+    FLASHSCAN_OPERATOR_LOGADDEXP = 1005,
+    FLASHSCAN_OPERATOR_MATMUL = 1006,
+    FLASHSCAN_OPERATOR_AFFINE = 1007,
+    FLASHSCAN_OPERATOR_CUSTOM = 1008
 };
 
 enum {
-    FLASHSCAN_SCAN_INCLUSIVE = 0,
-    FLASHSCAN_SCAN_EXCLUSIVE = 1,
-    FLASHSCAN_REDUCTION = 2
+    FLASHSCAN_MODE_INCLUSIVE = 1101,
+    FLASHSCAN_MODE_EXCLUSIVE = 1102,
+    FLASHSCAN_MODE_REDUCTION = 1103
 };
 
 /* Bits of flags. */
 enum {
-    FLASHSCAN_OPERATOR_ALLOW_TF32 = 1
+    FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 = 0x10000
 };
 
 /* Forms of the device code of a custom operator. */
 enum {
-    FLASHSCAN_CODE_CUDA_SOURCE = 1, /* CUDA C++, compiled when the plan is made */
-    FLASHSCAN_CODE_LTO_IR = 2       /* NVVM's link-time intermediate representation, linked when the plan is made */
+    FLASHSCAN_CODE_CUDA_SOURCE = 1201, /* CUDA C++, compiled when the plan is made */
+    FLASHSCAN_CODE_LTO_IR = 1202       /* NVVM's link-time intermediate representation, linked when the plan is made */
 };
 
 /*
@@ -555,7 +690,7 @@ enum {
  * independent pairs at once, pair i at lhs + i * lhs_stride and so on, strides in bytes. They are called about
  * 2 log2(T) times, for each level of a tree, on the thread that executes the plan, one call at a time. On CUDA the
  * pointers are device memory and the work must be enqueued on `stream`; on the CPU it must be done on return and stream
- * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_CALLBACK_FAILED, after which the
+ * is NULL. They return 0, or any other number to make the call fail with FLASHSCAN_STATUS_CALLBACK_FAILED, after which the
  * outputs hold no results. CPU plans take the callback where both a host function and a callback are given, CUDA plans
  * the device code. Packed sequences on CUDA are device code's alone: how many pairs a level then has is on the device.
  *
@@ -571,15 +706,16 @@ enum {
  * In all of them outputs never overlap inputs, and operands lie in the caller's arrays or in memory of the library that
  * is aligned to the largest power of two that divides element_bytes, up to 256. They must return to their caller.
  */
-typedef void (*flashscan_host_operator)(void* state, const void* lhs, const void* rhs, void* out);
-typedef void (*flashscan_host_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out,
-                                       void* grad_lhs, void* grad_rhs);
-typedef int32_t (*flashscan_batched_operator)(void* state, const void* lhs, int64_t lhs_stride, const void* rhs,
-                                              int64_t rhs_stride, void* out, int64_t out_stride, int64_t count,
-                                              void* stream);
+typedef void(FLASHSCAN_CALL* flashscan_host_operator)(void* state, const void* lhs, const void* rhs, void* out);
+typedef void(FLASHSCAN_CALL* flashscan_host_adjoint)(void* state, const void* lhs, const void* rhs,
+                                                     const void* grad_out, void* grad_lhs, void* grad_rhs);
+typedef int32_t(FLASHSCAN_CALL* flashscan_batched_operator)(void* state, const void* lhs, int64_t lhs_stride,
+                                                            const void* rhs, int64_t rhs_stride, void* out,
+                                                            int64_t out_stride, int64_t count, void* stream);
 /* Elements of all five arrays lie element_bytes apart. */
-typedef int32_t (*flashscan_batched_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out,
-                                             void* grad_lhs, void* grad_rhs, int64_t count, void* stream);
+typedef int32_t(FLASHSCAN_CALL* flashscan_batched_adjoint)(void* state, const void* lhs, const void* rhs,
+                                                           const void* grad_out, void* grad_lhs, void* grad_rhs,
+                                                           int64_t count, void* stream);
 
 /* struct_size = sizeof(flashscan_custom_operator). Zero or NULL: not given. */
 typedef struct flashscan_custom_operator {
@@ -598,52 +734,76 @@ typedef struct flashscan_custom_operator {
     const char* adjoint_name; /* NULL: none */
 } flashscan_custom_operator;
 
-/* struct_size = sizeof(flashscan_operator_desc). Zero means the default in every field except the extents and dtype. */
+/* struct_size = sizeof(flashscan_operator_desc). Zero means the default in every field except the extents, dtype and kind. */
 typedef struct flashscan_operator_desc {
     uint32_t struct_size;
-    int32_t dtype;         /* 0 for CUSTOM */
-    int32_t kind;          /* FLASHSCAN_OPERATOR_* */
-    int32_t layout;        /* FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT */
-    int32_t mode;          /* FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_SCAN_EXCLUSIVE, FLASHSCAN_REDUCTION */
-    int32_t direction;     /* FLASHSCAN_FORWARD_IN_TIME, FLASHSCAN_REVERSE_IN_TIME */
-    uint32_t flags;        /* FLASHSCAN_OPERATOR_ALLOW_TF32 */
-    int32_t offsets_dtype; /* FLASHSCAN_I32, FLASHSCAN_I64; 0: FLASHSCAN_I64 */
-    int64_t batch, time;   /* B, T >= 0 */
-    int64_t channels;      /* C >= 0, chains side by side */
-    int64_t dim;           /* d of MATMUL and AFFINE, 1 to 1024; else 0 */
-    int64_t num_sequences; /* N > 0: packed, B = 1; 0: not packed */
+    int32_t dtype;                           /* 0 for CUSTOM */
+    int32_t kind;                            /* FLASHSCAN_OPERATOR_*; needed */
+    int32_t layout;                          /* FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT; 0: BTC */
+    int32_t mode;                            /* FLASHSCAN_MODE_*; 0: INCLUSIVE */
+    int32_t direction;                       /* FLASHSCAN_DIRECTION_*; 0: FORWARD */
+    uint32_t flags;                          /* FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 */
+    int32_t offsets_dtype;                   /* FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64; 0: I64 */
+    int64_t batch, time;                     /* B, T >= 0 */
+    int64_t channels;                        /* C >= 0, chains side by side */
+    int64_t dim;                             /* d of MATMUL and AFFINE, 1 to 1024; else 0 */
+    int64_t num_sequences;                   /* N > 0: packed, B = 1; 0: not packed */
     const flashscan_custom_operator* custom; /* of CUSTOM; else NULL; not needed any more once the plan is made */
 } flashscan_operator_desc;
 
 /*
  * Creates a plan for an associative operator. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
- * number of threads may execute it at the same time. flashscan_backward and PASS_BACKWARD with a custom operator that
- * has no adjoint are FLASHSCAN_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
+ * number of threads may execute it at the same time. PASS_BACKWARD of a custom operator that has
+ * no adjoint is FLASHSCAN_STATUS_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
  */
-FLASHSCAN_API flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
-                                                       const flashscan_options* options);
+FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
+                                             const flashscan_options* options);
 
 /* ==== 8  Plans ================================================================================================ */
 
 /*
  * The bytes that argument `arg_id` needs in `pass` (FLASHSCAN_PASS_*). 0 for SCRATCH means that none is used. An id
- * that the pass does not take is FLASHSCAN_UNKNOWN_ARGUMENT.
+ * that the pass does not take is FLASHSCAN_STATUS_UNKNOWN_ARGUMENT.
  */
-FLASHSCAN_API flashscan_status flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id,
-                                                        size_t* bytes);
+FLASHSCAN_API_STATUS flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id, size_t* bytes);
+
+/*
+ * Lists the arguments that `pass` takes, SCRATCH last: writes at most `capacity` of them and stores their number in
+ * *count. `infos` may be NULL when capacity is 0. A plan without the pass is FLASHSCAN_STATUS_INVALID_ARGUMENT.
+ */
+FLASHSCAN_API_STATUS flashscan_plan_args(const flashscan_plan* plan, int32_t pass, flashscan_arg_info* infos,
+                                         int32_t capacity, int32_t* count);
+
+/* flashscan_plan_info fills in the kernel and the memory of one pass of a plan. */
+typedef struct flashscan_pass_info {
+    uint32_t struct_size; /* sizeof(flashscan_pass_info), set by the caller */
+    int32_t backend;      /* FLASHSCAN_BACKEND_* */
+    int32_t device;       /* its number */
+    int32_t num_args;     /* that flashscan_plan_args lists */
+    size_t scratch_bytes; /* of SCRATCH, in a call */
+    size_t reserve_bytes; /* of RESERVE; 0 where there is none */
+    const char* kernel;   /* the kernel's name; valid as long as the plan, like detail */
+    const char* detail;   /* why and how it runs: a line for people */
+} flashscan_pass_info;
+
+/* A plan without the pass is FLASHSCAN_STATUS_INVALID_ARGUMENT. */
+FLASHSCAN_API_STATUS flashscan_plan_info(const flashscan_plan* plan, int32_t pass, flashscan_pass_info* info);
 
 /*
  * Describes the plan as text: the problem, the kernel and why it was chosen, and the candidates passed over. Writes at
  * most `capacity` bytes, the closing zero included, and stores the full length without it in *length; `text` may be
  * NULL when capacity is 0, `length` may be NULL.
  */
-FLASHSCAN_API flashscan_status flashscan_plan_describe(const flashscan_plan* plan, char* text, size_t capacity,
-                                                       size_t* length);
+FLASHSCAN_API_STATUS flashscan_plan_describe(const flashscan_plan* plan, char* text, size_t capacity, size_t* length);
 
 /*
- * Execute a plan. `stream` is a cudaStream_t for CUDA plans (NULL: the legacy default stream) and is ignored by CPU
+ * Executes a pass of a plan (FLASHSCAN_PASS_*). `stream` is a cudaStream_t for CUDA plans (NULL: the legacy default stream) and is ignored by CPU
  * plans. A CUDA call only enqueues work, never synchronises, and may be captured in a CUDA graph; a CPU call is
  * finished when it returns.
+ *
+ * Scratch memory that a CUDA call takes itself comes from a memory pool of the library on the device. The pool keeps for
+ * later calls as much as one call of each living plan may take; the rest goes back to the device the next time that the
+ * program waits for it.
  *
  * A recurrent network whose kernel enqueues several launches a step (flashscan_plan_describe says so) pays on the host
  * for each of them. Calls of such a plan that repeat the pointers of an earlier one, SCRATCH's included, are replayed
@@ -651,13 +811,11 @@ FLASHSCAN_API flashscan_status flashscan_plan_describe(const flashscan_plan* pla
  * four sets of pointers, which take host memory for every launch; calls with the same pointers on several streams then
  * run one after another. The bits are the same either way.
  */
-FLASHSCAN_API flashscan_status flashscan_forward(const flashscan_plan* plan, const flashscan_arg* args,
-                                                 int32_t num_args, void* stream);
-FLASHSCAN_API flashscan_status flashscan_backward(const flashscan_plan* plan, const flashscan_arg* args,
-                                                  int32_t num_args, void* stream);
+FLASHSCAN_API_STATUS flashscan_execute(const flashscan_plan* plan, int32_t pass, const flashscan_arg* args,
+                                       int32_t num_args, void* stream);
 
 /* Destroys a plan. NULL is allowed. Work that was enqueued with the plan is not affected. */
-FLASHSCAN_API void flashscan_plan_destroy(flashscan_plan* plan);
+FLASHSCAN_API void FLASHSCAN_CALL flashscan_plan_destroy(flashscan_plan* plan);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
  * What is computed, and the words for it, are those of flashscan.h, the manual.
  *
  *     flashscan::LinearDesc what;
- *     what.dtype = FLASHSCAN_F32;
+ *     what.dtype = FLASHSCAN_DTYPE_F32;
  *     what.batch = 8, what.time = 1024, what.channels = 64;
  *     const flashscan::Plan plan(what);
  *     plan.forward({flashscan::in(FLASHSCAN_ARG_GATE, a), flashscan::in(FLASHSCAN_ARG_INPUT, x),
@@ -134,12 +134,12 @@ class Error : public std::runtime_error {
     flashscan_status status_;
 };
 
-// Throws Error with the sentence of this thread's last failure unless `status` is FLASHSCAN_OK.
+// Throws Error with the sentence of this thread's last failure unless `status` is FLASHSCAN_STATUS_OK.
 inline void check(flashscan_status status) {
-    if (status != FLASHSCAN_OK) throw Error(status, flashscan_last_error());
+    if (status != FLASHSCAN_STATUS_OK) throw Error(status, flashscan_last_error());
 }
 
-// The number of devices of FLASHSCAN_CPU or FLASHSCAN_CUDA.
+// The number of devices of FLASHSCAN_BACKEND_CPU or FLASHSCAN_BACKEND_CUDA.
 inline int32_t device_count(int32_t backend) {
     int32_t count = 0;
     check(flashscan_device_count(backend, &count));
@@ -177,13 +177,13 @@ class Plan {
         return try_forward(args.begin(), args.size(), stream);
     }
     flashscan_status try_forward(const flashscan_arg* args, size_t count, void* stream = nullptr) const noexcept {
-        return flashscan_forward(get(), args, static_cast<int32_t>(count), stream);
+        return flashscan_execute(get(), FLASHSCAN_PASS_FORWARD, args, static_cast<int32_t>(count), stream);
     }
     flashscan_status try_backward(std::initializer_list<flashscan_arg> args, void* stream = nullptr) const noexcept {
         return try_backward(args.begin(), args.size(), stream);
     }
     flashscan_status try_backward(const flashscan_arg* args, size_t count, void* stream = nullptr) const noexcept {
-        return flashscan_backward(get(), args, static_cast<int32_t>(count), stream);
+        return flashscan_execute(get(), FLASHSCAN_PASS_BACKWARD, args, static_cast<int32_t>(count), stream);
     }
     flashscan_status try_arg_bytes(int32_t pass, int32_t id, size_t& bytes) const noexcept {
         return flashscan_plan_arg_bytes(get(), pass, id, &bytes);

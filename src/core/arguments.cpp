@@ -2,7 +2,7 @@
 #include "core/arguments.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <limits>
 #include <string>
 
 #include "core/error.h"
@@ -16,12 +16,13 @@ bool may_share(const ArgumentSpec& a, const ArgumentSpec& b) { return a.may_be =
 // elements coincide.
 bool interleaved(const ArgumentSpec& a, const void* a_data, const ArgumentSpec& b, const void* b_data) {
     if (!a.is_tensor || !b.is_tensor || a.strides != b.strides || a.dtype != b.dtype) return false;
-    const auto start_a = reinterpret_cast<intptr_t>(a_data), start_b = reinterpret_cast<intptr_t>(b_data);
-    const int64_t apart = std::abs(static_cast<int64_t>(start_a - start_b));
-    if (apart == 0 || apart % size_of(a.dtype) != 0) return false;
+    const auto start_a = reinterpret_cast<uintptr_t>(a_data), start_b = reinterpret_cast<uintptr_t>(b_data);
+    const auto size = static_cast<uintptr_t>(size_of(a.dtype));
+    const uintptr_t apart = std::max(start_a, start_b) - std::min(start_a, start_b);
+    if (apart == 0 || apart % size != 0) return false;
     const int64_t extents[] = {std::max(a.extents[0], b.extents[0]), std::max(a.extents[1], b.extents[1]),
                                std::max(a.extents[2], b.extents[2]), 2};
-    const int64_t strides[] = {a.strides.batch, a.strides.time, a.strides.channels, apart / size_of(a.dtype)};
+    const int64_t strides[] = {a.strides.batch, a.strides.time, a.strides.channels, static_cast<int64_t>(apart / size)};
     return strides_nest(extents, strides, 4);
 }
 
@@ -43,7 +44,8 @@ void check_overlap(std::span<const ArgumentSpec> specs, const ArgumentSpec& a, c
     if (!a.written && !b.written) return;
     if (a.bytes == 0 || b.bytes == 0) return;
     const auto start_a = reinterpret_cast<uintptr_t>(arg_a.data), start_b = reinterpret_cast<uintptr_t>(arg_b.data);
-    if (start_a + a.bytes <= start_b || start_b + b.bytes <= start_a) return;
+    // Differences, since a sum may be past the last address.
+    if (start_a <= start_b ? start_b - start_a >= a.bytes : start_a - start_b >= b.bytes) return;
     const bool same = start_a == start_b && a.strides == b.strides && a.dtype == b.dtype;
     if (same && may_share(a, b)) return;
     if (interleaved(a, arg_a.data, b, arg_b.data)) return;
@@ -58,6 +60,9 @@ void check_one(const ArgumentSpec& spec, const Argument& argument) {
     if (reinterpret_cast<uintptr_t>(argument.data) % static_cast<uintptr_t>(spec.alignment) != 0)
         fail(Code::invalid_pointer, "{} is at {}, which is not a multiple of {} bytes", spec.name, argument.data,
              spec.alignment);
+    if (spec.bytes - 1 > std::numeric_limits<uintptr_t>::max() - reinterpret_cast<uintptr_t>(argument.data))
+        fail(Code::invalid_pointer, "{} is at {}, from where on there are less than {} bytes of addresses", spec.name,
+             argument.data, spec.bytes);
 }
 
 // The gradients that a pass can write, for the sentence of an error.
@@ -70,32 +75,51 @@ std::string gradients_of(std::span<const ArgumentSpec> specs) {
 
 }  // namespace
 
-ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, int64_t bytes, Dtype dtype) {
+Extent Axes::product(const char* what) const {
+    Extent product(1, what);
+    for (size_t i = 0; i < count; ++i) product = product * extents[i];
+    return product;
+}
+
+std::array<int64_t, Axes::most> strides_of(const ArgumentSpec& spec) {
+    std::array<int64_t, Axes::most> strides{};
+    const Strides& s = spec.strides;
+    if (spec.is_tensor && spec.layout == Layout::btc) return {s.batch, s.time, s.channels};
+    if (spec.is_tensor) return {s.batch, s.channels, s.time};
+    int64_t step = 1;
+    for (size_t i = spec.axes.count; i-- > 0;) {
+        strides[i] = step;
+        step *= spec.axes.extents[i];
+    }
+    return strides;
+}
+
+ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
+                            Dtype dtype) {
     ArgumentSpec spec;
     spec.id = id;
     spec.name = name;
     spec.presence = presence;
     spec.written = written;
-    spec.bytes = static_cast<size_t>(bytes);
+    spec.axes = axes;
+    spec.bytes = static_cast<size_t>(axes.product(name) * (dtype == Dtype{} ? 1 : size_of(dtype)));
     spec.dtype = dtype;
-    spec.alignment = alignment_of(dtype);
+    spec.alignment = dtype == Dtype{} ? 1 : alignment_of(dtype);
     return spec;
 }
 
 void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& p) {
-    if (p.has_reset) {
+    if (p.has_reset)
         specs.push_back(
-            dense_argument(id_of(ArgId::reset), "RESET", Presence::required, false, p.batch * p.time, Dtype::f32));
-        specs.back().alignment = 1;
-    }
+            dense_argument(id_of(ArgId::reset), "RESET", Presence::required, false, {p.batch, p.time}, Dtype{}));
     if (p.packed())
         specs.push_back(dense_argument(id_of(ArgId::seq_offsets), "SEQ_OFFSETS", Presence::required, false,
-                                       (p.num_sequences + 1) * size_of(p.offsets_dtype), p.offsets_dtype));
+                                       {p.num_sequences + 1}, p.offsets_dtype));
 }
 
 void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool required) {
     specs.push_back(dense_argument(id_of(ArgId::scratch), "SCRATCH", required ? Presence::required : Presence::optional,
-                                   true, static_cast<int64_t>(bytes), Dtype::f32));
+                                   true, {bytes}, Dtype{}));
     specs.back().alignment = 256;
 }
 

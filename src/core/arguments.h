@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,21 @@ enum class Presence {
     optional
 };
 
-// One argument of one pass.
+// Extents of an argument, outermost first.
+struct Axes {
+    static constexpr size_t most = 6;
+    Axes() = default;
+    Axes(std::initializer_list<Extent> given) {
+        for (const Extent extent : given) extents[count++] = extent;
+    }
+    // Their product; `what` names it where it does not fit.
+    Extent product(const char* what) const;
+
+    std::array<Extent, most> extents;
+    size_t count = 0;
+};
+
+// One argument of one pass. A dtype of 0 stands for bytes.
 struct ArgumentSpec {
     int32_t id = 0;
     const char* name = "";
@@ -33,16 +48,22 @@ struct ArgumentSpec {
     int64_t alignment = 1;
     // The argument whose memory, start and strides included, this one may have; 0: none.
     int32_t may_be = 0;
+    Axes axes;
     // For tensors with strides: where their elements lie, to tell interleaved tensors apart.
     bool is_tensor = false;
     std::array<int64_t, 3> extents{};
     Strides strides{};
+    Layout layout{};  // the order of `axes`
 };
+
+// The stride of each axis, in elements.
+std::array<int64_t, Axes::most> strides_of(const ArgumentSpec& spec);
 
 constexpr int32_t id_of(ArgId id) { return static_cast<int32_t>(id); }
 constexpr int32_t grad_of(ArgId id) { return grad_bit | static_cast<int32_t>(id); }
 
-ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, int64_t bytes, Dtype dtype);
+ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
+                            Dtype dtype);
 // RESET and SEQ_OFFSETS where the problem has them.
 void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
 // SCRATCH, last in every list.
@@ -52,13 +73,12 @@ void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool r
 class Pointers {
   public:
     void set(int32_t id, void* data) { at(id) = data; }
-    void* operator[](ArgId id) const { return data_[static_cast<size_t>(id)]; }
-    void* grad(ArgId id) const { return grads_[static_cast<size_t>(id)]; }
+    void* operator[](ArgId id) const { return data_[place(id_of(id))]; }
+    void* grad(ArgId id) const { return grads_[place(id_of(id))]; }
 
   private:
-    void*& at(int32_t id) {
-        return (id & grad_bit) != 0 ? grads_[static_cast<size_t>(id & ~grad_bit)] : data_[static_cast<size_t>(id)];
-    }
+    static size_t place(int32_t id) { return static_cast<size_t>((id & ~grad_bit) - first_arg_id); }
+    void*& at(int32_t id) { return (id & grad_bit) != 0 ? grads_[place(id)] : data_[place(id)]; }
     std::array<void*, 16> data_{}, grads_{};
 };
 

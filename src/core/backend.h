@@ -2,6 +2,7 @@
 // What a backend gives the core: devices, memory, and an ordered list of kernels for each family.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,18 @@
 
 namespace flashscan {
 
+// Memory for scratch in place of the backend's; null functions: none.
+struct Allocator {
+    void* user = nullptr;
+    void* (*allocate)(void* user, size_t bytes, void* stream) = nullptr;
+    void (*release)(void* user, void* memory, size_t bytes, void* stream) = nullptr;
+};
+
+enum class LogLevel {
+    error,
+    info
+};
+
 struct Options {
     BackendId backend = BackendId::cpu;
     int32_t device = 0;
@@ -19,6 +32,8 @@ struct Options {
     bool batch_invariant = false;
     bool caller_scratch = false;
     std::string kernel;  // forced kernel, empty: the planner chooses
+    Allocator allocator;
+    std::function<void(LogLevel, const char*)> log;  // may be empty
 };
 
 // A kernel bound to one problem. Immutable; called from any number of threads.
@@ -54,11 +69,20 @@ using RnnCandidate = Candidate<RnnKernel, RnnProblem>;
 using OperatorKernel = Kernel<OperatorBuffers>;
 using OperatorCandidate = Candidate<OperatorKernel, OperatorProblem>;
 
+// A backend tells people with this what it was built for and what of it can be used.
+struct BackendFacts {
+    std::string built_for;  // architectures or instruction sets
+    std::string in_use;     // of the latter the one that plans run with; empty: none
+    std::string unusable;   // why no device can be used; empty: one can
+    int32_t toolkit = 0, driver = 0;
+};
+
 class Backend {
   public:
     virtual ~Backend() = default;
     virtual const char* name() const = 0;
     virtual int32_t device_count() const = 0;
+    virtual BackendFacts facts() const = 0;
     // Throws Error unless `options` name a device and settings that this backend has.
     virtual void check(const Options& options) const = 0;
     // In order of preference; the last takes every problem, unless the backend has none for the family.
@@ -68,9 +92,15 @@ class Backend {
     // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;
+    // A plan holds what it returns, and with it the promise that its calls allocate up to `bytes` at a time.
+    virtual std::shared_ptr<void> keep_scratch(size_t bytes, const Options& options) const = 0;
     // Checks that `arguments` lie in this backend's memory, where that costs nothing or FLASHSCAN_CHECK=1 asks for it.
     virtual void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                               const Options& options) const = 0;
+    // Write and read the first bytes of RESERVE, in the order of `stream`, where the backend checks RESERVE in this call;
+    // false where it does not.
+    virtual bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
+    virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     // The values of SEQ_OFFSETS where the backend can or was asked to look at them, else empty.
     virtual std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
                                               void* stream) const = 0;

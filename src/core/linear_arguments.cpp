@@ -9,14 +9,14 @@ namespace {
 ArgumentSpec tensor(const LinearProblem& p, int32_t id, const char* name, Presence presence, bool written,
                     const Strides& strides) {
     const bool gate = (id & ~grad_bit) == id_of(ArgId::gate);
-    ArgumentSpec spec =
-        dense_argument(id, name, presence, written, gate ? p.gate_bytes(strides) : p.tensor_bytes(strides),
-                       gate ? p.gate_dtype : p.dtype);
+    const Extent batch = gate ? p.gate_batch() : p.batch, time = gate ? p.gate_time() : p.time;
+    const Extent channels = gate ? p.gate_channels() : p.channels;
+    const Axes axes = p.layout == Layout::btc ? Axes{batch, time, channels} : Axes{batch, channels, time};
+    ArgumentSpec spec = dense_argument(id, name, presence, written, axes, gate ? p.gate_dtype : p.dtype);
+    spec.bytes = static_cast<size_t>(gate ? p.gate_bytes(strides) : p.tensor_bytes(strides));
     spec.is_tensor = true;
-    if (gate)
-        spec.extents = {p.gate_batch(), p.gate_time(), p.gate_channels()};
-    else
-        spec.extents = {p.batch, p.time, p.channels};
+    spec.extents = {batch, time, channels};
+    spec.layout = p.layout;
     spec.strides = strides;
     return spec;
 }
@@ -37,22 +37,21 @@ std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, si
                                            bool scratch_required) {
     using enum Presence;
     const Dtype state = state_dtype(p.dtype);
-    const int64_t data_bytes = p.state_bytes();
+    const Axes states{p.state_rows(), p.channels};
     std::vector<ArgumentSpec> specs;
     specs.push_back(tensor(p, id_of(ArgId::gate), "GATE", required, false, p.gate));
-    specs.push_back(dense_argument(id_of(ArgId::state_in), "STATE_IN", optional, false, data_bytes, state));
+    specs.push_back(dense_argument(id_of(ArgId::state_in), "STATE_IN", optional, false, states, state));
     if (pass == Pass::forward) {
         specs.push_back(tensor(p, id_of(ArgId::input), "INPUT", required, false, p.input));
         specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", required, true, p.output));
-        specs.push_back(dense_argument(id_of(ArgId::state_out), "STATE_OUT", optional, true, data_bytes, state));
+        specs.push_back(dense_argument(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, state));
     } else {
         specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", optional, false, p.output));
         specs.push_back(tensor(p, grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.grad_output));
-        specs.push_back(
-            dense_argument(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, data_bytes, state));
+        specs.push_back(dense_argument(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, state));
         specs.push_back(tensor(p, grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.grad_input));
         specs.push_back(tensor(p, grad_of(ArgId::gate), "GRAD|GATE", optional, true, p.grad_gate));
-        specs.push_back(dense_argument(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, data_bytes, state));
+        specs.push_back(dense_argument(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, state));
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);

@@ -11,20 +11,19 @@ namespace flashscan {
 namespace {
 
 struct Extents {
-    int64_t batch, time, channels;
+    Extent batch, time, channels;
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
 };
 
 int64_t span_bytes(const Extents& e, const Strides& s, Dtype dtype, const char* what) {
     if (e.empty()) return 0;
-    int64_t last = multiply(e.batch - 1, s.batch, what);
-    last = add(last, multiply(e.time - 1, s.time, what), what);
-    last = add(last, multiply(e.channels - 1, s.channels, what), what);
-    return multiply(add(last, 1, what), size_of(dtype), what);
+    const Extent last = (e.batch - 1).named(what) * s.batch + (e.time - 1).named(what) * s.time +
+                        (e.channels - 1).named(what) * s.channels;
+    return (last + 1) * size_of(dtype);
 }
 
 Strides dense(const Extents& e, Layout layout, const char* what) {
-    const int64_t row = multiply(e.time, e.channels, what);
+    const Extent row = e.time.named(what) * e.channels;
     if (layout == Layout::btc) return {row, e.channels, 1};
     return {row, 1, e.time};
 }
@@ -48,9 +47,10 @@ void settle(Strides& s, const Extents& e, const LinearProblem& p, uint32_t broad
             fail(Code::invalid_argument, "{}.{} stride is {}, but gate_broadcast names that axis; accepted is 0",
                  tensor, axis.first, axis.second);
     if (s == Strides{}) s = dense(e, p.layout, tensor);
-    if (e.batch <= 1) s.batch = 0;
-    if (e.time <= 1) s.time = 0;
-    if (e.channels <= 1) s.channels = 0;
+    // A tensor without elements uses none of them.
+    if (e.batch <= 1 || e.empty()) s.batch = 0;
+    if (e.time <= 1 || e.empty()) s.time = 0;
+    if (e.channels <= 1 || e.empty()) s.channels = 0;
     span_bytes(e, s, dtype, tensor);
     const int64_t extents[] = {e.batch, e.time, e.channels};
     const int64_t strides[] = {s.batch, s.time, s.channels};
@@ -63,8 +63,7 @@ void settle(Strides& s, const Extents& e, const LinearProblem& p, uint32_t broad
 }
 
 void check_dtypes(LinearProblem& p) {
-    check_enum(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64, Dtype::c64, Dtype::c128}, "dtype",
-               "F32 (1), BF16 (2), F16 (3), F64 (4), C64 (5), C128 (6)");
+    check_dtype(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64, Dtype::c64, Dtype::c128}, "dtype");
     const Dtype wide = p.dtype == Dtype::c128 || p.dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32;
     check_second_dtype(p.gate_dtype, p.dtype, wide, "gate_dtype");
 }
@@ -81,24 +80,10 @@ int64_t LinearProblem::gate_bytes(const Strides& strides) const {
 
 void validate(LinearProblem& p) {
     check_dtypes(p);
-    check_enum(p.layout, {Layout::btc, Layout::bct}, "layout", "LAYOUT_BTC (0), LAYOUT_BCT (1)");
-    check_enum(p.gate_form, {GateForm::value, GateForm::log, GateForm::logit}, "gate_form",
-               "GATE_VALUE (0), GATE_LOG (1), GATE_LOGIT (2)");
-    constexpr uint32_t all_axes = broadcast_batch | broadcast_time | broadcast_channels;
-    if ((p.gate_broadcast & ~all_axes) != 0)
-        fail(Code::invalid_argument, "gate_broadcast is {}; accepted are sums of BATCH (1), TIME (2), CHANNELS (4)",
-             p.gate_broadcast);
     check_extent(p.channels, 0, "channels");
     validate_sequences(p);
     const Extents data{p.batch, p.time, p.channels};
-    // An absent axis does not need to fit: the product of the other two must.
-    const Extents nonzero{std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1),
-                          std::max<int64_t>(p.channels, 1)};
-    multiply(
-        multiply(multiply(nonzero.batch, nonzero.time, "batch * time"), nonzero.channels, "batch * time * channels"),
-        size_of(Dtype::c128), "batch * time * channels * element size");
-    multiply(multiply(std::max<int64_t>(p.state_rows(), 1), nonzero.channels, "states"), size_of(Dtype::c128),
-             "states");
+    check_steps(p, p.channels, size_of(Dtype::c128), "batch * time * channels * bytes of an element");
     const Extents gate{p.gate_batch(), p.gate_time(), p.gate_channels()};
     settle(p.input, data, p, 0, p.dtype, false, "input");
     settle(p.output, data, p, 0, p.dtype, true, "output");

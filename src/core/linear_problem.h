@@ -15,17 +15,18 @@ struct LinearProblem : Sequences {
     Layout layout{};
     GateForm gate_form{};
     uint32_t gate_broadcast = 0;
-    int64_t channels = 0;
+    Extent channels;
     Strides input, gate, output, grad_input, grad_gate, grad_output;
 
-    int64_t state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
+    Extent state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
     // From the first to the last element of a tensor with these strides; the gate's extents where it is the gate.
     int64_t tensor_bytes(const Strides& strides) const;
     int64_t gate_bytes(const Strides& strides) const;
     bool broadcasts(GateBroadcast axis) const { return (gate_broadcast & axis) != 0; }
-    int64_t gate_batch() const { return broadcasts(broadcast_batch) ? 1 : batch; }
-    int64_t gate_time() const { return broadcasts(broadcast_time) ? 1 : time; }
-    int64_t gate_channels() const { return broadcasts(broadcast_channels) ? 1 : channels; }
+    bool empty() const { return batch == 0 || time == 0 || channels == 0; }
+    Extent gate_batch() const { return broadcasts(broadcast_batch) ? Extent(1) : batch; }
+    Extent gate_time() const { return broadcasts(broadcast_time) ? Extent(1) : time; }
+    Extent gate_channels() const { return broadcasts(broadcast_channels) ? Extent(1) : channels; }
 
     std::string describe() const;
 };

@@ -16,19 +16,34 @@ bool keeps_input(const OperatorProblem& p) {
     return p.kind != OperatorKind::add && (!p.is_affine() || p.is_reduction());
 }
 
+Axes with(Axes axes, std::initializer_list<Extent> inner) {
+    for (const Extent extent : inner) axes.extents[axes.count++] = extent;
+    return axes;
+}
+// Followed by the axes of an element.
+Axes with_element(const OperatorProblem& p, const Axes& axes) {
+    switch (p.kind) {
+    case OperatorKind::matmul: return with(axes, {p.dim, p.dim});
+    case OperatorKind::affine: return with(axes, {p.dim});
+    case OperatorKind::custom: return with(axes, {p.custom.element_bytes});
+    default: return axes;
+    }
+}
+
 }  // namespace
 
 std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass, size_t scratch_bytes,
                                              bool scratch_required) {
     std::vector<ArgumentSpec> specs;
-    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, int64_t numbers, bool state) {
-        const int64_t bytes = numbers * (state ? p.state_number_bytes() : p.number_bytes());
-        specs.push_back(dense_argument(id, name, presence, written, bytes,
-                                       state && !p.is_custom() ? state_dtype(p.dtype) : p.dtype));
-        if (p.is_custom()) specs.back().alignment = 1;
+    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, const Axes& axes, bool state) {
+        const Dtype dtype = p.is_custom() ? Dtype{} : state ? state_dtype(p.dtype) : p.dtype;
+        specs.push_back(dense_argument(id, name, presence, written, axes, dtype));
     };
-    const int64_t inputs = p.input_count() * p.element(), outputs = p.output_count() * p.element();
-    const int64_t gates = p.input_count() * p.gate_element(), states = p.chains() * p.element();
+    const Axes inputs = with_element(
+        p, p.layout == Layout::btc ? Axes{p.batch, p.time, p.channels} : Axes{p.batch, p.channels, p.time});
+    const Axes states = with_element(p, {p.state_rows(), p.channels});
+    const Axes outputs = p.is_reduction() ? states : inputs;
+    const Axes gates = with(inputs, {p.dim});
     if (p.is_affine()) add(id_of(ArgId::gate), "GATE", required, false, gates, false);
     const bool state_needed = p.is_custom() && p.mode == OperatorMode::exclusive;
     add(id_of(ArgId::state_in), "STATE_IN", state_needed ? required : optional, false, states, true);

@@ -12,30 +12,31 @@ constexpr int64_t most_element_bytes = 4096;
 void validate_dtype(const OperatorProblem& p) {
     using enum Dtype;
     if (p.is_custom()) {
-        check_enum(p.dtype, {Dtype{}, f32, f64}, "dtype with kind CUSTOM", "0, F32 (1), F64 (4)");
+        if (p.dtype != Dtype{}) check_dtype(p.dtype, {f32, f64}, "dtype with kind custom");
         return;
     }
     const bool ordered =
         p.kind == OperatorKind::min || p.kind == OperatorKind::max || p.kind == OperatorKind::logaddexp;
     if (ordered && is_complex(p.dtype))
         fail(Code::invalid_argument,
-             "dtype is {} with kind {}, which needs real numbers; accepted are F32 (1), BF16 (2), "
-             "F16 (3), F64 (4)",
-             static_cast<int32_t>(p.dtype), name_of(p.kind));
-    check_enum(p.dtype, {f32, bf16, f16, f64, c64, c128}, "dtype",
-               "F32 (1), BF16 (2), F16 (3), F64 (4), C64 (5), C128 (6)");
+             "dtype is {} with kind {}, which needs real numbers; accepted are f32, bf16, f16, f64", name_of(p.dtype),
+             name_of(p.kind));
+    check_dtype(p.dtype, {f32, bf16, f16, f64, c64, c128}, "dtype");
 }
 
 void validate_code(const CustomOperator& c) {
-    check_enum(c.code_kind, {CodeKind::none, CodeKind::cuda_source, CodeKind::lto_ir}, "custom.code_kind",
-               "0 (none), CODE_CUDA_SOURCE (1), CODE_LTO_IR (2)");
     if (c.code_kind == CodeKind::none) {
         if (!c.code.empty())
-            fail(Code::invalid_argument, "custom.code is given with code_kind 0; accepted are 1 and 2");
+            fail(Code::invalid_argument,
+                 "custom.code is given with code_kind 0; accepted are CODE_CUDA_SOURCE and CODE_LTO_IR");
         return;
     }
-    if (c.code.empty())
-        fail(Code::invalid_argument, "custom.code is empty with code_kind {}", static_cast<int32_t>(c.code_kind));
+    if (c.code.empty()) fail(Code::invalid_argument, "custom.code is empty, and custom.code_kind is not 0");
+    if (const size_t zero = c.code.find('\0'); c.code_kind == CodeKind::cuda_source && zero != std::string::npos)
+        fail(Code::invalid_argument,
+             "custom.code has a zero at byte {} of code_bytes {}; accepted is text without one, its closing zero not "
+             "counted",
+             zero, c.code.size());
     if (c.name.empty())
         fail(Code::invalid_argument, "custom.name is not given; the device code needs the name of its function");
 }
@@ -62,8 +63,7 @@ void validate_custom(const OperatorProblem& p) {
     if (!c.adjoint_name.empty() && c.code_kind == CodeKind::none)
         fail(Code::invalid_argument, "custom.adjoint_name is given without code");
     if (p.differentiable() && p.dtype == Dtype{})
-        fail(Code::invalid_argument,
-             "dtype is 0 with an adjoint, whose gradients are added; accepted are F32 (1), F64 (4)");
+        fail(Code::invalid_argument, "dtype is 0 with an adjoint, whose gradients are added; accepted are f32 and f64");
     if (p.dtype != Dtype{} && c.element_bytes % size_of(p.dtype) != 0)
         fail(Code::invalid_argument, "custom.element_bytes is {}, which is no multiple of the {} bytes of dtype {}",
              c.element_bytes, size_of(p.dtype), name_of(p.dtype));
@@ -81,7 +81,7 @@ bool OperatorProblem::differentiable() const {
            !custom.adjoint_name.empty();
 }
 
-int64_t OperatorProblem::element() const {
+Extent OperatorProblem::element() const {
     switch (kind) {
     case OperatorKind::matmul: return dim * dim;
     case OperatorKind::affine: return dim;
@@ -97,13 +97,7 @@ OperatorProblem::Steps OperatorProblem::steps() const {
 
 void validate(OperatorProblem& p) {
     using enum OperatorKind;
-    check_enum(p.kind, {add, mul, min, max, logaddexp, matmul, affine, custom}, "kind",
-               "OPERATOR_ADD (0), OPERATOR_MUL (1), OPERATOR_MIN (2), OPERATOR_MAX (3), OPERATOR_LOGADDEXP (4), "
-               "OPERATOR_MATMUL (5), OPERATOR_AFFINE (6), OPERATOR_CUSTOM (7)");
     validate_dtype(p);
-    check_enum(p.layout, {Layout::btc, Layout::bct}, "layout", "LAYOUT_BTC (0), LAYOUT_BCT (1)");
-    check_enum(p.mode, {OperatorMode::inclusive, OperatorMode::exclusive, OperatorMode::reduction}, "mode",
-               "SCAN_INCLUSIVE (0), SCAN_EXCLUSIVE (1), REDUCTION (2)");
     validate_sequences(p);
     check_extent(p.channels, 0, "channels");
     if (p.kind == matmul || p.kind == affine) {
@@ -115,12 +109,8 @@ void validate(OperatorProblem& p) {
     }
     validate_custom(p);
     // 8 arrays of elements of 16 bytes a number bound every size that is formed later.
-    const int64_t most = std::max(p.element(), p.gate_element()) * 8 * 16;
-    const int64_t steps = multiply(std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1), "batch * time");
-    const int64_t rows = multiply(steps, std::max<int64_t>(p.channels, 1), "batch * time * channels");
-    multiply(rows, most, "batch * time * channels * bytes of an element");
-    multiply(multiply(std::max<int64_t>(p.state_rows(), 1), std::max<int64_t>(p.channels, 1), "states"), most,
-             "states");
+    const Extent most = (p.is_affine() ? p.gate_element() : p.element()).named("bytes of an element") * 8 * 16;
+    check_steps(p, p.channels, most, "batch * time * channels * bytes of an element");
 }
 
 std::string OperatorProblem::describe() const {

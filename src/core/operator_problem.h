@@ -16,7 +16,7 @@ enum class CodeKind : int32_t {
 
 // An operator on elements of any bytes, in the ways that it was given; null and empty: not given.
 struct CustomOperator {
-    int64_t element_bytes = 0;
+    Extent element_bytes;
     void* state = nullptr;  // of the host functions and callbacks
     void (*host)(void* state, const void* lhs, const void* rhs, void* out) = nullptr;
     void (*host_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
@@ -36,8 +36,8 @@ struct OperatorProblem : Sequences {
     Layout layout{};
     OperatorMode mode{};
     bool allow_tf32 = false;
-    int64_t channels = 0;
-    int64_t dim = 0;
+    Extent channels;
+    Extent dim;
     bool has_custom = false;
     CustomOperator custom;
 
@@ -46,15 +46,16 @@ struct OperatorProblem : Sequences {
     bool is_reduction() const { return mode == OperatorMode::reduction; }
     bool differentiable() const;
     // Numbers of an element of INPUT, OUTPUT and the states, and of GATE; for a custom operator its bytes.
-    int64_t element() const;
-    int64_t gate_element() const { return is_affine() ? dim * dim : 0; }
+    Extent element() const;
+    Extent gate_element() const { return is_affine() ? dim * dim : Extent(); }
     // Bytes of a number of INPUT, and of a state.
     int64_t number_bytes() const { return is_custom() ? 1 : size_of(dtype); }
     int64_t state_number_bytes() const { return is_custom() ? 1 : size_of(state_dtype(dtype)); }
-    int64_t chains() const { return state_rows() * channels; }
+    Extent chains() const { return state_rows() * channels; }
     // Elements of INPUT and of OUTPUT.
-    int64_t input_count() const { return batch * time * channels; }
-    int64_t output_count() const { return is_reduction() ? chains() : input_count(); }
+    bool empty() const { return batch == 0 || time == 0 || channels == 0; }
+    Extent input_count() const { return batch * time * channels; }
+    Extent output_count() const { return is_reduction() ? chains() : input_count(); }
     // Element (b, t, c) is the one at b * batch + t * time + c * channels of these.
     struct Steps {
         int64_t batch, time, channels;

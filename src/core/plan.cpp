@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "core/cookie.h"
 #include "core/error.h"
 #include "core/planner.h"
+#include "core/workspace.h"
 
 namespace flashscan {
 namespace {
@@ -22,18 +25,33 @@ void check_offsets(const std::vector<int64_t>& offsets, int64_t time) {
              offsets.back(), time);
 }
 
-// Scratch that lives for one call: the caller's if it was passed, else the backend's.
+void* allocate(const Backend& backend, const Options& options, size_t bytes, void* stream) {
+    const Allocator& own = options.allocator;
+    if (own.allocate == nullptr) return backend.allocate(bytes, options, stream);
+    void* memory = own.allocate(own.user, bytes, stream);
+    if (memory == nullptr) fail(Code::out_of_memory, "allocator.allocate returned NULL for {} bytes", bytes);
+    if (reinterpret_cast<uintptr_t>(memory) % workspace_alignment == 0) return memory;
+    own.release(own.user, memory, bytes, stream);
+    fail(Code::invalid_pointer, "allocator.allocate returned {}, which is not a multiple of {} bytes", memory,
+         workspace_alignment);
+}
+
+// Scratch that lives for one call: the caller's if it was passed, else the allocator's or the backend's.
 class Scratch {
   public:
     Scratch(const Backend& backend, const Options& options, void* given, size_t bytes, void* stream)
-        : backend_(backend), options_(options), stream_(stream) {
+        : backend_(backend), options_(options), bytes_(bytes), stream_(stream) {
         if (given != nullptr || bytes == 0)
             memory_ = given;
         else
-            owned_ = memory_ = backend.allocate(bytes, options, stream);
+            owned_ = memory_ = allocate(backend, options, bytes, stream);
     }
     ~Scratch() {
-        if (owned_ != nullptr) backend_.release(owned_, options_, stream_);
+        if (owned_ == nullptr) return;
+        if (options_.allocator.release != nullptr)
+            options_.allocator.release(options_.allocator.user, owned_, bytes_, stream_);
+        else
+            backend_.release(owned_, options_, stream_);
     }
     Scratch(const Scratch&) = delete;
     Scratch& operator=(const Scratch&) = delete;
@@ -42,6 +60,7 @@ class Scratch {
   private:
     const Backend& backend_;
     const Options& options_;
+    size_t bytes_;
     void* stream_;
     void* memory_ = nullptr;
     void* owned_ = nullptr;
@@ -69,17 +88,20 @@ struct RnnFamily {
     static auto candidates(const Backend& backend) { return backend.rnn_candidates(); }
     static void check_pass(const Problem& problem, Pass pass) {
         if (pass == Pass::backward && !problem.training)
-            fail(Code::invalid_argument, "this plan has no backward pass: its flags lack RNN_TRAINING (4)");
+            fail(Code::invalid_argument, "this plan has no backward pass: its flags lack RNN_FLAG_TRAINING");
     }
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
                                                bool caller_scratch) {
         if (pass == Pass::backward && !problem.training) return {};
-        return rnn_arguments(problem, pass, problem.training ? kernel.reserve_bytes() : 0, kernel.scratch_bytes(pass),
-                             caller_scratch);
+        return rnn_arguments(problem, pass, reserve_bytes(problem, kernel), kernel.scratch_bytes(pass), caller_scratch);
+    }
+    // An empty problem leaves nothing for backward, not even a cookie.
+    static size_t reserve_bytes(const Problem& problem, const Kernel& kernel) {
+        return problem.training && !problem.empty() ? Cookie::bytes + kernel.reserve_bytes() : 0;
     }
     static RnnBuffers buffers(const Problem&, Pass, const Pointers& found) { return rnn_buffers(found); }
     static std::string memory(const Problem& problem, const Kernel& kernel) {
-        return problem.training ? fmt::format("reserve {} bytes\n", kernel.reserve_bytes()) : "";
+        return problem.training ? fmt::format("reserve {} bytes\n", reserve_bytes(problem, kernel)) : "";
     }
 };
 
@@ -111,13 +133,20 @@ class FamilyPlan final : public Plan {
         backend_->check(options_);
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
+        kernel_name_ = std::move(choice.name);
+        kernel_detail_ = kernel_->describe();
         forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
         backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
         description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
-                                   problem_.describe(), backend_->name(), options_.device, choice.name,
-                                   kernel_->describe(), Family::memory(problem_, *kernel_),
-                                   scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
+                                   problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
+                                   Family::memory(problem_, *kernel_), scratch_bytes(Pass::forward),
+                                   scratch_bytes(Pass::backward));
         if (!choice.passed_over.empty()) description_ += "passed over\n" + choice.passed_over;
+        const size_t most = std::max(scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
+        const bool elsewhere = options_.caller_scratch || options_.allocator.allocate != nullptr;
+        kept_scratch_ = backend_->keep_scratch(elsewhere ? 0 : most, options_);
+        if (options_.log) options_.log(LogLevel::info, description_.c_str());
     }
 
     size_t argument_bytes(Pass pass, int32_t id) const override {
@@ -129,6 +158,13 @@ class FamilyPlan final : public Plan {
     }
 
     const std::string& describe() const override { return description_; }
+    const Options& options() const override { return options_; }
+    const std::string& kernel_name() const override { return kernel_name_; }
+    const std::string& kernel_detail() const override { return kernel_detail_; }
+    std::span<const ArgumentSpec> arguments(Pass pass) const override {
+        Family::check_pass(problem_, pass);
+        return specs(pass);
+    }
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
         Family::check_pass(problem_, pass);
@@ -138,15 +174,45 @@ class FamilyPlan final : public Plan {
             check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype,
                                                  problem_.num_sequences + 1, options_, stream),
                           problem_.time);
+        if (pass == Pass::backward) check_reserve(buffers, stream);
         const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
         buffers.scratch = scratch.get();
+        auto behind = buffers;
+        if constexpr (has_reserve)
+            if (marked(buffers)) behind.reserve = static_cast<std::byte*>(buffers.reserve) + Cookie::bytes;
         if (pass == Pass::forward)
-            kernel_->forward(buffers, stream);
+            kernel_->forward(behind, stream);
         else
-            kernel_->backward(buffers, stream);
+            kernel_->backward(behind, stream);
+        if (pass == Pass::forward) mark_reserve(buffers, stream);
     }
 
   private:
+    using Buffers = decltype(Family::buffers(std::declval<const typename Family::Problem&>(), Pass::forward,
+                                             std::declval<const Pointers&>()));
+    static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
+
+    bool marked(const Buffers& buffers) const { return buffers.reserve != nullptr && !problem_.empty(); }
+    Cookie cookie(const Buffers& buffers) const {
+        Cookie mine = cookie_;
+        mine.state_in = buffers.state_in != nullptr ? 1 : 0;
+        return mine;
+    }
+    void mark_reserve(const Buffers& buffers, void* stream) const {
+        if constexpr (has_reserve) {
+            if (!marked(buffers)) return;
+            const Cookie mine = cookie(buffers);
+            backend_->write_cookie(buffers.reserve, &mine, Cookie::bytes, options_, stream);
+        }
+    }
+    void check_reserve(const Buffers& buffers, void* stream) const {
+        if constexpr (has_reserve) {
+            Cookie found;
+            if (!marked(buffers)) return;
+            if (backend_->read_cookie(&found, buffers.reserve, Cookie::bytes, options_, stream))
+                check_cookie(found, cookie(buffers));
+        }
+    }
     std::span<const ArgumentSpec> specs(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     size_t scratch_bytes(Pass pass) const { return specs(pass).empty() ? 0 : specs(pass).back().bytes; }
 
@@ -154,8 +220,10 @@ class FamilyPlan final : public Plan {
     Options options_;
     const Backend* backend_;
     std::unique_ptr<typename Family::Kernel> kernel_;
+    std::shared_ptr<void> kept_scratch_;
     std::vector<ArgumentSpec> forward_, backward_;
-    std::string description_;
+    Cookie cookie_;  // but for state_in
+    std::string kernel_name_, kernel_detail_, description_;
 };
 
 }  // namespace

@@ -15,6 +15,11 @@ class Plan {
     virtual ~Plan() = default;
     virtual size_t argument_bytes(Pass pass, int32_t id) const = 0;
     virtual const std::string& describe() const = 0;
+    // Throws Error where the plan has no such pass.
+    virtual std::span<const ArgumentSpec> arguments(Pass pass) const = 0;
+    virtual const Options& options() const = 0;
+    virtual const std::string& kernel_name() const = 0;
+    virtual const std::string& kernel_detail() const = 0;
     virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;
 };
 

@@ -7,30 +7,37 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
                                         bool scratch_required) {
     using enum Presence;
     std::vector<ArgumentSpec> specs;
-    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, int64_t count, Dtype dtype) {
-        specs.push_back(dense_argument(id, name, presence, written, count * size_of(dtype), dtype));
+    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, const Axes& axes, Dtype dtype) {
+        specs.push_back(dense_argument(id, name, presence, written, axes, dtype));
     };
     const Dtype state = state_dtype(p.dtype);
     const bool forward = pass == Pass::forward;
-    add(id_of(ArgId::weight), "WEIGHT", required, false, p.weight_count(), p.weight_dtype);
-    add(id_of(ArgId::output), "OUTPUT", required, forward, p.output_count(), p.dtype);
-    add(id_of(ArgId::state_in), "STATE_IN", optional, false, p.state_count(), state);
+    const CellCounts counts = p.counts();
+    const Extent outer = p.layout == RnnLayout::btghd ? p.batch : p.time;
+    const Extent inner = p.layout == RnnLayout::btghd ? p.time : p.batch;
+    const Axes input{outer, inner, counts.gates, p.heads, p.head_dim};
+    const Axes output =
+        p.all_states ? Axes{counts.states, outer, inner, p.heads, p.head_dim} : Axes{outer, inner, p.heads, p.head_dim};
+    const Axes weight{counts.gates, p.heads, p.head_dim, p.head_dim}, bias{counts.biases, p.heads, p.head_dim};
+    const Axes states{counts.states, p.state_rows(), p.heads, p.head_dim};
+    add(id_of(ArgId::weight), "WEIGHT", required, false, weight, p.weight_dtype);
+    add(id_of(ArgId::output), "OUTPUT", required, forward, output, p.dtype);
+    add(id_of(ArgId::state_in), "STATE_IN", optional, false, states, state);
     if (p.training) {
-        add(id_of(ArgId::reserve), "RESERVE", required, forward, 0, state);
-        specs.back().bytes = reserve_bytes;
+        add(id_of(ArgId::reserve), "RESERVE", required, forward, {reserve_bytes}, Dtype{});
         specs.back().alignment = 64;
     }
     if (forward) {
-        add(id_of(ArgId::input), "INPUT", required, false, p.input_count(), p.dtype);
-        add(id_of(ArgId::bias), "BIAS", optional, false, p.bias_count(), p.weight_dtype);
-        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, p.state_count(), state);
+        add(id_of(ArgId::input), "INPUT", required, false, input, p.dtype);
+        add(id_of(ArgId::bias), "BIAS", optional, false, bias, p.weight_dtype);
+        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, state);
     } else {
-        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.output_count(), p.dtype);
-        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, p.state_count(), state);
-        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.input_count(), p.dtype);
-        add(grad_of(ArgId::weight), "GRAD|WEIGHT", optional, true, p.weight_count(), p.weight_dtype);
-        add(grad_of(ArgId::bias), "GRAD|BIAS", optional, true, p.bias_count(), p.weight_dtype);
-        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, p.state_count(), state);
+        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, output, p.dtype);
+        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, state);
+        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, input, p.dtype);
+        add(grad_of(ArgId::weight), "GRAD|WEIGHT", optional, true, weight, p.weight_dtype);
+        add(grad_of(ArgId::bias), "GRAD|BIAS", optional, true, bias, p.weight_dtype);
+        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, state);
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);

@@ -20,26 +20,20 @@ CellCounts counts_of(Cell cell) {
 }
 
 RnnStrides RnnProblem::input_strides() const {
-    const int64_t step = counts().gates * width();
+    const Extent step = counts().gates * width();
     if (layout == RnnLayout::btghd) return {width(), time * step, step};
     return {width(), step, batch * step};
 }
 
 RnnStrides RnnProblem::output_strides() const {
-    const int64_t state = batch * time * width();
+    const Extent state = batch * time * width();
     if (layout == RnnLayout::btghd) return {state, time * width(), width()};
     return {state, width(), batch * width()};
 }
 
 void validate(RnnProblem& p) {
-    check_enum(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}, "dtype",
-               "F32 (1), BF16 (2), F16 (3), F64 (4)");
+    check_dtype(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}, "dtype");
     check_second_dtype(p.weight_dtype, p.dtype, state_dtype(p.dtype), "weight_dtype");
-    check_enum(p.layout, {RnnLayout::btghd, RnnLayout::tbghd}, "layout", "LAYOUT_BTGHD (0), LAYOUT_TBGHD (1)");
-    check_enum(p.cell, {Cell::lstm, Cell::gru, Cell::elman, Cell::slstm, Cell::gru_reset_before, Cell::elman_relu},
-               "cell",
-               "CELL_LSTM (0), CELL_GRU (1), CELL_ELMAN (2), CELL_SLSTM (3), CELL_GRU_RESET_BEFORE (4), "
-               "CELL_ELMAN_RELU (5)");
     validate_sequences(p);
     check_extent(p.heads, 1, "heads");
     check_extent(p.head_dim, 1, "head_dim");
@@ -48,12 +42,9 @@ void validate(RnnProblem& p) {
              p.recurrent_clip);
     // 16 values of 8 bytes for each element, all that a cell keeps, bound every size that is formed later.
     constexpr int64_t most = 16 * 8;
-    const int64_t width = multiply(p.heads, p.head_dim, "heads * head_dim");
-    multiply(multiply(width, p.head_dim, "elements of WEIGHT"), most, "bytes of WEIGHT");
-    const int64_t steps = multiply(std::max<int64_t>(p.batch, 1), std::max<int64_t>(p.time, 1), "batch * time");
-    multiply(multiply(steps, width, "batch * time * heads * head_dim"), most,
-             "batch * time * heads * head_dim * values per element");
-    multiply(multiply(std::max<int64_t>(p.state_rows(), 1), width, "states"), most, "states");
+    const Extent width = p.heads.named("heads * head_dim") * p.head_dim;
+    static_cast<void>(width.named("bytes of WEIGHT") * p.head_dim * most);
+    check_steps(p, width, most, "batch * time * heads * head_dim * bytes of an element");
 }
 
 std::string RnnProblem::describe() const {

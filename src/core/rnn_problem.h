@@ -27,20 +27,21 @@ struct RnnProblem : Sequences {
     Cell cell{};
     bool all_states = false;
     bool training = false;
-    int64_t heads = 0, head_dim = 0;
+    Extent heads, head_dim;
     double recurrent_clip = 0;  // 0: no limit
 
     CellCounts counts() const { return counts_of(cell); }
-    int64_t width() const { return heads * head_dim; }
+    Extent width() const { return heads * head_dim; }
     int64_t output_states() const { return all_states ? counts().states : 1; }
     RnnStrides input_strides() const;   // of GRAD|INPUT too
     RnnStrides output_strides() const;  // of GRAD|OUTPUT too
     // In elements.
-    int64_t input_count() const { return batch * time * counts().gates * width(); }
-    int64_t output_count() const { return output_states() * batch * time * width(); }
-    int64_t weight_count() const { return counts().gates * width() * head_dim; }
-    int64_t bias_count() const { return counts().biases * width(); }
-    int64_t state_count() const { return counts().states * state_rows() * width(); }
+    bool empty() const { return batch == 0 || time == 0; }
+    Extent input_count() const { return batch * time * counts().gates * width(); }
+    Extent output_count() const { return output_states() * batch * time * width(); }
+    Extent weight_count() const { return counts().gates * width() * head_dim; }
+    Extent bias_count() const { return counts().biases * width(); }
+    Extent state_count() const { return counts().states * state_rows() * width(); }
 
     std::string describe() const;
 };

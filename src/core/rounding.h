@@ -8,7 +8,7 @@ namespace flashscan {
 
 template <typename T>
 constexpr T ceil_div(T a, std::type_identity_t<T> b) {
-    return (a + b - 1) / b;
+    return a / b + (a % b != T{0} ? T{1} : T{0});
 }
 
 template <typename T>

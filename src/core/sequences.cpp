@@ -8,8 +8,6 @@
 namespace flashscan {
 
 void validate_sequences(Sequences& p) {
-    check_enum(p.direction, {Direction::forward, Direction::reverse}, "direction",
-               "FORWARD_IN_TIME (0), REVERSE_IN_TIME (1)");
     check_extent(p.batch, 0, "batch");
     check_extent(p.time, 0, "time");
     if (p.num_sequences < 0)
@@ -18,9 +16,16 @@ void validate_sequences(Sequences& p) {
         fail(Code::invalid_argument, "batch is {} with num_sequences {}; packed sequences need batch 1", p.batch,
              p.num_sequences);
     if (p.offsets_dtype == Dtype{}) p.offsets_dtype = Dtype::i64;
-    check_enum(p.offsets_dtype, {Dtype::i32, Dtype::i64}, "offsets_dtype", "0, I32 (7), I64 (8)");
-    if (p.packed() && p.offsets_dtype == Dtype::i32 && p.time > std::numeric_limits<int32_t>::max())
-        fail(Code::invalid_argument, "offsets_dtype is I32 with time {}; accepted is I64 (8) above 2^31 - 1", p.time);
+    check_dtype(p.offsets_dtype, {Dtype::i32, Dtype::i64}, "offsets_dtype");
+    if (p.packed() && p.offsets_dtype == Dtype::i32 && int64_t{p.time} > std::numeric_limits<int32_t>::max())
+        fail(Code::invalid_argument, "offsets_dtype is i32 with time {}; accepted is i64 above 2^31 - 1", p.time);
+}
+
+void check_steps(const Sequences& p, Extent inner, Extent bytes, const char* what) {
+    const auto check = [&](Extent rows) { static_cast<void>(rows * nonzero(inner) * bytes); };
+    check(nonzero(p.batch).named(what) * nonzero(p.time));
+    check(nonzero(p.state_rows()).named("bytes of STATE_IN"));
+    if (p.packed()) static_cast<void>((p.num_sequences.named("bytes of SEQ_OFFSETS") + 1) * size_of(p.offsets_dtype));
 }
 
 std::string describe_sequences(const Sequences& p) {

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/extent.h"
 #include "core/types.h"
 
 namespace flashscan {
@@ -11,17 +12,21 @@ namespace flashscan {
 struct Sequences {
     Direction direction{};
     bool has_reset = false;
-    int64_t batch = 0, time = 0;
-    int64_t num_sequences = 0;  // 0: not packed
+    Extent batch, time;
+    Extent num_sequences;  // 0: not packed
     Dtype offsets_dtype = Dtype::i64;
 
     bool packed() const { return num_sequences > 0; }
     // Rows of STATE_IN and STATE_OUT.
-    int64_t state_rows() const { return packed() ? num_sequences : batch; }
+    Extent state_rows() const { return packed() ? num_sequences : batch; }
 };
 
 // Checks field by field and fills in offsets_dtype. Throws Error.
 void validate_sequences(Sequences& sequences);
+
+// Checks that `inner` values of `bytes` fit for every step, and for every state and offset; `what` names the steps'. An
+// extent of 0 does not make the others fit.
+void check_steps(const Sequences& sequences, Extent inner, Extent bytes, const char* what);
 
 // " reverse reset sequences7", or less.
 std::string describe_sequences(const Sequences& sequences);

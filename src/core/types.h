@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the core. Numbers equal those of the C header; capi asserts it.
+// The vocabulary of the core. capi converts the numbers of the C header; ids of arguments are the header's.
 #pragma once
 
 #include <cstddef>
@@ -67,20 +67,21 @@ enum class BackendId : int32_t {
 };
 
 enum class ArgId : int32_t {
-    input = 1,
-    gate = 2,
-    output = 3,
-    state_in = 4,
-    state_out = 5,
-    reset = 6,
-    seq_offsets = 7,
-    weight = 8,
-    bias = 9,
-    scratch = 10,
-    reserve = 11,
+    input = 2001,
+    gate,
+    output,
+    state_in,
+    state_out,
+    reset,
+    seq_offsets,
+    weight,
+    bias,
+    scratch,
+    reserve,
 };
 
-inline constexpr int32_t grad_bit = 0x100;
+inline constexpr int32_t first_arg_id = static_cast<int32_t>(ArgId::input);
+inline constexpr int32_t grad_bit = 1 << 30;
 
 enum GateBroadcast : uint32_t {
     broadcast_batch = 1,

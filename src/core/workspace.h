@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "core/extent.h"
 #include "core/rounding.h"
 
 namespace flashscan {
@@ -12,16 +13,16 @@ inline constexpr size_t workspace_alignment = 256;
 
 class Workspace {
   public:
-    // The offset of a new sub-buffer of `bytes`.
-    size_t book(size_t bytes) {
-        const size_t offset = bytes_;
+    // The offset of a new sub-buffer of `bytes`. Throws Error{size_overflow} when there would be too many.
+    size_t book(Extent bytes) {
+        const auto offset = static_cast<size_t>(bytes_);
         bytes_ += round_up(bytes, workspace_alignment);
         return offset;
     }
-    size_t bytes() const { return bytes_; }
+    size_t bytes() const { return static_cast<size_t>(bytes_); }
 
   private:
-    size_t bytes_ = 0;
+    Extent bytes_{0, "SCRATCH"};
 };
 
 }  // namespace flashscan

@@ -2,10 +2,14 @@
 #include "cpu/backend.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
+#include "cpu/empty.h"
+#include "cpu/isa.h"
 #include "cpu/linear.h"
 #include "cpu/operator.h"
 #include "cpu/rnn.h"
@@ -16,26 +20,45 @@
 namespace flashscan::cpu {
 namespace {
 
+// Whatever kernel was chosen or forced, a problem without elements is left to one that does nothing.
+template <auto make, typename Problem>
+auto unless_empty(const Problem& problem, const Options& options, std::string& refusal) {
+    auto kernel = make(problem, options, refusal);
+    return kernel && problem.empty() ? make_empty(problem) : std::move(kernel);
+}
+
 constexpr LinearCandidate linear[] = {
-    {"chunked", make_linear_chunked},
-    {"stream", make_linear_stream},
-    {"reference", reference::make_linear},
+    {"chunked", unless_empty<make_linear_chunked>},
+    {"stream", unless_empty<make_linear_stream>},
+    {"reference", unless_empty<reference::make_linear>},
 };
 
 constexpr RnnCandidate rnn[] = {
-    {"blocked", make_rnn_blocked},
-    {"reference", reference::make_rnn},
+    {"blocked", unless_empty<make_rnn_blocked>},
+    {"reference", unless_empty<reference::make_rnn>},
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", make_operator_numbers}, {"matrices", make_operator_matrices}, {"affine", make_operator_affine},
-    {"batched", make_operator_batched}, {"host", make_operator_host},         {"reference", reference::make_operator},
+    {"numbers", unless_empty<make_operator_numbers>}, {"matrices", unless_empty<make_operator_matrices>},
+    {"affine", unless_empty<make_operator_affine>},   {"batched", unless_empty<make_operator_batched>},
+    {"host", unless_empty<make_operator_host>},       {"reference", unless_empty<reference::make_operator>},
 };
 
 class CpuBackend final : public Backend {
   public:
     const char* name() const override { return "cpu"; }
     int32_t device_count() const override { return 1; }
+
+    BackendFacts facts() const override {
+        BackendFacts facts;
+        for (const Isa isa : built_isas())
+            facts.built_for += (facts.built_for.empty() ? "" : " ") + std::string(name_of(isa));
+        try {
+            facts.in_use = name_of(choose_isa());
+        } catch (const Error&) {  // FLASHSCAN_CPU_ISA names none, which plans say
+        }
+        return facts;
+    }
 
     void check(const Options& options) const override {
         if (options.device != 0) fail(Code::no_device, "device is {}; the cpu backend has device 0", options.device);
@@ -52,8 +75,18 @@ class CpuBackend final : public Backend {
         return memory;
     }
     void release(void* memory, const Options&, void*) const noexcept override { std::free(memory); }
+    std::shared_ptr<void> keep_scratch(size_t, const Options&) const override { return nullptr; }
 
     void check_memory(std::span<const ArgumentSpec>, std::span<const Argument>, const Options&) const override {}
+
+    bool write_cookie(void* to, const void* from, size_t bytes, const Options&, void*) const override {
+        std::memcpy(to, from, bytes);
+        return true;
+    }
+    bool read_cookie(void* to, const void* from, size_t bytes, const Options&, void*) const override {
+        std::memcpy(to, from, bytes);
+        return true;
+    }
 
     std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options&,
                                       void*) const override {

@@ -34,6 +34,15 @@ Isa widest() {
 
 }  // namespace
 
+std::span<const Isa> built_isas() {
+#if defined(__x86_64__)
+    static constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+#else
+    static constexpr Isa all[] = {Isa::baseline};
+#endif
+    return all;
+}
+
 const char* name_of(Isa isa) {
     switch (isa) {
     case Isa::baseline: return "baseline";

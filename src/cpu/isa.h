@@ -2,6 +2,8 @@
 // The instruction sets that the kernels are built for.
 #pragma once
 
+#include <span>
+
 namespace flashscan::cpu {
 
 enum class Isa {
@@ -9,6 +11,9 @@ enum class Isa {
     avx2,
     avx512
 };
+
+// The instruction sets that this build has kernels for, the narrowest first.
+std::span<const Isa> built_isas();
 
 const char* name_of(Isa isa);
 

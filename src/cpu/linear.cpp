@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/workspace.h"
 #include "cpu/isa.h"
 #include "cpu/linear_chain.h"
 #include "cpu/linear_partition.h"
@@ -52,7 +53,9 @@ class Linear final : public LinearKernel {
           isa_(choose_isa()),
           threads_(thread_count(options.threads)),
           forward_(partition(problem, Pass::forward, chunked, options.batch_invariant, threads_)),
-          backward_(partition(problem, Pass::backward, chunked, options.batch_invariant, threads_)) {}
+          backward_(partition(problem, Pass::backward, chunked, options.batch_invariant, threads_)) {
+        for (LinearPartition* q : {&forward_, &backward_}) q->work_bytes = kernels_for(isa_, q->variant).work_bytes;
+    }
 
     const LinearPartition& partition_of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
 
@@ -60,7 +63,7 @@ class Linear final : public LinearKernel {
         return fmt::format("{}, {} threads; forward {}; backward {}", name_of(isa_), threads_, describe(forward_),
                            describe(backward_));
     }
-    size_t scratch_bytes(Pass pass) const override { return partition_of(pass).scratch_bytes; }
+    size_t scratch_bytes(Pass pass) const override { return layout(partition_of(pass)).bytes; }
 
     void forward(const LinearBuffers& buffers, void*) const override {
         LinearCall call = common(buffers, forward_);
@@ -87,10 +90,26 @@ class Linear final : public LinearKernel {
     }
 
   private:
+    // Where in scratch the partition's part and the memory of workers are.
+    struct Layout {
+        size_t partition, work, bytes;
+    };
+    Layout layout(const LinearPartition& q) const {
+        Workspace workspace;
+        Layout at{};
+        at.partition = workspace.book(q.scratch_bytes);
+        at.work = workspace.book(static_cast<size_t>(workers(q) * q.work_bytes));
+        at.bytes = workspace.bytes();
+        return at;
+    }
+    int64_t workers(const LinearPartition& q) const {
+        if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return 0;
+        return q.chained ? q.workers : std::min<int64_t>(threads_, q.groups * q.blocks);
+    }
+
     std::string describe(const LinearPartition& q) const;
     LinearCall common(const LinearBuffers& buffers, const LinearPartition& q) const;
     void run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const;
-    void run_empty(const LinearCall& call) const;
     void run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const;
     void run_chunks(const LinearCall& call, const LinearPartition& q, char* scratch) const;
     void store_sums(const LinearCall& call, const double* sums, int64_t slots, int64_t slot_numbers) const;
@@ -102,7 +121,6 @@ class Linear final : public LinearKernel {
 };
 
 std::string Linear::describe(const LinearPartition& q) const {
-    if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return "passes states through";
     const char* along = q.variant.along_time ? "time" : "channels";
     const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
     std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
@@ -123,7 +141,7 @@ LinearCall Linear::common(const LinearBuffers& buffers, const LinearPartition& q
     call.reset = buffers.reset;
     call.offsets = p_.packed() ? buffers.seq_offsets : nullptr;
     call.wide_offsets = p_.offsets_dtype == Dtype::i64;
-    call.stream_stores = p_.batch * p_.time * p_.channels * size_of(p_.dtype) * 3 >= least_streamed;
+    call.stream_stores = p_.batch * p_.time * p_.channels * size_of(p_.dtype) >= least_streamed / 3;
     call.form = static_cast<int32_t>(p_.gate_form);
     call.sum_batch = q.sum_batch;
     call.sum_time = q.sum_time;
@@ -136,7 +154,6 @@ LinearCall Linear::common(const LinearBuffers& buffers, const LinearPartition& q
 }
 
 void Linear::run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const {
-    if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return run_empty(call);
     if (call.x.data == call.y.data) call.stream_stores = false;
     auto* scratch = static_cast<char*>(buffers.scratch);
     if (q.chained)
@@ -145,29 +162,23 @@ void Linear::run(LinearCall& call, const LinearPartition& q, const LinearBuffers
         run_rows(call, q, scratch);
 }
 
-// No steps: states pass through, and sums over nothing are zero.
-void Linear::run_empty(const LinearCall& call) const {
-    const int64_t bytes = p_.state_bytes();
-    if (call.end != nullptr && call.start != nullptr) std::memmove(call.end, call.start, static_cast<size_t>(bytes));
-    if (call.end != nullptr && call.start == nullptr) std::memset(call.end, 0, static_cast<size_t>(bytes));
-    if (call.grad_gate.data != nullptr) store_sums(call, nullptr, 0, 0);
-}
-
 void Linear::run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const {
     const LinearKernels kernels = kernels_for(isa_, q.variant);
     auto* partial = q.slots > 1 && call.grad_gate.data != nullptr ? reinterpret_cast<double*>(scratch) : nullptr;
-    const int64_t partial_numbers = q.slots > 1 ? q.slots * q.gate_numbers : 0;
+    const Extent partial_numbers = q.slots > 1 ? q.slots * q.gate_numbers : Extent();
     if (q.carries) call.carries = scratch + partial_numbers * int64_t(sizeof(double));
     const bool together = q.sum_time && (q.sum_batch || p_.packed());
-    auto task = [&](int64_t i) noexcept {
+    char* work_memory = scratch + layout(q).work;
+    const auto task = [&](int64_t i, int64_t worker) {
         const int64_t group = i / q.blocks, block = i % q.blocks;
-        const int64_t slot = (together ? group : 0) * (q.sum_channels ? q.blocks : 1) + (q.sum_channels ? block : 0);
-        const LinearBlock work{group * q.group_rows, std::min(q.rows, (group + 1) * q.group_rows),
-                               block * q.block_channels, std::min(p_.channels, (block + 1) * q.block_channels),
+        const int64_t slot =
+            (together ? group : 0) * (q.sum_channels ? q.blocks : Extent(1)) + (q.sum_channels ? block : 0);
+        const LinearBlock work{group * q.group_rows, std::min<int64_t>(q.rows, (group + 1) * q.group_rows),
+                               block * q.block_channels, std::min<int64_t>(p_.channels, (block + 1) * q.block_channels),
                                partial == nullptr ? nullptr : partial + slot * q.gate_numbers};
-        kernels.rows(call, work);
+        kernels.rows(call, work, work_memory + worker * q.work_bytes);
     };
-    parallel_for(threads_, q.groups * q.blocks, false, task);
+    for_each(threads_, q.groups * q.blocks, task);
     if (partial != nullptr) store_sums(call, partial, q.slots, q.gate_numbers);
 }
 
@@ -176,7 +187,7 @@ void Linear::store_sums(const LinearCall& call, const double* sums, int64_t slot
     const Tensor& t = call.grad_gate;
     // Steps past the last sequence are not written.
     const int64_t times =
-        p_.gate_time() == 1 || call.offsets == nullptr ? p_.gate_time() : offset(call, p_.num_sequences);
+        p_.gate_time() == 1 || call.offsets == nullptr ? int64_t{p_.gate_time()} : offset(call, p_.num_sequences);
     const int64_t channels = p_.gate_channels();
     auto store_row = [&](int64_t i) noexcept {
         const int64_t b = i / times, time = i % times;
@@ -192,7 +203,7 @@ void Linear::store_sums(const LinearCall& call, const double* sums, int64_t slot
 }
 
 void Linear::run_chunks(const LinearCall& call, const LinearPartition& q, char* scratch) const {
-    ChunkChain chain(call, q, kernels_for(isa_, q.variant), scratch);
+    ChunkChain chain(call, q, kernels_for(isa_, q.variant), scratch, scratch + layout(q).work);
     chain.run();
     if (chain.sums()) store_sums(call, chain.totals(), 1, 0);
 }

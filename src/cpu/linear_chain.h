@@ -40,11 +40,14 @@ class Turns {
 // from the chunk before, hands it on, and writes the outputs while the chunk is still in its cache.
 class ChunkChain {
   public:
-    ChunkChain(const LinearCall& call, const LinearPartition& q, const LinearKernels& kernels, char* scratch)
+    // `work` has kernels.work_bytes for each worker.
+    ChunkChain(const LinearCall& call, const LinearPartition& q, const LinearKernels& kernels, char* scratch,
+               char* work)
         : call_(call),
           q_(q),
           kernels_(kernels),
           scratch_(scratch),
+          work_(work),
           at_(chain_layout(q)),
           sums_(call.grad_gate.data != nullptr && q.step_sums > 0) {
         if (sums_) std::fill_n(totals(), q.gate_numbers, 0.0);
@@ -79,19 +82,20 @@ class ChunkChain {
 
     void one_chunk(const Taken& taken, int64_t worker) {
         const LinearChunk& chunk = taken.chunk;
-        char *product = part(at_.product, worker), *local = part(at_.local, worker), *carry = part(at_.carry, worker);
-        const bool reset = !taken.last && kernels_.summarise(call_, chunk, product, local);
+        char *carry = part(at_.carry, worker), *work = work_ + worker * kernels_.work_bytes;
+        const LinearSummary summary{part(at_.product, worker), part(at_.power, worker), part(at_.local, worker)};
+        const bool reset = !taken.last && kernels_.summarise(call_, chunk, summary, work);
         joins_.wait_for(taken.turn);
         load_carry(chunk, carry);
-        if (!taken.last) kernels_.join(call_, chunk, reset, product, local, carry, scratch_ + at_.next);
+        if (!taken.last) kernels_.join(call_, chunk, reset, summary, carry, scratch_ + at_.next, work);
         joins_.pass();
         auto* sums = reinterpret_cast<double*>(scratch_ + at_.sums) + worker * q_.step_sums;
-        kernels_.apply(call_, chunk, carry, sums);
+        kernels_.apply(call_, chunk, carry, sums, work);
         if (taken.last && call_.end != nullptr)
             std::memcpy(call_.end + chunk.row * q_.row_bytes, carry, static_cast<size_t>(q_.row_bytes));
         if (!sums_) return;
         adds_.wait_for(taken.turn);
-        double* total = totals() + (q_.gate_numbers == q_.step_sums ? 0 : chunk.row * q_.step_sums);
+        double* total = totals() + (q_.gate_numbers == q_.step_sums ? Extent() : chunk.row * q_.step_sums);
         for (int64_t i = 0; i < q_.step_sums; ++i) total[i] += sums[i];
         adds_.pass();
     }
@@ -111,7 +115,7 @@ class ChunkChain {
     const LinearCall& call_;
     const LinearPartition& q_;
     LinearKernels kernels_;
-    char* scratch_;
+    char *scratch_, *work_;
     ChainLayout at_;
     bool sums_;
     std::mutex taking_;

@@ -27,25 +27,25 @@ Sizes sizes_of(const LinearProblem& p) {
 }
 
 int64_t scratch_limit(const LinearProblem& p) {
-    const int64_t input = p.batch * p.time * p.channels * size_of(p.dtype) * 2 / 100;
+    const int64_t input = p.batch * p.time * p.channels * size_of(p.dtype) / 50;
     return std::max<int64_t>(input, int64_t(4) << 20);
 }
 
 void choose_chunk(LinearPartition& q, const LinearProblem& p, const Sizes& size, Pass pass, bool batch_invariant) {
-    const int64_t blocks =
+    const Extent blocks =
         q.variant.along_time ? p.channels : ceil_div(p.channels * size.channel_bytes, least_step_bytes);
     q.few_blocks = q.rows * blocks < few;
     const int64_t steps = std::max<int64_t>(512, round_up(chunk_numbers / (p.channels * size.parts), 512));
     // Sums over the batch keep the rows of a tile of time together instead.
     if (pass == Pass::backward && q.sum_batch && !q.sum_time) return;
-    if (batch_invariant || (q.few_blocks && p.time >= 2 * steps)) q.chunk = steps;
+    if (batch_invariant || (q.few_blocks && p.time / 2 >= steps)) q.chunk = steps;
 }
 
 void choose_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size, int threads) {
     const int64_t most = most_step_bytes / size.channel_bytes;
     // Blocks of equal width in whole cache lines.
-    int64_t channels = std::min(ceil_div(ceil_div(p.channels, ceil_div(p.channels, most)), 16) * 16, most);
-    channels = std::min(channels, p.channels);
+    int64_t channels = min(ceil_div(ceil_div(p.channels, ceil_div(p.channels, most)), 16) * 16, most);
+    channels = min(channels, p.channels);
     // Halves blocks until there are `tasks`, but never to less than `least`.
     const auto split = [&](int64_t tasks, int64_t least) {
         while (threads > 1 && channels / 2 >= least && q.rows * ceil_div(p.channels, channels) < tasks) channels /= 2;
@@ -60,13 +60,13 @@ void choose_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size
         split(threads, least_step_bytes / size.channel_bytes);
     }
     q.block_channels = std::max<int64_t>(channels, 1);
-    const int64_t row_numbers = q.block_channels * size.parts * std::max<int64_t>(p.time, 1);
+    const int64_t row_numbers = q.block_channels * size.parts * nonzero(p.time);
     q.group_rows = std::clamp<int64_t>(task_numbers / row_numbers, 1, std::max<int64_t>(1, q.rows / (4 * threads)));
 }
 
 void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& size) {
     if (q.sum_channels)
-        q.block_channels = std::min({p.channels, sum_block_channels, most_step_bytes / size.channel_bytes});
+        q.block_channels = std::min<int64_t>({p.channels, sum_block_channels, most_step_bytes / size.channel_bytes});
     const int64_t limit = scratch_limit(p);
     if (q.sum_batch && !q.sum_time) {
         q.group_rows = q.rows;
@@ -74,13 +74,13 @@ void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& 
         q.carries = q.rows * q.row_bytes <= limit / 2 || p.time > 128;
         const int64_t narrow = q.variant.along_time ? 8 : 64 / size.channel_bytes;
         if (!q.sum_channels)
-            q.block_channels = std::min(p.channels, q.variant.along_time ? 8 : 256 / size.channel_bytes);
-        if (!q.carries) q.block_channels = std::min(p.channels, std::max<int64_t>(narrow, 1));
+            q.block_channels = std::min<int64_t>(p.channels, q.variant.along_time ? 8 : 256 / size.channel_bytes);
+        if (!q.carries) q.block_channels = std::min<int64_t>(p.channels, std::max<int64_t>(narrow, 1));
     } else if (q.sum_time && (q.sum_batch || p.packed())) {
-        int64_t groups = std::min(q.rows, few);
-        const int64_t each =
-            q.gate_numbers * int64_t(sizeof(double)) * (q.sum_channels ? ceil_div(p.channels, q.block_channels) : 1);
-        while (groups > 1 && groups * each > limit / 2) groups /= 2;
+        int64_t groups = std::min<int64_t>(q.rows, few);
+        const Extent each =
+            q.gate_numbers * sizeof(double) * (q.sum_channels ? ceil_div(p.channels, q.block_channels) : Extent(1));
+        while (groups > 1 && each > limit / 2 / groups) groups /= 2;
         q.group_rows = ceil_div(q.rows, groups);
     }
 }
@@ -88,20 +88,21 @@ void choose_sum_blocks(LinearPartition& q, const LinearProblem& p, const Sizes& 
 }  // namespace
 
 ChainLayout chain_layout(const LinearPartition& p) {
-    size_t end = 0;
-    const auto place = [&end](int64_t bytes) {
-        const size_t start = end;
-        end += static_cast<size_t>(round_up(bytes, 64));
+    Extent end(0, "SCRATCH");
+    const auto place = [&end](Extent bytes) {
+        const auto start = static_cast<size_t>(end);
+        end += round_up(bytes, 64);
         return start;
     };
     ChainLayout layout{};
     layout.product = place(p.workers * p.row_bytes);
+    layout.power = place(p.workers * p.row_bytes);
     layout.local = place(p.workers * p.row_bytes);
     layout.carry = place(p.workers * p.row_bytes);
     layout.next = place(p.row_bytes);
     layout.sums = place(p.workers * p.step_sums * int64_t(sizeof(double)));
-    layout.totals = place(p.step_sums == 0 ? 0 : p.gate_numbers * int64_t(sizeof(double)));
-    layout.bytes = end;
+    layout.totals = place(p.step_sums == 0 ? Extent() : p.gate_numbers * int64_t(sizeof(double)));
+    layout.bytes = static_cast<size_t>(end);
     return layout;
 }
 
@@ -116,7 +117,7 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.rows = p.state_rows();
     q.row_bytes = p.channels * size.channel_bytes;
     q.gate_numbers = p.gate_batch() * p.gate_time() * p.gate_channels() * (complex_gate ? 2 : 1);
-    if (p.batch == 0 || p.time == 0 || p.channels == 0) return q;
+    if (p.empty()) return q;
 
     q.variant.wide = size.number == 8;
     q.variant.complex_data = is_complex(p.dtype);
@@ -139,9 +140,9 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.groups = ceil_div(q.rows, q.group_rows);
     if (backward && q.sums()) {
         const bool together = q.sum_time && (q.sum_batch || p.packed());
-        q.slots = (together ? q.groups : 1) * (q.sum_channels ? q.blocks : 1);
-        const int64_t partial = q.slots > 1 ? q.slots * q.gate_numbers * int64_t(sizeof(double)) : 0;
-        q.scratch_bytes = static_cast<size_t>(partial + (q.carries ? q.rows * q.row_bytes : 0));
+        q.slots = (together ? q.groups : Extent(1)) * (q.sum_channels ? q.blocks : Extent(1));
+        const Extent partial = q.slots > 1 ? q.slots.named("SCRATCH") * q.gate_numbers * sizeof(double) : Extent();
+        q.scratch_bytes = static_cast<size_t>(partial + (q.carries ? q.rows * q.row_bytes : Extent()));
     }
     return q;
 }

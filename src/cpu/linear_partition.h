@@ -14,24 +14,25 @@ struct LinearPartition {
     bool sum_batch = false, sum_time = false, sum_channels = false;
     bool sums() const { return sum_batch || sum_time || sum_channels; }
 
-    int64_t rows = 0;         // sequences
-    int64_t row_bytes = 0;    // of the states of one row
+    Extent rows;              // sequences
+    Extent row_bytes;         // of the states of one row
     int64_t chunk = 0;        // steps; 0: a row is one chunk
     bool few_blocks = false;  // too few rows and channels to keep threads busy
     bool chained = false;     // chunks of time in parallel
 
     // Whole rows in parallel.
-    int64_t block_channels = 1, blocks = 1;
-    int64_t group_rows = 1, groups = 1;
-    int64_t slots = 1;         // partial sums of the whole gate gradient, added in order; 1: none
-    int64_t gate_numbers = 0;  // of the gate gradient
-    bool carries = false;      // states of all rows are kept between tiles of time
+    int64_t block_channels = 1, group_rows = 1;
+    Extent blocks = 1, groups = 1;
+    Extent slots = 1;      // partial sums of the whole gate gradient, added in order; 1: none
+    Extent gate_numbers;   // of the gate gradient
+    bool carries = false;  // states of all rows are kept between tiles of time
 
     // Chunks of time in parallel.
     int workers = 1;
-    int64_t step_sums = 0;  // numbers of the gate gradient of one step
+    Extent step_sums;  // numbers of the gate gradient of one step
 
-    size_t scratch_bytes = 0;
+    size_t scratch_bytes = 0;  // besides the workers' memory
+    int64_t work_bytes = 0;    // of each worker, as the kernels of the instruction set say
 };
 
 // `chunked` asks for chunks of time in parallel; `threads` is the number of threads of the plan.
@@ -39,8 +40,8 @@ LinearPartition partition(const LinearProblem& problem, Pass pass, bool chunked,
 
 // Where the parts of a chain of chunks lie in scratch.
 struct ChainLayout {
-    size_t product, local, carry;  // of each worker, like `sums`
-    size_t next;                   // what the last chunk joined hands on
+    size_t product, power, local, carry;  // of each worker, like `sums`
+    size_t next;                          // what the last chunk joined hands on
     size_t sums, totals, bytes;
 };
 ChainLayout chain_layout(const LinearPartition& p);

@@ -63,10 +63,10 @@ class Affine final : public Matrices {
     Scratch layout(Pass pass) const {
         Workspace workspace;
         Scratch s{};
-        s.carries = workspace.book(static_cast<size_t>(p_.chains() * elements_.bytes()));
-        s.buffers = workspace.book(buffer_ * static_cast<size_t>(threads_));
+        s.carries = workspace.book(p_.chains() * elements_.bytes());
+        s.buffers = workspace.book(Extent(threads_) * buffer_);
         if (pass == Pass::backward && p_.is_reduction())
-            s.prefixes = workspace.book(static_cast<size_t>(p_.input_count() * elements_.bytes()));
+            s.prefixes = workspace.book(p_.input_count() * elements_.bytes());
         s.bytes = workspace.bytes();
         return s;
     }

@@ -25,19 +25,17 @@ class Batched final : public OperatorKernel, private OperatorTree {
     std::string describe() const override {
         return fmt::format("batched callback, once for each level of a tree of {} steps", p_.time);
     }
-    size_t scratch_bytes(Pass pass) const override { return static_cast<size_t>(slots(pass)) * bytes_; }
+    size_t scratch_bytes(Pass pass) const override { return static_cast<size_t>(slots(pass) * f_.element_bytes); }
 
     void forward(const OperatorBuffers& b, void*) const override {
         Slots slots{static_cast<char*>(b.scratch), bytes_};
         const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, 1, 0);
         std::vector<TreeChain> chains = chains_of(b, pieces, slots, !p_.is_reduction());
         char* gathered = slots.take(3 * pairs());
-        up(chains, slots, gathered);
-        if (p_.is_reduction()) {
-            reduce(chains, slots, gathered);
-        } else {
-            down(chains, gathered);
-        }
+        std::vector<Pairs> calls = up(chains, slots);
+        if (!p_.is_reduction()) down(chains, calls);
+        run(chains, calls, gathered);
+        if (p_.is_reduction()) reduce(chains, slots, gathered);
         for (const TreeChain& chain : chains) {
             if (chain.prefix.empty()) continue;
             put(b.state_out, chain.piece->state, chain.prefix.back());
@@ -48,7 +46,7 @@ class Batched final : public OperatorKernel, private OperatorTree {
     void backward(const OperatorBuffers& b, void*) const override;
 
   private:
-    int64_t slots(Pass pass) const {
+    Extent slots(Pass pass) const {
         if (pass == Pass::forward) return 2 * elements() + 3 * pairs() + 2 * p_.chains();
         return 6 * elements() + 5 * pairs() + 2 * p_.chains();
     }
@@ -130,8 +128,9 @@ void Batched::backward(const OperatorBuffers& b, void*) const {
     const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, 1, 0);
     std::vector<TreeChain> chains = chains_of(b, pieces, slots, false);
     char* gathered = slots.take(5 * pairs());
-    up(chains, slots, gathered);
-    down(chains, gathered);
+    std::vector<Pairs> calls = up(chains, slots);
+    down(chains, calls);
+    run(chains, calls, gathered);
     const std::vector<Gradients> gradients = enter(b, chains, slots);
     const size_t top = levels(chains);
     for (size_t k = 0; k < top; ++k) {

@@ -82,8 +82,8 @@ class Host final : public OperatorKernel {
     Scratch layout(Pass pass) const {
         Workspace workspace;
         Scratch s{};
-        workspace.book(element(4 * std::max(pieces_ + 1, p_.chains())));
-        if (pass == Pass::backward) s.prefixes = workspace.book(element(p_.input_count()));
+        workspace.book(4 * max(pieces_ + 1, p_.chains()) * f_.element_bytes);
+        if (pass == Pass::backward) s.prefixes = workspace.book(p_.input_count() * f_.element_bytes);
         s.bytes = workspace.bytes();
         return s;
     }
@@ -158,7 +158,8 @@ class Host final : public OperatorKernel {
     CustomOperator f_;
     size_t bytes_;
     int threads_;
-    int64_t cut_, pieces_;
+    int64_t cut_;
+    Extent pieces_;
 };
 
 }  // namespace

@@ -41,11 +41,11 @@ class Products final : public Matrices {
     // Chains of small matrices leave threads idle; long ones are cut then, though it doubles the work.
     int64_t cut_of(bool batch_invariant) const {
         constexpr int64_t few = 2, rows = 8, steps = 256;
-        const int64_t chains = batch_invariant ? 1 : p_.chains();
-        return chains * ((p_.dim + rows - 1) / rows) < few && p_.time > 2 * steps ? steps : 0;
+        const Extent chains = batch_invariant ? Extent(1) : p_.chains();
+        return chains * ceil_div(p_.dim, rows) < few && p_.time > 2 * steps ? steps : 0;
     }
     // Into how many the rows of a matrix are shared out, which changes no bit: as few as give every thread the same.
-    int64_t shares_of(int64_t pieces) const {
+    int64_t shares_of(Extent pieces) const {
         if (cut_ > 0 || pieces >= 4 * threads_ || pieces == 0) return 1;
         const int64_t most = std::max<int64_t>(p_.dim / 4, 1);
         for (int64_t shares = 1; shares < most; ++shares)
@@ -55,15 +55,13 @@ class Products final : public Matrices {
     Scratch layout(Pass pass) const {
         Workspace workspace;
         Scratch s{};
-        const auto elements = [&](int64_t count) {
-            return workspace.book(static_cast<size_t>(count * elements_.bytes()));
-        };
+        const auto elements = [&](Extent count) { return workspace.book(count * elements_.bytes()); };
         s.carries = elements(pieces_ + 1);
-        s.totals = elements(cut_ > 0 ? pieces_ : 0);
-        s.buffers = workspace.book(buffer_ * static_cast<size_t>(threads_));
+        s.totals = elements(cut_ > 0 ? pieces_ : Extent());
+        s.buffers = workspace.book(Extent(threads_) * buffer_);
         if (pass == Pass::backward) {
             s.gradients = elements(p_.input_count());
-            s.prefixes = elements(p_.is_reduction() ? p_.input_count() : 0);
+            s.prefixes = elements(p_.is_reduction() ? p_.input_count() : Extent());
         }
         s.bytes = workspace.bytes();
         return s;
@@ -79,7 +77,9 @@ class Products final : public Matrices {
     template <typename Finish>
     void run_forward(const OperatorBuffers& b, const MatrixCall& call, const Scratch& at, Finish&& finish) const;
 
-    int64_t cut_, pieces_, shares_;
+    int64_t cut_;
+    Extent pieces_;
+    int64_t shares_;
     size_t buffer_;
 };
 
@@ -138,6 +138,8 @@ void Products::backward(const OperatorBuffers& b, void*) const {
     // g[t], rows at once.
     const std::vector<ChainPiece> chains = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, 1, 0);
     const auto count = static_cast<int64_t>(chains.size());
+    std::vector<int64_t> first(chains.size() + 1);
+    for (size_t k = 0; k < chains.size(); ++k) first[k + 1] = first[k] + chains[k].at.steps;
     call.dy = p_.is_reduction() ? nullptr : static_cast<const char*>(b.grad_output);
     call.prefix = b.grad_input != nullptr ? scratch + at.gradients : nullptr;
     for (int64_t k = 0; k < count; ++k) elements_.enter(chains[static_cast<size_t>(k)], b, carry(k));
@@ -150,8 +152,6 @@ void Products::backward(const OperatorBuffers& b, void*) const {
     // y[t-1]^H g[t], steps at once.
     const int64_t bytes = p_.element() * p_.number_bytes();
     const Number number = number_of(p_.dtype), wide = number_of(elements_.state());
-    std::vector<int64_t> first(chains.size() + 1);
-    for (size_t k = 0; k < chains.size(); ++k) first[k + 1] = first[k] + chains[k].at.steps;
     for_each(threads_, first.back(), [&](int64_t n, int64_t worker) {
         const auto k = static_cast<size_t>(std::upper_bound(first.begin(), first.end(), n) - first.begin()) - 1;
         const ChainPiece& chain = chains[k];

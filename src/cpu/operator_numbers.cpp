@@ -6,8 +6,7 @@
 #include "cpu/isa.h"
 #include "cpu/number.h"
 #include "cpu/operator.h"
-#include "cpu/operator_pieces.h"
-#include "reference/values.h"
+#include "cpu/operator_elements.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -20,17 +19,6 @@ NumbersKernels kernels_for(Isa isa, const OperatorProblem& p, bool wide) {
     case Isa::avx2: return avx2::numbers_kernels(kind, wide, is_complex(p.dtype));
 #endif
     default: return baseline::numbers_kernels(kind, wide, is_complex(p.dtype));
-    }
-}
-
-double identity_of(OperatorKind kind) {
-    constexpr double infinity = __builtin_huge_val();
-    switch (kind) {
-    case OperatorKind::mul: return 1;
-    case OperatorKind::min: return infinity;
-    case OperatorKind::max:
-    case OperatorKind::logaddexp: return -infinity;
-    default: return 0;
     }
 }
 
@@ -65,14 +53,17 @@ class Numbers final : public OperatorKernel {
         const auto carry = [&](int64_t k) { return scratch + at.carries + k * block_bytes(); };
         const auto total = [&](int64_t k) { return scratch + at.totals + k * block_bytes(); };
         start(pieces, b.state_in, carry);
-        const auto run = [&](int64_t k, int64_t) {
+        const auto work = [&](int64_t worker) { return scratch + at.work + worker * kernels_.work_bytes; };
+        const auto run = [&](int64_t k, int64_t worker) {
             const ChainPiece& piece = pieces[static_cast<size_t>(k)];
-            if (piece.at.steps > 0) (p_.is_reduction() ? kernels_.fold : kernels_.scan)(call, piece.at, carry(k));
+            if (piece.at.steps > 0)
+                (p_.is_reduction() ? kernels_.fold : kernels_.scan)(call, piece.at, carry(k), work(worker));
             if (piece.last) finish(piece, carry(k), b);
         };
         if (p_.is_reduction() && cut_ > 0) {
             scan_pieces(
-                threads_, pieces, true, [&](int64_t k, int64_t) { fold(call, pieces, k, total(k)); },
+                threads_, pieces, true,
+                [&](int64_t k, int64_t worker) { fold(call, pieces, k, total(k), work(worker)); },
                 [&](int64_t k) { join(pieces, k, carry, total); },
                 [&](int64_t k, int64_t worker) {
                     if (pieces[static_cast<size_t>(k)].last) run(k, worker);
@@ -80,7 +71,8 @@ class Numbers final : public OperatorKernel {
             return;
         }
         scan_pieces(
-            threads_, pieces, cut_ > 0, [&](int64_t k, int64_t) { fold(call, pieces, k, total(k)); },
+            threads_, pieces, cut_ > 0,
+            [&](int64_t k, int64_t worker) { fold(call, pieces, k, total(k), work(worker)); },
             [&](int64_t k) { join(pieces, k, carry, total); }, run);
     }
 
@@ -88,39 +80,41 @@ class Numbers final : public OperatorKernel {
 
   private:
     struct Scratch {
-        size_t carries, totals, gradients, products, marks, bytes;
+        size_t carries, totals, gradients, products, marks, work, bytes;
     };
 
     // Few blocks leave threads idle; long ones are cut then. Where bits may not depend on the batch, long ones always.
     int64_t cut_of(bool batch_invariant) const {
         constexpr int64_t few = 8, tiles = 16;
-        const int64_t blocks = p_.state_rows() * ((p_.channels + lanes_ - 1) / lanes_), cut = tiles * tile_;
+        const Extent blocks = p_.state_rows() * ceil_div(p_.channels, lanes_);
+        const int64_t cut = tiles * tile_;
         return (batch_invariant || blocks < few) && p_.time > cut ? cut : 0;
     }
     int64_t number_bytes() const { return size_of(state_); }
     int64_t block_bytes() const { return lanes_ * number_bytes(); }
     // Tiles of a piece.
-    int64_t tiles() const { return ((cut_ > 0 ? cut_ : std::max<int64_t>(p_.time, 1)) + tile_ - 1) / tile_; }
+    int64_t tiles() const { return ceil_div(cut_ > 0 ? Extent(cut_) : nonzero(p_.time), tile_); }
 
     Scratch layout(Pass pass) const {
         Workspace workspace;
         Scratch s{};
-        const auto blocks = [&](int64_t count) { return workspace.book(static_cast<size_t>(count * block_bytes())); };
+        const auto blocks = [&](Extent count) { return workspace.book(count * block_bytes()); };
         s.carries = blocks(pieces_ + 1);
-        s.totals = blocks(cut_ > 0 ? pieces_ : 0);
+        s.totals = blocks(cut_ > 0 ? pieces_ : Extent());
         if (pass == Pass::backward) {
             s.gradients = blocks(pieces_);
-            s.products = blocks(cut_ > 0 ? pieces_ : 0);
+            s.products = blocks(cut_ > 0 ? pieces_ : Extent());
             s.marks = blocks(most_marks());
         }
+        s.work = workspace.book(static_cast<size_t>(std::min<int64_t>(threads_, pieces_) * kernels_.work_bytes));
         s.bytes = workspace.bytes();
         return s;
     }
     // Marks of a piece start at a place that follows from its steps: pieces of packed rows have one tile more at the most.
-    int64_t most_marks() const {
+    Extent most_marks() const {
         if (cut_ > 0) return pieces_ * tiles();
-        const int64_t blocks = (p_.channels + lanes_ - 1) / lanes_;
-        const int64_t rows = p_.packed() ? 1 : p_.batch;
+        const Extent blocks = ceil_div(p_.channels, lanes_);
+        const Extent rows = p_.packed() ? Extent(1) : p_.batch;
         return (rows * (p_.time / tile_ + 1) + p_.state_rows()) * blocks;
     }
 
@@ -149,10 +143,11 @@ class Numbers final : public OperatorKernel {
                     reference::store(carry(static_cast<int64_t>(k)), state_, lane, identity_of(p_.kind));
         }
     }
-    void fold(const NumbersCall& call, const std::vector<ChainPiece>& pieces, int64_t k, char* total) const {
+    void fold(const NumbersCall& call, const std::vector<ChainPiece>& pieces, int64_t k, char* total,
+              char* work) const {
         OperatorPiece piece = pieces[static_cast<size_t>(k)].at;
         piece.start = true;
-        kernels_.fold(call, piece, total);
+        kernels_.fold(call, piece, total, work);
     }
     template <typename Carry, typename Total>
     void join(const std::vector<ChainPiece>& pieces, int64_t k, Carry carry, Total total) const {
@@ -186,7 +181,8 @@ class Numbers final : public OperatorKernel {
     Dtype state_;
     int32_t parts_;
     NumbersKernels kernels_;
-    int64_t lanes_, tile_, cut_, pieces_;
+    int64_t lanes_, tile_, cut_;
+    Extent pieces_;
 };
 
 void Numbers::backward(const OperatorBuffers& b, void*) const {
@@ -205,25 +201,26 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
     for (size_t k = 0; k < pieces.size(); ++k)
         first_mark[k + 1] = first_mark[k] + (pieces[k].at.steps + tile_ - 1) / tile_;
     const auto marks = [&](int64_t k) { return part(at.marks, first_mark[static_cast<size_t>(k)]); };
+    const auto work = [&](int64_t worker) { return scratch + at.work + worker * kernels_.work_bytes; };
     start(pieces, b.state_in, carry);
     // The marks, with the carries into pieces. Those of tiles lie as densely as their lanes.
     scan_pieces(
         threads_, pieces, cut_ > 0,
-        [&](int64_t k, int64_t) {
-            if (b.input != nullptr) fold(call, pieces, k, total(k));
+        [&](int64_t k, int64_t worker) {
+            if (b.input != nullptr) fold(call, pieces, k, total(k), work(worker));
         },
         [&](int64_t k) {
             if (b.input != nullptr) join(pieces, k, carry, total);
         },
-        [&](int64_t k, int64_t) {
+        [&](int64_t k, int64_t worker) {
             const OperatorPiece& piece = pieces[static_cast<size_t>(k)].at;
-            if (b.input != nullptr && piece.steps > 0) kernels_.mark(call, piece, carry(k), marks(k));
+            if (b.input != nullptr && piece.steps > 0) kernels_.mark(call, piece, carry(k), marks(k), work(worker));
         });
     const auto count = static_cast<int64_t>(pieces.size());
     if (cut_ > 0) {
         NumbersCall quiet = call;
         quiet.y = nullptr;
-        auto summarise = [&](int64_t k) noexcept {
+        for_each(threads_, count, [&](int64_t k, int64_t worker) {
             const ChainPiece& piece = pieces[static_cast<size_t>(k)];
             if (piece.first) return;
             char* product = part(at.products, k);
@@ -231,9 +228,8 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
                 reference::store(product, state_, lane, 1);
                 reference::store(total(k), state_, lane, 0);
             }
-            kernels_.backward(quiet, piece.at, marks(k), total(k), product);
-        };
-        parallel_for(threads_, count, false, summarise);
+            kernels_.backward(quiet, piece.at, marks(k), total(k), product, work(worker));
+        });
     }
     for (int64_t k = count - 1; k >= 0; --k) {
         const ChainPiece& piece = pieces[static_cast<size_t>(k)];
@@ -243,14 +239,13 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
         kernels_.join_backward(piece.at.lanes * parts_, part(at.products, k), total(k), gradient(k - 1));
     }
     call.y = static_cast<char*>(b.grad_input);
-    auto apply = [&](int64_t k) noexcept {
+    for_each(threads_, count, [&](int64_t k, int64_t worker) {
         const ChainPiece& piece = pieces[static_cast<size_t>(k)];
-        if (piece.at.steps > 0) kernels_.backward(call, piece.at, marks(k), gradient(k), nullptr);
+        if (piece.at.steps > 0) kernels_.backward(call, piece.at, marks(k), gradient(k), nullptr, work(worker));
         if (piece.first && b.grad_state_in != nullptr)
             std::memcpy(static_cast<char*>(b.grad_state_in) + piece.state * number_bytes(), gradient(k),
                         static_cast<size_t>(piece.at.lanes * number_bytes()));
-    };
-    parallel_for(threads_, count, false, apply);
+    });
 }
 
 }  // namespace

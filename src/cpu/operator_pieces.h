@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/operator_problem.h"
+#include "core/rounding.h"
 #include "cpu/kernels/operator.h"
 #include "cpu/threads.h"
 
@@ -31,17 +32,17 @@ inline std::vector<ChainPiece> pieces_of(const OperatorProblem& p, const void* o
     };
     for (int64_t row = 0; row < p.state_rows(); ++row)
         for (int64_t c = 0; c < p.channels; c += lanes) {
-            const int64_t begin = p.packed() ? offset(row) : 0, end = p.packed() ? offset(row + 1) : p.time;
+            const int64_t begin = p.packed() ? offset(row) : 0, end = p.packed() ? offset(row + 1) : int64_t{p.time};
             const int64_t base = (p.packed() ? 0 : row) * steps.batch + c * steps.channels;
             const int64_t length = cut > 0 ? cut : std::max<int64_t>(end - begin, 1);
             int64_t first = 0;
             do {
                 const int64_t taken = std::min(length, end - begin - first);
-                list.push_back(
-                    {{base, begin, end, first, taken, std::min(lanes, p.channels - c), first == 0 && !has_state},
-                     row * p.channels + c,
-                     first == 0,
-                     first + taken == end - begin});
+                list.push_back({{base, begin, end, first, taken, std::min<int64_t>(lanes, p.channels - c),
+                                 first == 0 && !has_state},
+                                int64_t{row * p.channels + c},
+                                first == 0,
+                                first + taken == end - begin});
                 first += taken;
             } while (first < end - begin);
         }
@@ -49,21 +50,11 @@ inline std::vector<ChainPiece> pieces_of(const OperatorProblem& p, const void* o
 }
 
 // The most pieces there can be.
-inline int64_t most_pieces(const OperatorProblem& p, int64_t lanes, int64_t cut) {
-    const int64_t blocks = (p.channels + lanes - 1) / lanes;
+inline Extent most_pieces(const OperatorProblem& p, int64_t lanes, int64_t cut) {
+    const Extent blocks = ceil_div(p.channels, lanes);
     if (cut == 0) return p.state_rows() * blocks;
-    const int64_t rows = p.packed() ? 1 : p.batch;
+    const Extent rows = p.packed() ? Extent(1) : p.batch;
     return (p.state_rows() + rows * (p.time / cut + 1)) * blocks;
-}
-
-// Calls body(i, worker) for i = 0 .. count-1; calls at the same time have different workers below `threads`.
-template <typename Body>
-void for_each(int threads, int64_t count, Body&& body) {
-    std::atomic<int64_t> next{0};
-    auto work = [&](int64_t worker) noexcept {
-        for (int64_t i = next++; i < count; i = next++) body(i, worker);
-    };
-    parallel_for(threads, std::min<int64_t>(threads, count), true, work);
 }
 
 // Calls fold(k, worker) for pieces that others of their chain follow, join(k) in order for each of them, and

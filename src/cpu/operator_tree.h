@@ -41,8 +41,8 @@ class OperatorTree {
         }
     };
 
-    int64_t elements() const { return p_.input_count() + p_.chains(); }
-    int64_t pairs() const { return elements() / 2 + 1; }
+    Extent elements() const { return p_.input_count() + p_.chains(); }
+    Extent pairs() const { return elements() / 2 + 1; }
     const char* at(const void* data, int64_t place) const {
         return static_cast<const char*>(data) + place * f_.element_bytes;
     }
@@ -75,28 +75,28 @@ class OperatorTree {
                 chain.prefix.push_back(own ? const_cast<char*>(at(b.output, place(piece.at, step))) : slots.take());
             }
             chain.level.push_back(std::move(z));
-            if (count > 0) std::memcpy(chain.prefix[0], chain.level[0][0], bytes_);
             chains.push_back(std::move(chain));
         }
         return chains;
     }
 
-    // A[k][0] is the prefix of 2^k elements, and is written as that unless `apart`.
-    void up(std::vector<TreeChain>& chains, Slots& slots, char* gathered, bool apart = false) const {
+    // The calls that make A of every level from the one below. A[k][0] is the prefix of 2^k elements, and becomes that.
+    std::vector<Pairs> up(std::vector<TreeChain>& chains, Slots& slots) const {
+        std::vector<Pairs> calls;
         for (size_t k = 0;; ++k) {
             Pairs pairs;
             for (TreeChain& chain : chains) {
                 if (chain.level.size() <= k || chain.level[k].size() < 2) continue;
                 std::vector<const char*> next;
                 for (size_t i = 0; i + 1 < chain.level[k].size(); i += 2) {
-                    char* out = i == 0 && !apart ? chain.prefix[(size_t{2} << k) - 1] : slots.take();
+                    char* out = i == 0 ? chain.prefix[(size_t{2} << k) - 1] : slots.take();
                     pairs.add(chain.level[k][i], chain.level[k][i + 1], out);
                     next.push_back(out);
                 }
                 chain.level.push_back(std::move(next));
             }
-            if (pairs.out.empty()) return;
-            combine(pairs, gathered);
+            if (pairs.out.empty()) return calls;
+            calls.push_back(std::move(pairs));
         }
     }
     static size_t levels(const std::vector<TreeChain>& chains) {
@@ -106,14 +106,22 @@ class OperatorTree {
     }
     static size_t prefix_at(size_t k, size_t i) { return ((i + 1) << k) - 1; }
 
-    void down(const std::vector<TreeChain>& chains, char* gathered) const {
+    // The calls that make the other prefixes, after those of up.
+    void down(const std::vector<TreeChain>& chains, std::vector<Pairs>& calls) const {
         for (size_t k = levels(chains); k-- > 0;) {
             Pairs pairs;
             for (const TreeChain& chain : chains)
                 for (size_t i = 2; chain.level.size() > k && i < chain.level[k].size(); i += 2)
                     pairs.add(chain.prefix[prefix_at(k, i - 1)], chain.level[k][i], chain.prefix[prefix_at(k, i)]);
-            if (!pairs.out.empty()) combine(pairs, gathered);
+            if (!pairs.out.empty()) calls.push_back(std::move(pairs));
         }
+    }
+
+    // Nothing is allocated from here on: prefixes may be OUTPUT, which a call that finds no memory leaves as it was.
+    void run(const std::vector<TreeChain>& chains, const std::vector<Pairs>& calls, char* gathered) const {
+        for (const TreeChain& chain : chains)
+            if (!chain.prefix.empty()) std::memcpy(chain.prefix[0], chain.level[0][0], bytes_);
+        for (const Pairs& pairs : calls) combine(pairs, gathered);
     }
 
     // prefix.back() becomes the product of all.

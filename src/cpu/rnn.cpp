@@ -41,12 +41,11 @@ int64_t planes_of(const RnnProblem& p) {
 
 // Sequences of a block: few enough that all threads have work to the end, else many, because the matrix is read once
 // a step for each block.
-int64_t block_rows(int64_t rows, int64_t heads, int threads) {
+int64_t block_rows(Extent rows, Extent heads, int threads) {
     constexpr int64_t most = 48, reading = 6;  // what reading the matrix costs, in rows
     int64_t best = 1, best_cost = std::numeric_limits<int64_t>::max();
-    for (int64_t size = std::min(most, rows); size >= 1; --size) {
-        const int64_t blocks = (rows + size - 1) / size * heads;
-        const int64_t cost = (blocks + threads - 1) / threads * (size + reading);
+    for (int64_t size = std::min<int64_t>(most, rows); size >= 1; --size) {
+        const int64_t cost = ceil_div(ceil_div(rows, size) * heads, threads) * (size + reading);
         if (cost < best_cost) best = size, best_cost = cost;
     }
     return best;
@@ -61,7 +60,7 @@ class Rnn final : public RnnKernel {
           size_(size_of(state_dtype(p_.dtype))),
           kernels_(kernels_for(isa_, static_cast<int32_t>(p_.cell), size_ == 8)),
           rows_(block_rows(p_.state_rows(), p_.heads, threads_)),
-          blocks_((p_.state_rows() + rows_ - 1) / rows_),
+          blocks_(ceil_div(p_.state_rows(), rows_)),
           // A few slices for each thread; their number changes no sum.
           slices_(std::clamp<int64_t>(2 * threads_ / (p_.counts().gates * p_.heads), 1, (p_.head_dim + 31) / 32)),
           forward_(book(Pass::forward)),
@@ -73,7 +72,7 @@ class Rnn final : public RnnKernel {
     }
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
     size_t reserve_bytes() const override {
-        return static_cast<size_t>(p_.batch * p_.time * p_.width() * planes_of(p_) * size_);
+        return static_cast<size_t>(p_.batch.named("RESERVE") * p_.time * p_.width() * planes_of(p_) * size_);
     }
 
     void forward(const RnnBuffers& buffers, void*) const override {
@@ -112,7 +111,7 @@ class Rnn final : public RnnKernel {
     };
 
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    int64_t slice_rows() const { return (p_.head_dim + slices_ - 1) / slices_; }
+    int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
     RnnTensor tensor(void* data, const RnnStrides& s) const {
         return {static_cast<char*>(data), number_of(p_.dtype), s.state, s.batch, s.time};
     }
@@ -128,7 +127,8 @@ class Rnn final : public RnnKernel {
     int threads_;
     int64_t size_;  // of a number
     RnnKernels kernels_;
-    int64_t rows_, blocks_, slices_;
+    int64_t rows_;
+    Extent blocks_, slices_;
     Scratch forward_, backward_;
 };
 
@@ -169,19 +169,19 @@ RnnCall Rnn::common(const RnnBuffers& buffers, const std::vector<RnnSequence>& s
 Rnn::Scratch Rnn::book(Pass pass) const {
     const RnnCall call = extents();
     const bool backward = pass == Pass::backward;
-    const auto bytes = [&](int64_t numbers) { return static_cast<size_t>(numbers * size_); };
-    const int64_t biases = p_.counts().biases * p_.heads * call.depth;
+    const auto bytes = [&](Extent numbers) { return numbers * size_; };
+    const Extent biases = p_.counts().biases * p_.heads * call.depth;
     Workspace workspace;
     Scratch scratch{};
-    scratch.panels = workspace.book(bytes(kernels_.panel_numbers(call, backward) * p_.heads));
-    scratch.bias = workspace.book(bytes(biases * (backward ? p_.state_rows() : 1)));
-    if (backward) scratch.grad_input = workspace.book(static_cast<size_t>(p_.input_count() * size_of(p_.dtype)));
+    scratch.panels = workspace.book(bytes(p_.heads.named("SCRATCH") * kernels_.panel_numbers(call, backward)));
+    scratch.bias = workspace.book(bytes(biases * (backward ? p_.state_rows() : Extent(1))));
+    if (backward) scratch.grad_input = workspace.book(p_.input_count() * size_of(p_.dtype));
     // Blocks start at whole cache lines. The steps are done when the slices start.
     const auto aligned = [&](int64_t numbers) { return (numbers * size_ + 63) / 64 * 64; };
     scratch.block_bytes = aligned(kernels_.block_numbers(call, rows_, backward));
     scratch.slice_bytes = backward ? aligned(kernels_.slice_numbers(call, slice_rows())) : 0;
-    scratch.buffers = workspace.book(static_cast<size_t>(
-        std::max(scratch.block_bytes * blocks_, scratch.slice_bytes * slices_ * p_.counts().gates) * p_.heads));
+    scratch.buffers = workspace.book(
+        max(blocks_ * scratch.block_bytes, slices_ * scratch.slice_bytes * p_.counts().gates) * p_.heads);
     scratch.bytes = workspace.bytes();
     return scratch;
 }
@@ -222,10 +222,10 @@ void Rnn::run_blocks(const RnnCall& call, Pass pass, void* scratch) const {
 void Rnn::run_weight_gradient(const RnnCall& call, char* scratch) const {
     const int64_t gates = p_.counts().gates, rows = slice_rows();
     auto task = [&](int64_t i) noexcept {
-        const int64_t begin = std::min(i % slices_ * rows, p_.head_dim);
-        kernels_.weight_gradient(call,
-                                 {i / slices_ / gates, i / slices_ % gates, begin, std::min(begin + rows, p_.head_dim),
-                                  scratch + backward_.buffers + i * backward_.slice_bytes});
+        const int64_t begin = std::min<int64_t>(i % slices_ * rows, p_.head_dim);
+        kernels_.weight_gradient(call, {int64_t{i / slices_ / gates}, int64_t{i / slices_ % gates}, begin,
+                                        std::min<int64_t>(begin + rows, p_.head_dim),
+                                        scratch + backward_.buffers + i * backward_.slice_bytes});
     };
     parallel_for(threads_, p_.heads * gates * slices_, false, task);
 }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 #include <vector>
 
 #include "cuda/linear.h"
@@ -15,6 +14,7 @@
 #include "cuda/rnn_fused.h"
 #include "cuda/rnn_persistent.h"
 #include "cuda/runtime.h"
+#include "cuda/scratch_pool.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -42,39 +42,6 @@ bool checks_wanted() {
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-// Memory pools of our own keep what was freed, so that a call's scratch costs no driver allocation. They live as long
-// as the process: at exit the driver may be gone before us.
-class Pools {
-  public:
-    cudaMemPool_t of(int device) {
-        const std::scoped_lock lock(mutex_);
-        if (device >= static_cast<int>(pools_.size())) pools_.resize(static_cast<size_t>(device) + 1, nullptr);
-        cudaMemPool_t& pool = pools_[static_cast<size_t>(device)];
-        if (pool == nullptr) pool = make(device);
-        return pool;
-    }
-
-  private:
-    static cudaMemPool_t make(int device) {
-        cudaMemPoolProps properties{};
-        properties.allocType = cudaMemAllocationTypePinned;
-        properties.location = {cudaMemLocationTypeDevice, device};
-        cudaMemPool_t pool = nullptr;
-        check(cudaMemPoolCreate(&pool, &properties), "creating a memory pool");
-        uint64_t keep = UINT64_MAX;
-        check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "setting up a memory pool");
-        return pool;
-    }
-
-    std::mutex mutex_;
-    std::vector<cudaMemPool_t> pools_;
-};
-
-Pools& pools() {
-    static Pools instance;
-    return instance;
-}
-
 void check_pointer(const ArgumentSpec& spec, const Argument& argument, int device) {
     cudaPointerAttributes attributes{};
     check(cudaPointerGetAttributes(&attributes, argument.data), "looking up a pointer");
@@ -86,30 +53,45 @@ void check_pointer(const ArgumentSpec& spec, const Argument& argument, int devic
              attributes.device, device);
 }
 
+// Empty if there is a device.
+std::string why_unusable() {
+    int count = 0, driver = 0;
+    const cudaError_t result = cudaGetDeviceCount(&count);
+    if (succeeds(result)) return count > 0 ? "" : "the driver has no CUDA device";
+    const bool asked = succeeds(cudaDriverGetVersion(&driver));
+    const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
+    if (asked && driver == 0) return "there is no NVIDIA driver";
+    if (asked && driver < CUDART_VERSION && result == cudaErrorInsufficientDriver)
+        return fmt::format("the driver supports CUDA {}; accepted are {} and newer", version(driver),
+                           version(CUDART_VERSION));
+    return cudaGetErrorString(result);
+}
+
 class CudaBackend final : public Backend {
   public:
     const char* name() const override { return "cuda"; }
 
     int32_t device_count() const override {
         int count = 0;
-        if (cudaGetDeviceCount(&count) != cudaSuccess) {
-            cudaGetLastError();
-            return 0;
-        }
-        return count;
+        return succeeds(cudaGetDeviceCount(&count)) ? count : 0;
+    }
+
+    BackendFacts facts() const override {
+        BackendFacts facts;
+        facts.built_for = FLASHSCAN_CUDA_ARCHITECTURES;
+        facts.unusable = why_unusable();
+        facts.toolkit = CUDART_VERSION;
+        static_cast<void>(succeeds(cudaDriverGetVersion(&facts.driver)));
+        return facts;
     }
 
     void check(const Options& options) const override {
         int count = 0;
-        const cudaError_t result = cudaGetDeviceCount(&count);
-        if (result != cudaSuccess) {
-            cudaGetLastError();
-            fail(Code::no_device, "backend is CUDA, but no device can be used: {}", cudaGetErrorString(result));
-        }
+        if (!succeeds(cudaGetDeviceCount(&count)))
+            fail(Code::no_device, "backend is CUDA, but no device can be used: {}", why_unusable());
         if (options.device < 0 || options.device >= count)
             fail(Code::no_device, "device is {}; this machine has CUDA devices 0 to {}", options.device, count - 1);
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
-        pools().of(options.device);  // made here, because the first call may be captured
     }
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
@@ -117,20 +99,13 @@ class CudaBackend final : public Backend {
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {
-        const DeviceScope scope(options.device);
-        void* memory = nullptr;
-        cuda::check(cudaMallocFromPoolAsync(&memory, bytes, pools().of(options.device), stream_of(stream)),
-                    "allocating scratch");
-        return memory;
+        return allocate_scratch(bytes, options.device, stream_of(stream));
     }
-
     void release(void* memory, const Options& options, void* stream) const noexcept override {
-        try {
-            const DeviceScope scope(options.device);
-            cudaFreeAsync(memory, stream_of(stream));
-        } catch (...) {
-            // The device is lost; so is its memory.
-        }
+        release_scratch(memory, options.device, stream_of(stream));
+    }
+    std::shared_ptr<void> keep_scratch(size_t bytes, const Options& options) const override {
+        return cuda::keep_scratch(bytes, options.device);
     }
 
     void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
@@ -143,22 +118,37 @@ class CudaBackend final : public Backend {
                     check_pointer(spec, argument, options.device);
     }
 
+    bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const override {
+        return copy_and_wait(to, from, bytes, options, stream, "marking RESERVE");
+    }
+    bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const override {
+        return copy_and_wait(to, from, bytes, options, stream, "reading RESERVE");
+    }
+
     std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
                                       void* stream) const override {
-        if (!checks_wanted()) return {};
-        const DeviceScope scope(options.device);
-        cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-        cuda::check(cudaStreamIsCapturing(stream_of(stream), &capturing), "asking whether the stream is captured");
-        if (capturing != cudaStreamCaptureStatusNone) return {};
         std::vector<int32_t> narrow(dtype == Dtype::i32 ? static_cast<size_t>(count) : 0);
         std::vector<int64_t> values(static_cast<size_t>(count));
         void* to = dtype == Dtype::i32 ? static_cast<void*>(narrow.data()) : values.data();
-        cuda::check(cudaMemcpyAsync(to, offsets, static_cast<size_t>(count * size_of(dtype)), cudaMemcpyDefault,
-                                    stream_of(stream)),
-                    "reading SEQ_OFFSETS");
-        cuda::check(cudaStreamSynchronize(stream_of(stream)), "reading SEQ_OFFSETS");
+        if (!copy_and_wait(to, offsets, static_cast<size_t>(count * size_of(dtype)), options, stream,
+                           "reading SEQ_OFFSETS"))
+            return {};
         for (size_t i = 0; i < narrow.size(); ++i) values[i] = narrow[i];
         return values;
+    }
+
+  private:
+    // Copies and waits where checks are wanted and the stream is not captured, and returns false elsewhere.
+    static bool copy_and_wait(void* to, const void* from, size_t bytes, const Options& options, void* stream,
+                              const char* what) {
+        if (!checks_wanted()) return false;
+        const DeviceScope scope(options.device);
+        cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+        cuda::check(cudaStreamIsCapturing(stream_of(stream), &capturing), "asking whether the stream is captured");
+        if (capturing != cudaStreamCaptureStatusNone) return false;
+        cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), what);
+        cuda::check(cudaStreamSynchronize(stream_of(stream)), what);
+        return true;
     }
 };
 

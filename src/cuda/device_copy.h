@@ -20,20 +20,17 @@ class DeviceCopy {
         if (result == cudaSuccess)
             result = cudaMemcpyAsync(memory_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream);
         if (result == cudaSuccess) result = cudaStreamSynchronize(stream);
-        cudaStreamDestroy(stream);
-        if (result != cudaSuccess) cudaFree(memory_);
+        succeeds(cudaStreamDestroy(stream));
+        if (result != cudaSuccess && memory_ != nullptr) succeeds(cudaFree(memory_));
         check(result, "copying custom.state");
     }
     // Waits for work that may still read it.
     ~DeviceCopy() {
         if (memory_ == nullptr) return;
-        try {
-            const DeviceScope scope(device_);
+        release_on(device_, [this] {
             const RelaxedCapture relaxed;
-            cudaFree(memory_);
-        } catch (...) {
-            // The device is lost; so is its memory.
-        }
+            succeeds(cudaFree(memory_));
+        });
     }
     DeviceCopy(const DeviceCopy&) = delete;
     DeviceCopy& operator=(const DeviceCopy&) = delete;

@@ -14,7 +14,7 @@ namespace {
 void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool batch_invariant) {
     // Where bits may not depend on the number of rows, by nothing that depends on the extents.
     g.time_inner = p.layout == Layout::bct || (p.channels == 1 && !batch_invariant);
-    g.batches = g.time_inner ? 1 : p.batch;
+    g.batches = g.time_inner ? Extent(1) : p.batch;
     g.rows = g.time_inner ? p.batch * p.channels : p.channels / channels;
     g.time = p.time;
     if (g.time_inner) {
@@ -28,14 +28,9 @@ void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool ba
     g.offsets = offsets_of(p, nullptr);
 }
 
-LaunchShape shape_of(const ElementPass& e, const ElementFacts& facts) {
-    const int64_t planes = ceil_div(e.tuning.chunks, 65535), layers = ceil_div(e.tuning.chunks, planes);
-    LaunchShape shape = blocks_of(e.grid.batches * e.grid.row_groups, 32 * facts.warps);
-    shape.blocks.y = static_cast<unsigned>(layers);
-    shape.blocks.z = static_cast<unsigned>(planes);
+int shared_bytes_of(const ElementPass& e, const ElementFacts& facts) {
     const int runs = element_chain_runs(facts.warps, e.tuning.log2_lane_rows, e.tuning.log2_warp_rows);
-    shape.shared_bytes = runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
-    return shape;
+    return runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
 }
 
 int largest_part(int bytes) {
@@ -60,21 +55,32 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     g.log2_warp_rows = t.log2_warp_rows;
     g.log2_group_chunks = t.log2_group_chunks;
     g.log2_link_groups = t.log2_link_groups;
-    e.shape = shape_of(e, facts);
-    const int64_t rows = g.batches * g.row_groups << (t.log2_lane_rows + t.log2_warp_rows);
+    e.threads = 32 * facts.warps;
+    e.shared_bytes = shared_bytes_of(e, facts);
+    const Extent rows = Extent(g.batches) * g.row_groups * (int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows));
     e.marks = t.chunks * rows;
     if (t.chunks <= 1) return e;
     // A group of one chunk hands on neither its record nor its total.
     const auto bytes = [&](int log2_chunks) {
-        return static_cast<size_t>(ceil_div(t.chunks, int64_t{1} << log2_chunks) * rows * facts.words) * 8;
+        return ceil_div(t.chunks, int64_t{1} << log2_chunks) * rows * facts.words * 8;
     };
-    const size_t records = t.log2_group_chunks > 0 ? bytes(0) : 0;
-    const size_t totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks) : 0;
-    e.totals = records;
-    e.carries = records + totals;
-    e.words_bytes = e.carries + bytes(t.log2_group_chunks + t.log2_link_groups);
-    e.words = workspace.book(e.words_bytes);
+    const Extent records = t.log2_group_chunks > 0 ? bytes(0) : Extent();
+    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks) : Extent();
+    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups);
+    e.words = workspace.book(all);
+    e.words_bytes = static_cast<size_t>(all);
+    e.totals = static_cast<size_t>(records);
+    e.carries = static_cast<size_t>(records + totals);
     return e;
+}
+
+LaunchShape ElementPass::launch_shape() const {
+    const int64_t planes = ceil_div(tuning.chunks, 65535), layers = ceil_div(tuning.chunks, planes);
+    LaunchShape shape = blocks_of(grid.batches * grid.row_groups, threads);
+    shape.blocks.y = static_cast<unsigned>(layers);
+    shape.blocks.z = static_cast<unsigned>(planes);
+    shape.shared_bytes = shared_bytes;
+    return shape;
 }
 
 std::string ElementPass::describe() const {
@@ -91,9 +97,9 @@ std::string refusal_of(const ElementPass& pass, const void* kernel, int device) 
     if (pass.blocks() > most || pass.grid.batches * pass.grid.row_groups > most)
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
     const int available = shared_memory_of_block(device);
-    if (pass.shape.shared_bytes > available)
-        return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}",
-                           pass.shape.shared_bytes, device, available);
+    if (pass.shared_bytes > available)
+        return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", pass.shared_bytes,
+                           device, available);
     allow_shared_memory(kernel, device);
     return {};
 }

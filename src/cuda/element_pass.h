@@ -15,13 +15,14 @@ namespace flashscan::cuda {
 struct ElementPass {
     ElementGrid grid;  // of every launch, but for what depends on the call
     ElementTuning tuning;
-    LaunchShape shape;
+    int threads = 0, shared_bytes = 0;            // of a block
     size_t words = 0, words_bytes = 0;            // what chunks hand each other, in the workspace
     size_t records = 0, totals = 0, carries = 0;  // in it
     int64_t marks = 0;                            // chunks times rows of all groups
 
     std::string describe() const;
     int64_t blocks() const { return grid.batches * grid.row_groups * tuning.chunks; }
+    LaunchShape launch_shape() const;  // of blocks that a grid holds
 };
 
 // Books the words in `workspace`.
@@ -43,7 +44,7 @@ template <typename Params>
 void launch_elements(const void* kernel, const ElementPass& pass, const Params& params, bool overlaps, void* stream) {
     if (pass.blocks() == 0 || pass.grid.time == 0) return;
     clear_words(pass, params.grid, stream);
-    LaunchShape shape = pass.shape;
+    LaunchShape shape = pass.launch_shape();
     shape.overlaps = overlaps && pass.tuning.chunks > 1;
     launch(kernel, shape, stream, params);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 
 #include "core/rounding.h"
 #include "cuda/runtime.h"
@@ -18,7 +19,12 @@ struct LaunchShape {
     int cluster = 0;           // blocks of a cluster; 0: none
 };
 
-inline LaunchShape blocks_of(int64_t count, int threads) { return {dim3(static_cast<unsigned>(count)), threads}; }
+// Throws where CUDA has no grid of so many blocks.
+inline LaunchShape blocks_of(int64_t count, int threads) {
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    if (count < 0 || count > most) fail(Code::unsupported, "{} blocks of a launch; CUDA takes up to {}", count, most);
+    return {dim3(static_cast<unsigned>(count)), threads};
+}
 
 // As many blocks as `threads` threads fill.
 inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks_of(ceil_div(threads, block), block); }

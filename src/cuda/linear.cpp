@@ -106,20 +106,23 @@ class Linear final : public LinearKernel {
             carry_out = nullptr;
         }
         char* const base = static_cast<char*>(scratch);
-        const bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
-        if (pass.batches * pass.rows == 0) {  // the sums of a gate that is broadcast over absent rows are zero
-            if (sums) reduce(pass, params, 0, p_.time, stream);
-            return;
+        bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
+        if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // of nothing, which is zero
+            reduce(pass, params, 0, p_.time, stream);
+            point(params.grad_gate, nullptr);
+            point(params.states, nullptr);
+            sums = false;
         }
+        if (pass.batches * pass.rows == 0) return;
         const bool partial = sums && pass.partial_rows > 0;
         if (partial) params.partial = base + pass.partial;
-        if (sums) params.batch_loop = pass.batch_loop;
+        if (sums) params.batch_loop = static_cast<int32_t>(pass.batch_loop);
         const int64_t launches = pass.launches();
-        const int64_t steps = launches > 1 ? pass.launch_steps : p_.time;
+        const int64_t steps = launches > 1 ? pass.launch_steps : int64_t{p_.time};
         for (int64_t n = 0; n < launches; ++n) {
             const int64_t place = pass.down ? launches - 1 - n : n;
             params.begin = place * steps;
-            params.end = std::min(params.begin + steps, p_.time);
+            params.end = std::min<int64_t>(params.begin + steps, p_.time);
             params.edge_in = n == 0 ? carry_in : base + pass.edges;
             params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
             launch_steps(pass, params, base, stream);
@@ -221,7 +224,7 @@ class Linear final : public LinearKernel {
         r.sum_time = params.sum_time;
         r.sum_rows = params.sum_rows;
         r.slots_rows = pass.partial_rows > 0 ? pass.partial_rows : pass.rows;  // without rows nothing is booked
-        r.slots_time = r.sum_time == 0 ? end - begin : std::min(params.chunks, pass.partial_time);
+        r.slots_time = r.sum_time == 0 ? end - begin : std::min<int64_t>(params.chunks, pass.partial_time);
         r.slots_stride = pass.partial_time;
         r.time_offset = begin;
         r.offsets = params.offsets;

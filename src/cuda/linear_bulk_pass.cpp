@@ -38,12 +38,11 @@ bool are_dense(const LinearPass& l, int64_t element_bytes) {
 
 // Words of summaries and carries are followed by tags as long as they.
 void book_waves(LinearPass& l) {
-    const int64_t words = l.wave_facts().slots * l.tuning.blocks * l.wave_rows();
-    const auto bytes = [&](int size) { return static_cast<size_t>(2 * size * words); };
-    const size_t records = bytes(l.kernels->record_bytes);
-    l.look_back_bytes = records + bytes(l.kernels->carry_bytes);
-    l.records = l.workspace.book(l.look_back_bytes);
-    l.carries = l.records + records;
+    const Extent words = Extent(l.wave_facts().slots) * l.tuning.blocks * l.wave_rows();
+    const Extent records = 2 * words * l.kernels->record_bytes, carries = 2 * words * l.kernels->carry_bytes;
+    l.records = l.workspace.book(records + carries);
+    l.look_back_bytes = static_cast<size_t>(records + carries);
+    l.carries = l.records + static_cast<size_t>(records);
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ namespace {
 std::string refusal_of(const LinearPass& pass, int device) {
     if (pass.blocks() > std::numeric_limits<int32_t>::max())
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
+    if (pass.batch_loop > 1 && pass.batches * pass.tuning.row_groups > std::numeric_limits<int32_t>::max())
+        return fmt::format("batch is {}; blocks sum over up to 2^31 - 1 groups of rows in turn", pass.batches);
     const int available = shared_memory_of_block(device);
     const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
     const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();

@@ -65,7 +65,7 @@ LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batc
     l.time_inner = is_time_inner(p, l.pass, batch_invariant);
     l.down = (p.direction == Direction::reverse) != (l.pass == Pass::backward);
     l.fold = can_fold(p, l.pass, l.time_inner, batch_invariant);
-    l.batches = l.fold ? 1 : p.batch;
+    l.batches = l.fold ? Extent(1) : p.batch;
     l.rows = l.fold ? p.batch * p.channels : p.channels;
     l.time = p.time;
     l.sums_gate = l.pass == Pass::backward && p.gate_broadcast != 0;
@@ -80,15 +80,14 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
     l.launch_steps = std::max<int64_t>(p.time, 1);
     if (!l.sums_gate) return;
     const bool over_time = p.broadcasts(broadcast_time), over_channels = p.broadcasts(broadcast_channels);
-    if (l.sums_steps && p.broadcasts(broadcast_batch) && !l.streams())
-        l.batch_loop = static_cast<int>(std::max<int64_t>(l.batches, 1));
+    if (l.sums_steps && p.broadcasts(broadcast_batch) && !l.streams()) l.batch_loop = std::max<int64_t>(l.batches, 1);
     if (l.sums_steps && !over_channels && !l.streams()) return;
     const int64_t wide = size_of(state_dtype(p.gate_dtype));
     const int64_t groups = over_time ? l.tuning.row_groups : l.tuning.row_groups << l.tuning.log2_warp_rows;
-    l.partial_rows = over_channels ? groups : l.rows;
+    l.partial_rows = over_channels ? Extent(groups) : l.rows;
     if (!over_time) {
         // Where time is cut may not depend on the other rows if their number may not change bits.
-        const int64_t batches = batch_invariant ? 1 : l.batches / l.batch_loop;
+        const Extent batches = batch_invariant ? Extent(1) : l.batches / l.batch_loop;
         const int64_t limit = std::max<int64_t>(4 << 20, batches * l.rows * p.time * size_of(p.dtype) / 100);
         const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
         const int64_t steps = std::max<int64_t>(limit / step_bytes / l.tuning.chunk_steps, 1) * l.tuning.chunk_steps;
@@ -96,25 +95,24 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
         if (!l.streams()) l.tuning.chunks = std::max<int64_t>(ceil_div(l.launch_steps, l.tuning.chunk_steps), 1);
     }
     l.partial_time = !over_time ? l.launch_steps : l.streams() ? 1 : l.tuning.chunks;
-    l.partial =
-        l.workspace.book(static_cast<size_t>(l.batches / l.batch_loop * l.partial_time * l.partial_rows * wide));
-    if (l.launches() > 1)
-        l.edges = l.workspace.book(static_cast<size_t>(l.batches * l.rows * size_of(state_dtype(p.dtype))));
+    l.partial = l.workspace.book(l.batches / l.batch_loop * l.partial_time * l.partial_rows * wide);
+    if (l.launches() > 1) l.edges = l.workspace.book(l.batches * l.rows * size_of(state_dtype(p.dtype)));
 }
 
 void book_look_back(LinearPass& l) {
     if (l.streams() || l.tuning.chunks <= 1) return;
     const int64_t groups = ceil_div(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
     const int64_t links = ceil_div(groups, int64_t{1} << l.tuning.log2_link_groups);
-    const int64_t rows = l.batches * l.tuning.row_groups * l.tile().lane_rows
-                         << (l.tuning.log2_lane_rows + l.tuning.log2_warp_rows);
-    const auto bytes = [&](int64_t count, int size) { return static_cast<size_t>(count * rows * size); };
-    const size_t records = l.tuning.log2_group_chunks > 0 ? bytes(l.tuning.chunks, l.kernels->record_bytes) : 0;
-    const size_t totals = l.tuning.log2_link_groups > 0 ? bytes(groups, l.kernels->record_bytes) : 0;
-    l.look_back_bytes = records + totals + bytes(links, l.kernels->carry_bytes);
-    l.records = l.workspace.book(l.look_back_bytes);
-    l.totals = l.records + records;
-    l.carries = l.totals + totals;
+    const Extent rows = l.batches * l.tuning.row_groups * l.tile().lane_rows *
+                        (int64_t{1} << (l.tuning.log2_lane_rows + l.tuning.log2_warp_rows));
+    const auto bytes = [&](int64_t count, int size) { return count * rows * size; };
+    const Extent records = l.tuning.log2_group_chunks > 0 ? bytes(l.tuning.chunks, l.kernels->record_bytes) : Extent();
+    const Extent totals = l.tuning.log2_link_groups > 0 ? bytes(groups, l.kernels->record_bytes) : Extent();
+    const Extent all = records + totals + bytes(links, l.kernels->carry_bytes);
+    l.records = l.workspace.book(all);
+    l.look_back_bytes = static_cast<size_t>(all);
+    l.totals = l.records + static_cast<size_t>(records);
+    l.carries = l.totals + static_cast<size_t>(totals);
 }
 
 }  // namespace

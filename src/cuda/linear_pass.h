@@ -34,17 +34,17 @@ struct LinearPass {
     // Rows may begin anywhere in a vector, at the same place in every tensor; pairs of rows of columns lie anywhere.
     bool skewed = false;
     bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
-    int64_t batches = 0, rows = 0, time = 0;
+    Extent batches, rows, time;
     LinearTuning tuning;
 
     // GRAD|GATE of a broadcast gate.
     bool sums_gate = false, sums_steps = false;  // the latter step by step, not over time
-    int batch_loop = 1;                          // batch entries that a block walks one after another
-    int64_t partial_time = 0, partial_rows = 0;  // slots of one launch
+    int64_t batch_loop = 1;                      // batch entries that a block walks one after another
+    Extent partial_time, partial_rows;           // slots of one launch
     int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
 
-    int64_t blocks() const {
-        return tuning.blocks > 0 ? tuning.blocks : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
+    Extent blocks() const {
+        return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
     }
     std::string describe() const;
 
@@ -78,8 +78,8 @@ struct LinearPass {
     LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps, row_lanes()}; }
     int row_lanes() const { return takes_columns() && skewed ? skewed_pair_lanes : 32; }
     const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
-    int64_t wave_sequences() const { return batches * tuning.row_groups; }
-    int64_t wave_chunks() const { return wave_sequences() * tuning.chunks; }
+    Extent wave_sequences() const { return batches * tuning.row_groups; }
+    Extent wave_chunks() const { return wave_sequences() * tuning.chunks; }
     // Rows that a warp has side by side, and a chunk of waves.
     int64_t warp_rows(int lane_rows) const { return int64_t{lane_rows} << tuning.log2_lane_rows; }
     int64_t wave_rows() const { return warp_rows(wave_facts().lane_rows); }
@@ -107,7 +107,7 @@ struct LinearPass {
         return relays() || takes_rows() || takes_columns() ? tuning.warps : tile().warps;
     }
     int shared_bytes() const;
-    int64_t launches() const { return time <= launch_steps ? 1 : ceil_div(time, launch_steps); }
+    int64_t launches() const { return time <= launch_steps ? Extent(1) : ceil_div(time, launch_steps); }
 };
 
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,

@@ -35,7 +35,7 @@ bool can_take(const LinearProblem& p, Pass pass) {
 // A carry into every chunk but the first of each row.
 void book_carries(LinearPass& l) {
     if (l.tuning.chunks <= 1) return;
-    const int64_t lanes = l.batches * ceil_div(l.rows, int64_t{l.pack});
+    const Extent lanes = l.batches * ceil_div(l.rows, l.pack);
     l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
     l.carries = l.workspace.book(l.look_back_bytes);
 }
@@ -86,7 +86,7 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     if (backward && p.gate_form != GateForm::value) l.takes_states = false;
     // Chunks of wide elements are short, and scratch memory is promised to be small.
     const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
-    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time * step_bytes / 100);
+    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
     if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return std::nullopt;
     return l;
 }

@@ -52,9 +52,9 @@ MatrixPass::MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, 
             if (kernel == nullptr) continue;
             for (const void* function : {kernel->function, kernel->plain})
                 if (function != nullptr) allow_shared_memory(function, device);
-            const int64_t blocks =
-                kernel->is_tree ? tree_blocks(level, tree_of(level, true))
-                                : shape.chains * level.pieces * row_tiles(*kernel, shape, kernel == level.summarise);
+            const Extent blocks = kernel->is_tree ? tree_blocks(level, tree_of(level, true))
+                                                  : Extent(shape.chains) * level.pieces *
+                                                        row_tiles(*kernel, shape, kernel == level.summarise);
             if (blocks > std::numeric_limits<int32_t>::max())
                 refusal = fmt::format("{} chains in {} pieces are {} blocks; takes up to {}", shape.chains,
                                       level.pieces, blocks, std::numeric_limits<int32_t>::max());
@@ -69,19 +69,19 @@ void MatrixPass::book(Workspace& workspace) {
     for (size_t i = 0; i < plan_.levels.size(); ++i) {
         const MatrixLevel& level = plan_.levels[i];
         if (level.walk->is_tree) {
-            const int64_t products = shape_.chains * tree_of(level, true).products();
-            buffers_[i].products = workspace.book(static_cast<size_t>(products * matrix));
-            buffers_[i].counters = workspace.book(static_cast<size_t>(products) * sizeof(uint32_t));
+            const Extent products = Extent(shape_.chains) * tree_of(level, true).products();
+            buffers_[i].products = workspace.book(products * matrix);
+            buffers_[i].counters = workspace.book(products * sizeof(uint32_t));
         }
         if (level.walk->is_scan) {
-            const int64_t numbers = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
-            buffers_[i].products = workspace.book(static_cast<size_t>(numbers * number));
+            const Extent numbers = matrix_scan_words(level.walk->dim, shape_.chains, level.pieces);
+            buffers_[i].products = workspace.book(numbers * number);
         }
         if (level.summarise == nullptr) continue;
-        const int64_t pieces = shape_.chains * level.pieces;
-        buffers_[i].products = workspace.book(static_cast<size_t>(pieces * matrix));
-        buffers_[i].sums = workspace.book(static_cast<size_t>(shape_.has_sums ? pieces * rows : 0));
-        buffers_[i].carries = workspace.book(static_cast<size_t>(last_only_ ? 0 : pieces * rows));
+        const Extent pieces = Extent(shape_.chains) * level.pieces;
+        buffers_[i].products = workspace.book(pieces * matrix);
+        buffers_[i].sums = workspace.book(shape_.has_sums ? pieces * rows : Extent());
+        buffers_[i].carries = workspace.book(last_only_ ? Extent() : pieces * rows);
     }
 }
 
@@ -177,9 +177,9 @@ void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, Matrix
 MatrixTree MatrixPass::tree_of(const MatrixLevel& level, bool has_start) const {
     return {static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_};
 }
-int64_t MatrixPass::tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const {
+Extent MatrixPass::tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const {
     const int64_t tiles = ceil_div(shape_.dim, level.walk->rows);
-    return shape_.chains * tree.products() * tiles * tiles;
+    return Extent(shape_.chains) * tree.products() * tiles * tiles;
 }
 void MatrixPass::launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const {
     const MatrixTree tree = tree_of(level, walk.start == MatrixStart::carried);

@@ -34,7 +34,7 @@ class MatrixPass {
     void book(Workspace& workspace);
     void launch_walk(MatrixWalk walk, const MatrixKernel& kernel, MatrixWork work, void* stream) const;
     MatrixTree tree_of(const MatrixLevel& level, bool has_start) const;
-    int64_t tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const;
+    Extent tree_blocks(const MatrixLevel& level, const MatrixTree& tree) const;
     void launch_tree(const MatrixWalk& walk, const MatrixLevel& level, void* stream) const;
     MatrixWalk above(const MatrixWalk& walk, const MatrixLevel& level) const;
     static void hand_end_over(MatrixWalk& walk, MatrixWalk& top);

@@ -125,7 +125,6 @@ class Compiled final : public OperatorKernel {
   public:
     Compiled(const OperatorProblem& problem, const Options& options, bool in_registers)
         : device_(options.device), state_(problem.custom.device_state, options.device) {
-        const DeviceScope scope(device_);
         const Kernels kernels = compile_kernels(problem, in_registers, device_);
         if (in_registers) {
             kernels_ = scan_of(problem, kernels, state_.get());
@@ -173,6 +172,7 @@ std::unique_ptr<OperatorKernel> make(const OperatorProblem& p, const Options& op
     } else if (in_registers && p.custom.element_bytes > most_register_bytes) {
         refusal = fmt::format("a thread's registers hold elements of up to {} bytes", most_register_bytes);
     } else {
+        const DeviceScope scope(options.device);
         auto kernel = std::make_unique<Compiled>(p, options, in_registers);
         refusal = kernel->refusal();
         if (refusal.empty()) return kernel;

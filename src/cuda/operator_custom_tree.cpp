@@ -18,8 +18,8 @@ CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, i
                        int64_t pair_elements_backward)
     : p_(problem), device_(options.device), kernels_(tree_kernels(problem.dtype)) {
     const TreeParams most = tree_params(p_, &p_, true);
-    pair_bytes_ = round_up(static_cast<size_t>(std::max(most.room(1) * p_.channels, most.chains()) * most.bytes),
-                           workspace_alignment);
+    pair_bytes_ =
+        static_cast<size_t>(round_up(max(most.room(1) * p_.channels, most.chains()) * most.bytes, workspace_alignment));
     forward_ = make_layout(Pass::forward, pair_elements_forward);
     backward_ = make_layout(Pass::backward, pair_elements_backward);
     const DeviceScope scope(device_);
@@ -30,7 +30,7 @@ CustomTree::CustomTree(const OperatorProblem& problem, const Options& options, i
 CustomTree::Layout CustomTree::make_layout(Pass pass, int64_t pair_elements) const {
     const TreeParams most = tree_params(p_, &p_, true);
     const int64_t above = tree_room_above(most);
-    const auto elements = [&](int64_t count) { return static_cast<size_t>(count * most.bytes); };
+    const auto elements = [&](Extent count) { return count * most.bytes; };
     Workspace workspace;
     Layout l;
     l.levels = workspace.book(elements(above));
@@ -40,7 +40,7 @@ CustomTree::Layout CustomTree::make_layout(Pass pass, int64_t pair_elements) con
             *of_all = workspace.book(elements(most.room(0) * most.channels));
         l.grad_levels = workspace.book(elements(above));
     }
-    l.pairs = workspace.book(static_cast<size_t>(pair_elements) * pair_bytes_);
+    l.pairs = workspace.book(Extent(pair_elements) * pair_bytes_);
     l.bytes = workspace.bytes();
     return l;
 }
@@ -78,8 +78,8 @@ int CustomTree::word(std::initializer_list<const void*> addresses) const {
     return static_cast<int>(common & (~common + 1));
 }
 
-void CustomTree::combine_all(const Tree& tree, TreeSweep sweep) const {
-    for (const TreeLevel& level : tree_sweep(tree.params, sweep)) combine(tree, level);
+void CustomTree::combine_all(const Tree& tree, const std::vector<TreeLevel>& levels) const {
+    for (const TreeLevel& level : levels) combine(tree, level);
 }
 
 void CustomTree::move_first(const Tree& tree, int word, bool gradients) const {
@@ -94,13 +94,12 @@ void CustomTree::forward(const OperatorBuffers& b, void* stream) const {
     if (tree_height(tree.params) == 0) return;
     const DeviceScope scope(device_);
     const int bytes = word({b.input, b.output, b.state_in, b.state_out});
-    combine_all(tree, TreeSweep::up);
-    if (p_.is_reduction()) {
-        combine_all(tree, TreeSweep::rest);
-    } else {
-        move_first(tree, bytes, false);
-        combine_all(tree, TreeSweep::down);
-    }
+    // Nothing is allocated between launches: a call that finds no memory leaves OUTPUT as it was.
+    const std::vector<TreeLevel> up = tree_sweep(tree.params, TreeSweep::up);
+    const std::vector<TreeLevel> then = tree_sweep(tree.params, p_.is_reduction() ? TreeSweep::rest : TreeSweep::down);
+    combine_all(tree, up);
+    if (!p_.is_reduction()) move_first(tree, bytes, false);
+    combine_all(tree, then);
     char* reduction = p_.is_reduction() ? static_cast<char*>(b.output) : nullptr;
     if (b.state_out == nullptr && reduction == nullptr) return;
     launch(kernels_.last, threads_in_blocks(p_.chains() * (tree.params.bytes / bytes), tree_block), stream, tree.params,
@@ -114,19 +113,20 @@ void CustomTree::backward(const OperatorBuffers& b, void* stream) const {
     if (tree_height(tree.params) == 0) return;
     const DeviceScope scope(device_);
     const int bytes = word({b.input, b.state_in, b.grad_input, b.grad_state_in});
-    combine_all(tree, TreeSweep::up);
+    const std::vector<TreeLevel> up = tree_sweep(tree.params, TreeSweep::up);
+    const std::vector<TreeLevel> down = tree_sweep(tree.params, TreeSweep::down);
+    combine_all(tree, up);
     move_first(tree, bytes, false);
-    combine_all(tree, TreeSweep::down);
+    combine_all(tree, down);
     const int64_t numbers = tree.params.bytes / size_of(p_.dtype);
     launch(kernels_.enter, threads_in_blocks(tree.params.room(0) * p_.channels * numbers, tree_block), stream,
            tree.params);
-    const auto differentiate_all = [&](TreeSweep sweep) {
-        std::vector<TreeLevel> levels = tree_sweep(tree.params, sweep);
+    const auto differentiate_all = [&](const std::vector<TreeLevel>& levels) {
         for (auto level = levels.rbegin(); level != levels.rend(); ++level) differentiate(tree, *level);
     };
-    differentiate_all(TreeSweep::down);
+    differentiate_all(down);
     move_first(tree, bytes, true);
-    differentiate_all(TreeSweep::up);
+    differentiate_all(up);
 }
 
 }  // namespace flashscan::cuda

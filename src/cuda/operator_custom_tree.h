@@ -2,6 +2,8 @@
 // Custom operators level by level of a tree, whoever combines the pairs of a level.
 #pragma once
 
+#include <vector>
+
 #include "core/backend.h"
 #include "cuda/instances/custom_tree.h"
 #include "cuda/kernels/custom_tree.h"
@@ -50,7 +52,7 @@ class CustomTree : public OperatorKernel {
     Layout make_layout(Pass pass, int64_t pair_elements) const;
     const Layout& layout_of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     Tree tree(const OperatorBuffers& b, Pass pass, void* stream) const;
-    void combine_all(const Tree& tree, TreeSweep sweep) const;
+    void combine_all(const Tree& tree, const std::vector<TreeLevel>& levels) const;
     void move_first(const Tree& tree, int word, bool gradients) const;
 
     size_t pair_bytes_;

@@ -84,7 +84,7 @@ class Matrices final : public OperatorKernel {
     }
 
   private:
-    size_t elements(int64_t count) const { return static_cast<size_t>(count * p_.element() * size_of(numbers_)); }
+    Extent elements(Extent count) const { return count * p_.element() * size_of(numbers_); }
 
     // What both directions have in common.
     MatrixWalk common(const OperatorBuffers& b) const {
@@ -97,7 +97,8 @@ class Matrices final : public OperatorKernel {
         walk.places = places();
         walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.matrix_dtype = walk.addend_dtype = walk.added_start_dtype = p_.dtype;
-        walk.rounded_factors = static_cast<int32_t>(p_.allow_tf32);
+        // The rows are states, f32 by promise even where the matrices have 16 bits, which tf32 holds as they are.
+        walk.rounded_factors = static_cast<int32_t>(p_.allow_tf32 && p_.dtype == Dtype::f32);
         return walk;
     }
     MatrixWalk forward_walk(const OperatorBuffers& b) const {
@@ -146,8 +147,8 @@ class Matrices final : public OperatorKernel {
         return m;
     }
     int64_t gradient_tiles() const { return ceil_div(p_.dim, matrix_gradient_block_tile); }
-    int64_t gradient_blocks() const {
-        return p_.is_affine() ? 0 : p_.input_count() * gradient_tiles() * gradient_tiles();
+    Extent gradient_blocks() const {
+        return p_.is_affine() ? Extent() : p_.input_count() * gradient_tiles() * gradient_tiles();
     }
     void launch_gradient(const MatrixGradient& m, void* stream) const {
         const MatrixKernels& kernels = matrix_kernels(numbers_);

@@ -21,7 +21,7 @@ struct Variant {
         : kernels(k), scan(p, k, options, forward) {
         if (p.kind != OperatorKind::add) {
             backward = forward;
-            if (scan.is_cut()) marks = backward.book(static_cast<size_t>(scan.marks() * k.forward.run_bytes));
+            if (scan.is_cut()) marks = backward.book(Extent(scan.marks()) * k.forward.run_bytes);
         }
         gradients = make_element_pass(p, k.backward, options.batch_invariant, backward);
     }

@@ -16,7 +16,7 @@ class Tiny final : public OperatorKernel {
           overlaps_(can_overlap(kernels.gradients, device_)) {
         if (p_.is_reduction()) {  // OUTPUT does not have the prefixes
             backward_ = forward_;
-            prefixes_ = backward_.book(static_cast<size_t>(p_.input_count() * p_.element() * p_.state_number_bytes()));
+            prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
         }
         gradients_ = make_element_pass(problem, kernels.backward, options.batch_invariant, backward_);
     }

@@ -105,7 +105,7 @@ class Alternating final : public RnnKernel {
         params.grad_state_in = b.grad_state_in;
         params.bias_sums = b.grad_bias != nullptr ? base + backward_.bias_sums : nullptr;
         const void* const weights = edges_.pack_weights(b, base + backward_.weights, stream);
-        if (has_padding()) chunk_.clear_places(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : 1, stream);
+        if (has_padding()) chunk_.clear_places(base, 0, b.grad_weight != nullptr ? s_.chunk_steps : Extent(1), stream);
         for (int64_t step = p_.time - 1; step >= 0; --step)
             backward_step(params, base, weights, step, b.grad_weight != nullptr, stream);
         if (b.grad_state_in != nullptr) launch_step(cell_.backward, elements(), early_, stream, params, -1);
@@ -132,7 +132,7 @@ class Alternating final : public RnnKernel {
 
     void backward_step(RnnParams& params, char* base, const void* weights, int64_t step, bool sums_weights,
                        void* stream) const {
-        const int64_t done = p_.time - 1 - step, place = sums_weights ? done % s_.chunk_steps : 0;
+        const int64_t done = p_.time - 1 - step, place = sums_weights ? done % s_.chunk_steps : Extent();
         chunk_.set_place(params, base, place, sums_weights);
         void* const blas = base + backward_.blas;
         // Not early at first: what comes before it may be what wrote this call's arguments.

@@ -15,10 +15,10 @@ RnnChunk::RnnChunk(int device, const RnnShape& s, Workspace& workspace, std::str
       last_(s.together * s.padded),
       factor_bytes_(bytes_of(s.padded_rows() * s.factor(), s.dtype)),
       gradient_bytes_(bytes_of(s.padded_rows() * s.product(), s.dtype)) {
-    const auto chunk = static_cast<size_t>(steps_);
+    const Extent chunk = steps_;
     gradients_ = workspace.book(chunk * gradient_bytes_);
     factors_ = workspace.book(chunk * factor_bytes_);
-    reset_factors_ = workspace.book(split_ ? chunk * factor_bytes_ : 0);
+    reset_factors_ = workspace.book(split_ ? chunk * factor_bytes_ : Extent());
     sums_ = workspace.book(bytes_of(s.weights(), s.wide));
     blas_ = workspace.book(products_.workspace_bytes());
 }

@@ -47,8 +47,8 @@ class Fused final : public RnnKernel {
     }
     size_t reserve_bytes() const override {
         if (!s_.any) return 0;
-        const int64_t elements = p_.batch * p_.time * p_.heads * round_up(p_.head_dim, 8);
-        return static_cast<size_t>(elements * forward_teams_.kernel->kept) * sizeof(float);
+        const Extent elements = p_.batch.named("RESERVE") * p_.time * p_.heads * round_up(p_.head_dim, 8);
+        return static_cast<size_t>(elements * forward_teams_.kernel->kept * sizeof(float));
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
@@ -115,7 +115,7 @@ class Fused final : public RnnKernel {
         for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
     }
     // Rows of the factors, whole chunks of them.
-    int64_t factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
+    Extent factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
     size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
 
     void book_forward() {

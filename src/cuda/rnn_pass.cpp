@@ -65,7 +65,7 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows
       padded(round_up(p.head_dim, Product::alignment / size_of(p.dtype))),
       together(split ? gates - 1 : gates) {
     if (!any) return;
-    group = batch_invariant && !p.packed() ? invariant_rows : rows;
+    group = batch_invariant && !p.packed() ? Extent(invariant_rows) : rows;
     groups = ceil_div(rows, group);
     const int64_t chunks = ceil_div(p.time, std::max<int64_t>(chunk_rows / padded_rows(), 1));
     chunk_steps = ceil_div(p.time, chunks);

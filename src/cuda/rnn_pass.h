@@ -12,7 +12,7 @@
 
 namespace flashscan::cuda {
 
-inline size_t bytes_of(int64_t count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
+inline size_t bytes_of(Extent count, Dtype dtype) { return static_cast<size_t>(count * size_of(dtype)); }
 
 // Extents of the problem as the products see it.
 struct RnnShape {
@@ -22,18 +22,18 @@ struct RnnShape {
     Dtype dtype{}, wide{};
     bool any = false;    // there are steps to run
     bool split = false;  // the last gate's product is one of its own, after the others'
-    int64_t rows = 0;    // walked at once
-    int64_t heads = 0, gates = 0, padded = 0;
-    int64_t together = 0;     // gates of the first product
-    int64_t group = 0;        // rows of one product: all, or a fixed number so that bits do not depend on how many
-    int64_t groups = 0;       // products of a step
-    int64_t chunk_steps = 0;  // steps whose gradients make one product for GRAD|WEIGHT
+    Extent rows;         // walked at once
+    Extent heads, gates, padded;
+    int64_t together = 0;  // gates of the first product
+    Extent group;          // rows of one product: all, or a fixed number so that bits do not depend on how many
+    Extent groups;         // products of a step
+    Extent chunk_steps;    // steps whose gradients make one product for GRAD|WEIGHT
 
     // Elements, by row: of factors and through, and of products and gradients. Of all weights.
-    int64_t factor() const { return heads * padded; }
-    int64_t product() const { return heads * gates * padded; }
-    int64_t weights() const { return heads * gates * padded * padded; }
-    int64_t padded_rows() const { return group * groups; }
+    Extent factor() const { return heads * padded; }
+    Extent product() const { return heads * gates * padded; }
+    Extent weights() const { return heads * gates * padded * padded; }
+    Extent padded_rows() const { return group * groups; }
 };
 
 // The products of one kind: of the gates together, and where they are split that of the last.

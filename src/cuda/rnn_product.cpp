@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/rnn_product.h"
 
+#include <limits>
 #include <utility>
 
 #include "core/error.h"
@@ -29,7 +30,9 @@ Product::Product(int device, const ProductShape& s, std::string& refusal)
       a_(make_layout(s.dtype, s.a.transposed ? s.k : s.m, s.a.transposed ? s.m : s.k, s.a, s.heads)),
       b_(make_layout(s.dtype, s.b.transposed ? s.n : s.k, s.b.transposed ? s.k : s.n, s.b, s.heads)),
       c_(make_layout(state_dtype(s.dtype), s.m, s.n, s.c, s.heads)) {
-    if (!choose_algorithm())
+    if (s.heads > std::numeric_limits<int32_t>::max())
+        refusal = fmt::format("heads is {}; cuBLAS takes up to 2^31 - 1", s.heads);
+    else if (!choose_algorithm())
         refusal = fmt::format("cuBLAS {} has no algorithm for {} products {} x {} x {} in {}", cublas().version(),
                               s.heads, s.m, s.n, s.k, name_of(s.dtype));
 }

@@ -6,9 +6,11 @@
 // nobody waits for anybody, and the bits are the same either way.
 #include "cuda/rnn_replay.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "cuda/recent.h"
 #include "cuda/runtime.h"
@@ -19,21 +21,27 @@ namespace {
 // Below, the launches cost less than the graph; above, its nodes would take the host's memory.
 constexpr int64_t fewest_steps = 8, most_steps = 4096;
 constexpr size_t kept_calls = 4;
+constexpr int64_t most_waits = 1 << 16;
 
-struct DestroyGraph {
-    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+struct Destroy {
+    void operator()(cudaGraph_t graph) const { succeeds(cudaGraphDestroy(graph)); }
     // One that is running is freed when it is done.
-    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+    void operator()(cudaGraphExec_t graph) const { succeeds(cudaGraphExecDestroy(graph)); }
+    void operator()(cudaStream_t stream) const { succeeds(cudaStreamDestroy(stream)); }
 };
-using Graph = std::unique_ptr<CUgraph_st, DestroyGraph>;
-using Executable = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
+using Graph = std::unique_ptr<CUgraph_st, Destroy>;
+using Executable = std::unique_ptr<CUgraphExec_st, Destroy>;
+using Stream = std::unique_ptr<CUstream_st, Destroy>;
 
 class Replay final : public RnnKernel {
   public:
     Replay(std::unique_ptr<RnnKernel> kernel, int device, bool pays)
         : kernel_(std::move(kernel)), device_(device), pays_(pays) {}
     ~Replay() override {
-        if (stream_ != nullptr) cudaStreamDestroy(stream_);
+        release_on(device_, [this] {
+            recent_ = {};
+            stream_ = nullptr;
+        });
     }
 
     std::string describe() const override {
@@ -75,43 +83,55 @@ class Replay final : public RnnKernel {
             capture != cudaStreamCaptureStatusNone)
             return false;
         const std::unique_lock lock(mutex_, std::try_to_lock);
-        if (!lock || fails_) return false;
+        if (!lock) return false;
         auto& call = recent_[key_of(pass, b)];
         if (call.asked == 1) return false;
+        if (waits_ > 0) {
+            --waits_;
+            return false;
+        }
         if (call.value == nullptr) call.value = record(pass, b);
-        fails_ =
-            call.value == nullptr || !succeeds(cudaGraphLaunch(call.value.get(), static_cast<cudaStream_t>(stream)));
-        return !fails_;
+        const bool launched =
+            call.value != nullptr && succeeds(cudaGraphLaunch(call.value.get(), static_cast<cudaStream_t>(stream)));
+        if (!launched) {
+            call.value = nullptr;
+            waits_ = next_waits_;
+        }
+        next_waits_ = launched ? 1 : std::min(2 * next_waits_, most_waits);
+        return launched;
     }
     // Null where it fails; what is wrong is then found by enqueueing without a graph.
     Executable record(Pass pass, const RnnBuffers& b) const {
         const RelaxedCapture relaxed;
-        if (stream_ == nullptr && !succeeds(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking))) return nullptr;
-        if (!succeeds(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed))) return nullptr;
+        Stream stream = std::exchange(stream_, nullptr);  // one that has failed may be capturing still
+        if (stream == nullptr) {
+            cudaStream_t made = nullptr;
+            if (!succeeds(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking))) return nullptr;
+            stream.reset(made);
+        }
+        if (!succeeds(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed))) return nullptr;
         bool enqueued = true;
         try {
-            enqueue(pass, b, stream_);
+            enqueue(pass, b, stream.get());
         } catch (...) {
             enqueued = false;
         }
         cudaGraph_t captured = nullptr;
-        const bool ended = succeeds(cudaStreamEndCapture(stream_, &captured));
+        if (!succeeds(cudaStreamEndCapture(stream.get(), &captured))) return nullptr;
+        stream_ = std::move(stream);
         const Graph graph(captured);
         cudaGraphExec_t made = nullptr;
-        if (!ended || !enqueued || !succeeds(cudaGraphInstantiate(&made, captured, 0))) return nullptr;
+        if (!enqueued || !succeeds(cudaGraphInstantiate(&made, captured, 0))) return nullptr;
         return Executable(made);
-    }
-    static bool succeeds(cudaError_t result) {
-        if (result != cudaSuccess) cudaGetLastError();
-        return result == cudaSuccess;
     }
 
     std::unique_ptr<RnnKernel> kernel_;
     int device_;
     bool pays_;
     mutable std::mutex mutex_;  // of all below
-    mutable cudaStream_t stream_ = nullptr;
-    mutable bool fails_ = false;
+    mutable Stream stream_;
+    // After a failure so many calls go launch by launch before a graph is tried again, twice as many each time.
+    mutable int64_t waits_ = 0, next_waits_ = 1;
     mutable Recent<Key, Executable, kept_calls> recent_;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's errors as Error, and the device of a call.
+// The errors of the CUDA runtime and driver as Error, and the device of a call.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 #include "core/error.h"
+#include "cuda/loader/driver.h"
 
 namespace flashscan::cuda {
 
@@ -14,6 +15,15 @@ inline void check(cudaError_t result, const char* doing) {
     cudaGetLastError();  // a non-sticky error is reported once, here
     fail(result == cudaErrorMemoryAllocation ? Code::out_of_memory : Code::device_error,
          "CUDA failed while {}: {} ({})", doing, cudaGetErrorString(result), cudaGetErrorName(result));
+}
+
+// The runtime has the driver's numbers and sentences.
+inline void check(CUresult result, const char* doing) { check(static_cast<cudaError_t>(result), doing); }
+
+// For calls that may fail without a word: none leaves an error behind that the program would find.
+inline bool succeeds(cudaError_t result) {
+    if (result != cudaSuccess) cudaGetLastError();
+    return result == cudaSuccess;
 }
 
 inline int device_attribute(cudaDeviceAttr which, int device, const char* doing = "asking what the device is") {
@@ -42,35 +52,55 @@ inline void allow_shared_memory(const void* kernel, int device) {
           "reserving shared memory for a kernel");
 }
 
-// Makes `device` current and puts the caller's device back.
+// Makes `device` current and puts the caller's context back, or none where there was none: selecting a device by the
+// runtime's number would make a context on it.
 class DeviceScope {
   public:
     explicit DeviceScope(int device) {
-        check(cudaGetDevice(&before_), "asking for the current device");
-        changed_ = before_ != device;
-        if (changed_) check(cudaSetDevice(device), "selecting the plan's device");
+        int number = 0;
+        check(cudaGetDevice(&number), doing);  // at the end of the process fails here, while the driver may be gone
+        check(driver().current_context(&before_), doing);
+        CUdevice current = 0;
+        if (before_ != nullptr) check(driver().device_of_context(&current), doing);
+        changed_ = before_ == nullptr || current != driver().devices[static_cast<size_t>(device)];
+        if (changed_) check(driver().set_context(primary_context(device)), doing);
     }
     ~DeviceScope() {
-        if (changed_) cudaSetDevice(before_);
+        if (changed_) driver().set_context(before_);
     }
     DeviceScope(const DeviceScope&) = delete;
     DeviceScope& operator=(const DeviceScope&) = delete;
 
   private:
-    int before_ = 0;
+    static constexpr const char* doing = "selecting the plan's device";
+    CUcontext before_ = nullptr;
     bool changed_ = false;
 };
+
+// For destructors: gives something back on `device`, or where it cannot be selected without that.
+template <typename Release>
+void release_on(int device, Release release) noexcept {
+    try {
+        const DeviceScope scope(device);
+        return release();
+    } catch (...) {
+        release();
+    }
+}
 
 // While it lives, a capture that another thread has begun does not forbid this thread what a capture cannot hold.
 class RelaxedCapture {
   public:
-    RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+    RelaxedCapture() : changed_(succeeds(cudaThreadExchangeStreamCaptureMode(&mode_))) {}
+    ~RelaxedCapture() {
+        if (changed_) succeeds(cudaThreadExchangeStreamCaptureMode(&mode_));
+    }
     RelaxedCapture(const RelaxedCapture&) = delete;
     RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
   private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+    bool changed_;
 };
 
 }  // namespace flashscan::cuda

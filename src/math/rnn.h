@@ -233,7 +233,10 @@ struct SlstmCell {
     }
     template <typename T>
     FLASHSCAN_HD static void leave(const T (&state)[4], T (&carry)[4]) {
-        carry[3] += state[1] * carry[1] + state[2] * carry[2];
+        const auto first = state[2] == T(0);
+        for (std::size_t s = 1; s < 4; ++s) carry[s] = select(first, T(0), carry[s]);
+        // A gradient of 0, as behind a reset, makes nothing of a state that is not looked at.
+        for (std::size_t s = 1; s < 3; ++s) carry[3] += select(carry[s] == T(0), T(0), state[s] * carry[s]);
     }
     template <typename T>
     FLASHSCAN_HD static void slopes_of(const T (&keep)[7], const T (&previous)[4], T (&slope)[10]) {

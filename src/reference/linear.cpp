@@ -54,7 +54,7 @@ class Linear final : public LinearKernel {
             for (int64_t c = 0; c < p_.channels; ++c) backward_row(buffers, sequence, c, sums);
         // Steps that belong to no sequence are not written.
         const int64_t end =
-            p_.packed() ? load_offset(buffers.seq_offsets, p_.offsets_dtype, p_.num_sequences) : p_.time;
+            p_.packed() ? load_offset(buffers.seq_offsets, p_.offsets_dtype, p_.num_sequences) : int64_t{p_.time};
         for (size_t i = 0; i < sums.size(); ++i) store_sum(buffers, static_cast<int64_t>(i), sums[i], end);
     }
 

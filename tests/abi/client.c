@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A program of version 0.1: compiled against the header as it was then, run with the library as it is now. Forward and
- * backward of h[t] = a h[t-1] + x[t] with one gate for all steps.
+ * A program in C with the library: forward and backward of h[t] = a h[t-1] + x[t] with one gate for all steps.
  */
 #include <flashscan/flashscan.h>
 #include <math.h>
@@ -13,7 +12,7 @@ enum {
 };
 
 static void check(flashscan_status status) {
-    if (status == FLASHSCAN_OK) return;
+    if (status == FLASHSCAN_STATUS_OK) return;
     printf("FAILED: %s: %s\n", flashscan_status_name(status), flashscan_last_error());
     exit(1);
 }
@@ -35,7 +34,7 @@ int main(void) {
     flashscan_options options = {0};
     flashscan_plan* plan = NULL;
     desc.struct_size = sizeof desc;
-    desc.dtype = FLASHSCAN_F32;
+    desc.dtype = FLASHSCAN_DTYPE_F32;
     desc.gate_broadcast = FLASHSCAN_BROADCAST_BATCH | FLASHSCAN_BROADCAST_TIME | FLASHSCAN_BROADCAST_CHANNELS;
     desc.batch = 1;
     desc.time = steps;
@@ -59,7 +58,7 @@ int main(void) {
                                 {FLASHSCAN_ARG_OUTPUT, 0, output, sizeof output},
                                 {FLASHSCAN_ARG_STATE_IN, 0, &state_in, sizeof state_in},
                                 {FLASHSCAN_ARG_STATE_OUT, 0, &state_out, sizeof state_out}};
-        check(flashscan_forward(plan, args, 5, NULL));
+        check(flashscan_execute(plan, FLASHSCAN_PASS_FORWARD, args, 5, NULL));
     }
     for (t = 0; t < steps; ++t) {
         h = gate * h + input[t];
@@ -74,7 +73,7 @@ int main(void) {
                                 {FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, 0, grad_input, sizeof grad_input},
                                 {FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE, 0, &grad_gate, sizeof grad_gate},
                                 {FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN, 0, &grad_state_in, sizeof grad_state_in}};
-        check(flashscan_backward(plan, args, 7, NULL));
+        check(flashscan_execute(plan, FLASHSCAN_PASS_BACKWARD, args, 7, NULL));
     }
     for (t = steps - 1; t >= 0; --t) {
         g = grad_output[t] + gate * g;

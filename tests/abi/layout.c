@@ -11,7 +11,7 @@ PIN_FIELD(flashscan_arg, reserved, 4);
 PIN_FIELD(flashscan_arg, data, 8);
 PIN_FIELD(flashscan_arg, bytes, 16);
 
-PIN(options, sizeof(flashscan_options) >= 32);
+PIN(options, sizeof(flashscan_options) >= 64);
 PIN_FIELD(flashscan_options, struct_size, 0);
 PIN_FIELD(flashscan_options, backend, 4);
 PIN_FIELD(flashscan_options, device, 8);
@@ -19,6 +19,47 @@ PIN_FIELD(flashscan_options, threads, 12);
 PIN_FIELD(flashscan_options, determinism, 16);
 PIN_FIELD(flashscan_options, workspace, 20);
 PIN_FIELD(flashscan_options, kernel, 24);
+PIN_FIELD(flashscan_options, allocator, 32);
+PIN_FIELD(flashscan_options, log, 40);
+PIN_FIELD(flashscan_options, log_user, 48);
+PIN_FIELD(flashscan_options, communicator, 56);
+
+PIN(allocator, sizeof(flashscan_allocator) >= 32);
+PIN_FIELD(flashscan_allocator, struct_size, 0);
+PIN_FIELD(flashscan_allocator, reserved, 4);
+PIN_FIELD(flashscan_allocator, user, 8);
+PIN_FIELD(flashscan_allocator, allocate, 16);
+PIN_FIELD(flashscan_allocator, release, 24);
+
+PIN(build, sizeof(flashscan_build) >= 48);
+PIN_FIELD(flashscan_build, version, 4);
+PIN_FIELD(flashscan_build, cuda_toolkit, 8);
+PIN_FIELD(flashscan_build, cuda_driver, 12);
+PIN_FIELD(flashscan_build, cuda_architectures, 16);
+PIN_FIELD(flashscan_build, cuda_unusable, 24);
+PIN_FIELD(flashscan_build, cpu_instruction_sets, 32);
+PIN_FIELD(flashscan_build, cpu_instruction_set, 40);
+
+PIN(arg_info, sizeof(flashscan_arg_info) >= 144);
+PIN_FIELD(flashscan_arg_info, id, 4);
+PIN_FIELD(flashscan_arg_info, access, 8);
+PIN_FIELD(flashscan_arg_info, optional, 12);
+PIN_FIELD(flashscan_arg_info, dtype, 16);
+PIN_FIELD(flashscan_arg_info, num_axes, 20);
+PIN_FIELD(flashscan_arg_info, extents, 24);
+PIN_FIELD(flashscan_arg_info, strides, 72);
+PIN_FIELD(flashscan_arg_info, bytes, 120);
+PIN_FIELD(flashscan_arg_info, alignment, 128);
+PIN_FIELD(flashscan_arg_info, name, 136);
+
+PIN(pass_info, sizeof(flashscan_pass_info) >= 48);
+PIN_FIELD(flashscan_pass_info, backend, 4);
+PIN_FIELD(flashscan_pass_info, device, 8);
+PIN_FIELD(flashscan_pass_info, num_args, 12);
+PIN_FIELD(flashscan_pass_info, scratch_bytes, 16);
+PIN_FIELD(flashscan_pass_info, reserve_bytes, 24);
+PIN_FIELD(flashscan_pass_info, kernel, 32);
+PIN_FIELD(flashscan_pass_info, detail, 40);
 
 PIN(strides, sizeof(flashscan_strides) == 24);
 PIN_FIELD(flashscan_strides, batch, 0);
@@ -94,34 +135,46 @@ PIN_FIELD(flashscan_operator_desc, dim, 56);
 PIN_FIELD(flashscan_operator_desc, num_sequences, 64);
 PIN_FIELD(flashscan_operator_desc, custom, 72);
 
-PIN(status_caller, FLASHSCAN_OK == 0 && FLASHSCAN_INVALID_ARGUMENT == 10 && FLASHSCAN_INVALID_STRUCT == 11 &&
-                       FLASHSCAN_STRUCT_TOO_NEW == 12 && FLASHSCAN_SIZE_OVERFLOW == 13 &&
-                       FLASHSCAN_MISSING_ARGUMENT == 14 && FLASHSCAN_DOUBLED_ARGUMENT == 15 &&
-                       FLASHSCAN_UNKNOWN_ARGUMENT == 16 && FLASHSCAN_BUFFER_TOO_SMALL == 17 &&
-                       FLASHSCAN_INVALID_POINTER == 18 && FLASHSCAN_ALIASING == 19);
-PIN(status_here, FLASHSCAN_UNSUPPORTED == 20 && FLASHSCAN_BACKEND_MISSING == 21 && FLASHSCAN_NO_DEVICE == 22 &&
-                     FLASHSCAN_DEPENDENCY_MISSING == 23 && FLASHSCAN_OUT_OF_MEMORY == 30 &&
-                     FLASHSCAN_DEVICE_ERROR == 31 && FLASHSCAN_CALLBACK_FAILED == 32 && FLASHSCAN_INTERNAL_ERROR == 90);
-PIN(dtypes, FLASHSCAN_F32 == 1 && FLASHSCAN_BF16 == 2 && FLASHSCAN_F16 == 3 && FLASHSCAN_F64 == 4 &&
-                FLASHSCAN_C64 == 5 && FLASHSCAN_C128 == 6 && FLASHSCAN_I32 == 7 && FLASHSCAN_I64 == 8);
-PIN(arguments, FLASHSCAN_ARG_INPUT == 1 && FLASHSCAN_ARG_GATE == 2 && FLASHSCAN_ARG_OUTPUT == 3 &&
-                   FLASHSCAN_ARG_STATE_IN == 4 && FLASHSCAN_ARG_STATE_OUT == 5 && FLASHSCAN_ARG_RESET == 6 &&
-                   FLASHSCAN_ARG_SEQ_OFFSETS == 7 && FLASHSCAN_ARG_WEIGHT == 8 && FLASHSCAN_ARG_BIAS == 9 &&
-                   FLASHSCAN_ARG_SCRATCH == 10 && FLASHSCAN_ARG_RESERVE == 11 && FLASHSCAN_GRAD == 256);
-PIN(words, FLASHSCAN_CPU == 0 && FLASHSCAN_CUDA == 1 && FLASHSCAN_LAYOUT_BTC == 0 && FLASHSCAN_LAYOUT_BCT == 1 &&
-               FLASHSCAN_FORWARD_IN_TIME == 0 && FLASHSCAN_REVERSE_IN_TIME == 1 && FLASHSCAN_PASS_FORWARD == 0 &&
-               FLASHSCAN_PASS_BACKWARD == 1 && FLASHSCAN_GATE_VALUE == 0 && FLASHSCAN_GATE_LOG == 1 &&
-               FLASHSCAN_GATE_LOGIT == 2 && FLASHSCAN_BROADCAST_BATCH == 1 && FLASHSCAN_BROADCAST_TIME == 2 &&
-               FLASHSCAN_BROADCAST_CHANNELS == 4 && FLASHSCAN_LINEAR_RESET == 1 &&
-               FLASHSCAN_DETERMINISM_RUN_TO_RUN == 0 && FLASHSCAN_DETERMINISM_BATCH_INVARIANT == 1 &&
-               FLASHSCAN_WORKSPACE_LIBRARY == 0 && FLASHSCAN_WORKSPACE_CALLER == 1);
-PIN(rnn_words, FLASHSCAN_LAYOUT_BTGHD == 0 && FLASHSCAN_LAYOUT_TBGHD == 1 && FLASHSCAN_CELL_LSTM == 0 &&
-                   FLASHSCAN_CELL_GRU == 1 && FLASHSCAN_CELL_ELMAN == 2 && FLASHSCAN_CELL_SLSTM == 3 &&
-                   FLASHSCAN_CELL_GRU_RESET_BEFORE == 4 && FLASHSCAN_CELL_ELMAN_RELU == 5 && FLASHSCAN_RNN_RESET == 1 &&
-                   FLASHSCAN_RNN_ALL_STATES == 2 && FLASHSCAN_RNN_TRAINING == 4);
-PIN(operator_words,
-    FLASHSCAN_OPERATOR_ADD == 0 && FLASHSCAN_OPERATOR_MUL == 1 && FLASHSCAN_OPERATOR_MIN == 2 &&
-        FLASHSCAN_OPERATOR_MAX == 3 && FLASHSCAN_OPERATOR_LOGADDEXP == 4 && FLASHSCAN_OPERATOR_MATMUL == 5 &&
-        FLASHSCAN_OPERATOR_AFFINE == 6 && FLASHSCAN_OPERATOR_CUSTOM == 7 && FLASHSCAN_SCAN_INCLUSIVE == 0 &&
-        FLASHSCAN_SCAN_EXCLUSIVE == 1 && FLASHSCAN_REDUCTION == 2 && FLASHSCAN_OPERATOR_ALLOW_TF32 == 1 &&
-        FLASHSCAN_CODE_CUDA_SOURCE == 1 && FLASHSCAN_CODE_LTO_IR == 2);
+PIN(statuses, FLASHSCAN_STATUS_OK == 0 && FLASHSCAN_STATUS_INVALID_ARGUMENT == 10 &&
+                  FLASHSCAN_STATUS_INVALID_STRUCT == 11 && FLASHSCAN_STATUS_STRUCT_TOO_NEW == 12 &&
+                  FLASHSCAN_STATUS_SIZE_OVERFLOW == 13 && FLASHSCAN_STATUS_MISSING_ARGUMENT == 14 &&
+                  FLASHSCAN_STATUS_DOUBLED_ARGUMENT == 15 && FLASHSCAN_STATUS_UNKNOWN_ARGUMENT == 16 &&
+                  FLASHSCAN_STATUS_BUFFER_TOO_SMALL == 17 && FLASHSCAN_STATUS_INVALID_POINTER == 18 &&
+                  FLASHSCAN_STATUS_ALIASING == 19 && FLASHSCAN_STATUS_UNSUPPORTED == 20 &&
+                  FLASHSCAN_STATUS_BACKEND_MISSING == 21 && FLASHSCAN_STATUS_NO_DEVICE == 22 &&
+                  FLASHSCAN_STATUS_DEPENDENCY_MISSING == 23 && FLASHSCAN_STATUS_OUT_OF_MEMORY == 30 &&
+                  FLASHSCAN_STATUS_DEVICE_ERROR == 31 && FLASHSCAN_STATUS_CALLBACK_FAILED == 32 &&
+                  FLASHSCAN_STATUS_INTERNAL_ERROR == 90);
+PIN(backends, FLASHSCAN_BACKEND_CPU == 101 && FLASHSCAN_BACKEND_CUDA == 102);
+PIN(dtypes, FLASHSCAN_DTYPE_F32 == 201 && FLASHSCAN_DTYPE_BF16 == 202 && FLASHSCAN_DTYPE_F16 == 203 &&
+                FLASHSCAN_DTYPE_F64 == 204 && FLASHSCAN_DTYPE_C64 == 205 && FLASHSCAN_DTYPE_C128 == 206 &&
+                FLASHSCAN_DTYPE_I32 == 207 && FLASHSCAN_DTYPE_I64 == 208);
+PIN(layouts, FLASHSCAN_LAYOUT_BTC == 301 && FLASHSCAN_LAYOUT_BCT == 302 && FLASHSCAN_LAYOUT_BTGHD == 303 &&
+                 FLASHSCAN_LAYOUT_TBGHD == 304);
+PIN(directions, FLASHSCAN_DIRECTION_FORWARD == 401 && FLASHSCAN_DIRECTION_REVERSE == 402);
+PIN(passes, FLASHSCAN_PASS_FORWARD == 501 && FLASHSCAN_PASS_BACKWARD == 502 && FLASHSCAN_PASS_TANGENT == 503);
+PIN(arguments, FLASHSCAN_ARG_INPUT == 2001 && FLASHSCAN_ARG_GATE == 2002 && FLASHSCAN_ARG_OUTPUT == 2003 &&
+                   FLASHSCAN_ARG_STATE_IN == 2004 && FLASHSCAN_ARG_STATE_OUT == 2005 && FLASHSCAN_ARG_RESET == 2006 &&
+                   FLASHSCAN_ARG_SEQ_OFFSETS == 2007 && FLASHSCAN_ARG_WEIGHT == 2008 && FLASHSCAN_ARG_BIAS == 2009 &&
+                   FLASHSCAN_ARG_SCRATCH == 2010 && FLASHSCAN_ARG_RESERVE == 2011 &&
+                   FLASHSCAN_ARG_STATE_INDICES == 2012);
+PIN(bits_of_ids, FLASHSCAN_TANGENT == 0x20000000 && FLASHSCAN_GRAD == 0x40000000);
+PIN(determinism, FLASHSCAN_DETERMINISM_RUN_TO_RUN == 601 && FLASHSCAN_DETERMINISM_BATCH_INVARIANT == 602);
+PIN(workspace, FLASHSCAN_WORKSPACE_LIBRARY == 701 && FLASHSCAN_WORKSPACE_CALLER == 702);
+PIN(gate_forms, FLASHSCAN_GATE_VALUE == 801 && FLASHSCAN_GATE_LOG == 802 && FLASHSCAN_GATE_LOGIT == 803);
+PIN(broadcasts,
+    FLASHSCAN_BROADCAST_BATCH == 0x1 && FLASHSCAN_BROADCAST_TIME == 0x2 && FLASHSCAN_BROADCAST_CHANNELS == 0x4);
+PIN(linear_flags, FLASHSCAN_LINEAR_FLAG_RESET == 0x10);
+PIN(cells, FLASHSCAN_CELL_LSTM == 901 && FLASHSCAN_CELL_GRU == 902 && FLASHSCAN_CELL_ELMAN == 903 &&
+               FLASHSCAN_CELL_SLSTM == 904 && FLASHSCAN_CELL_GRU_RESET_BEFORE == 905 &&
+               FLASHSCAN_CELL_ELMAN_RELU == 906);
+PIN(rnn_flags, FLASHSCAN_RNN_FLAG_RESET == 0x100 && FLASHSCAN_RNN_FLAG_ALL_STATES == 0x200 &&
+                   FLASHSCAN_RNN_FLAG_TRAINING == 0x400);
+PIN(operators, FLASHSCAN_OPERATOR_ADD == 1001 && FLASHSCAN_OPERATOR_MUL == 1002 && FLASHSCAN_OPERATOR_MIN == 1003 &&
+                   FLASHSCAN_OPERATOR_MAX == 1004 && FLASHSCAN_OPERATOR_LOGADDEXP == 1005 &&
+                   FLASHSCAN_OPERATOR_MATMUL == 1006 && FLASHSCAN_OPERATOR_AFFINE == 1007 &&
+                   FLASHSCAN_OPERATOR_CUSTOM == 1008 && FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 == 0x10000);
+PIN(modes, FLASHSCAN_MODE_INCLUSIVE == 1101 && FLASHSCAN_MODE_EXCLUSIVE == 1102 && FLASHSCAN_MODE_REDUCTION == 1103);
+PIN(codes, FLASHSCAN_CODE_CUDA_SOURCE == 1201 && FLASHSCAN_CODE_LTO_IR == 1202);
+PIN(logs, FLASHSCAN_LOG_ERROR == 1301 && FLASHSCAN_LOG_INFO == 1302);
+PIN(accesses, FLASHSCAN_ACCESS_READ == 1401 && FLASHSCAN_ACCESS_WRITE == 1402);

@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
     find("flashscan_version", &version, sizeof version);
     find("flashscan_device_count", &device_count, sizeof device_count);
     if (version == NULL || device_count == NULL || version() != FLASHSCAN_VERSION ||
-        device_count(FLASHSCAN_CPU, &cpus) != FLASHSCAN_OK || cpus != 1 ||
-        device_count(FLASHSCAN_CUDA, &gpus) != FLASHSCAN_OK || gpus < 0) {
+        device_count(FLASHSCAN_BACKEND_CPU, &cpus) != FLASHSCAN_STATUS_OK || cpus != 1 ||
+        device_count(FLASHSCAN_BACKEND_CUDA, &gpus) != FLASHSCAN_STATUS_OK || gpus < 0) {
         printf("FAILED: version or devices\n");
         return 1;
     }

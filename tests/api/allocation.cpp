@@ -1,101 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // What happens when memory runs out: the n-th allocation of a call fails, for every n until the call needs no more.
-// This executable defines malloc and its kin, so that the library's allocations, those of its own C++ runtime included,
-// arrive here. Not built with sanitizers, which bring a malloc of their own.
-#include <cerrno>
-#include <cstdlib>
-
 #include "api/fixture.h"
-
-extern "C" {
-void* __libc_malloc(size_t bytes);
-void* __libc_calloc(size_t count, size_t bytes);
-void* __libc_realloc(void* memory, size_t bytes);
-void* __libc_memalign(size_t alignment, size_t bytes);
-void __libc_free(void* memory);
-}
-
-namespace {
-
-// Counts allocations of this thread while `on`, and lets one (or all from it on) fail.
-struct Ledger {
-    bool on = false;
-    bool all_after = false;
-    int64_t fail_at = 0;  // 0: none
-    int64_t count = 0;
-    int64_t live = 0;
-    bool fired = false;
-
-    bool refuses() {
-        if (!on) return false;
-        ++count;
-        const bool refused = fail_at > 0 && (count == fail_at || (all_after && count > fail_at));
-        fired = fired || refused;
-        if (!refused) ++live;
-        return refused;
-    }
-    void freed(const void* memory) {
-        if (on && memory != nullptr) --live;
-    }
-};
-
-thread_local Ledger ledger;
-
-}  // namespace
-
-#define INTERPOSED extern "C" __attribute__((visibility("default")))
-
-INTERPOSED void* malloc(size_t bytes) { return ledger.refuses() ? nullptr : __libc_malloc(bytes); }
-INTERPOSED void* calloc(size_t count, size_t bytes) { return ledger.refuses() ? nullptr : __libc_calloc(count, bytes); }
-INTERPOSED void* realloc(void* memory, size_t bytes) {
-    if (ledger.refuses()) return nullptr;
-    ledger.freed(memory);
-    return __libc_realloc(memory, bytes);
-}
-INTERPOSED void* aligned_alloc(size_t alignment, size_t bytes) {
-    return ledger.refuses() ? nullptr : __libc_memalign(alignment, bytes);
-}
-INTERPOSED int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-    if (ledger.refuses()) return ENOMEM;
-    *memory = __libc_memalign(alignment, bytes);
-    return *memory != nullptr ? 0 : ENOMEM;
-}
-INTERPOSED void free(void* memory) {
-    ledger.freed(memory);
-    __libc_free(memory);
-}
+#include "support/failing_memory.h"
+#include "support/operator_check.h"
 
 namespace api {
 namespace {
 
 using namespace support;
 
-// Repeats `body` with the n-th allocation failing until it succeeds without one. `body` returns its status and leaves
-// nothing behind. Returns the number of allocations that a success makes.
-template <typename Body>
-int64_t exhaust(bool all_after, Body body) {
-    constexpr int64_t most = 3000;
-    for (int64_t n = 1; n < most; ++n) {
-        ledger = {true, all_after, n, 0, 0, false};
-        const flashscan_status status = body();
-        ledger.on = false;
-        EXPECT_EQ(ledger.live, 0) << "leak when allocation " << n << " fails";
-        if (!ledger.fired) {
-            EXPECT_EQ(status, FLASHSCAN_OK) << flashscan_last_error();
-            return n - 1;
-        }
-        EXPECT_EQ(status, FLASHSCAN_OUT_OF_MEMORY) << "allocation " << n << ": " << flashscan_last_error();
-        EXPECT_STRNE(flashscan_last_error(), "");
-        if (testing::Test::HasFailure()) break;
+// Runs both passes of `calls` out of memory; outputs stay as they were.
+void expect_untouched(const Plan& plan, std::initializer_list<Call*> calls, bool all_after) {
+    for (Call* call : calls) {
+        ASSERT_EQ(call->run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        call->prepare();
+        bool untouched = true;
+        exhaust(all_after, [&] {
+            const flashscan_status status = call->execute(plan.get());
+            if (status == FLASHSCAN_STATUS_OK) return status;
+            const bool on = std::exchange(ledger.on, false);
+            call->collect();
+            untouched = untouched && call->outputs_untouched();
+            ledger.on = on;
+            return status;
+        });
+        EXPECT_TRUE(untouched) << "outputs were written by a call that failed";
     }
-    return -1;
-}
-
-// Gives this thread's error sentence room for every sentence to come, so that keeping one is no leak.
-void make_room_for_sentences() {
-    const std::string name(4000, 'k');
-    const Plan plan(small_problem(), {FLASHSCAN_CPU, name});
-    EXPECT_EQ(plan.status(), FLASHSCAN_INVALID_ARGUMENT);
 }
 
 std::vector<Problem> problems() {
@@ -106,7 +36,7 @@ std::vector<Problem> problems() {
     list[2].batch = 1;
     list[2].sequences = 3;
     list[2].broadcast = FLASHSCAN_BROADCAST_CHANNELS;
-    list[3].dtype = FLASHSCAN_BF16;
+    list[3].dtype = FLASHSCAN_DTYPE_BF16;
     list[3].layout = FLASHSCAN_LAYOUT_BCT;
     list[3].broadcast = 7;
     for (Problem& p : list) {
@@ -125,11 +55,11 @@ class Allocation : public testing::TestWithParam<std::tuple<size_t, bool>> {
 
 TEST_P(Allocation, PlanSurvivesFailure) {
     const flashscan_linear_desc desc = desc_of(problem());
-    const flashscan_options options = options_of(problem(), FLASHSCAN_CPU, "");
+    const flashscan_options options = options_of(problem(), FLASHSCAN_BACKEND_CPU, "");
     const int64_t needed = exhaust(all_after(), [&] {
         auto* plan = reinterpret_cast<flashscan_plan*>(0x10);
         const flashscan_status status = flashscan_plan_linear(&plan, &desc, &options);
-        EXPECT_TRUE(status == FLASHSCAN_OK || plan == nullptr);
+        EXPECT_TRUE(status == FLASHSCAN_STATUS_OK || plan == nullptr);
         flashscan_plan_destroy(plan);
         return status;
     });
@@ -142,23 +72,9 @@ TEST_P(Allocation, PassesSurviveFailure) {
     data.output = data.input;
     const Plan plan(p, {});
     ASSERT_TRUE(plan) << plan.message();
-    Call forward = forward_call(p, plan, FLASHSCAN_CPU, data, Guard::end);
-    Call backward = backward_call(p, plan, FLASHSCAN_CPU, data, Guard::end);
-    for (Call* call : {&forward, &backward}) {
-        ASSERT_EQ(call->run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
-        call->prepare();
-        bool untouched = true;
-        exhaust(all_after(), [&] {
-            const flashscan_status status = call->execute(plan.get());
-            if (status == FLASHSCAN_OK) return status;
-            const bool on = std::exchange(ledger.on, false);
-            call->collect();
-            untouched = untouched && call->outputs_untouched();
-            ledger.on = on;
-            return status;
-        });
-        EXPECT_TRUE(untouched) << "outputs were written by a call that failed";
-    }
+    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    expect_untouched(plan, {&forward, &backward}, all_after());
 }
 
 // A failure whose sentence finds no memory still has a status.
@@ -170,9 +86,71 @@ TEST_P(Allocation, ErrorsSurviveFailure) {
         flashscan_plan* plan = nullptr;
         const flashscan_status status = flashscan_plan_linear(&plan, &desc, nullptr);
         ledger.on = false;
-        EXPECT_TRUE(status == FLASHSCAN_INVALID_ARGUMENT || (ledger.fired && status == FLASHSCAN_OUT_OF_MEMORY));
+        EXPECT_TRUE(status == FLASHSCAN_STATUS_INVALID_ARGUMENT ||
+                    (ledger.fired && status == FLASHSCAN_STATUS_OUT_OF_MEMORY));
         EXPECT_EQ(ledger.live, 0) << n;
         EXPECT_STRNE(flashscan_last_error(), "");
+    }
+}
+
+class OperatorAllocation : public testing::TestWithParam<std::tuple<const char*, bool>> {
+  protected:
+    void SetUp() override { make_room_for_sentences(); }
+};
+
+TEST_P(OperatorAllocation, PassesSurviveFailure) {
+    const auto [line, all_after] = GetParam();
+    OperatorProblem p = operator_problem_of(line);
+    p.threads = 1;
+    const OperatorData data = make_data(p);
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, ""));
+    ASSERT_TRUE(plan) << plan.message();
+    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    ASSERT_EQ(forward.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    Call backward =
+        backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, forward.values(FLASHSCAN_ARG_OUTPUT), Guard::end);
+    expect_untouched(plan, {&forward, &backward}, all_after);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Api, OperatorAllocation,
+    testing::Combine(testing::Values("operator add inclusive f32 b2 t50 c3 state-in state-out",
+                                     "operator matmul inclusive f32 b2 t50 c1 d5 state-in state-out",
+                                     "operator matmul reduction f64 b1 t900 c1 d2 state-in state-out",
+                                     "operator affine exclusive f32 b2 t50 c1 d3 state-in state-out"),
+                     testing::Bool()),
+    [](const auto& i) { return std::to_string(i.index); });
+
+// A custom operator by a batched callback, whose prefixes lie in OUTPUT.
+TEST(CustomAllocation, ScansSurviveFailure) {
+    make_room_for_sentences();
+    flashscan_custom_operator custom{};
+    custom.struct_size = sizeof custom;
+    custom.element_bytes = 4;
+    custom.batched = [](void*, const void* l, int64_t l_stride, const void* r, int64_t r_stride, void* out,
+                        int64_t out_stride, int64_t count, void*) {
+        for (int64_t i = 0; i < count; ++i) {
+            float sum = *reinterpret_cast<const float*>(static_cast<const char*>(l) + i * l_stride);
+            sum += *reinterpret_cast<const float*>(static_cast<const char*>(r) + i * r_stride);
+            *reinterpret_cast<float*>(static_cast<char*>(out) + i * out_stride) = sum;
+        }
+        return int32_t{0};
+    };
+    flashscan_operator_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+    desc.batch = 2;
+    desc.time = 37;
+    desc.channels = 3;
+    desc.custom = &custom;
+    const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CPU, "", 1, false, false));
+    ASSERT_TRUE(plan) << plan.message();
+    for (const bool all_after : {false, true}) {
+        Call call(FLASHSCAN_BACKEND_CPU, FLASHSCAN_PASS_FORWARD, Guard::end);
+        const Tensor tensor = dense_tensor(2 * 37, 3);
+        call.input(FLASHSCAN_ARG_INPUT, FLASHSCAN_DTYPE_F32, tensor, Values(2 * 37 * 3, 1.0));
+        call.output(FLASHSCAN_ARG_OUTPUT, FLASHSCAN_DTYPE_F32, tensor, tensor.extents[1]);
+        expect_untouched(plan, {&call}, all_after);
     }
 }
 

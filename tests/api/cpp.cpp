@@ -18,7 +18,7 @@ using flashscan::out;
 
 flashscan::LinearDesc small_desc() {
     flashscan::LinearDesc what;
-    what.dtype = FLASHSCAN_F32;
+    what.dtype = FLASHSCAN_DTYPE_F32;
     what.batch = what.channels = 1;
     what.time = 4;
     return what;
@@ -32,7 +32,7 @@ TEST(Cpp, PlansMoveAndDoNotCopy) {
     flashscan::Plan moved = std::move(plan);
     EXPECT_EQ(moved.get(), handle);
     EXPECT_FALSE(plan);  // NOLINT(bugprone-use-after-move)
-    EXPECT_EQ(plan.try_forward({}), FLASHSCAN_INVALID_ARGUMENT);
+    EXPECT_EQ(plan.try_forward({}), FLASHSCAN_STATUS_INVALID_ARGUMENT);
     flashscan_plan_destroy(moved.release());
     EXPECT_FALSE(moved);
 }
@@ -59,8 +59,8 @@ TEST(Cpp, FailuresAreErrorsWithStatusAndSentence) {
         const flashscan::Plan plan(what);
         FAIL() << "a negative batch was taken";
     } catch (const flashscan::Error& error) {
-        EXPECT_EQ(error.status(), FLASHSCAN_INVALID_ARGUMENT);
-        EXPECT_STREQ(error.status_name(), "FLASHSCAN_INVALID_ARGUMENT");
+        EXPECT_EQ(error.status(), FLASHSCAN_STATUS_INVALID_ARGUMENT);
+        EXPECT_STREQ(error.status_name(), "FLASHSCAN_STATUS_INVALID_ARGUMENT");
         EXPECT_NE(std::string(error.what()).find("batch is -1"), std::string::npos) << error.what();
     }
     const flashscan::Plan plan(small_desc());
@@ -70,7 +70,7 @@ TEST(Cpp, FailuresAreErrorsWithStatusAndSentence) {
         plan.forward({in(FLASHSCAN_ARG_GATE, gate), in(FLASHSCAN_ARG_INPUT, input), out(FLASHSCAN_ARG_OUTPUT, output)});
         FAIL() << "a short input was taken";
     } catch (const flashscan::Error& error) {
-        EXPECT_EQ(error.status(), FLASHSCAN_BUFFER_TOO_SMALL);
+        EXPECT_EQ(error.status(), FLASHSCAN_STATUS_BUFFER_TOO_SMALL);
     }
     EXPECT_THROW(plan.arg_bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_WEIGHT), flashscan::Error);
 }
@@ -79,7 +79,7 @@ TEST(Cpp, FailedPlansAreEmpty) {
     flashscan::Plan plan(small_desc());
     flashscan::LinearDesc what = small_desc();
     what.dtype = 99;
-    EXPECT_EQ(flashscan::Plan::make(plan, what), FLASHSCAN_INVALID_ARGUMENT);
+    EXPECT_EQ(flashscan::Plan::make(plan, what), FLASHSCAN_STATUS_INVALID_ARGUMENT);
     EXPECT_FALSE(plan);
 }
 
@@ -91,15 +91,15 @@ TEST(Cpp, OptionsSizesAndDescription) {
     EXPECT_EQ(plan.arg_bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_OUTPUT), 16U);
     EXPECT_NE(plan.describe().find("kernel reference"), std::string::npos) << plan.describe();
     EXPECT_EQ(plan.describe().find('\0'), std::string::npos);
-    EXPECT_EQ(flashscan::device_count(FLASHSCAN_CPU), 1);
+    EXPECT_EQ(flashscan::device_count(FLASHSCAN_BACKEND_CPU), 1);
     EXPECT_EQ(flashscan::version(), FLASHSCAN_VERSION);
 }
 
 TEST(Cpp, NetworksTrainWithAReserve) {
     flashscan::RnnDesc what;
-    what.dtype = FLASHSCAN_F64;
+    what.dtype = FLASHSCAN_DTYPE_F64;
     what.cell = FLASHSCAN_CELL_ELMAN;
-    what.flags = FLASHSCAN_RNN_TRAINING;
+    what.flags = FLASHSCAN_RNN_FLAG_TRAINING;
     what.batch = what.heads = what.head_dim = 1;
     what.time = 2;
     const flashscan::Plan plan(what);

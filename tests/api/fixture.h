@@ -25,7 +25,7 @@ inline support::Problem small_problem() {
 // accepted.
 inline void expect_failure(flashscan_status got, flashscan_status status, const std::vector<std::string>& words) {
     EXPECT_STREQ(flashscan_status_name(got), flashscan_status_name(status));
-    const std::string sentence = got == FLASHSCAN_OK ? "" : flashscan_last_error();
+    const std::string sentence = got == FLASHSCAN_STATUS_OK ? "" : flashscan_last_error();
     for (const std::string& word : words)
         EXPECT_NE(sentence.find(word), std::string::npos) << "\"" << word << "\" is not in: " << sentence;
 }

@@ -59,22 +59,22 @@ TEST_P(BadOperatorDescs, AreRefusedByName) {
 }
 
 const flashscan_custom_operator some_custom = small_custom();
-constexpr flashscan_status invalid = FLASHSCAN_INVALID_ARGUMENT;
+constexpr flashscan_status invalid = FLASHSCAN_STATUS_INVALID_ARGUMENT;
 
 const BadOperator bad_descs[] = {
-    {"StructSizeZero", [](auto& d) { d.struct_size = 0; }, FLASHSCAN_INVALID_STRUCT, {"operator_desc", "is 0"}},
-    {"StructSizeShort", [](auto& d) { d.struct_size = 79; }, FLASHSCAN_INVALID_STRUCT, {"79", "80"}},
-    {"DtypeMissing", [](auto& d) { d.dtype = 0; }, invalid, {"dtype is 0", "F32 (1)", "C128 (6)"}},
-    {"DtypeIndex", [](auto& d) { d.dtype = FLASHSCAN_I32; }, invalid, {"dtype is 7"}},
+    {"StructSizeZero", [](auto& d) { d.struct_size = 0; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"operator_desc", "is 0"}},
+    {"StructSizeShort", [](auto& d) { d.struct_size = 79; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"79", "80"}},
+    {"DtypeMissing", [](auto& d) { d.dtype = 0; }, invalid, {"dtype is 0", "DTYPE_F32 (201)", "DTYPE_C128 (206)"}},
+    {"DtypeIndex", [](auto& d) { d.dtype = FLASHSCAN_DTYPE_I32; }, invalid, {"dtype is i32"}},
     {"DtypeWithoutOrder",
-     [](auto& d) { d.kind = FLASHSCAN_OPERATOR_MAX, d.dtype = FLASHSCAN_C64, d.dim = 0; },
+     [](auto& d) { d.kind = FLASHSCAN_OPERATOR_MAX, d.dtype = FLASHSCAN_DTYPE_C64, d.dim = 0; },
      invalid,
-     {"dtype is 5", "max", "real"}},
-    {"Kind", [](auto& d) { d.kind = 8; }, invalid, {"kind is 8", "OPERATOR_ADD (0)", "OPERATOR_CUSTOM (7)"}},
-    {"Layout", [](auto& d) { d.layout = 2; }, invalid, {"layout is 2", "LAYOUT_BCT (1)"}},
-    {"Mode", [](auto& d) { d.mode = 3; }, invalid, {"mode is 3", "REDUCTION (2)"}},
+     {"dtype is c64", "max", "real"}},
+    {"Kind", [](auto& d) { d.kind = 8; }, invalid, {"kind is 8", "OPERATOR_ADD (1001)", "OPERATOR_CUSTOM (1008)"}},
+    {"Layout", [](auto& d) { d.layout = 2; }, invalid, {"layout is 2", "LAYOUT_BCT (302)"}},
+    {"Mode", [](auto& d) { d.mode = 3; }, invalid, {"mode is 3", "MODE_REDUCTION (1103)"}},
     {"Direction", [](auto& d) { d.direction = -1; }, invalid, {"direction is -1"}},
-    {"Flags", [](auto& d) { d.flags = 2; }, invalid, {"flags is 2", "OPERATOR_ALLOW_TF32 (1)"}},
+    {"Flags", [](auto& d) { d.flags = 2; }, invalid, {"flags is 2", "OPERATOR_FLAG_ALLOW_TF32 (65536)"}},
     {"Batch", [](auto& d) { d.batch = -1; }, invalid, {"batch is -1"}},
     {"Time", [](auto& d) { d.time = -1; }, invalid, {"time is -1"}},
     {"Channels", [](auto& d) { d.channels = -1; }, invalid, {"channels is -1"}},
@@ -82,13 +82,13 @@ const BadOperator bad_descs[] = {
     {"DimLarge", [](auto& d) { d.dim = 1025; }, invalid, {"dim is 1025", "1 to 1024"}},
     {"DimOfNumbers", [](auto& d) { d.kind = FLASHSCAN_OPERATOR_ADD; }, invalid, {"dim is 4", "add", "accepted is 0"}},
     {"PackedBatch", [](auto& d) { d.num_sequences = 2; }, invalid, {"batch is 2", "batch 1"}},
-    {"OffsetsDtype", [](auto& d) { d.offsets_dtype = 1; }, invalid, {"offsets_dtype is 1"}},
+    {"OffsetsDtype", [](auto& d) { d.offsets_dtype = FLASHSCAN_DTYPE_F32; }, invalid, {"offsets_dtype is f32"}},
     {"CustomMissing",
      [](auto& d) { d.kind = FLASHSCAN_OPERATOR_CUSTOM, d.dtype = 0, d.dim = 0; },
      invalid,
      {"custom is NULL"}},
     {"CustomUnused", [](auto& d) { d.custom = &some_custom; }, invalid, {"custom is given", "matmul"}},
-    {"Overflow", [](auto& d) { d.time = int64_t{1} << 58; }, FLASHSCAN_SIZE_OVERFLOW, {"2^63 - 1"}},
+    {"Overflow", [](auto& d) { d.time = int64_t{1} << 58; }, FLASHSCAN_STATUS_SIZE_OVERFLOW, {"2^63 - 1"}},
 };
 INSTANTIATE_TEST_SUITE_P(Operator, BadOperatorDescs, testing::ValuesIn(bad_descs),
                          [](const auto& i) { return std::string(i.param.name); });
@@ -111,14 +111,24 @@ TEST_P(BadCustoms, AreRefusedByName) {
 }
 
 const BadCustom bad_customs[] = {
-    {"StructSize", [](auto& c, auto&) { c.struct_size = 8; }, FLASHSCAN_INVALID_STRUCT, {"custom_operator", "is 8"}},
+    {"StructSize",
+     [](auto& c, auto&) { c.struct_size = 8; },
+     FLASHSCAN_STATUS_INVALID_STRUCT,
+     {"custom_operator", "is 8"}},
     {"NoBytes", [](auto& c, auto&) { c.element_bytes = 0; }, invalid, {"custom.element_bytes is 0", "1 to 4096"}},
     {"ManyBytes", [](auto& c, auto&) { c.element_bytes = 4097; }, invalid, {"custom.element_bytes is 4097"}},
     {"Nothing", [](auto& c, auto&) { c.host = nullptr; }, invalid, {"none of host, batched and code"}},
-    {"CodeKind", [](auto& c, auto&) { c.code_kind = 3; }, invalid, {"custom.code_kind is 3", "CODE_LTO_IR (2)"}},
-    {"CodeMissing", [](auto& c, auto&) { c.code_kind = 1; }, invalid, {"custom.code is empty"}},
+    {"CodeKind", [](auto& c, auto&) { c.code_kind = 3; }, invalid, {"custom.code_kind is 3", "CODE_LTO_IR (1202)"}},
+    {"CodeMissing",
+     [](auto& c, auto&) { c.code_kind = FLASHSCAN_CODE_CUDA_SOURCE; },
+     invalid,
+     {"custom.code is empty"}},
+    {"CodeWithAZero",
+     [](auto& c, auto&) { c.code_kind = FLASHSCAN_CODE_CUDA_SOURCE, c.code = "x\0y", c.code_bytes = 3, c.name = "f"; },
+     invalid,
+     {"custom.code has a zero at byte 1 of code_bytes 3", "text without one"}},
     {"NameMissing",
-     [](auto& c, auto&) { c.code_kind = 1, c.code = "x", c.code_bytes = 1; },
+     [](auto& c, auto&) { c.code_kind = FLASHSCAN_CODE_CUDA_SOURCE, c.code = "x", c.code_bytes = 1; },
      invalid,
      {"custom.name is not given"}},
     {"AdjointAlone",
@@ -133,14 +143,20 @@ const BadCustom bad_customs[] = {
      [](auto& c, auto&) { c.host_adjoint = add_floats_adjoint; },
      invalid,
      {"dtype is 0", "adjoint"}},
-    {"Dtype", [](auto&, auto& d) { d.dtype = FLASHSCAN_BF16; }, invalid, {"dtype with kind CUSTOM is 2", "F64 (4)"}},
-    {"Multiple", [](auto&, auto& d) { d.dtype = FLASHSCAN_F64; }, invalid, {"element_bytes is 4", "8 bytes", "f64"}},
+    {"Dtype",
+     [](auto&, auto& d) { d.dtype = FLASHSCAN_DTYPE_BF16; },
+     invalid,
+     {"dtype with kind custom is bf16", "f64"}},
+    {"Multiple",
+     [](auto&, auto& d) { d.dtype = FLASHSCAN_DTYPE_F64; },
+     invalid,
+     {"element_bytes is 4", "8 bytes", "f64"}},
     {"DeviceCodeAlone",
      [](auto& c, auto&) {
          c.host = nullptr;
          c.code_kind = FLASHSCAN_CODE_CUDA_SOURCE, c.code = "x", c.code_bytes = 1, c.name = "f";
      },
-     FLASHSCAN_UNSUPPORTED,
+     FLASHSCAN_STATUS_UNSUPPORTED,
      {"no cpu kernel takes operator custom bytes4", "neither a host function nor a batched callback"}},
 };
 INSTANTIATE_TEST_SUITE_P(Operator, BadCustoms, testing::ValuesIn(bad_customs),
@@ -159,10 +175,10 @@ TEST(OperatorPlan, KnowsItsSizesAndDescribesItself) {
     const OperatorProblem p = operator_problem_of("operator affine reduction bf16 b2 t5 c3 d4");
     const flashscan_operator_desc desc = desc_of(p);
     const Created made(desc);
-    ASSERT_EQ(made.status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     const auto bytes = [&](int32_t pass, int32_t id) {
         size_t size = 0;
-        EXPECT_EQ(flashscan_plan_arg_bytes(made.plan, pass, id, &size), FLASHSCAN_OK);
+        EXPECT_EQ(flashscan_plan_arg_bytes(made.plan, pass, id, &size), FLASHSCAN_STATUS_OK);
         return size;
     };
     EXPECT_EQ(bytes(fwd, FLASHSCAN_ARG_INPUT), 2U * 5 * 3 * 4 * 2);
@@ -171,56 +187,58 @@ TEST(OperatorPlan, KnowsItsSizesAndDescribesItself) {
     EXPECT_EQ(bytes(fwd, FLASHSCAN_ARG_STATE_OUT), 2U * 3 * 4 * 4);
     EXPECT_EQ(bytes(bwd, grad | FLASHSCAN_ARG_GATE), 2U * 5 * 3 * 16 * 2);
     size_t size = 0;
-    EXPECT_EQ(flashscan_plan_arg_bytes(made.plan, bwd, FLASHSCAN_ARG_OUTPUT, &size), FLASHSCAN_UNKNOWN_ARGUMENT);
+    EXPECT_EQ(flashscan_plan_arg_bytes(made.plan, bwd, FLASHSCAN_ARG_OUTPUT, &size), FLASHSCAN_STATUS_UNKNOWN_ARGUMENT);
     std::array<char, 400> text{};
-    ASSERT_EQ(flashscan_plan_describe(made.plan, text.data(), text.size(), nullptr), FLASHSCAN_OK);
+    ASSERT_EQ(flashscan_plan_describe(made.plan, text.data(), text.size(), nullptr), FLASHSCAN_STATUS_OK);
     EXPECT_NE(std::string(text.data()).find("operator affine bf16 BTC reduction b2 t5 c3 d4"), std::string::npos);
 }
 
 TEST(OperatorPlan, BackwardNeedsAnAdjoint) {
     flashscan_custom_operator custom = small_custom();
     const Created without(custom_desc(custom));
-    ASSERT_EQ(without.status, FLASHSCAN_OK) << flashscan_last_error();
-    expect_failure(flashscan_backward(without.plan, nullptr, 0, nullptr), invalid, {"no backward pass", "no adjoint"});
+    ASSERT_EQ(without.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    expect_failure(flashscan_execute(without.plan, FLASHSCAN_PASS_BACKWARD, nullptr, 0, nullptr), invalid,
+                   {"no backward pass", "no adjoint"});
     custom.host_adjoint = add_floats_adjoint;
     flashscan_operator_desc desc = custom_desc(custom);
-    desc.dtype = FLASHSCAN_F32;
+    desc.dtype = FLASHSCAN_DTYPE_F32;
     const Created with(desc);
-    ASSERT_EQ(with.status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(with.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     float input[5] = {1, 2, 3, 4, 5}, grad_output[5] = {1, 1, 1, 1, 1}, grad_input[5];
     flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input, sizeof input},
                             {grad | FLASHSCAN_ARG_OUTPUT, 0, grad_output, sizeof grad_output},
                             {grad | FLASHSCAN_ARG_INPUT, 0, grad_input, sizeof grad_input}};
-    ASSERT_EQ(flashscan_backward(with.plan, args, 3, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(flashscan_execute(with.plan, FLASHSCAN_PASS_BACKWARD, args, 3, nullptr), FLASHSCAN_STATUS_OK)
+        << flashscan_last_error();
     for (int i = 0; i < 5; ++i) EXPECT_EQ(grad_input[i], static_cast<float>(5 - i));
 }
 
 TEST(OperatorPlan, GradientsNameWhatTheyNeed) {
     const flashscan_operator_desc desc = desc_of(operator_problem_of("operator matmul f32 b1 t2 c1 d1"));
     const Created made(desc);
-    ASSERT_EQ(made.status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     float input[2] = {1, 2}, grad_output[2] = {1, 1}, grad_input[2], grad_state[1];
     flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input, sizeof input},
                             {grad | FLASHSCAN_ARG_OUTPUT, 0, grad_output, sizeof grad_output},
                             {grad | FLASHSCAN_ARG_INPUT, 0, grad_input, sizeof grad_input}};
-    expect_failure(flashscan_backward(made.plan, args, 3, nullptr), FLASHSCAN_MISSING_ARGUMENT,
-                   {"OUTPUT is not given", "GRAD|INPUT needs it"});
+    expect_failure(flashscan_execute(made.plan, FLASHSCAN_PASS_BACKWARD, args, 3, nullptr),
+                   FLASHSCAN_STATUS_MISSING_ARGUMENT, {"OUTPUT is not given", "GRAD|INPUT needs it"});
     args[2] = {grad | FLASHSCAN_ARG_STATE_IN, 0, grad_state, sizeof grad_state};
-    expect_failure(flashscan_backward(made.plan, args, 3, nullptr), FLASHSCAN_MISSING_ARGUMENT,
-                   {"STATE_IN is not given", "GRAD|STATE_IN needs it"});
+    expect_failure(flashscan_execute(made.plan, FLASHSCAN_PASS_BACKWARD, args, 3, nullptr),
+                   FLASHSCAN_STATUS_MISSING_ARGUMENT, {"STATE_IN is not given", "GRAD|STATE_IN needs it"});
 }
 
 TEST(OperatorPlan, ExclusiveScansOfCustomOperatorsNeedAStart) {
     const flashscan_custom_operator custom = small_custom();
     flashscan_operator_desc desc = custom_desc(custom);
-    desc.mode = FLASHSCAN_SCAN_EXCLUSIVE;
+    desc.mode = FLASHSCAN_MODE_EXCLUSIVE;
     const Created made(desc);
-    ASSERT_EQ(made.status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     float input[5] = {}, output[5];
     flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input, sizeof input},
                             {FLASHSCAN_ARG_OUTPUT, 0, output, sizeof output}};
-    expect_failure(flashscan_forward(made.plan, args, 2, nullptr), FLASHSCAN_MISSING_ARGUMENT,
-                   {"STATE_IN is not given"});
+    expect_failure(flashscan_execute(made.plan, FLASHSCAN_PASS_FORWARD, args, 2, nullptr),
+                   FLASHSCAN_STATUS_MISSING_ARGUMENT, {"STATE_IN is not given"});
 }
 
 TEST(OperatorPlan, FailingCallbacksFailTheCall) {
@@ -230,26 +248,27 @@ TEST(OperatorPlan, FailingCallbacksFailTheCall) {
     custom.batched = failing;
     custom.state = &result;
     const Created made(custom_desc(custom));
-    ASSERT_EQ(made.status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     float input[5] = {}, output[5];
     flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input, sizeof input},
                             {FLASHSCAN_ARG_OUTPUT, 0, output, sizeof output}};
-    EXPECT_EQ(flashscan_forward(made.plan, args, 2, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    EXPECT_EQ(flashscan_execute(made.plan, FLASHSCAN_PASS_FORWARD, args, 2, nullptr), FLASHSCAN_STATUS_OK)
+        << flashscan_last_error();
     result = -7;
-    expect_failure(flashscan_forward(made.plan, args, 2, nullptr), FLASHSCAN_CALLBACK_FAILED,
-                   {"custom.batched returned -7", "accepted is 0"});
+    expect_failure(flashscan_execute(made.plan, FLASHSCAN_PASS_FORWARD, args, 2, nullptr),
+                   FLASHSCAN_STATUS_CALLBACK_FAILED, {"custom.batched returned -7", "accepted is 0"});
 }
 
 TEST(OperatorPlan, BackendsWithoutKernelsSaySo) {
-    if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+    if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
     const OperatorProblem p = operator_problem_of("operator add f32 b1 t2 c1");
     flashscan_plan* plan = nullptr;
     const flashscan_operator_desc desc = desc_of(p);
-    const flashscan_options options = options_of(p, FLASHSCAN_CUDA, "");
+    const flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CUDA, "");
     const flashscan_status status = flashscan_plan_operator(&plan, &desc, &options);
     flashscan_plan_destroy(plan);
-    if (status == FLASHSCAN_OK) GTEST_SKIP() << "the cuda backend has kernels for operators";
-    expect_failure(status, FLASHSCAN_UNSUPPORTED, {"no cuda kernel takes operator add"});
+    if (status == FLASHSCAN_STATUS_OK) GTEST_SKIP() << "the cuda backend has kernels for operators";
+    expect_failure(status, FLASHSCAN_STATUS_UNSUPPORTED, {"no cuda kernel takes operator add"});
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr const char* add_code =
 class OperatorCode : public testing::Test {
   protected:
     void SetUp() override {
-        if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+        if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
         custom.struct_size = sizeof custom;
         custom.element_bytes = 4;
         desc.struct_size = sizeof desc;
@@ -35,7 +35,7 @@ class OperatorCode : public testing::Test {
         custom.name = name;
     }
     void expect_refusal(flashscan_status status, const std::vector<std::string>& words) const {
-        const flashscan_options options = make_options(FLASHSCAN_CUDA, "", 0, false, false);
+        const flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false);
         auto* plan = reinterpret_cast<flashscan_plan*>(0x10);
         expect_failure(flashscan_plan_operator(&plan, &desc, &options), status, words);
         EXPECT_EQ(plan, nullptr);
@@ -46,40 +46,41 @@ class OperatorCode : public testing::Test {
 
 TEST_F(OperatorCode, ACompilerThatIsNotThereIsNamed) {
     give_code(add_code, "add");
-    const flashscan_options options = make_options(FLASHSCAN_CUDA, "", 0, false, false);
+    const flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false);
     if (const Plan plan(desc, options); plan) GTEST_SKIP() << "skipped: NVRTC could be loaded";
-    expect_refusal(FLASHSCAN_DEPENDENCY_MISSING, {"this plan needs NVRTC", "libnvrtc.so.13", "could not be loaded"});
+    expect_refusal(FLASHSCAN_STATUS_DEPENDENCY_MISSING,
+                   {"this plan needs NVRTC", "libnvrtc.so.13", "could not be loaded"});
 }
 
 TEST_F(OperatorCode, CompileErrorsComeBackWhole) {
     give_code("extern \"C\" __device__ void add(const void*, const void*, void*) {\n    one = 1;\n    two = 2;\n}\n",
               "add");
-    expect_refusal(FLASHSCAN_INVALID_ARGUMENT,
+    expect_refusal(FLASHSCAN_STATUS_INVALID_ARGUMENT,
                    {"custom.code does not compile", "custom.code(2): error: identifier \"one\" is undefined",
                     "custom.code(3): error: identifier \"two\" is undefined", "2 errors detected"});
 }
 
 TEST_F(OperatorCode, WrongNamesAreSaid) {
     give_code(add_code, "ad");
-    expect_refusal(FLASHSCAN_INVALID_ARGUMENT, {"custom.name is \"ad\", which custom.code does not define"});
+    expect_refusal(FLASHSCAN_STATUS_INVALID_ARGUMENT, {"custom.name is \"ad\", which custom.code does not define"});
     give_code(add_code, "add + 1");
-    expect_refusal(FLASHSCAN_INVALID_ARGUMENT, {"custom.name is \"add + 1\"", "names of functions"});
+    expect_refusal(FLASHSCAN_STATUS_INVALID_ARGUMENT, {"custom.name is \"add + 1\"", "names of functions"});
     give_code(add_code, "add");
     custom.adjoint_name = "add_adjoint";
-    desc.dtype = FLASHSCAN_F32;
-    expect_refusal(FLASHSCAN_INVALID_ARGUMENT,
+    desc.dtype = FLASHSCAN_DTYPE_F32;
+    expect_refusal(FLASHSCAN_STATUS_INVALID_ARGUMENT,
                    {"custom.adjoint_name is \"add_adjoint\", which custom.code does not define"});
 }
 
 TEST_F(OperatorCode, LtoIrThatIsNone) {
     give_code("no such code", "add");
     custom.code_kind = FLASHSCAN_CODE_LTO_IR;
-    expect_refusal(FLASHSCAN_INVALID_ARGUMENT, {"custom.code does not compile", "NVJITLINK_INPUT_LTOIR"});
+    expect_refusal(FLASHSCAN_STATUS_INVALID_ARGUMENT, {"custom.code does not compile", "NVJITLINK_INPUT_LTOIR"});
 }
 
 TEST_F(OperatorCode, HostFunctionsAreForTheCpu) {
     custom.host = [](void*, const void*, const void*, void*) {};
-    expect_refusal(FLASHSCAN_UNSUPPORTED,
+    expect_refusal(FLASHSCAN_STATUS_UNSUPPORTED,
                    {"no cuda kernel takes operator custom bytes4", "has no device code", "has no batched callback"});
 }
 
@@ -91,8 +92,8 @@ TEST_F(OperatorCode, AdjointsGoWithTheirOperators) {
     custom.batched_adjoint = [](void*, const void*, const void*, const void*, void*, void*, int64_t, void*) {
         return int32_t{0};
     };
-    desc.dtype = FLASHSCAN_F32;
-    const flashscan_options options = make_options(FLASHSCAN_CUDA, "", 0, false, false);
+    desc.dtype = FLASHSCAN_DTYPE_F32;
+    const flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false);
     const Plan plan(desc, options);
     ASSERT_TRUE(plan) << plan.message();
     EXPECT_NE(plan.describe().find("kernel batched"), std::string::npos) << plan.describe();
@@ -104,20 +105,22 @@ TEST_F(OperatorCode, FailingCallbacksFailTheCall) {
     custom.state = &result;
     custom.batched = [](void* state, const void*, int64_t, const void*, int64_t, void*, int64_t, int64_t,
                         void* stream) {
-        return stream == test_stream(FLASHSCAN_CUDA) ? *static_cast<int32_t*>(state) : 1;
+        return stream == test_stream(FLASHSCAN_BACKEND_CUDA) ? *static_cast<int32_t*>(state) : 1;
     };
-    const flashscan_options options = make_options(FLASHSCAN_CUDA, "", 0, false, false);
+    const flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false);
     const Plan plan(desc, options);
     ASSERT_TRUE(plan) << plan.message();
-    const auto input = make_buffer(FLASHSCAN_CUDA, 20, Guard::end, 4, 0);
-    const auto output = make_buffer(FLASHSCAN_CUDA, 20, Guard::end, 4, 0);
+    const auto input = make_buffer(FLASHSCAN_BACKEND_CUDA, 20, Guard::end, 4, 0);
+    const auto output = make_buffer(FLASHSCAN_BACKEND_CUDA, 20, Guard::end, 4, 0);
     const flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input->data(), 20},
                                   {FLASHSCAN_ARG_OUTPUT, 0, output->data(), 20}};
-    const auto call = [&] { return flashscan_forward(plan.get(), args, 2, test_stream(FLASHSCAN_CUDA)); };
-    expect_failure(call(), FLASHSCAN_CALLBACK_FAILED, {"custom.batched returned -7", "accepted is 0"});
+    const auto call = [&] {
+        return flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, args, 2, test_stream(FLASHSCAN_BACKEND_CUDA));
+    };
+    expect_failure(call(), FLASHSCAN_STATUS_CALLBACK_FAILED, {"custom.batched returned -7", "accepted is 0"});
     result = 0;
-    EXPECT_EQ(call(), FLASHSCAN_OK) << flashscan_last_error();
-    EXPECT_EQ(synchronize(FLASHSCAN_CUDA), nullptr);
+    EXPECT_EQ(call(), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    EXPECT_EQ(synchronize(FLASHSCAN_BACKEND_CUDA), nullptr);
 }
 
 // Of a batched callback with an adjoint that fails in its call number `fails_at`.
@@ -144,7 +147,7 @@ TEST_P(FailingAdjoints, FailTheCallAtOnceAndLeaveThePlanUsable) {
     flashscan_operator_desc desc{};
     desc.struct_size = sizeof desc;
     desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
-    desc.dtype = FLASHSCAN_F32;
+    desc.dtype = FLASHSCAN_DTYPE_F32;
     desc.batch = desc.channels = 1;
     desc.time = 37;
     desc.custom = &custom;
@@ -159,24 +162,27 @@ TEST_P(FailingAdjoints, FailTheCallAtOnceAndLeaveThePlanUsable) {
                                   {grad | FLASHSCAN_ARG_OUTPUT, 0, grad_output->data(), bytes},
                                   {grad | FLASHSCAN_ARG_INPUT, 0, grad_input->data(), bytes}};
     input->write(Bytes(bytes, 1)), grad_output->write(Bytes(bytes, 2));
-    const auto call = [&] { return flashscan_backward(plan.get(), args, 3, test_stream(backend)); };
-    ASSERT_EQ((state = {-1, 0}, call()), FLASHSCAN_OK) << flashscan_last_error();
+    const auto call = [&] {
+        return flashscan_execute(plan.get(), FLASHSCAN_PASS_BACKWARD, args, 3, test_stream(backend));
+    };
+    ASSERT_EQ((state = {-1, 0}, call()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     const int32_t all = state.calls;
     ASSERT_GT(all, 2);
     for (int32_t at = 0; at < all; ++at) {
         state = {at, 0};
-        expect_failure(call(), FLASHSCAN_CALLBACK_FAILED, {"custom.batched_adjoint returned -7", "accepted is 0"});
+        expect_failure(call(), FLASHSCAN_STATUS_CALLBACK_FAILED,
+                       {"custom.batched_adjoint returned -7", "accepted is 0"});
         EXPECT_EQ(state.calls, at + 1);
         EXPECT_EQ(synchronize(backend), nullptr);
         EXPECT_TRUE(input->read() == Bytes(bytes, 1) && grad_output->read() == Bytes(bytes, 2)) << at;
         for (const auto& buffer : {&input, &grad_output, &grad_input}) EXPECT_TRUE((*buffer)->surroundings_intact());
     }
     state = {-1, 0};
-    EXPECT_EQ(call(), FLASHSCAN_OK) << flashscan_last_error();
+    EXPECT_EQ(call(), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     EXPECT_EQ(synchronize(backend), nullptr);
 }
-INSTANTIATE_TEST_SUITE_P(Operator, FailingAdjoints, testing::Values(FLASHSCAN_CPU, FLASHSCAN_CUDA),
-                         [](const auto& i) { return i.param == FLASHSCAN_CPU ? "cpu" : "cuda"; });
+INSTANTIATE_TEST_SUITE_P(Operator, FailingAdjoints, testing::Values(FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA),
+                         [](const auto& i) { return i.param == FLASHSCAN_BACKEND_CPU ? "cpu" : "cuda"; });
 
 }  // namespace
 }  // namespace api

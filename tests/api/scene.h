@@ -16,7 +16,7 @@ inline constexpr int32_t grad = FLASHSCAN_GRAD;
 
 // A small plan on a backend with all of its arguments, ready to be broken.
 struct Scene {
-    Scene(Problem problem, int32_t pass, int32_t backend = FLASHSCAN_CPU) : p(problem), plan(p, {backend, ""}) {
+    Scene(Problem problem, int32_t pass, int32_t backend = FLASHSCAN_BACKEND_CPU) : p(problem), plan(p, {backend, ""}) {
         if (!plan) throw std::runtime_error(plan.message());
         data = make_data(p);
         data.output = data.input;

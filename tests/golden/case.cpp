@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json offsets_word(int32_t dtype) { return word(dtypes, dtype == 0 ? FLASHSCAN_I64 : dtype); }
+ordered_json offsets_word(int32_t dtype) { return word(dtypes, dtype == 0 ? FLASHSCAN_DTYPE_I64 : dtype); }
 
 ordered_json fields_of(const flashscan_linear_desc& d) {
     return {{"layout", word(layouts, d.layout)},
@@ -63,8 +63,8 @@ ordered_json Case::fields() const {
 
 ordered_json Case::runs() const {
     const auto* line = std::get_if<flashscan_linear_desc>(&desc);
-    const bool complex = std::visit([](const auto& d) { return d.dtype == FLASHSCAN_C128; }, desc);
-    if (line != nullptr && complex && line->gate_dtype == FLASHSCAN_F64)
+    const bool complex = std::visit([](const auto& d) { return d.dtype == FLASHSCAN_DTYPE_C128; }, desc);
+    if (line != nullptr && complex && line->gate_dtype == FLASHSCAN_DTYPE_F64)
         return {{{"dtype", "c128"}, {"gate_dtype", "f64"}}, {{"dtype", "c64"}, {"gate_dtype", "f32"}}};
     if (complex) return {{{"dtype", "c128"}}, {{"dtype", "c64"}}};
     ordered_json runs = {{{"dtype", "f64"}}, {{"dtype", "f32"}}};

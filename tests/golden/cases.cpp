@@ -36,30 +36,30 @@ std::vector<Case> linear_cases() {
         linear("linear_empty", sized(2, 0, 3), states),
         linear("linear_one", sized(1, 1, 1), states),
         linear("linear_bct", edited([](Desc d) { d.layout = FLASHSCAN_LAYOUT_BCT; }), states),
-        linear("linear_reverse", edited([](Desc d) { d.direction = FLASHSCAN_REVERSE_IN_TIME; }), states),
+        linear("linear_reverse", edited([](Desc d) { d.direction = FLASHSCAN_DIRECTION_REVERSE; }), states),
         linear("linear_log", edited([](Desc d) { d.gate_form = FLASHSCAN_GATE_LOG; }), states),
         linear("linear_logit", edited([](Desc d) { d.gate_form = FLASHSCAN_GATE_LOGIT; }), states),
         linear("linear_gate_batch", edited([](Desc d) { d.gate_broadcast = FLASHSCAN_BROADCAST_BATCH; })),
         linear("linear_gate_time", edited([](Desc d) { d.gate_broadcast = FLASHSCAN_BROADCAST_TIME; }), states),
         linear("linear_gate_channels", edited([](Desc d) { d.gate_broadcast = FLASHSCAN_BROADCAST_CHANNELS; })),
         linear("linear_gate_all", edited([](Desc d) { d.gate_broadcast = 7; }), states),
-        linear("linear_reset", edited([](Desc d) { d.flags = FLASHSCAN_LINEAR_RESET; }), states),
+        linear("linear_reset", edited([](Desc d) { d.flags = FLASHSCAN_LINEAR_FLAG_RESET; }), states),
         linear("linear_reset_reverse_bct", edited([](Desc d) {
-                   d.flags = FLASHSCAN_LINEAR_RESET;
-                   d.direction = FLASHSCAN_REVERSE_IN_TIME;
+                   d.flags = FLASHSCAN_LINEAR_FLAG_RESET;
+                   d.direction = FLASHSCAN_DIRECTION_REVERSE;
                    d.layout = FLASHSCAN_LAYOUT_BCT;
                    d.gate_form = FLASHSCAN_GATE_LOGIT;
                })),
         linear("linear_packed", packed([](Desc) {}), states),
         linear("linear_packed_reverse_i32", packed([](Desc d) {
-                   d.direction = FLASHSCAN_REVERSE_IN_TIME;
-                   d.offsets_dtype = FLASHSCAN_I32;
+                   d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                   d.offsets_dtype = FLASHSCAN_DTYPE_I32;
                }),
                states),
-        linear("linear_packed_reset", packed([](Desc d) { d.flags = FLASHSCAN_LINEAR_RESET; })),
-        linear("linear_complex", edited([](Desc d) { d.dtype = FLASHSCAN_C128; }), states),
+        linear("linear_packed_reset", packed([](Desc d) { d.flags = FLASHSCAN_LINEAR_FLAG_RESET; })),
+        linear("linear_complex", edited([](Desc d) { d.dtype = FLASHSCAN_DTYPE_C128; }), states),
         linear("linear_complex_real_gate", edited([](Desc d) {
-                   d.dtype = FLASHSCAN_C128;
+                   d.dtype = FLASHSCAN_DTYPE_C128;
                    d.gate_form = FLASHSCAN_GATE_LOG;
                }),
                {.states = true, .real_gate = true}),
@@ -70,7 +70,7 @@ std::vector<Case> rnn_cases() {
     const auto edited = [](int32_t cell, auto edit) {
         flashscan_rnn_desc desc{};
         desc.cell = cell;
-        desc.flags = FLASHSCAN_RNN_TRAINING;
+        desc.flags = FLASHSCAN_RNN_FLAG_TRAINING;
         edit(desc);
         return desc;
     };
@@ -86,26 +86,26 @@ std::vector<Case> rnn_cases() {
         rnn("elman_relu", plain(FLASHSCAN_CELL_ELMAN_RELU)),
         rnn("slstm_no_states", plain(FLASHSCAN_CELL_SLSTM), {}),
         rnn("lstm_inference_no_bias", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags = 0; }), {.bias = false}),
-        rnn("lstm_reverse", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.direction = FLASHSCAN_REVERSE_IN_TIME; })),
+        rnn("lstm_reverse", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.direction = FLASHSCAN_DIRECTION_REVERSE; })),
         rnn("gru_time_first", edited(FLASHSCAN_CELL_GRU, [](Desc d) { d.layout = FLASHSCAN_LAYOUT_TBGHD; })),
-        rnn("lstm_all_states", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags |= FLASHSCAN_RNN_ALL_STATES; })),
+        rnn("lstm_all_states", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES; })),
         rnn("slstm_all_states_time_first", edited(FLASHSCAN_CELL_SLSTM,
                                                   [](Desc d) {
-                                                      d.flags |= FLASHSCAN_RNN_ALL_STATES;
+                                                      d.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES;
                                                       d.layout = FLASHSCAN_LAYOUT_TBGHD;
                                                   })),
-        rnn("lstm_reset", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags |= FLASHSCAN_RNN_RESET; })),
+        rnn("lstm_reset", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags |= FLASHSCAN_RNN_FLAG_RESET; })),
         rnn("slstm_reset_reverse", edited(FLASHSCAN_CELL_SLSTM,
                                           [](Desc d) {
-                                              d.flags |= FLASHSCAN_RNN_RESET;
-                                              d.direction = FLASHSCAN_REVERSE_IN_TIME;
+                                              d.flags |= FLASHSCAN_RNN_FLAG_RESET;
+                                              d.direction = FLASHSCAN_DIRECTION_REVERSE;
                                           })),
         rnn("lstm_packed", edited(FLASHSCAN_CELL_LSTM, pack)),
         rnn("gru_packed_reverse_i32", edited(FLASHSCAN_CELL_GRU,
                                              [&](Desc d) {
                                                  pack(d);
-                                                 d.direction = FLASHSCAN_REVERSE_IN_TIME;
-                                                 d.offsets_dtype = FLASHSCAN_I32;
+                                                 d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                                                 d.offsets_dtype = FLASHSCAN_DTYPE_I32;
                                              })),
         rnn("elman_clip", edited(FLASHSCAN_CELL_ELMAN, [](Desc d) { d.recurrent_clip = 0.125; })),
     };
@@ -122,46 +122,47 @@ std::vector<Case> operator_cases() {
     };
     using Desc = flashscan_operator_desc&;
     const auto plain = [](Desc) {};
-    const auto reverse = [](Desc d) { d.direction = FLASHSCAN_REVERSE_IN_TIME; };
+    const auto reverse = [](Desc d) { d.direction = FLASHSCAN_DIRECTION_REVERSE; };
     const auto small = [](Desc d) { d.dim = 2, d.channels = 1, d.time = 4; };
     const auto packed = [](Desc d) { d.batch = 1, d.time = 7, d.num_sequences = 4; };
-    constexpr int32_t inclusive = FLASHSCAN_SCAN_INCLUSIVE, exclusive = FLASHSCAN_SCAN_EXCLUSIVE;
+    constexpr int32_t inclusive = FLASHSCAN_MODE_INCLUSIVE, exclusive = FLASHSCAN_MODE_EXCLUSIVE;
     return {
         in_halves(scan("add", desc(FLASHSCAN_OPERATOR_ADD, inclusive, plain))),
         scan("add_exclusive", desc(FLASHSCAN_OPERATOR_ADD, exclusive, plain)),
-        scan("add_reduction_reverse", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_REDUCTION, reverse), states),
-        scan("add_packed", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_REDUCTION, packed), states),
+        scan("add_reduction_reverse", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_MODE_REDUCTION, reverse), states),
+        scan("add_packed", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_MODE_REDUCTION, packed), states),
         scan("mul", desc(FLASHSCAN_OPERATOR_MUL, inclusive, plain), states),
         scan("mul_exclusive_reverse", desc(FLASHSCAN_OPERATOR_MUL, exclusive, reverse)),
-        scan("mul_complex", desc(FLASHSCAN_OPERATOR_MUL, inclusive, [](Desc d) { d.dtype = FLASHSCAN_C128; }), states),
+        scan("mul_complex", desc(FLASHSCAN_OPERATOR_MUL, inclusive, [](Desc d) { d.dtype = FLASHSCAN_DTYPE_C128; }),
+             states),
         scan("min", desc(FLASHSCAN_OPERATOR_MIN, inclusive, plain), states),
-        scan("min_reduction_reverse", desc(FLASHSCAN_OPERATOR_MIN, FLASHSCAN_REDUCTION, reverse)),
+        scan("min_reduction_reverse", desc(FLASHSCAN_OPERATOR_MIN, FLASHSCAN_MODE_REDUCTION, reverse)),
         scan("max_exclusive_bct",
              desc(FLASHSCAN_OPERATOR_MAX, exclusive, [](Desc d) { d.layout = FLASHSCAN_LAYOUT_BCT; }), states),
         scan("logaddexp", desc(FLASHSCAN_OPERATOR_LOGADDEXP, inclusive, plain), states),
-        scan("logaddexp_reduction", desc(FLASHSCAN_OPERATOR_LOGADDEXP, FLASHSCAN_REDUCTION, plain)),
+        scan("logaddexp_reduction", desc(FLASHSCAN_OPERATOR_LOGADDEXP, FLASHSCAN_MODE_REDUCTION, plain)),
         scan("matmul", desc(FLASHSCAN_OPERATOR_MATMUL, inclusive, small), states),
         scan("matmul_exclusive_reverse",
              desc(FLASHSCAN_OPERATOR_MATMUL, exclusive, [&](Desc d) { small(d), reverse(d); })),
         scan("matmul_reduction",
-             desc(FLASHSCAN_OPERATOR_MATMUL, FLASHSCAN_REDUCTION, [&](Desc d) { small(d), d.dim = 3; })),
+             desc(FLASHSCAN_OPERATOR_MATMUL, FLASHSCAN_MODE_REDUCTION, [&](Desc d) { small(d), d.dim = 3; })),
         scan("matmul_packed_i32",
              desc(FLASHSCAN_OPERATOR_MATMUL, inclusive,
                   [&](Desc d) {
                       small(d), packed(d);
-                      d.offsets_dtype = FLASHSCAN_I32;
+                      d.offsets_dtype = FLASHSCAN_DTYPE_I32;
                   }),
              states),
         scan("matmul_bct_complex", desc(FLASHSCAN_OPERATOR_MATMUL, inclusive,
                                         [&](Desc d) {
                                             small(d);
                                             d.batch = 1, d.channels = 2, d.layout = FLASHSCAN_LAYOUT_BCT,
-                                            d.dtype = FLASHSCAN_C128;
+                                            d.dtype = FLASHSCAN_DTYPE_C128;
                                         })),
         scan("affine", desc(FLASHSCAN_OPERATOR_AFFINE, inclusive, small), states),
         scan("affine_exclusive_reverse",
              desc(FLASHSCAN_OPERATOR_AFFINE, exclusive, [&](Desc d) { small(d), reverse(d); })),
-        scan("affine_reduction", desc(FLASHSCAN_OPERATOR_AFFINE, FLASHSCAN_REDUCTION, small), states),
+        scan("affine_reduction", desc(FLASHSCAN_OPERATOR_AFFINE, FLASHSCAN_MODE_REDUCTION, small), states),
         scan("affine_packed", desc(FLASHSCAN_OPERATOR_AFFINE, inclusive, [&](Desc d) { small(d), packed(d); }), states),
     };
 }

@@ -84,10 +84,10 @@ int32_t dtype_of(const std::string& argument, const json& run, const json& field
 
 support::Bytes bytes_of(const std::vector<double>& data, int32_t dtype, bool flags) {
     if (flags) return {data.begin(), data.end()};
-    if (dtype == FLASHSCAN_I32 || dtype == FLASHSCAN_I64) {
+    if (dtype == FLASHSCAN_DTYPE_I32 || dtype == FLASHSCAN_DTYPE_I64) {
         support::Bytes bytes;
         for (const double whole : data)
-            for (int i = 0; i < (dtype == FLASHSCAN_I32 ? 4 : 8); ++i)
+            for (int i = 0; i < (dtype == FLASHSCAN_DTYPE_I32 ? 4 : 8); ++i)
                 bytes.push_back(static_cast<unsigned char>(static_cast<int64_t>(whole) >> (8 * i)));
         return bytes;
     }
@@ -105,11 +105,11 @@ class Scene {
 
     void play() {
         const flashscan_status made = make_plan(plan_, one_, run_, backend_);
-        if (backend_ != FLASHSCAN_CPU && made == FLASHSCAN_UNSUPPORTED) return;
-        ASSERT_EQ(made, FLASHSCAN_OK) << flashscan_last_error();
+        if (backend_ != FLASHSCAN_BACKEND_CPU && made == FLASHSCAN_STATUS_UNSUPPORTED) return;
+        ASSERT_EQ(made, FLASHSCAN_STATUS_OK) << flashscan_last_error();
         ++played;
         size_t reserve = 0;
-        if (plan_.try_arg_bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, reserve) == FLASHSCAN_OK)
+        if (plan_.try_arg_bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, reserve) == FLASHSCAN_STATUS_OK)
             add("reserve", support::Bytes(reserve));
         call(one_["forward"], &flashscan::Plan::try_forward);
         if (one_.contains("backward")) call(one_["backward"], &flashscan::Plan::try_backward);
@@ -142,7 +142,7 @@ class Scene {
         if (pass.contains("reuse"))
             for (const std::string name : pass["reuse"]) args.push_back(given(name));
         if (buffers_.count("reserve") != 0) args.push_back(given("reserve"));
-        ASSERT_EQ((plan_.*execute)(args.data(), args.size(), support::test_stream(backend_)), FLASHSCAN_OK)
+        ASSERT_EQ((plan_.*execute)(args.data(), args.size(), support::test_stream(backend_)), FLASHSCAN_STATUS_OK)
             << flashscan_last_error();
         ASSERT_EQ(support::synchronize(backend_), nullptr);
         for (const auto& [name, tensor] : pass["out"].items()) compare(name, tensor["data"]);
@@ -187,10 +187,10 @@ TEST_P(Golden, Cases) {
 
 INSTANTIATE_TEST_SUITE_P(, Golden,
                          testing::Combine(testing::Values("linear", "rnn", "operator"),
-                                          testing::Values(FLASHSCAN_CPU, FLASHSCAN_CUDA)),
+                                          testing::Values(FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA)),
                          [](const auto& i) {
                              return std::get<0>(i.param) +
-                                    std::string(std::get<1>(i.param) == FLASHSCAN_CPU ? "_cpu" : "_cuda");
+                                    std::string(std::get<1>(i.param) == FLASHSCAN_BACKEND_CPU ? "_cpu" : "_cuda");
                          });
 
 }  // namespace

@@ -23,7 +23,7 @@ struct Destroy {
 using Plan = std::unique_ptr<flashscan_plan, Destroy>;
 
 void check(flashscan_status status) {
-    if (status != FLASHSCAN_OK) throw std::runtime_error(flashscan_last_error());
+    if (status != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
 }
 
 Plan make_plan(const Case& what) {
@@ -81,7 +81,7 @@ class Arguments {
 
 std::vector<Block> reserve_of(const flashscan_plan* plan) {
     size_t bytes = 0;
-    if (flashscan_plan_arg_bytes(plan, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes) != FLASHSCAN_OK)
+    if (flashscan_plan_arg_bytes(plan, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes) != FLASHSCAN_STATUS_OK)
         return {};
     return std::vector<Block>((bytes + sizeof(Block) - 1) / sizeof(Block));
 }
@@ -94,7 +94,7 @@ void run(Case& what) {
     for (Tensor& tensor : what.inputs) forward.add(tensor);
     for (Tensor& tensor : what.outputs) forward.add(tensor);
     if (!reserve.empty()) forward.add(FLASHSCAN_ARG_RESERVE, reserve.data(), reserve.size() * sizeof(Block));
-    check(flashscan_forward(plan.get(), forward.data(), forward.size(), nullptr));
+    check(flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, forward.data(), forward.size(), nullptr));
     if (what.grad_outputs.empty()) return;
 
     Arguments backward(plan.get(), FLASHSCAN_PASS_BACKWARD);
@@ -105,7 +105,7 @@ void run(Case& what) {
     if (!reserve.empty()) backward.add(FLASHSCAN_ARG_RESERVE, reserve.data(), reserve.size() * sizeof(Block));
     for (Tensor& tensor : what.grad_inputs) backward.add(tensor);
     for (Tensor& tensor : what.grad_outputs) backward.add(tensor);
-    check(flashscan_backward(plan.get(), backward.data(), backward.size(), nullptr));
+    check(flashscan_execute(plan.get(), FLASHSCAN_PASS_BACKWARD, backward.data(), backward.size(), nullptr));
 }
 
 ordered_json json_of(const std::vector<Tensor>& tensors) {
@@ -129,7 +129,7 @@ ordered_json json_of(const Case& what) {
     json["desc"] = what.fields();
     json["forward"] = {{"in", json_of(what.inputs)}, {"out", json_of(what.outputs)}};
     if (what.grad_outputs.empty()) return json;
-    Words reused;
+    Set reused;
     for (const int32_t id : what.reused) reused.push_back(argument_word(id));
     json["backward"] = {{"reuse", reused}, {"in", json_of(what.grad_inputs)}, {"out", json_of(what.grad_outputs)}};
     return json;

@@ -69,12 +69,12 @@ class Maker {
 
 Case linear(const char* name, flashscan_linear_desc desc, Choice choice) {
     desc.struct_size = sizeof desc;
-    if (desc.dtype == 0) desc.dtype = FLASHSCAN_F64;
-    if (choice.real_gate) desc.gate_dtype = FLASHSCAN_F64;
+    if (desc.dtype == 0) desc.dtype = FLASHSCAN_DTYPE_F64;
+    if (choice.real_gate) desc.gate_dtype = FLASHSCAN_DTYPE_F64;
     Case made{.name = name, .desc = desc};
-    Maker maker(made, desc.dtype == FLASHSCAN_C128);
+    Maker maker(made, desc.dtype == FLASHSCAN_DTYPE_C128);
     const auto shape = [&](int64_t b, int64_t t, int64_t c) {
-        return desc.layout == FLASHSCAN_LAYOUT_BTC ? Shape{b, t, c} : Shape{b, c, t};
+        return desc.layout != FLASHSCAN_LAYOUT_BCT ? Shape{b, t, c} : Shape{b, c, t};
     };
     const auto extent = [&](int64_t full, uint32_t axis) { return (desc.gate_broadcast & axis) != 0 ? 1 : full; };
     const Shape data = shape(desc.batch, desc.time, desc.channels);
@@ -87,8 +87,8 @@ Case linear(const char* name, flashscan_linear_desc desc, Choice choice) {
              true);
     if (desc.gate_form == FLASHSCAN_GATE_LOG)
         for (double& number : made.inputs.back().data) number = -std::abs(number);
-    if ((desc.flags & FLASHSCAN_LINEAR_RESET) != 0) maker.reset(desc.batch, desc.time);
-    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    if ((desc.flags & FLASHSCAN_LINEAR_FLAG_RESET) != 0) maker.reset(desc.batch, desc.time);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_DTYPE_I32);
     maker.out(FLASHSCAN_ARG_OUTPUT, data, true);
     if (choice.states) {
         maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
@@ -117,26 +117,26 @@ void make_slstm_state(Tensor& state) {
 
 Case rnn(const char* name, flashscan_rnn_desc desc, Choice choice) {
     desc.struct_size = sizeof desc;
-    desc.dtype = FLASHSCAN_F64;
+    desc.dtype = FLASHSCAN_DTYPE_F64;
     if (desc.batch == 0) desc.batch = 2;
     if (desc.time == 0) desc.time = 3;
     desc.heads = desc.head_dim = 2;
     Case made{.name = name, .desc = desc};
     Maker maker(made, false);
-    const auto [gates, states, biases] = counts[desc.cell];
+    const auto [gates, states, biases] = counts[desc.cell - FLASHSCAN_CELL_LSTM];
     const int64_t heads = desc.heads, dim = desc.head_dim;
     const bool time_first = desc.layout == FLASHSCAN_LAYOUT_TBGHD;
     const int64_t outer = time_first ? desc.time : desc.batch, inner = time_first ? desc.batch : desc.time;
-    const bool training = (desc.flags & FLASHSCAN_RNN_TRAINING) != 0;
+    const bool training = (desc.flags & FLASHSCAN_RNN_FLAG_TRAINING) != 0;
     Shape output = {outer, inner, heads, dim};
-    if ((desc.flags & FLASHSCAN_RNN_ALL_STATES) != 0) output.insert(output.begin(), states);
+    if ((desc.flags & FLASHSCAN_RNN_FLAG_ALL_STATES) != 0) output.insert(output.begin(), states);
     const Shape state = {states, desc.num_sequences > 0 ? desc.num_sequences : desc.batch, heads, dim};
 
     maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, {outer, inner, gates, heads, dim}, 2), false);
     maker.in(maker.tensor(FLASHSCAN_ARG_WEIGHT, {gates, heads, dim, dim}, 1), true);
     if (choice.bias) maker.in(maker.tensor(FLASHSCAN_ARG_BIAS, {biases, heads, dim}, 0.5), false);
-    if ((desc.flags & FLASHSCAN_RNN_RESET) != 0) maker.reset(desc.batch, desc.time);
-    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    if ((desc.flags & FLASHSCAN_RNN_FLAG_RESET) != 0) maker.reset(desc.batch, desc.time);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_DTYPE_I32);
     maker.out(FLASHSCAN_ARG_OUTPUT, output, true);
     if (choice.states) {
         maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
@@ -151,21 +151,21 @@ Case rnn(const char* name, flashscan_rnn_desc desc, Choice choice) {
 
 Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
     desc.struct_size = sizeof desc;
-    if (desc.dtype == 0) desc.dtype = FLASHSCAN_F64;
+    if (desc.dtype == 0) desc.dtype = FLASHSCAN_DTYPE_F64;
     if (desc.batch == 0) desc.batch = 2;
     if (desc.time == 0) desc.time = 5;
     if (desc.channels == 0) desc.channels = 2;
     Case made{.name = name, .desc = desc};
-    Maker maker(made, desc.dtype == FLASHSCAN_C128);
+    Maker maker(made, desc.dtype == FLASHSCAN_DTYPE_C128);
     const bool affine = desc.kind == FLASHSCAN_OPERATOR_AFFINE, matmul = desc.kind == FLASHSCAN_OPERATOR_MATMUL;
-    const bool reduction = desc.mode == FLASHSCAN_REDUCTION;
+    const bool reduction = desc.mode == FLASHSCAN_MODE_REDUCTION;
     const bool ordered = desc.kind == FLASHSCAN_OPERATOR_MIN || desc.kind == FLASHSCAN_OPERATOR_MAX;
     const Shape element = matmul ? Shape{desc.dim, desc.dim} : affine ? Shape{desc.dim} : Shape{};
     const auto with = [](Shape shape, const Shape& last) {
         shape.insert(shape.end(), last.begin(), last.end());
         return shape;
     };
-    const Shape axes = desc.layout == FLASHSCAN_LAYOUT_BTC ? Shape{desc.batch, desc.time, desc.channels}
+    const Shape axes = desc.layout != FLASHSCAN_LAYOUT_BCT ? Shape{desc.batch, desc.time, desc.channels}
                                                            : Shape{desc.batch, desc.channels, desc.time};
     const Shape state = with({desc.num_sequences > 0 ? desc.num_sequences : desc.batch, desc.channels}, element);
 
@@ -174,7 +174,7 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
     if (ordered)  // ties
         for (double& number : made.inputs.back().data) number = std::round(4 * number) / 4;
     if (affine) maker.in(maker.tensor(FLASHSCAN_ARG_GATE, with(axes, {desc.dim, desc.dim}), 1), true);
-    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_I32);
+    if (desc.num_sequences > 0) maker.offsets(desc.time, desc.num_sequences, desc.offsets_dtype == FLASHSCAN_DTYPE_I32);
     maker.out(FLASHSCAN_ARG_OUTPUT, reduction ? state : with(axes, element), (affine || matmul) && !reduction);
     if (choice.states) {
         maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);

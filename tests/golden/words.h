@@ -10,40 +10,53 @@
 
 namespace golden {
 
-using Words = std::vector<std::string>;  // a word's place is its number; of bits, its place is the bit's
+// Words of consecutive numbers from `first` on; of bits, `first` is the first bit's place.
+struct Words {
+    int32_t first;
+    std::vector<std::string> words;
+};
+using Set = std::vector<std::string>;
 
-inline const Words dtypes = {"", "f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"};
-inline const Words layouts = {"btc", "bct"};
-inline const Words rnn_layouts = {"btghd", "tbghd"};
-inline const Words directions = {"forward", "reverse"};
-inline const Words gate_forms = {"value", "log", "logit"};
-inline const Words broadcast_bits = {"batch", "time", "channels"};
-inline const Words linear_bits = {"reset"};
-inline const Words rnn_bits = {"reset", "all_states", "training"};
-inline const Words cells = {"lstm", "gru", "elman", "slstm", "gru_reset_before", "elman_relu"};
-inline const Words kinds = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"};
-inline const Words modes = {"inclusive", "exclusive", "reduction"};
-inline const Words arguments = {"",      "input",       "gate",   "output", "state_in", "state_out",
-                                "reset", "seq_offsets", "weight", "bias",   "scratch",  "reserve"};
+inline const Words dtypes = {FLASHSCAN_DTYPE_F32, {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"}};
+inline const Words layouts = {FLASHSCAN_LAYOUT_BTC, {"btc", "bct"}};
+inline const Words rnn_layouts = {FLASHSCAN_LAYOUT_BTGHD, {"btghd", "tbghd"}};
+inline const Words directions = {FLASHSCAN_DIRECTION_FORWARD, {"forward", "reverse"}};
+inline const Words gate_forms = {FLASHSCAN_GATE_VALUE, {"value", "log", "logit"}};
+inline const Words broadcast_bits = {0, {"batch", "time", "channels"}};
+inline const Words linear_bits = {4, {"reset"}};
+inline const Words rnn_bits = {8, {"reset", "all_states", "training"}};
+inline const Words cells = {FLASHSCAN_CELL_LSTM, {"lstm", "gru", "elman", "slstm", "gru_reset_before", "elman_relu"}};
+inline const Words kinds = {FLASHSCAN_OPERATOR_ADD, {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"}};
+inline const Words modes = {FLASHSCAN_MODE_INCLUSIVE, {"inclusive", "exclusive", "reduction"}};
+inline const Words arguments = {FLASHSCAN_ARG_INPUT,
+                                {"input", "gate", "output", "state_in", "state_out", "reset", "seq_offsets", "weight",
+                                 "bias", "scratch", "reserve"}};
 
-inline const std::string& word(const Words& words, int32_t number) { return words.at(static_cast<size_t>(number)); }
+// Zero, a field's default, is the first word.
+inline const std::string& word(const Words& words, int32_t number) {
+    return words.words.at(static_cast<size_t>(number == 0 ? 0 : number - words.first));
+}
 
+// The empty word is zero.
 inline int32_t number(const Words& words, const std::string& word) {
-    for (size_t i = 0; i < words.size(); ++i)
-        if (words[i] == word) return static_cast<int32_t>(i);
+    if (word.empty()) return 0;
+    for (size_t i = 0; i < words.words.size(); ++i)
+        if (words.words[i] == word) return words.first + static_cast<int32_t>(i);
     throw std::invalid_argument("unknown word " + word);
 }
 
-inline uint32_t bits(const Words& words, const Words& set) {
+inline uint32_t bits(const Words& words, const Set& set) {
     uint32_t bits = 0;
-    for (const std::string& word : set) bits |= 1U << number(words, word);
+    for (const std::string& word : set)
+        for (size_t i = 0; i < words.words.size(); ++i)
+            if (words.words[i] == word) bits |= 1U << (static_cast<size_t>(words.first) + i);
     return bits;
 }
 
-inline Words words_of(const Words& words, uint32_t bits) {
-    Words set;
-    for (size_t i = 0; i < words.size(); ++i)
-        if ((bits >> i & 1U) != 0) set.push_back(words[i]);
+inline Set words_of(const Words& words, uint32_t bits) {
+    Set set;
+    for (size_t i = 0; i < words.words.size(); ++i)
+        if ((bits >> (static_cast<size_t>(words.first) + i) & 1U) != 0) set.push_back(words.words[i]);
     return set;
 }
 

@@ -52,7 +52,8 @@ bool accepted(const Problem& p, const Values& output, const Reference& reference
 }
 
 TEST(Bound, AcceptsTheSequentialLoopAndRejectsMistakes) {
-    for (const int32_t dtype : {FLASHSCAN_F32, FLASHSCAN_BF16, FLASHSCAN_F16, FLASHSCAN_F64, FLASHSCAN_C64})
+    for (const int32_t dtype :
+         {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_C64})
         for (const int32_t form : {FLASHSCAN_GATE_VALUE, FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) {
             const Problem p = plain(dtype, dtype, form, 1000);
             SCOPED_TRACE(text_of(p));
@@ -64,7 +65,8 @@ TEST(Bound, AcceptsTheSequentialLoopAndRejectsMistakes) {
             late.gate_delay = 1;
             stateless.initial_state = false;
             half.keep = [](Value h) {
-                return Value(rounded(FLASHSCAN_BF16, h.real()).real(), rounded(FLASHSCAN_BF16, h.imag()).real());
+                return Value(rounded(FLASHSCAN_DTYPE_BF16, h.real()).real(),
+                             rounded(FLASHSCAN_DTYPE_BF16, h.imag()).real());
             };
             EXPECT_TRUE(accepted(p, exact.run(p, data), reference));
             EXPECT_TRUE(accepted(p, rounding.run(p, data), reference));
@@ -98,7 +100,7 @@ Values tree_scan(const Problem& p, const Data& data) {
 
 TEST(Bound, AcceptsAnotherAssociationAndIsNotMuchWider) {
     for (const Gates gates : {Gates::mixed, Gates::ones}) {
-        Problem p = plain(FLASHSCAN_F32, FLASHSCAN_F32, FLASHSCAN_GATE_VALUE, 4099);
+        Problem p = plain(FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_GATE_VALUE, 4099);
         p.gates = gates;
         Data data = make_data(p);
         const Reference reference = reference_of(p, data);
@@ -111,7 +113,7 @@ TEST(Bound, AcceptsAnotherAssociationAndIsNotMuchWider) {
 }
 
 TEST(Bound, RejectsAWrongGradient) {
-    Problem p = plain(FLASHSCAN_BF16, FLASHSCAN_BF16, FLASHSCAN_GATE_LOGIT, 300);
+    Problem p = plain(FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16, FLASHSCAN_GATE_LOGIT, 300);
     Data data = make_data(p);
     const Reference reference = reference_of(p, data);
     Values gradient = reference.grad_gate.value;
@@ -119,7 +121,7 @@ TEST(Bound, RejectsAWrongGradient) {
     const auto ok = [&] { return compare("GRAD|GATE", p.extents(), p.time, gradient, reference.grad_gate).ok(); };
     EXPECT_TRUE(ok());
     const size_t place = p.index(0, 150, 1);
-    gradient[place] += 2 * ulp(FLASHSCAN_BF16, std::abs(gradient[place]));
+    gradient[place] += 2 * ulp(FLASHSCAN_DTYPE_BF16, std::abs(gradient[place]));
     EXPECT_FALSE(ok()) << "two units in the last place";
 }
 
@@ -127,7 +129,7 @@ using Long = std::complex<long double>;
 
 // The definition in the header as sums over pairs of steps, in long double, without a recurrence.
 TEST(Oracle, EqualsTheDefinition) {
-    for (const int32_t dtype : {FLASHSCAN_F64, FLASHSCAN_C128})
+    for (const int32_t dtype : {FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_C128})
         for (const int32_t form : {FLASHSCAN_GATE_VALUE, FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) {
             const Problem p = plain(dtype, dtype, form, 60);
             SCOPED_TRACE(text_of(p));

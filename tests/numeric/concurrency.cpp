@@ -34,7 +34,7 @@ std::string run_often(const flashscan_plan* plan, std::vector<Call> calls, std::
     std::string trouble;
     for (int repeat = 0; repeat < 5; ++repeat)
         for (Call& call : calls) {
-            if (call.run(plan) != FLASHSCAN_OK) trouble += flashscan_last_error();
+            if (call.run(plan) != FLASHSCAN_STATUS_OK) trouble += flashscan_last_error();
             trouble += call.damage();
             for (auto& [id, bytes] : call.output_bytes()) {
                 if (repeat > 0 && bits[id] != bytes) trouble += "bits differ between runs; ";
@@ -66,7 +66,7 @@ TEST_P(Concurrency, EightThreadsShareAPlan) {
     Data data = make_data(p);
     (void)reference_of(p, data);
     const Plan plan(p, GetParam());
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     const int32_t backend = GetParam().backend;
     expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
         return run_often(
@@ -83,11 +83,11 @@ template <typename Problem, typename Kept>
 void expect_shared_plan(const Problem& p, const Target& target, Kept&& kept) {
     const auto data = make_data(p);
     const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
-    if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED) return;
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    if (!target.kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED) return;
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
         Call forward = forward_call(p, plan, target.backend, data, Guard::end);
-        if (forward.run(plan.get()) != FLASHSCAN_OK) return std::string(flashscan_last_error());
+        if (forward.run(plan.get()) != FLASHSCAN_STATUS_OK) return std::string(flashscan_last_error());
         const Call backward = backward_call(p, plan, target.backend, data, kept(forward), Guard::end);
         return run_often(plan.get(), {forward, backward}, bits);
     });
@@ -117,7 +117,7 @@ TEST_P(RnnConcurrency, EightThreadsMakePlansOfTheirOwn) {
         for (const char* line : shared_networks) {
             const RnnProblem p = rnn_problem_of(line);
             const RnnOutcome outcome = run_rnn(p, GetParam(), make_data(p), Guard::end);
-            if (!GetParam().kernel.empty() && outcome.status == FLASHSCAN_UNSUPPORTED) continue;
+            if (!GetParam().kernel.empty() && outcome.status == FLASHSCAN_STATUS_UNSUPPORTED) continue;
             trouble += outcome.message + outcome.damage;
             for (const auto& [id, bytes] : outcome.bits) bits[static_cast<int32_t>(bits.size())] = bytes;
         }
@@ -154,17 +154,17 @@ TEST(Fork, ChildRunsAfterTheParentUsedThreads) {
     p.threads = 2;
     Data data = make_data(p);
     const Plan plan(p, {});
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
-    Call call = forward_call(p, plan, FLASHSCAN_CPU, data, Guard::end);
-    ASSERT_EQ(call.run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+    Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+    ASSERT_EQ(call.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     const auto bits = call.output_bytes();
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
         alarm(30);  // a child that waits for threads it does not have is ended by the signal
-        const bool ok = call.run(plan.get()) == FLASHSCAN_OK && call.output_bytes() == bits;
+        const bool ok = call.run(plan.get()) == FLASHSCAN_STATUS_OK && call.output_bytes() == bits;
         const Plan fresh(p, {});
-        const bool again = fresh && call.run(fresh.get()) == FLASHSCAN_OK && call.output_bytes() == bits;
+        const bool again = fresh && call.run(fresh.get()) == FLASHSCAN_STATUS_OK && call.output_bytes() == bits;
         _exit(ok && again ? 0 : 1);
     }
     int status = 0;

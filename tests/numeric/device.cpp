@@ -18,21 +18,21 @@ using namespace support;
 std::vector<Target> cuda_targets() {
     std::vector<Target> targets;
     for (const Target& target : all_targets())
-        if (target.backend == FLASHSCAN_CUDA) targets.push_back(target);
+        if (target.backend == FLASHSCAN_BACKEND_CUDA) targets.push_back(target);
     return targets;
 }
 
 std::string name_of_target(const testing::TestParamInfo<Target>& info) { return text_of(info.param); }
 
 // A forced kernel may refuse a problem; the planner may not.
-#define PLAN_OR_SKIP(plan)                                                      \
-    if (!GetParam().kernel.empty() && (plan).status() == FLASHSCAN_UNSUPPORTED) \
-        GTEST_SKIP() << "kernel refuses: " << (plan).message().substr(0, 300);  \
-    ASSERT_EQ((plan).status(), FLASHSCAN_OK) << (plan).message()
+#define PLAN_OR_SKIP(plan)                                                             \
+    if (!GetParam().kernel.empty() && (plan).status() == FLASHSCAN_STATUS_UNSUPPORTED) \
+        GTEST_SKIP() << "kernel refuses: " << (plan).message().substr(0, 300);         \
+    ASSERT_EQ((plan).status(), FLASHSCAN_STATUS_OK) << (plan).message()
 
 // Plans of one kernel, the first of which needs more shared memory than the one made after it.
 TEST(SharedMemory, IsWhatEachPlanNeeds) {
-    const Target target{FLASHSCAN_CUDA, ""};
+    const Target target{FLASHSCAN_BACKEND_CUDA, ""};
     SKIP_UNLESS_AVAILABLE(target);
     Problem plain;
     plain.time = 300;
@@ -41,12 +41,12 @@ TEST(SharedMemory, IsWhatEachPlanNeeds) {
     sums.broadcast = FLASHSCAN_BROADCAST_CHANNELS;
     const Plan more(sums, target), less(plain, target);
     for (const auto& [problem, plan] : {std::pair{sums, &more}, {plain, &less}}) {
-        ASSERT_EQ(plan->status(), FLASHSCAN_OK) << plan->message();
+        ASSERT_EQ(plan->status(), FLASHSCAN_STATUS_OK) << plan->message();
         Data data = make_data(problem);
         (void)reference_of(problem, data);
-        Call backward = backward_call(problem, *plan, FLASHSCAN_CUDA, data, Guard::end);
+        Call backward = backward_call(problem, *plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
         backward.prepare();
-        EXPECT_EQ(backward.execute(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+        EXPECT_EQ(backward.execute(plan->get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     }
 }
 
@@ -58,8 +58,8 @@ TEST_P(Graph, ReplaysWithChangedInputs) {
     for (const bool caller_scratch : {false, true})
         for (const int64_t time : {100, 50000}) {
             Problem p;
-            p.dtype = FLASHSCAN_BF16;
-            p.gate_dtype = FLASHSCAN_F32;
+            p.dtype = FLASHSCAN_DTYPE_BF16;
+            p.gate_dtype = FLASHSCAN_DTYPE_F32;
             p.form = FLASHSCAN_GATE_LOG;
             p.time = time;
             p.channels = 3;
@@ -71,20 +71,20 @@ TEST_P(Graph, ReplaysWithChangedInputs) {
             PLAN_OR_SKIP(plan);
             Data data = make_data(p);
             (void)reference_of(p, data);
-            Call forward = forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
-            Call backward = backward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
+            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
+            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
             forward.prepare();
             backward.prepare();
 
-            const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_CUDA));
+            const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_BACKEND_CUDA));
             cudaGraph_t graph = nullptr;
             cudaGraphExec_t executable = nullptr;
             ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
             const flashscan_status first = forward.execute(plan.get()), second = backward.execute(plan.get());
             const std::string message = flashscan_last_error();
             ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << message;
-            ASSERT_EQ(first, FLASHSCAN_OK) << message;
-            ASSERT_EQ(second, FLASHSCAN_OK) << message;
+            ASSERT_EQ(first, FLASHSCAN_STATUS_OK) << message;
+            ASSERT_EQ(second, FLASHSCAN_STATUS_OK) << message;
             ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
             for (uint64_t replay = 0; replay < 3; ++replay) {
                 Problem changed = p;
@@ -151,11 +151,12 @@ class Array {
                 cudaSuccess);
             for (size_t i = 0; i < count; ++i) {
                 if ((host[i] & 0x7fff) == 0) continue;
-                const double value = load(reinterpret_cast<const unsigned char*>(&host[i]), FLASHSCAN_BF16).real();
+                const double value =
+                    load(reinterpret_cast<const unsigned char*>(&host[i]), FLASHSCAN_DTYPE_BF16).real();
                 const auto place = expected.find(start + static_cast<int64_t>(i));
                 const double want = place == expected.end() ? 0 : place->second;
                 missing -= want > negligible ? 1 : 0;
-                if (!(std::abs(value - want) <= 2 * ulp(FLASHSCAN_BF16, want) + negligible) && ++wrong <= 3)
+                if (!(std::abs(value - want) <= 2 * ulp(FLASHSCAN_DTYPE_BF16, want) + negligible) && ++wrong <= 3)
                     ADD_FAILURE() << name << " element " << start + static_cast<int64_t>(i) << " is " << value
                                   << ", expected " << want;
             }
@@ -176,14 +177,14 @@ void run_big(const Target& target, int32_t layout, int64_t batch, int64_t time, 
     constexpr double gate_value = 0.74609375;  // bytes 3f 3f
     constexpr int64_t reach = 340, apart = 5;  // powers past `reach` are below every bf16 number
     Problem p;
-    p.dtype = p.gate_dtype = FLASHSCAN_BF16;
+    p.dtype = p.gate_dtype = FLASHSCAN_DTYPE_BF16;
     p.layout = layout;
     p.batch = batch;
     p.time = time;
     p.channels = channels;
     SCOPED_TRACE(text_of(p));
     const Plan plan(p, target);
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     const Tensor tensor = tensor_of(p, Role::input);
     Array gate(p.elements(), 0x3f), input(p.elements(), 0), output(p.elements(), 0xff);
     Array grad_output(p.elements(), 0), grad_input(p.elements(), 0xff), grad_gate(p.elements(), 0xff);
@@ -208,8 +209,10 @@ void run_big(const Target& target, int32_t layout, int64_t batch, int64_t time, 
         arg(FLASHSCAN_ARG_GATE, gate), arg(FLASHSCAN_ARG_OUTPUT, output), arg(grad | FLASHSCAN_ARG_OUTPUT, grad_output),
         arg(grad | FLASHSCAN_ARG_INPUT, grad_input), arg(grad | FLASHSCAN_ARG_GATE, grad_gate)};
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    ASSERT_EQ(flashscan_forward(plan.get(), forward, 3, nullptr), FLASHSCAN_OK) << flashscan_last_error();
-    ASSERT_EQ(flashscan_backward(plan.get(), backward, 5, nullptr), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, forward, 3, nullptr), FLASHSCAN_STATUS_OK)
+        << flashscan_last_error();
+    ASSERT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_BACKWARD, backward, 5, nullptr), FLASHSCAN_STATUS_OK)
+        << flashscan_last_error();
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     output.expect("OUTPUT", h);
     grad_input.expect("GRAD|INPUT", g);
@@ -225,7 +228,7 @@ TEST_P(Big, TakesMoreThanTwoToThe31Elements) {
     run_big(GetParam(), FLASHSCAN_LAYOUT_BCT, 1, (int64_t{1} << 31) + 77, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Device, Big, testing::Values(Target{FLASHSCAN_CUDA, ""}), name_of_target);
+INSTANTIATE_TEST_SUITE_P(Device, Big, testing::Values(Target{FLASHSCAN_BACKEND_CUDA, ""}), name_of_target);
 
 }  // namespace
 }  // namespace numeric

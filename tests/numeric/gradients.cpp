@@ -89,9 +89,9 @@ TEST_P(Wide, AgreesWithFiniteDifferences) {
 
 std::vector<Problem> wide_problems() {
     std::vector<Problem> problems;
-    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_F64, FLASHSCAN_F64},
-                                      {FLASHSCAN_C128, FLASHSCAN_C128},
-                                      {FLASHSCAN_C128, FLASHSCAN_F64}})
+    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_F64},
+                                      {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_C128},
+                                      {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_F64}})
         for (const int32_t form : {FLASHSCAN_GATE_VALUE, FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) {
             Problem p;
             p.dtype = dtype;
@@ -101,7 +101,7 @@ std::vector<Problem> wide_problems() {
             p.time = 83;
             p.channels = 3;
             p.seed = 600 + problems.size();
-            p.layout = static_cast<int32_t>(p.seed % 2);
+            p.layout = p.seed % 2 == 0 ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
             p.broadcast = static_cast<uint32_t>(problems.size() % 8);
             p.reverse = problems.size() % 3 == 1;
             p.reset = problems.size() % 4 == 2;

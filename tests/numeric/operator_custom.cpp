@@ -3,19 +3,21 @@
 // that notices every element that is none of the caller's.
 #include <gtest/gtest.h>
 
-#include "numeric/custom_scene.h"
+#include "support/custom_scene.h"
 
 namespace numeric {
 namespace {
 
-using namespace custom;
+using namespace support;
+using namespace support::custom;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
 flashscan_status run(const flashscan_operator_desc& desc, std::vector<flashscan_arg> arguments, int32_t threads = 0) {
-    const Plan plan(desc, make_options(FLASHSCAN_CPU, "", threads, false, false));
+    const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CPU, "", threads, false, false));
     if (!plan) return plan.status();
-    return flashscan_forward(plan.get(), arguments.data(), static_cast<int32_t>(arguments.size()), nullptr);
+    return flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, arguments.data(),
+                             static_cast<int32_t>(arguments.size()), nullptr);
 }
 
 TEST(OperatorCustom, ExactMatricesMatchTheFoldAndNothingElseIsCombined) {
@@ -29,7 +31,8 @@ TEST(OperatorCustom, ExactMatricesMatchTheFoldAndNothingElseIsCombined) {
             fill_exact(got.state_in, 2);
             Arrays want = got;
             combined = strays = calls = 0;
-            ASSERT_EQ(run(desc_of(s, custom), got.arguments(), s.threads), FLASHSCAN_OK) << flashscan_last_error();
+            ASSERT_EQ(run(desc_of(s, custom), got.arguments(), s.threads), FLASHSCAN_STATUS_OK)
+                << flashscan_last_error();
             const int64_t steps = s.batch * s.time * s.channels + got.rows * s.channels;
             EXPECT_EQ(strays, 0);
             EXPECT_LE(combined, 2 * steps);
@@ -45,7 +48,7 @@ TEST(OperatorCustom, ExactMatricesMatchTheFoldAndNothingElseIsCombined) {
 
 TEST(OperatorCustom, RunningMeanAndVariance) {
     constexpr int64_t time = 10007;
-    const Shape s{1, time, 1, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, false, false, 0};
+    const Shape s{1, time, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false, 0};
     flashscan_custom_operator custom = custom_of(sizeof(Moments));
     custom.host = merge_moments;
     Arrays a(s, sizeof(Moments));
@@ -55,7 +58,7 @@ TEST(OperatorCustom, RunningMeanAndVariance) {
         const Moments one{1, values.back(), 0};
         std::memcpy(a.input.data() + static_cast<size_t>(t) * sizeof one, &one, sizeof one);
     }
-    ASSERT_EQ(run(desc_of(s, custom), a.arguments()), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(run(desc_of(s, custom), a.arguments()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     double sum = 0;
     for (int64_t t = 0; t < time; ++t) {
         sum += values[static_cast<size_t>(t)];
@@ -74,7 +77,7 @@ TEST(OperatorCustom, RunningMeanAndVariance) {
 // l and r are bytes of any size: concatenation in the sense of "last element wins but for the first byte".
 TEST(OperatorCustom, ElementsOfAnySize) {
     for (const int64_t bytes : {1, 2, 3, 5, 7, 12, 63, 64, 100, 4096}) {
-        const Shape s{2, 37, 1, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, false, false, 2};
+        const Shape s{2, 37, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false, 2};
         int64_t size = bytes;
         flashscan_custom_operator custom = custom_of(bytes);
         custom.state = &size;
@@ -87,7 +90,7 @@ TEST(OperatorCustom, ElementsOfAnySize) {
         Arrays got(s, static_cast<size_t>(bytes));
         for (size_t i = 0; i < got.input.size(); ++i) got.input[i] = static_cast<unsigned char>(i * 37 + 11);
         Arrays want = got;
-        ASSERT_EQ(run(desc_of(s, custom), got.arguments(), s.threads), FLASHSCAN_OK) << flashscan_last_error();
+        ASSERT_EQ(run(desc_of(s, custom), got.arguments(), s.threads), FLASHSCAN_STATUS_OK) << flashscan_last_error();
         fold(want, [&](const void* l, const void* r, void* out) { custom.host(&size, l, r, out); });
         EXPECT_TRUE(got.output == want.output) << bytes;
     }
@@ -103,8 +106,8 @@ TEST(OperatorCustom, AdjointsGiveTheGradientsOfTheBuiltInOperator) {
             else
                 custom.host = multiply_pair, custom.host_adjoint = multiply_pair_adjoint;
             flashscan_operator_desc own = desc_of(s, custom), built_in = own;
-            own.dtype = FLASHSCAN_F64;
-            built_in.dtype = FLASHSCAN_C128;
+            own.dtype = FLASHSCAN_DTYPE_F64;
+            built_in.dtype = FLASHSCAN_DTYPE_C128;
             built_in.kind = FLASHSCAN_OPERATOR_MUL;
             built_in.custom = nullptr;
             Arrays a(s, 16);
@@ -127,10 +130,12 @@ TEST(OperatorCustom, AdjointsGiveTheGradientsOfTheBuiltInOperator) {
                 args.push_back({grad | FLASHSCAN_ARG_INPUT, 0, grad_input.data(), grad_input.size()});
                 if (s.state)
                     args.push_back({grad | FLASHSCAN_ARG_STATE_IN, 0, grad_state_in.data(), grad_state_in.size()});
-                const Plan plan(mine ? own : built_in, make_options(FLASHSCAN_CPU, "", s.threads, false, false));
+                const Plan plan(mine ? own : built_in,
+                                make_options(FLASHSCAN_BACKEND_CPU, "", s.threads, false, false));
                 ASSERT_TRUE(plan) << plan.message();
-                ASSERT_EQ(flashscan_backward(plan.get(), args.data(), static_cast<int32_t>(args.size()), nullptr),
-                          FLASHSCAN_OK)
+                ASSERT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_BACKWARD, args.data(),
+                                            static_cast<int32_t>(args.size()), nullptr),
+                          FLASHSCAN_STATUS_OK)
                     << flashscan_last_error();
                 results[mine ? 1 : 0] = {grad_input, grad_state_in};
             }

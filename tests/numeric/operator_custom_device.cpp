@@ -6,14 +6,15 @@
 #include <deque>
 #include <functional>
 
-#include "numeric/custom_scene.h"
+#include "support/custom_scene.h"
 #include "support/lto_ir.h"
 #include "support/memory.h"
 
 namespace numeric {
 namespace {
 
-using namespace custom;
+using namespace support;
+using namespace support::custom;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
@@ -73,7 +74,7 @@ class Mirror {
                 std::copy_n(static_cast<const char*>(from), arg.bytes, static_cast<char*>(arg.data));
                 continue;
             }
-            buffers_.push_back(make_buffer(FLASHSCAN_CUDA, arg.bytes, Guard::end, 1, shift));
+            buffers_.push_back(make_buffer(FLASHSCAN_BACKEND_CUDA, arg.bytes, Guard::end, 1, shift));
             const auto* bytes = static_cast<const unsigned char*>(arg.data);
             buffers_.back()->write(Bytes(bytes, bytes + arg.bytes));
             arg.data = buffers_.back()->data();
@@ -89,12 +90,12 @@ class Mirror {
     Mirror& operator=(const Mirror&) = delete;
 
     flashscan_status enqueue() const {
-        const auto call = pass_ == FLASHSCAN_PASS_FORWARD ? flashscan_forward : flashscan_backward;
-        return call(plan_.get(), device_.data(), static_cast<int32_t>(device_.size()), test_stream(FLASHSCAN_CUDA));
+        return flashscan_execute(plan_.get(), pass_, device_.data(), static_cast<int32_t>(device_.size()),
+                                 test_stream(FLASHSCAN_BACKEND_CUDA));
     }
     // Waits, and brings everything back.
     void collect() {
-        const char* error = synchronize(FLASHSCAN_CUDA);
+        const char* error = synchronize(FLASHSCAN_BACKEND_CUDA);
         ASSERT_EQ(error, nullptr) << error;
         for (size_t i = 0; i < host_.size(); ++i) {
             auto* to = static_cast<unsigned char*>(host_[i].data);
@@ -125,7 +126,9 @@ class Mirror {
 // Also the tree, which the planner takes for large elements alone.
 constexpr const char* code_kernels[] = {"compiled", "compiled_tree"};
 flashscan_options cuda_options(const char* kernel = "") {
-    return make_options(FLASHSCAN_CUDA, kernel, 0, false, false);
+    flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false);
+    if (*kernel != '\0') options.kernel = kernel;
+    return options;
 }
 
 // Runs a pass twice, which must give the same bits.
@@ -143,10 +146,10 @@ void run(const flashscan_operator_desc& desc, int32_t pass, const std::vector<fl
         return all;
     };
     Mirror mirror(plan, pass, args, shift, shared);
-    ASSERT_EQ(mirror.enqueue(), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(mirror.enqueue(), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     mirror.collect();
     const std::vector<Bytes> once = outputs();
-    ASSERT_EQ(mirror.enqueue(), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(mirror.enqueue(), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     mirror.collect();
     EXPECT_TRUE(once == outputs()) << "the second run differs";
 }
@@ -182,7 +185,7 @@ std::string where(const Shape& s) {
 
 class OperatorCustomDevice : public testing::Test {
     void SetUp() override {
-        if (const char* reason = unavailable(FLASHSCAN_CUDA)) GTEST_SKIP() << reason;
+        if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
         works.clear();
     }
 
@@ -213,18 +216,20 @@ TEST_F(OperatorCustomDevice, LtoIrIsLinked) {
     flashscan_custom_operator custom = code_of(sizeof(Exact), code, "multiply_exact");
     custom.code_kind = FLASHSCAN_CODE_LTO_IR;
     for (const int64_t time : {1, 100, 2500})
-        expect_fold({2, time, 2, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, false, true}, custom, false);
+        expect_fold({2, time, 2, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, true}, custom, false);
 }
 
 TEST_F(OperatorCustomDevice, LongChains) {
     const std::string source = exact_code;
     const flashscan_custom_operator custom = code_of(sizeof(Exact), source, "multiply_exact");
     for (const char* kernel : code_kernels) {
-        for (const int32_t mode : {FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_REDUCTION})
+        for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_REDUCTION})
             for (const int64_t sequences : {0, 1000})
                 expect_fold({1, 1000003, 1, sequences, 0, mode, false, false}, custom, false, kernel);
-        expect_fold({2, 50021, 5, 0, 1, FLASHSCAN_SCAN_EXCLUSIVE, true, true}, custom, false, kernel);
-        expect_fold({2, 50021, 5, 0, 0, FLASHSCAN_SCAN_EXCLUSIVE, true, true}, custom, false, kernel);
+        expect_fold({2, 50021, 5, 0, FLASHSCAN_LAYOUT_BCT, FLASHSCAN_MODE_EXCLUSIVE, true, true}, custom, false,
+                    kernel);
+        expect_fold({2, 50021, 5, 0, FLASHSCAN_LAYOUT_BTC, FLASHSCAN_MODE_EXCLUSIVE, true, true}, custom, false,
+                    kernel);
     }
 }
 
@@ -246,19 +251,19 @@ TEST_F(OperatorCustomDevice, CallbacksMatchTheFoldAndAreCalledOncePerLevel) {
 TEST_F(OperatorCustomDevice, CallbacksAreCaptured) {
     flashscan_custom_operator custom = custom_of(sizeof(Exact));
     custom.batched = exact_on_stream;
-    const Shape s{2, 777, 3, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, false, true};
+    const Shape s{2, 777, 3, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, true};
     Arrays got(s, sizeof(Exact));
     fill_exact(got.input, 1), fill_exact(got.state_in, 2);
     Arrays want = got;
     const Plan plan(desc_of(s, custom), cuda_options());
     ASSERT_TRUE(plan) << plan.message();
     Mirror mirror(plan, FLASHSCAN_PASS_FORWARD, got.arguments(), 0, true);
-    const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_CUDA));
+    const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_BACKEND_CUDA));
     ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
     const flashscan_status status = mirror.enqueue();
     cudaGraph_t graph = nullptr;
     ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << flashscan_last_error();
-    ASSERT_EQ(status, FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
     cudaGraphExec_t executable = nullptr;
     ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
     cudaGraphDestroy(graph);
@@ -274,7 +279,7 @@ TEST_F(OperatorCustomDevice, CallbacksAreCaptured) {
 TEST_F(OperatorCustomDevice, RunningMeanAndVariance) {
     constexpr int64_t time = 100003;
     const std::string source = moments_code;
-    const Shape s{1, time, 1, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, false, false};
+    const Shape s{1, time, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false};
     Arrays a(s, sizeof(Moments));
     double sum = 0, squares = 0;
     for (int64_t t = 0; t < time; ++t) {
@@ -296,7 +301,7 @@ TEST_F(OperatorCustomDevice, ElementsOfAnySizeAnywhereWithAState) {
     for (const int64_t bytes : {1, 2, 3, 5, 7, 8, 12, 16, 24, 63, 64, 100, 128, 129, 192, 1000, 4096})
         for (const size_t shift : {size_t{0}, size_t{1}}) {
             SCOPED_TRACE(std::to_string(bytes) + " bytes, shift " + std::to_string(shift));
-            const Shape s{2, 137, 1, 0, 0, FLASHSCAN_SCAN_INCLUSIVE, bytes % 2 == 0, true};
+            const Shape s{2, 137, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, bytes % 2 == 0, true};
             const std::string code =
                 "extern \"C\" __device__ void add(void* state, const void* l, const void* r, void* out) {\n"
                 "    for (int i = 0; i < " +
@@ -360,15 +365,16 @@ TEST_F(OperatorCustomDevice, AdjointsGiveTheGradientsOfTheCpu) {
                 if (s.state)
                     args.push_back({grad | FLASHSCAN_ARG_STATE_IN, 0, grad_state_in->data(), grad_state_in->size()});
                 flashscan_operator_desc desc = desc_of(s, device ? custom : host);
-                desc.dtype = FLASHSCAN_F64;
+                desc.dtype = FLASHSCAN_DTYPE_F64;
                 if (device) {
                     run(desc, FLASHSCAN_PASS_BACKWARD, args, 0, batched);
                     continue;
                 }
-                const Plan plan(desc, make_options(FLASHSCAN_CPU, "", 0, false, false));
+                const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CPU, "", 0, false, false));
                 ASSERT_TRUE(plan) << plan.message();
-                ASSERT_EQ(flashscan_backward(plan.get(), args.data(), static_cast<int32_t>(args.size()), nullptr),
-                          FLASHSCAN_OK)
+                ASSERT_EQ(flashscan_execute(plan.get(), FLASHSCAN_PASS_BACKWARD, args.data(),
+                                            static_cast<int32_t>(args.size()), nullptr),
+                          FLASHSCAN_STATUS_OK)
                     << flashscan_last_error();
             }
             for (size_t which = 0; which < 2; ++which)
@@ -385,8 +391,8 @@ TEST_F(OperatorCustomDevice, AdjointsGiveTheGradientsOfTheCpu) {
 TEST_F(OperatorCustomDevice, CallbacksOfPackedSequencesAreRefused) {
     flashscan_custom_operator custom = custom_of(sizeof(Exact));
     custom.batched = exact_on_stream;
-    const Plan plan(desc_of({1, 50, 1, 3, 0, FLASHSCAN_SCAN_INCLUSIVE, false, false}, custom), cuda_options());
-    EXPECT_EQ(plan.status(), FLASHSCAN_UNSUPPORTED);
+    const Plan plan(desc_of({1, 50, 1, 3, 0, FLASHSCAN_MODE_INCLUSIVE, false, false}, custom), cuda_options());
+    EXPECT_EQ(plan.status(), FLASHSCAN_STATUS_UNSUPPORTED);
     EXPECT_NE(plan.message().find("num_sequences is 3"), std::string::npos) << plan.message();
 }
 

@@ -55,13 +55,13 @@ const std::vector<std::string> lines{"b1 t4095 c1",
                                      "b1 t4096 c2 sequences4 BCT offsets-i32"};
 
 INSTANTIATE_TEST_SUITE_P(Numbers, OperatorElements,
-                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, "numbers"}},
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
                                                     problems_of({"add f32", "mul bf16", "logaddexp f32", "max f16",
                                                                  "min f64", "mul c64", "add c128"},
                                                                 lines))),
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
-                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, "tiny"}},
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "tiny"}},
                                                     problems_of({"matmul f32 d4", "matmul f32 d2", "matmul bf16 d3",
                                                                  "matmul f64 d4", "matmul f16 d4", "matmul c64 d3",
                                                                  "matmul c128 d2", "matmul f32 d3"},
@@ -70,7 +70,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
 
 // More chunks than a group has, and more than a link.
 INSTANTIATE_TEST_SUITE_P(Links, OperatorElements,
-                         testing::ValuesIn(cases_on({{FLASHSCAN_CUDA, ""}},
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
                                                     problems_of({"add f32", "logaddexp f32", "matmul d2 f32"},
                                                                 {"b1 t40000 c20", "b1 t70001 c1",
                                                                  "b1 t33000 c32 sequences3"}))),

@@ -56,7 +56,7 @@ TEST_P(OperatorBits, OfAReductionAreThoseOfTheScansLast) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);
         const OperatorOutcome scan = run(p, data);
-        p.mode = FLASHSCAN_REDUCTION;
+        p.mode = FLASHSCAN_MODE_REDUCTION;
         const OperatorOutcome sum = run(p, data);
         EXPECT_TRUE(scan.bits.at(state_id) == sum.bits.at(state_id)) << line;
         const auto e = static_cast<size_t>(p.element());
@@ -130,7 +130,7 @@ TEST_P(OperatorModes, ExclusiveIsInclusiveOneStepLater) {
         OperatorProblem p = operator_problem_of("fwd " + line);
         const OperatorData data = make_data(p);
         const OperatorOutcome inclusive = run(p, data);
-        p.mode = FLASHSCAN_SCAN_EXCLUSIVE;
+        p.mode = FLASHSCAN_MODE_EXCLUSIVE;
         const OperatorOutcome exclusive = run(p, data);
         EXPECT_TRUE(inclusive.bits.at(state_id) == exclusive.bits.at(state_id)) << line;
         for (int64_t t = 0; t + 1 < p.time; ++t) {
@@ -173,7 +173,7 @@ TEST(OperatorAffine, WithDiagonalMatricesIsTheLinearRecurrence) {
     OperatorProblem p = operator_problem_of("operator affine bwd f64 b2 t50 c1 d5 state-in state-out");
     OperatorData data = make_data(p);
     Problem linear;
-    linear.dtype = linear.gate_dtype = FLASHSCAN_F64;
+    linear.dtype = linear.gate_dtype = FLASHSCAN_DTYPE_F64;
     linear.batch = 2, linear.time = 50, linear.channels = d;
     linear.state_in = linear.state_out = true;
     Data same = make_data(linear);

@@ -147,6 +147,40 @@ std::vector<OperatorProblem> products() {
     return problems;
 }
 
+// 16-bit data, whose states are f32 whatever else is asked for: small problems with options at random.
+std::vector<OperatorProblem> halves() {
+    std::vector<OperatorProblem> problems;
+    for (const char* rest : {"bf16 affine inclusive reverse b3 t5 c8 d2 state-in state-out tf32",
+                             "bf16 affine inclusive reverse b3 t5 c8 d2 state-in state-out",
+                             "f16 matmul reduction reverse b1 t29 c1 d13 sequences4 tf32",
+                             "f16 matmul reduction reverse b1 t29 c1 d13 sequences4 state-in state-out"})
+        problems.push_back(operator_problem_of("operator bwd " + std::string(rest) + " seed7"));
+    for (uint64_t i = 0; i < 240; ++i) {
+        auto draw = [&, n = uint64_t{0}](uint64_t count) mutable {
+            return static_cast<int64_t>(uniform(1801, ++n, i) * static_cast<double>(count));
+        };
+        OperatorProblem p;
+        p.seed = i + 1;
+        p.kind = i % 8 < 3   ? FLASHSCAN_OPERATOR_MATMUL
+                 : i % 8 < 6 ? FLASHSCAN_OPERATOR_AFFINE
+                             : operator_problem_of(kinds[draw(5)]).kind;
+        p.dtype = i % 2 == 0 ? FLASHSCAN_DTYPE_BF16 : FLASHSCAN_DTYPE_F16;
+        p.mode = operator_problem_of(modes[draw(3)]).mode;
+        p.layout = draw(2) == 0 ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
+        p.dim = i % 8 < 6 ? 1 + draw(20) : 0;
+        p.time = 1 + draw(40), p.channels = 1 + draw(8);
+        if (draw(3) == 0)
+            p.sequences = 1 + draw(6);
+        else
+            p.batch = 1 + draw(4);
+        p.reverse = draw(2) == 0, p.state_in = draw(2) == 0, p.state_out = draw(2) == 0;
+        p.allow_tf32 = draw(2) == 0, p.misaligned = draw(4) == 0, p.batch_invariant = draw(4) == 0;
+        if (draw(2) == 0) p.values = OperatorValues::sign;
+        problems.push_back(p);
+    }
+    return problems;
+}
+
 // Long enough that time is cut, in one chain and in several, whole and packed.
 std::vector<OperatorProblem> cuts() {
     std::vector<OperatorProblem> problems;
@@ -170,6 +204,8 @@ INSTANTIATE_TEST_SUITE_P(OperatorTies, OperatorCases, testing::ValuesIn(cases_on
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorDims, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), dims())),
                          name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorHalves, OperatorCases,
+                         testing::ValuesIn(cases_on(operator_kernel_targets(), halves())), name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorCuts, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), cuts())),
                          name_of_operator_case);
 

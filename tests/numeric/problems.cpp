@@ -17,22 +17,24 @@ using support::Placement;
 using support::Problem;
 
 constexpr std::pair<int32_t, int32_t> dtypes[] = {
-    {FLASHSCAN_F32, FLASHSCAN_F32},  {FLASHSCAN_BF16, FLASHSCAN_BF16}, {FLASHSCAN_BF16, FLASHSCAN_F32},
-    {FLASHSCAN_F16, FLASHSCAN_F16},  {FLASHSCAN_F16, FLASHSCAN_F32},   {FLASHSCAN_F64, FLASHSCAN_F64},
-    {FLASHSCAN_C64, FLASHSCAN_C64},  {FLASHSCAN_C64, FLASHSCAN_F32},   {FLASHSCAN_C128, FLASHSCAN_C128},
-    {FLASHSCAN_C128, FLASHSCAN_F64},
+    {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},   {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+    {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F32},  {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
+    {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F32},   {FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_F64},
+    {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C64},   {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_F32},
+    {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_C128}, {FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_F64},
 };
-constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {
-    {FLASHSCAN_F32, FLASHSCAN_F32}, {FLASHSCAN_BF16, FLASHSCAN_BF16}, {FLASHSCAN_F16, FLASHSCAN_F16}};
-constexpr std::pair<int32_t, int32_t> ragged_dtypes[] = {{FLASHSCAN_F32, FLASHSCAN_F32},
-                                                         {FLASHSCAN_BF16, FLASHSCAN_BF16},
-                                                         {FLASHSCAN_F16, FLASHSCAN_F16},
-                                                         {FLASHSCAN_F64, FLASHSCAN_F64},
-                                                         {FLASHSCAN_C64, FLASHSCAN_C64}};
-constexpr std::pair<int32_t, int32_t> skewed_dtypes[] = {{FLASHSCAN_BF16, FLASHSCAN_BF16},
-                                                         {FLASHSCAN_F16, FLASHSCAN_F16},
-                                                         {FLASHSCAN_BF16, FLASHSCAN_F32},
-                                                         {FLASHSCAN_F16, FLASHSCAN_F32}};
+constexpr std::pair<int32_t, int32_t> wave_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
+                                                       {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                                       {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16}};
+constexpr std::pair<int32_t, int32_t> ragged_dtypes[] = {{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
+                                                         {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                                         {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
+                                                         {FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_F64},
+                                                         {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C64}};
+constexpr std::pair<int32_t, int32_t> skewed_dtypes[] = {{FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                                         {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16},
+                                                         {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F32},
+                                                         {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F32}};
 constexpr int dtype_count = static_cast<int>(std::size(dtypes));
 
 constexpr std::array<int64_t, 3> tiny_shapes[] = {{1, 37, 1}, {2, 5, 3},   {3, 33, 2},  {1, 70, 4},
@@ -102,9 +104,9 @@ enum Factor : size_t {
 Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
     Problem p;
     std::tie(p.dtype, p.gate_dtype) = dtypes_of(size)[static_cast<size_t>(row[factor_dtype])];
-    p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : row[factor_layout];
+    p.layout = size == Size::ragged ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC + row[factor_layout];
     p.reverse = row[factor_reverse] == 1;
-    p.form = row[factor_form];
+    p.form = FLASHSCAN_GATE_VALUE + row[factor_form];
     p.broadcast = static_cast<uint32_t>(row[factor_broadcast]);
     p.reset = row[factor_reset] == 1;
     p.state_in = (row[factor_states] & 1) != 0;
@@ -123,7 +125,7 @@ Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
         p.time *= p.batch;
         p.batch = 1;
         p.sequences = row[factor_packing] == 1 ? 5 : size == Size::chunks ? 2 : 1 + p.time / 9;
-        p.offsets_dtype = row[factor_packing] == 1 ? FLASHSCAN_I32 : FLASHSCAN_I64;
+        p.offsets_dtype = row[factor_packing] == 1 ? FLASHSCAN_DTYPE_I32 : FLASHSCAN_DTYPE_I64;
     }
     return p;
 }
@@ -138,9 +140,9 @@ Problem drawn(int64_t batch, int64_t time, int64_t channels, uint64_t seed) {
     p.batch = batch;
     p.time = time;
     p.channels = channels;
-    p.layout = draw(1, 2);
+    p.layout = FLASHSCAN_LAYOUT_BTC + draw(1, 2);
     p.reverse = draw(2, 2) == 1;
-    p.form = draw(3, 3);
+    p.form = FLASHSCAN_GATE_VALUE + draw(3, 3);
     p.broadcast = draw(4, 2) == 0 ? 0 : static_cast<uint32_t>(draw(5, 8));
     p.reset = draw(6, 3) == 0;
     p.state_in = draw(7, 2) == 0;
@@ -201,7 +203,7 @@ std::vector<Problem> singles() {
     for (const int32_t form : {FLASHSCAN_GATE_LOG, FLASHSCAN_GATE_LOGIT}) add([&](Problem& p) { p.form = form; });
     for (uint32_t broadcast = 1; broadcast < 8; ++broadcast) add([&](Problem& p) { p.broadcast = broadcast; });
     add([](Problem& p) { p.reset = true; });
-    for (const int32_t offsets : {FLASHSCAN_I32, FLASHSCAN_I64})
+    for (const int32_t offsets : {FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64})
         add([&](Problem& p) { p.batch = 1, p.sequences = 11, p.offsets_dtype = offsets; });
     add([](Problem& p) { p.state_in = false; });
     add([](Problem& p) { p.state_out = true; });

@@ -250,7 +250,7 @@ TEST_P(Narrow, WritesBothHalvesOfAFusedGradient) {
     Data data = make_data(p);
     const Reference reference = reference_of(p, data);
     const Plan plan(p, GetParam().target);
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     Call call = backward_call(p, plan, backend, data, Guard::end);
     const Tensor tensor = tensor_of(p, Role::grad_input);
     const int64_t half = p.layout == FLASHSCAN_LAYOUT_BTC ? p.channels : p.channels * p.time;
@@ -260,7 +260,7 @@ TEST_P(Narrow, WritesBothHalvesOfAFusedGradient) {
     call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE).data = static_cast<unsigned char*>(both->data()) + offset;
     call.prepare();
     both->write(Bytes(both->bytes(), 0xff));
-    ASSERT_EQ(call.execute(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+    ASSERT_EQ(call.execute(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     ASSERT_EQ(synchronize(backend), nullptr);
     const Bytes bytes = both->read();
     Values input, gate;
@@ -279,17 +279,17 @@ TEST_P(Narrow, WritesBothHalvesOfAFusedGradient) {
 
 std::vector<Problem> narrow_problems() {
     std::vector<Problem> problems;
-    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_F32, FLASHSCAN_F32},
-                                      {FLASHSCAN_BF16, FLASHSCAN_BF16},
-                                      {FLASHSCAN_F16, FLASHSCAN_F32},
-                                      {FLASHSCAN_C64, FLASHSCAN_C64}})
+    for (const auto& [dtype, gate] : {std::pair<int32_t, int32_t>{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32},
+                                      {FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_BF16},
+                                      {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F32},
+                                      {FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C64}})
         for (const int32_t layout : {FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT})
             for (const int64_t time : {95, 1030}) {
                 Problem p;
                 p.dtype = dtype;
                 p.gate_dtype = gate;
                 p.layout = layout;
-                p.form = static_cast<int32_t>(problems.size() % 3);
+                p.form = FLASHSCAN_GATE_VALUE + static_cast<int32_t>(problems.size() % 3);
                 p.batch = 2;
                 p.time = time;
                 p.channels = time == 95 ? 5 : 2;

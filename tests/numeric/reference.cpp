@@ -30,7 +30,7 @@ using support::planner_targets;
 
 // The planner's choice and a kernel.
 std::vector<support::Target> cuda_targets(const char* kernel) {
-    return {{FLASHSCAN_CUDA, ""}, {FLASHSCAN_CUDA, kernel}};
+    return {{FLASHSCAN_BACKEND_CUDA, ""}, {FLASHSCAN_BACKEND_CUDA, kernel}};
 }
 
 class Linear : public testing::TestWithParam<Case> {};

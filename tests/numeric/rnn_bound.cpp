@@ -19,7 +19,7 @@ constexpr int32_t grad = FLASHSCAN_GRAD;
 // OUTPUT by plans of one step in f64, between which `keep` may tamper with the states. B = 1, hidden states only.
 Values stepped(const RnnProblem& p, const RnnData& data, const std::function<void(Values&)>& keep) {
     RnnProblem one = p;
-    one.dtype = one.weight_dtype = FLASHSCAN_F64;
+    one.dtype = one.weight_dtype = FLASHSCAN_DTYPE_F64;
     one.backward = one.reset = false;
     one.time = 1;
     one.state_in = one.state_out = true;
@@ -29,7 +29,7 @@ Values stepped(const RnnProblem& p, const RnnData& data, const std::function<voi
     Values output;
     for (int64_t t = 0; t < p.time; ++t) {
         step.input.assign(data.input.begin() + t * width, data.input.begin() + (t + 1) * width);
-        const RnnOutcome outcome = run_rnn(one, {FLASHSCAN_CPU, "reference"}, step, Guard::end, 1);
+        const RnnOutcome outcome = run_rnn(one, {FLASHSCAN_BACKEND_CPU, "reference"}, step, Guard::end, 1);
         require(outcome);
         for (const Value& value : outcome[FLASHSCAN_ARG_OUTPUT]) output.push_back(rounded(p.dtype, value));
         step.state_in = outcome[FLASHSCAN_ARG_STATE_OUT];
@@ -64,7 +64,7 @@ TEST(RnnBound, AcceptsRoundedFactorsAndRejectsMistakes) {
             return accepted(p, data, FLASHSCAN_ARG_OUTPUT, stepped(p, changed, how), reference);
         };
         EXPECT_TRUE(ok(data, keep));
-        EXPECT_TRUE(ok(data, rounding(p, FLASHSCAN_F32, 0, p.states()))) << "states in f32";
+        EXPECT_TRUE(ok(data, rounding(p, FLASHSCAN_DTYPE_F32, 0, p.states()))) << "states in f32";
         if (p.states() > 1) {
             EXPECT_TRUE(ok(data, rounding(p, p.dtype, 0, 1))) << "h rounded for the product";
         }
@@ -99,7 +99,7 @@ TEST(RnnBound, RejectsStatesOf16Bits) {
             return accepted(p, data, FLASHSCAN_ARG_OUTPUT, stepped(p, data, rounding(p, dtype, first, p.states())),
                             reference);
         };
-        EXPECT_TRUE(ok(FLASHSCAN_F32));
+        EXPECT_TRUE(ok(FLASHSCAN_DTYPE_F32));
         EXPECT_FALSE(ok(p.dtype));
     }
 }
@@ -112,7 +112,7 @@ TEST(RnnBound, RejectsWrongGradients) {
         const RnnReference reference = reference_of(p, data);
         for (const int32_t id : {grad | FLASHSCAN_ARG_INPUT, grad | FLASHSCAN_ARG_BIAS}) {
             Values gradient = reference.at(id).value;
-            for (Value& value : gradient) value = rounded(FLASHSCAN_BF16, value);
+            for (Value& value : gradient) value = rounded(FLASHSCAN_DTYPE_BF16, value);
             EXPECT_TRUE(accepted(p, data, id, gradient, reference)) << cell;
             const auto largest = std::max_element(gradient.begin(), gradient.end(), [](const Value& a, const Value& b) {
                 return std::abs(a.real()) < std::abs(b.real());
@@ -218,8 +218,8 @@ RnnOutcome with_rounded_factors(const RnnProblem& p, RnnData data) {
     }
     for (Value& r : data.weight) r = rounded(p.dtype, r);
     RnnProblem wide = p;
-    wide.dtype = wide.weight_dtype = FLASHSCAN_F64;
-    RnnOutcome outcome = run_rnn(wide, {FLASHSCAN_CPU, "reference"}, data, Guard::end, 1);
+    wide.dtype = wide.weight_dtype = FLASHSCAN_DTYPE_F64;
+    RnnOutcome outcome = run_rnn(wide, {FLASHSCAN_BACKEND_CPU, "reference"}, data, Guard::end, 1);
     require(outcome);
     return outcome;
 }

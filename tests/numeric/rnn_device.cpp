@@ -18,7 +18,7 @@ constexpr int32_t grad = FLASHSCAN_GRAD;
 std::vector<Target> cuda_targets() {
     std::vector<Target> targets;
     for (const Target& target : rnn_kernel_targets())
-        if (target.backend == FLASHSCAN_CUDA) targets.push_back(target);
+        if (target.backend == FLASHSCAN_BACKEND_CUDA) targets.push_back(target);
     return targets;
 }
 
@@ -37,11 +37,11 @@ class RnnDevice : public testing::TestWithParam<Target> {
         explicit Training(const RnnProblem& problem)
             : p(problem), plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel)), data(make_data(p)) {
             if (!plan) return;
-            calls.push_back(forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end));
-            if (calls[0].run(plan.get()) != FLASHSCAN_OK) throw std::runtime_error(flashscan_last_error());
-            calls.push_back(backward_call(p, plan, FLASHSCAN_CUDA, data, calls[0], Guard::end));
+            calls.push_back(forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end));
+            if (calls[0].run(plan.get()) != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
+            calls.push_back(backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, calls[0], Guard::end));
         }
-        bool refused() const { return !GetParam().kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED; }
+        bool refused() const { return !GetParam().kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED; }
         // The values of another seed in the same memory. RESET and SEQ_OFFSETS stay: which steps are written depends on
         // them.
         void change(uint64_t seed) {
@@ -85,8 +85,8 @@ TEST_P(RnnDevice, RunsInACallersGraph) {
         SCOPED_TRACE(line);
         Training step(rnn_problem_of(line));
         if (step.refused()) continue;
-        ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
-        const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_CUDA));
+        ASSERT_EQ(step.plan.status(), FLASHSCAN_STATUS_OK) << step.plan.message();
+        const auto stream = static_cast<cudaStream_t>(test_stream(FLASHSCAN_BACKEND_CUDA));
         cudaGraphExec_t executables[2] = {};
         for (size_t i = 0; i < 2; ++i) {
             cudaGraph_t graph = nullptr;
@@ -94,7 +94,7 @@ TEST_P(RnnDevice, RunsInACallersGraph) {
             const flashscan_status status = step.calls[i].execute(step.plan.get());
             const std::string message = flashscan_last_error();
             ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess) << message;
-            ASSERT_EQ(status, FLASHSCAN_OK) << message;
+            ASSERT_EQ(status, FLASHSCAN_STATUS_OK) << message;
             ASSERT_EQ(cudaGraphInstantiate(&executables[i], graph, 0), cudaSuccess);
             cudaGraphDestroy(graph);
         }
@@ -121,12 +121,12 @@ TEST_P(RnnDevice, RepeatsWithTheSamePointers) {
         SCOPED_TRACE(line);
         Training step(rnn_problem_of(line));
         if (step.refused()) continue;
-        ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
+        ASSERT_EQ(step.plan.status(), FLASHSCAN_STATUS_OK) << step.plan.message();
         for (uint64_t seed = 1; seed <= 6; ++seed) {
             step.change(seed);
             for (size_t i = 0; i < 2; ++i) {
                 if (i == 1) step.pass_on();
-                ASSERT_EQ(step.calls[i].run(step.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+                ASSERT_EQ(step.calls[i].run(step.plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
                 EXPECT_EQ(step.calls[i].damage(), "");
             }
             const RnnOutcome plain = run_rnn(step.p, GetParam(), step.data, Guard::end, 1);
@@ -140,18 +140,18 @@ TEST_P(RnnDevice, RepeatsWithTheSamePointers) {
 TEST_P(RnnDevice, TakesManySetsOfPointers) {
     const RnnProblem p = rnn_problem_of("rnn lstm fwd bf16 b4 t30 h1 d40 state-in");
     const RnnData data = make_data(p);
-    auto plan = std::make_unique<Plan>(desc_of(p), options_of(p, FLASHSCAN_CUDA, GetParam().kernel));
-    if (!GetParam().kernel.empty() && plan->status() == FLASHSCAN_UNSUPPORTED)
+    auto plan = std::make_unique<Plan>(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, GetParam().kernel));
+    if (!GetParam().kernel.empty() && plan->status() == FLASHSCAN_STATUS_UNSUPPORTED)
         GTEST_SKIP() << "kernel refuses: " << plan->message().substr(0, 300);
-    ASSERT_EQ(plan->status(), FLASHSCAN_OK) << plan->message();
+    ASSERT_EQ(plan->status(), FLASHSCAN_STATUS_OK) << plan->message();
     std::vector<Call> calls;
-    for (int i = 0; i < 7; ++i) calls.push_back(forward_call(p, *plan, FLASHSCAN_CUDA, data, Guard::end));
+    for (int i = 0; i < 7; ++i) calls.push_back(forward_call(p, *plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end));
     for (int round = 0; round < 3; ++round)
         for (Call& call : calls)
             for (int repeat = 0; repeat < 2 + round; ++repeat)
-                ASSERT_EQ(call.run(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+                ASSERT_EQ(call.run(plan->get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     for (Call& call : calls) call.prepare();
-    for (Call& call : calls) ASSERT_EQ(call.execute(plan->get()), FLASHSCAN_OK) << flashscan_last_error();
+    for (Call& call : calls) ASSERT_EQ(call.execute(plan->get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     plan.reset();
     for (Call& call : calls) {
         call.collect();
@@ -164,13 +164,13 @@ TEST_P(RnnDevice, TakesManySetsOfPointers) {
 TEST_P(RnnDevice, RepeatsWhileAnotherThreadCaptures) {
     Training step(rnn_problem_of("rnn lstm bf16 b4 t30 h1 d40 state-in"));
     if (step.refused()) GTEST_SKIP() << "kernel refuses: " << step.plan.message().substr(0, 300);
-    ASSERT_EQ(step.plan.status(), FLASHSCAN_OK) << step.plan.message();
+    ASSERT_EQ(step.plan.status(), FLASHSCAN_STATUS_OK) << step.plan.message();
     step.calls[0].prepare();
     cudaStream_t other = nullptr;
     ASSERT_EQ(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), cudaSuccess);
     std::thread([&] { EXPECT_EQ(cudaStreamBeginCapture(other, cudaStreamCaptureModeRelaxed), cudaSuccess); }).join();
     for (int repeat = 0; repeat < 4; ++repeat)
-        EXPECT_EQ(step.calls[0].execute(step.plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+        EXPECT_EQ(step.calls[0].execute(step.plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(other, &graph), cudaSuccess);
     cudaGraphDestroy(graph);
@@ -189,21 +189,21 @@ TEST_P(RnnDevice, RunsOnADeviceThatIsNotCurrent) {
         const RnnProblem p = rnn_problem_of(line);
         const RnnData data = make_data(p);
         const RnnOutcome first = run_rnn(p, GetParam(), data, Guard::end, 1);
-        if (!GetParam().kernel.empty() && first.status == FLASHSCAN_UNSUPPORTED) continue;
+        if (!GetParam().kernel.empty() && first.status == FLASHSCAN_STATUS_UNSUPPORTED) continue;
         require(first);
         // A thread of its own, whose stream and buffers are made on that device.
         std::thread([&] {
             cudaSetDevice(devices - 1);
-            flashscan_options options = options_of(p, FLASHSCAN_CUDA, GetParam().kernel);
+            flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CUDA, GetParam().kernel);
             options.device = devices - 1;
             const Plan plan(desc_of(p), options);
-            ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
-            Call forward = forward_call(p, plan, FLASHSCAN_CUDA, data, Guard::end);
+            ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+            Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end);
             const auto run = [&](Call& call) {
                 for (int repeat = 0; repeat < 3; ++repeat) {
                     call.prepare();
                     cudaSetDevice(0);
-                    EXPECT_EQ(call.execute(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+                    EXPECT_EQ(call.execute(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
                     int current = -1;
                     cudaGetDevice(&current);
                     EXPECT_EQ(current, 0);
@@ -214,7 +214,7 @@ TEST_P(RnnDevice, RunsOnADeviceThatIsNotCurrent) {
                 for (const auto& [id, bytes] : call.output_bytes()) EXPECT_TRUE(bytes == first.bits.at(id)) << id;
             };
             run(forward);
-            Call backward = backward_call(p, plan, FLASHSCAN_CUDA, data, forward, Guard::end);
+            Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, forward, Guard::end);
             run(backward);
         }).join();
     }

@@ -18,7 +18,7 @@ class RnnWide : public testing::TestWithParam<RnnCase> {
         const RnnProblem& p = GetParam().problem;
         const Target& target = GetParam().target;
         const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
-        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED)
+        if (!target.kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED)
             GTEST_SKIP() << "kernel refuses: " << plan.message().substr(0, 300);
     }
 };
@@ -49,7 +49,7 @@ TEST_P(RnnWide, HasTheGradientsOfFiniteDifferences) {
     require(gradients);
     p.backward = false;
     const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
-    ASSERT_EQ(plan.status(), FLASHSCAN_OK) << plan.message();
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     Call call = forward_call(p, plan, target.backend, data, Guard::end);
     const auto slope = [&](Values RnnData::*values, int32_t argument, size_t i) {
         constexpr double h = 1e-6;
@@ -57,7 +57,7 @@ TEST_P(RnnWide, HasTheGradientsOfFiniteDifferences) {
         const auto loss_at = [&](double shift) {
             changed[i] = (data.*values)[i] + shift;
             call.set_input(argument, changed);
-            EXPECT_EQ(call.run(plan.get()), FLASHSCAN_OK) << flashscan_last_error();
+            EXPECT_EQ(call.run(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
             return loss(p, data, call);
         };
         const double difference = loss_at(h) - loss_at(-h);

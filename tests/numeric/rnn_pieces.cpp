@@ -20,7 +20,7 @@ class RnnPieces : public testing::TestWithParam<RnnCase> {
         SKIP_UNLESS_AVAILABLE(GetParam().target);
         const Target& target = GetParam().target;
         const Plan plan(desc_of(p_), options_of(p_, target.backend, target.kernel));
-        if (!target.kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED)
+        if (!target.kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED)
             GTEST_SKIP() << "kernel refuses: " << plan.message().substr(0, 300);
     }
     static RnnOutcome run(const RnnPiece& piece) {

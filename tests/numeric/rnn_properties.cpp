@@ -21,7 +21,7 @@ class RnnProperty : public testing::TestWithParam<RnnPropertyCase> {
     void SetUp() override {
         SKIP_UNLESS_AVAILABLE(target());
         const Plan plan(desc_of(problem("b2 t9 h1 d9")), options_of(RnnProblem{}, target().backend, target().kernel));
-        if (!target().kernel.empty() && plan.status() == FLASHSCAN_UNSUPPORTED)
+        if (!target().kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED)
             GTEST_SKIP() << "kernel refuses: " << plan.message().substr(0, 300);
     }
     static const Target& target() { return std::get<1>(GetParam()); }
@@ -122,6 +122,44 @@ TEST_P(RnnProperty, ClipLimitsWhatComesThroughR) {
         EXPECT_TRUE(p.cell != FLASHSCAN_CELL_ELMAN || std::abs(value) <= 1e-300);
 }
 
+// STATE_IN of elements without a past (n = 0), or of a sequence whose first step resets, is not looked at.
+class RnnPast : public RnnProperty {
+  protected:
+    // Puts every kind of number into what is not looked at; nothing that is computed may change.
+    static void check(const RnnProblem& p, RnnData data, const std::vector<int64_t>& states) {
+        const double rest[] = {NAN, INFINITY, -INFINITY, 1e30};
+        RnnData other = data;
+        for (const int64_t s : states)
+            for (int64_t row = 0; row < p.state_rows(); ++row)
+                for (int64_t w = 0; w < p.width(); ++w) {
+                    const size_t i = p.state_index(s, row, w);
+                    if (data.state_in[p.state_index(2, row, w)].real() != 0 && data.reset.empty()) continue;
+                    other.state_in[i] = rest[(w + s) % 4];
+                    data.state_in[i] = 0;
+                }
+        const RnnOutcome got = run(p, other), want = run(p, data);
+        for (const auto& [id, values] : want.values) EXPECT_EQ(got[id], values) << text_of(p) << " " << id;
+    }
+};
+
+TEST_P(RnnPast, StatesOfElementsWithoutAPastAreNotLookedAt) {
+    for (const char* rest : {"b2 t9 h1 d9", "b3 t1 h2 d5", "b1 t12 h2 d64", "b1 t12 h1 d40 sequences3"}) {
+        const RnnProblem p = problem(std::string(rest) + " state-in state-out all-states");
+        RnnData data = make_data(p);
+        if (p.sequences > 0) data.offsets = {0, 4, 5, p.time};  // those without steps pass all states on
+        for (int64_t row = 0; row < p.state_rows(); ++row)
+            for (int64_t w = row % 2; w < p.width(); w += 2) data.state_in[p.state_index(2, row, w)] = 0;
+        check(p, data, {1, 3});
+    }
+}
+
+TEST_P(RnnPast, StatesBeforeAResetAreNotLookedAt) {
+    const RnnProblem p = problem("b2 t9 h1 d9 reset state-in state-out all-states");
+    RnnData data = make_data(p);
+    for (int64_t b = 0; b < p.batch; ++b) data.reset[static_cast<size_t>(b * p.time)] = 1;
+    check(p, data, {1, 2, 3});
+}
+
 std::string name_of_property(const testing::TestParamInfo<RnnPropertyCase>& info) {
     const auto& [cell, target, dtype] = info.param;
     std::string name = text_of(target) + "_" + cell + "_" + dtype;
@@ -134,6 +172,11 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"),
                      testing::ValuesIn(rnn_targets()), testing::Values("f64", "f32", "bf16", "f16")),
     name_of_property);
+
+INSTANTIATE_TEST_SUITE_P(Rnn, RnnPast,
+                         testing::Combine(testing::Values("slstm"), testing::ValuesIn(rnn_targets()),
+                                          testing::Values("f64", "f32", "bf16", "f16")),
+                         name_of_property);
 
 double s(double x) { return 1 / (1 + std::exp(-x)); }
 
@@ -150,7 +193,7 @@ void check_step(const std::string& cell, const Step& step) {
     data.bias.assign(step.bias.begin(), step.bias.end());
     data.state_in.assign(step.state.begin(), step.state.end());
     for (const char* kernel : {"", "reference"}) {
-        const RnnOutcome outcome = run_rnn(p, {FLASHSCAN_CPU, kernel}, data, Guard::end);
+        const RnnOutcome outcome = run_rnn(p, {FLASHSCAN_BACKEND_CPU, kernel}, data, Guard::end);
         require(outcome);
         for (size_t i = 0; i < step.expected.size(); ++i)
             for (const int32_t id : {FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_OUT})

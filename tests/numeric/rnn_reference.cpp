@@ -28,14 +28,14 @@ TEST_P(RnnCases, EqualsTheReference) {
 }
 
 RnnProblem problem_of_row(const std::vector<int>& row, uint64_t seed) {
-    constexpr int32_t dtypes[] = {FLASHSCAN_F32, FLASHSCAN_BF16, FLASHSCAN_F16, FLASHSCAN_F64};
+    constexpr int32_t dtypes[] = {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64};
     constexpr int64_t times[] = {0, 1, 2, 19}, dims[] = {1, 7, 16, 33}, batches[] = {1, 3, 9};
     constexpr uint32_t gradients[] = {15, 1, 2, 12, 7};
     RnnProblem p;
-    p.cell = row[0];
+    p.cell = FLASHSCAN_CELL_LSTM + row[0];
     p.dtype = p.weight_dtype = dtypes[row[1]];
-    if (row[2] == 1 && size_of(p.dtype) == 2) p.weight_dtype = FLASHSCAN_F32;
-    p.layout = row[3];
+    if (row[2] == 1 && size_of(p.dtype) == 2) p.weight_dtype = FLASHSCAN_DTYPE_F32;
+    p.layout = FLASHSCAN_LAYOUT_BTGHD + row[3];
     p.time = times[row[4]];
     p.dim = dims[row[5]];
     p.heads = 1 + row[6];
@@ -43,7 +43,7 @@ RnnProblem problem_of_row(const std::vector<int>& row, uint64_t seed) {
     if (row[8] > 0) {
         p.batch = 1;
         p.sequences = row[8] == 1 ? 1 : 4;
-        p.offsets_dtype = row[8] == 1 ? FLASHSCAN_I32 : FLASHSCAN_I64;
+        p.offsets_dtype = row[8] == 1 ? FLASHSCAN_DTYPE_I32 : FLASHSCAN_DTYPE_I64;
     }
     p.reverse = row[9] == 1;
     p.reset = row[10] == 1;

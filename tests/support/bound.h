@@ -2,7 +2,9 @@
 // The expected results of a problem with the error that each may have: the one place where tolerances come from.
 #pragma once
 
-#include "support/data.h"
+#include <functional>
+
+#include "support/call.h"
 
 namespace support {
 
@@ -15,8 +17,12 @@ struct Reference {
     Expected output, state_out, grad_input, grad_gate, grad_state_in;
 };
 
-// Runs the oracle, the CPU kernel "reference" in 64 bits, forward and backward, and fills data.output with its rounded
-// OUTPUT, which is what backward reads.
-Reference reference_of(const Problem& problem, Data& data);
+// Gives the exact results of one pass of a problem in 64 bits.
+using Oracle = std::function<Outcome(const Problem& problem, const Data& data, bool backward)>;
+// The CPU kernel "reference".
+Outcome linear_reference(const Problem& problem, const Data& data, bool backward);
+
+// Runs the oracle forward and backward, and fills data.output with its rounded OUTPUT, which is what backward reads.
+Reference reference_of(const Problem& problem, Data& data, const Oracle& oracle = linear_reference);
 
 }  // namespace support

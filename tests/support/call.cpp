@@ -22,9 +22,10 @@ void for_each_element(const Tensor& tensor, int64_t time_end, Visit visit) {
 }
 
 std::string argument_name(int32_t id) {
-    constexpr const char* names[] = {"?",     "INPUT",       "GATE",   "OUTPUT", "STATE_IN", "STATE_OUT",
-                                     "RESET", "SEQ_OFFSETS", "WEIGHT", "BIAS",   "SCRATCH",  "RESERVE"};
-    return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "", names[id & ~FLASHSCAN_GRAD]);
+    constexpr const char* names[] = {"INPUT",       "GATE",   "OUTPUT", "STATE_IN", "STATE_OUT", "RESET",
+                                     "SEQ_OFFSETS", "WEIGHT", "BIAS",   "SCRATCH",  "RESERVE"};
+    return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "",
+                       names[(id & ~FLASHSCAN_GRAD) - FLASHSCAN_ARG_INPUT]);
 }
 
 }  // namespace
@@ -48,22 +49,25 @@ Plan::Plan(const flashscan_operator_desc& desc, const flashscan_options& options
 }
 
 void Plan::take(flashscan_plan* plan) {
-    if (status_ != FLASHSCAN_OK) message_ = flashscan_last_error();
+    if (status_ != FLASHSCAN_STATUS_OK) message_ = flashscan_last_error();
     plan_.reset(plan);
 }
 
 size_t Plan::bytes(int32_t pass, int32_t id) const {
     size_t bytes = 0;
-    if (flashscan_plan_arg_bytes(plan_.get(), pass, id, &bytes) != FLASHSCAN_OK)
+    if (flashscan_plan_arg_bytes(plan_.get(), pass, id, &bytes) != FLASHSCAN_STATUS_OK)
         throw std::runtime_error(flashscan_last_error());
     return bytes;
 }
 
 std::string Plan::describe() const {
+    const auto check = [](flashscan_status status) {
+        if (status != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
+    };
     size_t length = 0;
-    flashscan_plan_describe(plan_.get(), nullptr, 0, &length);
+    check(flashscan_plan_describe(plan_.get(), nullptr, 0, &length));
     std::string text(length + 1, '\0');
-    flashscan_plan_describe(plan_.get(), text.data(), text.size(), nullptr);
+    check(flashscan_plan_describe(plan_.get(), text.data(), text.size(), nullptr));
     text.pop_back();
     return text;
 }
@@ -116,7 +120,7 @@ void Call::set_input(int32_t id, const Values& values) {
 void Call::set_bytes(int32_t id, const Bytes& bytes) { *slot(id).before = bytes; }
 
 void Call::input_bytes(int32_t id, Bytes bytes, size_t alignment) {
-    add(id, FLASHSCAN_I64, {}, std::move(bytes), alignment).raw = true;
+    add(id, FLASHSCAN_DTYPE_I64, {}, std::move(bytes), alignment).raw = true;
 }
 
 void Call::output(int32_t id, int32_t dtype, const Tensor& tensor, int64_t written_time) {
@@ -140,7 +144,7 @@ void Call::output_in(int32_t input_id, int32_t id, int32_t dtype, const Tensor& 
 void Call::opaque(int32_t id, size_t bytes) {
     const Guard guard = guard_;
     guard_ = Guard::start;  // it is aligned to 256 bytes, its size need not be
-    Slot& added = add(id, FLASHSCAN_I32, {}, Bytes(bytes, poison), 256);
+    Slot& added = add(id, FLASHSCAN_DTYPE_I32, {}, Bytes(bytes, poison), 256);
     added.raw = added.written = true;
     guard_ = guard;
 }
@@ -152,8 +156,8 @@ void Call::prepare() {
 }
 
 flashscan_status Call::execute(const flashscan_plan* plan) const {
-    const auto run = pass_ == FLASHSCAN_PASS_FORWARD ? flashscan_forward : flashscan_backward;
-    return run(plan, arguments_.data(), static_cast<int32_t>(arguments_.size()), test_stream(backend_));
+    return flashscan_execute(plan, pass_, arguments_.data(), static_cast<int32_t>(arguments_.size()),
+                             test_stream(backend_));
 }
 
 void Call::collect() {
@@ -289,7 +293,7 @@ Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Da
 bool run_repeatedly(Call& call, const Plan& plan, int times, Run& outcome) {
     for (int run = 0; run < times; ++run) {
         outcome.status = call.run(plan.get());
-        if (outcome.status != FLASHSCAN_OK) {
+        if (outcome.status != FLASHSCAN_STATUS_OK) {
             outcome.message = flashscan_last_error();
             return false;
         }
@@ -333,7 +337,7 @@ Outcome run_backward(const Problem& p, const Target& target, const Data& data, G
 }
 
 void require(const Run& outcome) {
-    if (outcome.status != FLASHSCAN_OK)
+    if (outcome.status != FLASHSCAN_STATUS_OK)
         throw std::runtime_error(fmt::format("{}: {}", flashscan_status_name(outcome.status), outcome.message));
     if (!outcome.damage.empty()) throw std::runtime_error(outcome.damage);
 }

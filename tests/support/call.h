@@ -33,7 +33,7 @@ class Plan {
         void operator()(flashscan_plan* plan) const { flashscan_plan_destroy(plan); }
     };
     std::unique_ptr<flashscan_plan, Destroy> plan_;
-    flashscan_status status_ = FLASHSCAN_OK;
+    flashscan_status status_ = FLASHSCAN_STATUS_OK;
     std::string message_;
 };
 
@@ -99,7 +99,7 @@ Call backward_call(const Problem& problem, const Plan& plan, int32_t backend, co
 
 // What came of planning and running a pass twice in the same memory.
 struct Run {
-    flashscan_status status = FLASHSCAN_OK;
+    flashscan_status status = FLASHSCAN_STATUS_OK;
     std::string message;            // of the library, when status is not OK
     std::string damage;             // stray writes, differing bits of the second run; empty if none
     std::map<int32_t, Bytes> bits;  // of each output

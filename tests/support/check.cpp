@@ -30,11 +30,11 @@ void expect_close(const Comparison& comparison) {
 
 // Whether the outcome is one to look into; a forced kernel may refuse.
 bool usable(const Case& c, const Outcome& outcome, const char* pass) {
-    if (outcome.status == FLASHSCAN_OK) {
+    if (outcome.status == FLASHSCAN_STATUS_OK) {
         EXPECT_EQ(outcome.damage, "") << pass;
         return true;
     }
-    EXPECT_TRUE(!c.target.kernel.empty() && outcome.status == FLASHSCAN_UNSUPPORTED)
+    EXPECT_TRUE(!c.target.kernel.empty() && outcome.status == FLASHSCAN_STATUS_UNSUPPORTED)
         << pass << ": " << flashscan_status_name(outcome.status) << ": " << outcome.message;
     return false;
 }
@@ -108,7 +108,7 @@ void check_case(const Case& c) {
     Data data = make_data(p);
     const Reference reference = reference_of(p, data);
     std::vector<Guard> guards{p.seed % 2 == 0 ? Guard::start : Guard::end};
-    if (p.elements() <= 4096 && c.target.backend == FLASHSCAN_CPU)
+    if (p.elements() <= 4096 && c.target.backend == FLASHSCAN_BACKEND_CPU)
         guards.push_back(p.seed % 2 == 0 ? Guard::end : Guard::start);
     for (const Guard guard : guards) {
         const Outcome forward = run_forward(p, c.target, data, guard);

@@ -53,6 +53,44 @@ Value log_gate(const Problem& p, double choice, double position, double angle) {
     return {choice < 0.15 ? -20 * position : -2 * position * position, imaginary};
 }
 
+// Gates::range: so many steps of which each halves or doubles (f32) take a product past the smallest and the largest
+// numbers.
+constexpr int64_t range_steps = 130;
+int range_exponent(const Problem& p) { return unit_roundoff(p.dtype) < 0x1p-40 ? 8 : 1; }
+
+// Down for range_steps, up for as many and even for as many, or first up; numbers start so that what they become stays in
+// range, and the rest of a row adds little to them.
+void leave_range(const Problem& p, Data& data) {
+    const auto e = p.gate_extents();
+    const int exponent = range_exponent(p);
+    const bool down_first = p.seed % 2 == 0;
+    for (size_t i = 0; i < data.gate.size(); ++i) {
+        const int64_t t = static_cast<int64_t>(i) / e[2] % e[1];
+        const int64_t stage = t / range_steps % 3;
+        const double magnitude = stage == 2 ? 1 : std::ldexp(1.0, (stage == 0) == down_first ? -exponent : exponent);
+        const bool negative = p.form == FLASHSCAN_GATE_VALUE && uniform(p.seed, stream_gate, i) < 0.25;
+        const double g = p.form == FLASHSCAN_GATE_VALUE ? magnitude
+                         : p.form == FLASHSCAN_GATE_LOG ? std::log(magnitude)
+                                                        : -std::log(1 / std::min(magnitude, 0.999) - 1);
+        data.gate[i] = rounded(p.gate_dtype, negative ? -g : g);
+    }
+    const auto scale = [&](Values& values, int by, double share) {
+        for (size_t i = 0; i < values.size(); ++i)
+            values[i] =
+                uniform(p.seed, stream_input + 50, i) < share
+                    ? rounded(
+                          &values == &data.state_in || &values == &data.grad_state_out ? state_dtype(p.dtype) : p.dtype,
+                          std::ldexp(1.0, by * exponent) * values[i])
+                    : Value(0);
+    };
+    scale(data.input, -100, 0.1);
+    scale(data.grad_output, -100, 0.1);
+    // Steps one by one lose what starts low and goes down first.
+    const bool states_down_first = down_first != p.reverse;
+    scale(data.state_in, states_down_first ? 10 : -20, 1);
+    scale(data.grad_state_out, states_down_first ? -20 : 10, 1);
+}
+
 // A complex logit has poles at odd multiples of pi i; the data stay away from them.
 Value logit_gate(const Problem& p, double choice, double position, double angle) {
     const double imaginary = is_complex(p.gate_dtype) ? 2 * angle - 1 : 0;
@@ -110,6 +148,7 @@ Data make_data(const Problem& p) {
                                                          : logit_gate;
         data.gate[i] = rounded(p.gate_dtype, make(p, choice, position, angle));
     }
+    if (p.gates == Gates::range) leave_range(p, data);
     if (p.reset) data.reset = make_reset(p.seed, p.batch * p.time);
     if (p.sequences > 0) data.offsets = make_offsets(p.seed, p.time, p.sequences);
     return data;

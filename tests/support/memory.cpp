@@ -16,7 +16,7 @@ constexpr unsigned char sentinel = 0xa5;
 
 class HostBuffer final : public Buffer {
   public:
-    HostBuffer(size_t bytes, Guard guard, size_t alignment, size_t shift) {
+    HostBuffer(size_t bytes, Guard guard, size_t alignment, size_t shift, bool for_device) : for_device_(for_device) {
         const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
         inner_bytes_ = (bytes + shift + page - 1) / page * page;
         mapped_bytes_ = inner_bytes_ + 2 * page;
@@ -26,11 +26,15 @@ class HostBuffer final : public Buffer {
         inner_ = mapped_ + page;
         if (inner_bytes_ > 0 && mprotect(inner_, inner_bytes_, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
         std::memset(inner_, sentinel, inner_bytes_);
+        if (for_device_ && inner_bytes_ > 0) cuda::map(inner_, inner_bytes_);
         const size_t before = guard == Guard::start ? shift : (inner_bytes_ - bytes) / alignment * alignment;
         data_ = inner_ + before;
         bytes_ = bytes;
     }
-    ~HostBuffer() override { munmap(mapped_, mapped_bytes_); }
+    ~HostBuffer() override {
+        if (for_device_ && inner_bytes_ > 0) cuda::unmap(inner_);
+        munmap(mapped_, mapped_bytes_);
+    }
 
     void write(const Bytes& from) override {
         if (!from.empty()) std::memcpy(data_, from.data(), from.size());
@@ -47,25 +51,27 @@ class HostBuffer final : public Buffer {
     unsigned char* mapped_ = nullptr;
     unsigned char* inner_ = nullptr;
     size_t mapped_bytes_ = 0, inner_bytes_ = 0;
+    bool for_device_;
 };
 
 }  // namespace
 
 std::unique_ptr<Buffer> make_buffer(int32_t backend, size_t bytes, Guard guard, size_t alignment, size_t shift) {
-    if (backend == FLASHSCAN_CUDA) return cuda::make_buffer(bytes, shift);
-    return std::make_unique<HostBuffer>(bytes, guard, alignment, shift);
+    const bool for_device = backend == FLASHSCAN_BACKEND_CUDA;
+    if (for_device && !cuda::mapped()) return cuda::make_buffer(bytes, shift);
+    return std::make_unique<HostBuffer>(bytes, guard, alignment, shift, for_device);
 }
 
-void* test_stream(int32_t backend) { return backend == FLASHSCAN_CUDA ? cuda::stream() : nullptr; }
+void* test_stream(int32_t backend) { return backend == FLASHSCAN_BACKEND_CUDA ? cuda::stream() : nullptr; }
 
-const char* synchronize(int32_t backend) { return backend == FLASHSCAN_CUDA ? cuda::synchronize() : nullptr; }
+const char* synchronize(int32_t backend) { return backend == FLASHSCAN_BACKEND_CUDA ? cuda::synchronize() : nullptr; }
 
 const char* unavailable(int32_t backend) {
-    if (backend == FLASHSCAN_CPU) return nullptr;
+    if (backend == FLASHSCAN_BACKEND_CPU) return nullptr;
 #if FLASHSCAN_TESTS_CUDA
     static const bool found = [] {
         int32_t count = 0;
-        return flashscan_device_count(FLASHSCAN_CUDA, &count) == FLASHSCAN_OK && count > 0;
+        return flashscan_device_count(FLASHSCAN_BACKEND_CUDA, &count) == FLASHSCAN_STATUS_OK && count > 0;
     }();
     return found ? nullptr : "skipped: flashscan_device_count(CUDA) found no device";
 #else
@@ -76,6 +82,9 @@ const char* unavailable(int32_t backend) {
 #if !FLASHSCAN_TESTS_CUDA
 namespace cuda {
 std::unique_ptr<Buffer> make_buffer(size_t, size_t) { throw std::bad_alloc(); }
+bool mapped() { return false; }
+void map(void*, size_t) {}
+void unmap(void*) {}
 void* stream() { return nullptr; }
 const char* synchronize() { return "built without CUDA"; }
 }  // namespace cuda

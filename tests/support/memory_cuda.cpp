@@ -17,11 +17,13 @@ void check(cudaError_t status) {
     if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));
 }
 
+bool set(const char* variable) {
+    const char* text = std::getenv(variable);
+    return text != nullptr && std::strcmp(text, "1") == 0;
+}
+
 bool exact_bounds() {
-    static const bool exact = [] {
-        const char* text = std::getenv("FLASHSCAN_TEST_EXACT");
-        return text != nullptr && std::strcmp(text, "1") == 0;
-    }();
+    static const bool exact = set("FLASHSCAN_TEST_EXACT");
     return exact;
 }
 
@@ -68,6 +70,21 @@ class DeviceBuffer final : public Buffer {
 }  // namespace
 
 std::unique_ptr<Buffer> make_buffer(size_t bytes, size_t shift) { return std::make_unique<DeviceBuffer>(bytes, shift); }
+
+bool mapped() {
+    static const bool wanted = set("FLASHSCAN_TEST_MAPPED");
+    return wanted;
+}
+
+// The device sees the pages where the host does.
+void map(void* pages, size_t bytes) {
+    check(cudaHostRegister(pages, bytes, cudaHostRegisterMapped));
+    void* device = nullptr;
+    check(cudaHostGetDevicePointer(&device, pages, 0));
+    if (device != pages) throw std::runtime_error("the device maps host memory elsewhere");
+}
+
+void unmap(void* pages) { cudaHostUnregister(pages); }
 
 // One per thread, not blocking with respect to the legacy stream: work on the wrong stream is seen as a race.
 void* stream() {

@@ -19,10 +19,10 @@ struct Format {
 
 Format format_of(int32_t dtype) {
     switch (dtype) {
-    case FLASHSCAN_BF16: return {8, -125, 0x1.fep127};
-    case FLASHSCAN_F16: return {11, -13, 65504.0};
-    case FLASHSCAN_F32:
-    case FLASHSCAN_C64: return {24, -125, std::numeric_limits<float>::max()};
+    case FLASHSCAN_DTYPE_BF16: return {8, -125, 0x1.fep127};
+    case FLASHSCAN_DTYPE_F16: return {11, -13, 65504.0};
+    case FLASHSCAN_DTYPE_F32:
+    case FLASHSCAN_DTYPE_C64: return {24, -125, std::numeric_limits<float>::max()};
     default: return {53, -1021, std::numeric_limits<double>::max()};
     }
 }
@@ -86,34 +86,37 @@ double bfloat_value(uint16_t half) {
 
 size_t size_of(int32_t dtype) {
     switch (dtype) {
-    case FLASHSCAN_BF16:
-    case FLASHSCAN_F16: return 2;
-    case FLASHSCAN_F32:
-    case FLASHSCAN_I32: return 4;
-    case FLASHSCAN_C128: return 16;
+    case FLASHSCAN_DTYPE_BF16:
+    case FLASHSCAN_DTYPE_F16: return 2;
+    case FLASHSCAN_DTYPE_F32:
+    case FLASHSCAN_DTYPE_I32: return 4;
+    case FLASHSCAN_DTYPE_C128: return 16;
     default: return 8;
     }
 }
 
-bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_C64 || dtype == FLASHSCAN_C128; }
+bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_DTYPE_C64 || dtype == FLASHSCAN_DTYPE_C128; }
 
-static constexpr const char* dtype_names[] = {"", "f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"};
+static constexpr const char* dtype_names[] = {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"};
 
-const char* name_of(int32_t dtype) { return dtype_names[dtype]; }
+const char* name_of(int32_t dtype) { return dtype_names[dtype - FLASHSCAN_DTYPE_F32]; }
 
 int32_t dtype_named(std::string_view name) {
-    for (int32_t dtype = FLASHSCAN_F32; dtype <= FLASHSCAN_I64; ++dtype)
-        if (name == dtype_names[dtype]) return dtype;
+    for (int32_t dtype = FLASHSCAN_DTYPE_F32; dtype <= FLASHSCAN_DTYPE_I64; ++dtype)
+        if (name == name_of(dtype)) return dtype;
     return 0;
 }
 
 int32_t state_dtype(int32_t dtype) {
-    return dtype == FLASHSCAN_BF16 || dtype == FLASHSCAN_F16 ? static_cast<int32_t>(FLASHSCAN_F32) : dtype;
+    return dtype == FLASHSCAN_DTYPE_BF16 || dtype == FLASHSCAN_DTYPE_F16 ? static_cast<int32_t>(FLASHSCAN_DTYPE_F32)
+                                                                         : dtype;
 }
 
-int32_t wide_dtype(int32_t dtype) { return is_complex(dtype) ? FLASHSCAN_C128 : FLASHSCAN_F64; }
+int32_t wide_dtype(int32_t dtype) { return is_complex(dtype) ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_F64; }
 
 double unit_roundoff(int32_t dtype) { return std::ldexp(1.0, -format_of(dtype).digits); }
+
+double largest(int32_t dtype) { return format_of(dtype).largest; }
 
 double ulp(int32_t dtype, double magnitude) {
     const Format format = format_of(dtype);
@@ -124,11 +127,11 @@ double ulp(int32_t dtype, double magnitude) {
 
 Value load(const unsigned char* from, int32_t dtype) {
     switch (dtype) {
-    case FLASHSCAN_BF16: return bfloat_value(read<uint16_t>(from));
-    case FLASHSCAN_F16: return half_value(read<uint16_t>(from));
-    case FLASHSCAN_F32: return read<float>(from);
-    case FLASHSCAN_F64: return read<double>(from);
-    case FLASHSCAN_C64: return {read<float>(from), read<float>(from + 4)};
+    case FLASHSCAN_DTYPE_BF16: return bfloat_value(read<uint16_t>(from));
+    case FLASHSCAN_DTYPE_F16: return half_value(read<uint16_t>(from));
+    case FLASHSCAN_DTYPE_F32: return read<float>(from);
+    case FLASHSCAN_DTYPE_F64: return read<double>(from);
+    case FLASHSCAN_DTYPE_C64: return {read<float>(from), read<float>(from + 4)};
     default: return {read<double>(from), read<double>(from + 8)};
     }
 }
@@ -136,11 +139,11 @@ Value load(const unsigned char* from, int32_t dtype) {
 void store(unsigned char* to, int32_t dtype, Value value) {
     value = rounded(dtype, value);
     switch (dtype) {
-    case FLASHSCAN_BF16: return write(to, bfloat_bits(value.real()));
-    case FLASHSCAN_F16: return write(to, half_bits(value.real()));
-    case FLASHSCAN_F32: return write(to, static_cast<float>(value.real()));
-    case FLASHSCAN_F64: return write(to, value.real());
-    case FLASHSCAN_C64:
+    case FLASHSCAN_DTYPE_BF16: return write(to, bfloat_bits(value.real()));
+    case FLASHSCAN_DTYPE_F16: return write(to, half_bits(value.real()));
+    case FLASHSCAN_DTYPE_F32: return write(to, static_cast<float>(value.real()));
+    case FLASHSCAN_DTYPE_F64: return write(to, value.real());
+    case FLASHSCAN_DTYPE_C64:
         write(to, static_cast<float>(value.real()));
         return write(to + 4, static_cast<float>(value.imag()));
     default: write(to, value.real()); return write(to + 8, value.imag());

@@ -28,6 +28,8 @@ int32_t wide_dtype(int32_t dtype);
 double unit_roundoff(int32_t dtype);
 // Distance between neighbouring numbers of a real component at `magnitude`, subnormal spacing included.
 double ulp(int32_t dtype, double magnitude);
+// The largest finite number of a real component.
+double largest(int32_t dtype);
 
 Value load(const unsigned char* from, int32_t dtype);
 // Rounds to nearest, ties to even, once from double.

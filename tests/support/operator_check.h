@@ -20,9 +20,21 @@ Call backward_call(const OperatorProblem& problem, const Plan& plan, int32_t bac
 // Both passes, or forward alone; each so often in the same memory.
 OperatorOutcome run_operator(const OperatorProblem& problem, const Target& target, const OperatorData& data,
                              Guard guard, int times = 2);
+// The same with a descriptor of the same arguments.
+OperatorOutcome run_operator(const OperatorProblem& problem, const flashscan_operator_desc& desc, const Target& target,
+                             const OperatorData& data, Guard guard, int times = 2);
+
+// Gives the exact value of every output of a problem in 64 bits.
+using OperatorOracle = std::function<std::map<int32_t, Values>(const OperatorProblem&, const OperatorData&)>;
+// The CPU kernel "reference".
+std::map<int32_t, Values> operator_reference(const OperatorProblem& problem, const OperatorData& data);
 
 // The expected value of every output with the error that it may have.
-std::map<int32_t, Expected> reference_of(const OperatorProblem& problem, const OperatorData& data);
+std::map<int32_t, Expected> reference_of(const OperatorProblem& problem, const OperatorData& data,
+                                         const OperatorOracle& oracle = operator_reference);
+// The axes of an output, time in the middle, and the steps of it that are written.
+std::array<int64_t, 3> extents_of(const OperatorProblem& problem, int32_t id);
+int64_t written_time(const OperatorProblem& problem, const OperatorData& data, int32_t id);
 
 struct OperatorCase {
     OperatorProblem problem;

@@ -24,23 +24,26 @@ enum Stream : uint64_t {
 };
 
 template <typename Names>
-bool named(const Names& names, const std::string& name, int32_t& found) {
+bool named(const Names& names, const std::string& name, int32_t& found, int32_t first = 0) {
     const auto place = std::find(std::begin(names), std::end(names), name);
     if (place == std::end(names)) return false;
-    found = static_cast<int32_t>(place - std::begin(names));
+    found = first + static_cast<int32_t>(place - std::begin(names));
     return true;
 }
 
-bool parse_flag(OperatorProblem& p, const std::string& word) {
-    if (named(kind_names, word, p.kind) || named(mode_names, word, p.mode)) return true;
-    if (dtype_named(word) != 0)
+// `c64` is a dtype where none was seen yet and an extent after that.
+bool parse_flag(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
+    if (named(kind_names, word, p.kind, FLASHSCAN_OPERATOR_ADD)) return true;
+    if (named(mode_names, word, p.mode, FLASHSCAN_MODE_INCLUSIVE)) return true;
+    if (!dtype_seen && dtype_named(word) != 0) {
         p.dtype = dtype_named(word);
-    else if (word == "fwd" || word == "bwd")
+        dtype_seen = true;
+    } else if (word == "fwd" || word == "bwd")
         p.backward = word == "bwd";
     else if (word == "BTC" || word == "BCT")
-        p.layout = word == "BCT" ? 1 : 0;
+        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
     else if (word == "offsets-i32")
-        p.offsets_dtype = FLASHSCAN_I32;
+        p.offsets_dtype = FLASHSCAN_DTYPE_I32;
     else if (word == "reverse")
         p.reverse = true;
     else if (word == "state-in")
@@ -60,8 +63,8 @@ bool parse_flag(OperatorProblem& p, const std::string& word) {
     return true;
 }
 
-void parse_word(OperatorProblem& p, const std::string& word) {
-    if (parse_flag(p, word)) return;
+void parse_word(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
+    if (parse_flag(p, word, dtype_seen)) return;
     const auto after = [&](const char* prefix, auto& to) {
         if (!word.starts_with(prefix)) return false;
         to = static_cast<std::remove_reference_t<decltype(to)>>(std::stoll(word.substr(std::string(prefix).size())));
@@ -115,13 +118,14 @@ std::array<int64_t, 3> OperatorProblem::extents(int64_t size) const {
 }
 
 std::string text_of(const OperatorProblem& p) {
-    std::string text = fmt::format("operator {} {} {} {} b{} t{} c{}", kind_names[p.kind], mode_names[p.mode],
-                                   p.backward ? "bwd" : "fwd", name_of(p.dtype), p.batch, p.time, p.channels);
+    std::string text = fmt::format("operator {} {} {} {} b{} t{} c{}", kind_names[p.kind - FLASHSCAN_OPERATOR_ADD],
+                                   mode_names[p.mode - FLASHSCAN_MODE_INCLUSIVE], p.backward ? "bwd" : "fwd",
+                                   name_of(p.dtype), p.batch, p.time, p.channels);
     if (p.dim > 0) text += fmt::format(" d{}", p.dim);
     if (p.layout == FLASHSCAN_LAYOUT_BCT) text += " BCT";
     if (p.reverse) text += " reverse";
     if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
-    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_I32) text += " offsets-i32";
+    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_DTYPE_I32) text += " offsets-i32";
     if (p.state_in) text += " state-in";
     if (p.state_out) text += " state-out";
     if (p.batch_invariant) text += " invariant";
@@ -137,7 +141,8 @@ std::string text_of(const OperatorProblem& p) {
 OperatorProblem operator_problem_of(const std::string& text) {
     OperatorProblem problem;
     std::istringstream words(text);
-    for (std::string word; words >> word;) parse_word(problem, word);
+    bool dtype_seen = false;
+    for (std::string word; words >> word;) parse_word(problem, word, dtype_seen);
     return problem;
 }
 
@@ -148,8 +153,8 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     desc.kind = p.kind;
     desc.layout = p.layout;
     desc.mode = p.mode;
-    desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    desc.flags = p.allow_tf32 ? FLASHSCAN_OPERATOR_ALLOW_TF32 : 0;
+    desc.direction = p.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    desc.flags = p.allow_tf32 ? FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 : 0;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
     desc.batch = p.batch;
     desc.time = p.time;
@@ -157,6 +162,10 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     desc.dim = p.dim;
     desc.num_sequences = p.sequences;
     return desc;
+}
+
+bool is_without_kernel(const OperatorProblem& p, int32_t backend) {
+    return backend == FLASHSCAN_BACKEND_CUDA && p.batch_invariant && p.sequences > 0 && !p.matmul() && !p.affine();
 }
 
 flashscan_options options_of(const OperatorProblem& p, int32_t backend, const std::string& kernel) {
@@ -168,7 +177,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
     const flashscan_operator_desc desc = desc_of(OperatorProblem{});
     const std::string unknown = "?";
     const flashscan_options options = options_of(OperatorProblem{}, backend, unknown);
-    if (flashscan_plan_operator(&plan, &desc, &options) == FLASHSCAN_INVALID_ARGUMENT)
+    if (flashscan_plan_operator(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
         return names_in(flashscan_last_error());
     flashscan_plan_destroy(plan);
     return {};
@@ -176,14 +185,14 @@ static std::vector<std::string> kernels_of(int32_t backend) {
 
 std::vector<Target> operator_kernel_targets() {
     std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA})
+    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA})
         if (!kernels_of(backend).empty()) targets.push_back({backend, ""});
     return targets;
 }
 
 std::vector<Target> operator_targets() {
     std::vector<Target> targets = operator_kernel_targets();
-    targets.push_back({FLASHSCAN_CPU, "reference"});
+    targets.push_back({FLASHSCAN_BACKEND_CPU, "reference"});
     return targets;
 }
 

@@ -14,15 +14,15 @@ enum class OperatorValues {
 
 struct OperatorProblem {
     int32_t kind = FLASHSCAN_OPERATOR_ADD;
-    int32_t dtype = FLASHSCAN_F32;
+    int32_t dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTC;
-    int32_t mode = FLASHSCAN_SCAN_INCLUSIVE;
+    int32_t mode = FLASHSCAN_MODE_INCLUSIVE;
     int64_t batch = 1, time = 1, channels = 1;
     int64_t dim = 0;       // of matmul and affine
     bool backward = true;  // both passes
     bool reverse = false;
     int64_t sequences = 0;
-    int32_t offsets_dtype = FLASHSCAN_I64;
+    int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     bool batch_invariant = false, caller_scratch = false;
     bool allow_tf32 = false;
@@ -33,7 +33,7 @@ struct OperatorProblem {
 
     bool affine() const { return kind == FLASHSCAN_OPERATOR_AFFINE; }
     bool matmul() const { return kind == FLASHSCAN_OPERATOR_MATMUL; }
-    bool reduction() const { return mode == FLASHSCAN_REDUCTION; }
+    bool reduction() const { return mode == FLASHSCAN_MODE_REDUCTION; }
     int64_t element() const { return matmul() ? dim * dim : affine() ? dim : 1; }
     int64_t gate_element() const { return affine() ? dim * dim : 0; }
     int64_t state_rows() const { return sequences > 0 ? sequences : batch; }
@@ -56,6 +56,8 @@ flashscan_options options_of(const OperatorProblem& problem, int32_t backend, co
 // Every kernel by name but the oracle, and the planner of every backend that has kernels; these and the oracle.
 std::vector<Target> operator_kernel_targets();
 std::vector<Target> operator_targets();
+// Whether no kernel of the backend has the bits that are asked for: on GPUs those of packed numbers depend on the rest.
+bool is_without_kernel(const OperatorProblem& problem, int32_t backend);
 
 // In the order of memory, as values that the dtypes represent exactly.
 struct OperatorData {

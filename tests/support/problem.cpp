@@ -15,7 +15,7 @@ namespace {
 constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
                                            "misaligned", "spread", "time-major", "mixed"};
 constexpr const char* form_names[] = {"value", "log", "logit"};
-constexpr const char* gates_names[] = {"mixed", "ones", "large"};
+constexpr const char* gates_names[] = {"mixed", "ones", "large", "range"};
 
 bool starts(const std::string& word, std::string_view prefix, std::string& rest) {
     if (!word.starts_with(prefix)) return false;
@@ -72,7 +72,7 @@ void parse_word(Problem& p, const std::string& word, bool& dtype_seen) {
     } else if (starts(word, "gate-", rest))
         p.gate_dtype = dtype_named(rest);
     else if (starts(word, "form-", rest))
-        p.form = named(form_names, rest);
+        p.form = FLASHSCAN_GATE_VALUE + named(form_names, rest);
     else if (starts(word, "broadcast-", rest))
         p.broadcast = letters(rest, "btc");
     else if (starts(word, "grads-", rest))
@@ -143,7 +143,7 @@ std::string text_of(const Problem& p) {
     std::string text = fmt::format("linear {} {} b{} t{} c{}", name_of(p.dtype),
                                    p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels);
     if (p.gate_dtype != p.dtype) text += fmt::format(" gate-{}", name_of(p.gate_dtype));
-    if (p.form != FLASHSCAN_GATE_VALUE) text += fmt::format(" form-{}", form_names[p.form]);
+    if (p.form != FLASHSCAN_GATE_VALUE) text += fmt::format(" form-{}", form_names[p.form - FLASHSCAN_GATE_VALUE]);
     if (p.broadcast != 0) text += " broadcast-" + spell(p.broadcast, "btc");
     if (p.reverse) text += " reverse";
     if (p.reset) text += " reset";
@@ -218,8 +218,8 @@ flashscan_linear_desc desc_of(const Problem& p) {
     desc.layout = p.layout;
     desc.gate_form = p.form;
     desc.gate_broadcast = p.broadcast;
-    desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    desc.flags = p.reset ? static_cast<uint32_t>(FLASHSCAN_LINEAR_RESET) : 0;
+    desc.direction = p.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    desc.flags = p.reset ? static_cast<uint32_t>(FLASHSCAN_LINEAR_FLAG_RESET) : 0;
     desc.batch = p.batch;
     desc.time = p.time;
     desc.channels = p.channels;
@@ -248,10 +248,10 @@ flashscan_options make_options(int32_t backend, const std::string& kernel, int32
     flashscan_options options{};
     options.struct_size = sizeof options;
     options.backend = backend;
-    options.threads = backend == FLASHSCAN_CPU ? threads : 0;
+    options.threads = backend == FLASHSCAN_BACKEND_CPU ? threads : 0;
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not see the synchronisation inside GCC's OpenMP runtime.
-    if (backend == FLASHSCAN_CPU) options.threads = 1;
+    if (backend == FLASHSCAN_BACKEND_CPU) options.threads = 1;
 #endif
     options.determinism = batch_invariant ? FLASHSCAN_DETERMINISM_BATCH_INVARIANT : FLASHSCAN_DETERMINISM_RUN_TO_RUN;
     options.workspace = caller_scratch ? FLASHSCAN_WORKSPACE_CALLER : FLASHSCAN_WORKSPACE_LIBRARY;
@@ -260,11 +260,11 @@ flashscan_options make_options(int32_t backend, const std::string& kernel, int32
 }
 
 std::string text_of(const Target& target) {
-    return fmt::format("{}_{}", target.backend == FLASHSCAN_CUDA ? "cuda" : "cpu",
+    return fmt::format("{}_{}", target.backend == FLASHSCAN_BACKEND_CUDA ? "cuda" : "cpu",
                        target.kernel.empty() ? "auto" : target.kernel);
 }
 
-std::vector<Target> planner_targets() { return {{FLASHSCAN_CPU, ""}, {FLASHSCAN_CUDA, ""}}; }
+std::vector<Target> planner_targets() { return {{FLASHSCAN_BACKEND_CPU, ""}, {FLASHSCAN_BACKEND_CUDA, ""}}; }
 
 std::vector<std::string> names_in(const std::string& sentence) {
     const std::string mark = " accepts ";
@@ -284,7 +284,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
     const flashscan_linear_desc desc = desc_of(Problem{});
     const std::string unknown = "?";  // the options point into it
     const flashscan_options options = options_of(Problem{}, backend, unknown);
-    if (flashscan_plan_linear(&plan, &desc, &options) == FLASHSCAN_INVALID_ARGUMENT)
+    if (flashscan_plan_linear(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
         return names_in(flashscan_last_error());
     flashscan_plan_destroy(plan);
     return {};
@@ -292,7 +292,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
 
 std::vector<Target> kernel_targets() {
     std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA})
+    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA})
         for (const std::string& kernel : kernels_of(backend))
             if (kernel != "reference") targets.push_back({backend, kernel});
     return targets;
@@ -301,7 +301,7 @@ std::vector<Target> kernel_targets() {
 std::vector<Target> all_targets() {
     std::vector<Target> targets = planner_targets();
     for (const Target& target : kernel_targets()) targets.push_back(target);
-    targets.push_back({FLASHSCAN_CPU, "reference"});
+    targets.push_back({FLASHSCAN_BACKEND_CPU, "reference"});
     return targets;
 }
 

@@ -30,7 +30,8 @@ inline constexpr int placement_count = 8;
 enum class Gates {
     mixed,  // magnitudes up to 1, exact 0 and +-1 among them
     ones,   // a = 1 wherever the form can express it
-    large   // magnitudes up to 1.5
+    large,  // magnitudes up to 1.5
+    range   // products leave the range of the arithmetic's type and return, no state does
 };
 
 enum Gradient : uint32_t {
@@ -40,14 +41,14 @@ enum Gradient : uint32_t {
 };
 
 struct Problem {
-    int32_t dtype = FLASHSCAN_F32, gate_dtype = FLASHSCAN_F32;
+    int32_t dtype = FLASHSCAN_DTYPE_F32, gate_dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTC;
     int64_t batch = 1, time = 1, channels = 1;
     int32_t form = FLASHSCAN_GATE_VALUE;
     uint32_t broadcast = 0;
     bool reverse = false, reset = false;
     int64_t sequences = 0;
-    int32_t offsets_dtype = FLASHSCAN_I64;
+    int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in
     Placement placement = Placement::dense;
@@ -108,7 +109,7 @@ std::vector<std::string> names_in(const std::string& sentence);
 
 // A backend and a kernel of it, empty for the planner's choice.
 struct Target {
-    int32_t backend = FLASHSCAN_CPU;
+    int32_t backend = FLASHSCAN_BACKEND_CPU;
     std::string kernel;
 };
 std::string text_of(const Target& target);  // "cpu_auto", "cuda_chunked"

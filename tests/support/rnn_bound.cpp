@@ -52,10 +52,11 @@ constexpr double widening = 12, certainty = 2, mixing = 4;
 
 class RnnBounds {
   public:
-    RnnBounds(const RnnProblem& problem, const RnnData& data)
+    RnnBounds(const RnnProblem& problem, const RnnData& data, const RnnOracle& oracle)
         : p_(problem),
           wide_(problem.widened()),
           data_(data),
+          oracle_(oracle),
           arithmetic_(unit_roundoff(state_dtype(p_.dtype)) + 0x1p-53),
           factors_(size_of(p_.dtype) == 2 ? unit_roundoff(p_.dtype) : 0) {
         wide_.state_out = true;
@@ -92,8 +93,8 @@ class RnnBounds {
         return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_OUTPUT ? p_.dtype : state_dtype(p_.dtype);
     }
     RnnOutcome run(const RnnData& data) const {
-        RnnOutcome outcome = run_rnn(wide_, {FLASHSCAN_CPU, "reference"}, data, Guard::end, 1);
-        require(outcome);
+        RnnOutcome outcome;
+        outcome.values = oracle_(wide_, data);
         return outcome;
     }
 
@@ -165,10 +166,11 @@ class RnnBounds {
         for (size_t start = 0; start < count; start += D) {
             double most = 0, mixed = 0;
             for (const RnnOutcome& disturbed : disturbed_) {
-                double sum = 0;
-                for (size_t i = start; i < start + D; ++i)
-                    sum += square(std::max(0.0, change(disturbed, id, i) - tolerance[i]));
-                most = std::max(most, std::sqrt(sum / static_cast<double>(D)));
+                double sum = 0, peak = 0;  // squares of small changes would underflow
+                const auto left = [&](size_t i) { return std::max(0.0, change(disturbed, id, i) - tolerance[i]); };
+                for (size_t i = start; i < start + D; ++i) peak = std::max(peak, left(i));
+                for (size_t i = start; peak > 0 && i < start + D; ++i) sum += square(left(i) / peak);
+                most = std::max(most, peak * std::sqrt(sum / static_cast<double>(D)));
             }
             for (size_t i = start; i < start + D; ++i) mixed += tolerance[i] / static_cast<double>(D);
             for (size_t i = start; i < start + D; ++i)
@@ -243,6 +245,7 @@ class RnnBounds {
     const RnnProblem& p_;
     RnnProblem wide_;
     const RnnData& data_;
+    const RnnOracle& oracle_;
     double arithmetic_, factors_;
     RnnData exact_;
     RnnOutcome base_;
@@ -252,8 +255,14 @@ class RnnBounds {
 
 }  // namespace
 
-RnnReference reference_of(const RnnProblem& problem, const RnnData& data) {
-    return RnnBounds(problem, data).reference();
+std::map<int32_t, Values> rnn_reference(const RnnProblem& problem, const RnnData& data) {
+    RnnOutcome outcome = run_rnn(problem, {FLASHSCAN_BACKEND_CPU, "reference"}, data, Guard::end, 1);
+    require(outcome);
+    return outcome.values;
+}
+
+RnnReference reference_of(const RnnProblem& problem, const RnnData& data, const RnnOracle& oracle) {
+    return RnnBounds(problem, data, oracle).reference();
 }
 
 }  // namespace support

@@ -54,9 +54,9 @@ void check_case(const RnnCase& c) {
     const RnnProblem& p = c.problem;
     const RnnData data = make_data(p);
     const RnnOutcome outcome = run_rnn(p, c.target, data, p.seed % 2 == 0 ? Guard::start : Guard::end);
-    if (!c.target.kernel.empty() && outcome.status == FLASHSCAN_UNSUPPORTED)
+    if (!c.target.kernel.empty() && outcome.status == FLASHSCAN_STATUS_UNSUPPORTED)
         GTEST_SKIP() << "kernel refuses: " << outcome.message.substr(0, 300);
-    ASSERT_EQ(outcome.status, FLASHSCAN_OK) << outcome.message;
+    ASSERT_EQ(outcome.status, FLASHSCAN_STATUS_OK) << outcome.message;
     EXPECT_EQ(outcome.damage, "");
     const RnnReference& reference = kept_reference(p, data);
     for (const auto& [id, values] : outcome.values) {

@@ -10,9 +10,13 @@ namespace support {
 // Of every output by its id.
 using RnnReference = std::map<int32_t, Expected>;
 
-// Runs the oracle, the CPU kernel "reference" in 64 bits: once on the data, and on disturbed data to see how errors
-// grow (rnn_bound.cpp).
-RnnReference reference_of(const RnnProblem& problem, const RnnData& data);
+// Gives the exact value of every output of a problem in 64 bits.
+using RnnOracle = std::function<std::map<int32_t, Values>(const RnnProblem&, const RnnData&)>;
+// The CPU kernel "reference".
+std::map<int32_t, Values> rnn_reference(const RnnProblem& problem, const RnnData& data);
+
+// Runs the oracle once on the data, and on disturbed data to see how errors grow (rnn_bound.cpp).
+RnnReference reference_of(const RnnProblem& problem, const RnnData& data, const RnnOracle& oracle = rnn_reference);
 
 // The extents of an output of `problem` as Values, and the steps of it that are written.
 std::array<int64_t, 3> extents_of(const RnnProblem& problem, int32_t id);

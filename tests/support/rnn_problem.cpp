@@ -37,17 +37,17 @@ bool named(const Names& names, const std::string& name, int& found) {
 bool parse_flag(RnnProblem& p, const std::string& word) {
     int number = 0;
     if (named(cell_names, word, number))
-        p.cell = number;
+        p.cell = FLASHSCAN_CELL_LSTM + number;
     else if (dtype_named(word) != 0)
         p.dtype = p.weight_dtype = dtype_named(word);
     else if (word == "fwd" || word == "bwd")
         p.backward = word == "bwd";
     else if (word == "BTGHD" || word == "TBGHD")
-        p.layout = word == "TBGHD" ? 1 : 0;
+        p.layout = word == "TBGHD" ? FLASHSCAN_LAYOUT_TBGHD : FLASHSCAN_LAYOUT_BTGHD;
     else if (word == "weight-f32")
-        p.weight_dtype = FLASHSCAN_F32;
+        p.weight_dtype = FLASHSCAN_DTYPE_F32;
     else if (word == "offsets-i32")
-        p.offsets_dtype = FLASHSCAN_I32;
+        p.offsets_dtype = FLASHSCAN_DTYPE_I32;
     else if (word == "reverse")
         p.reverse = true;
     else if (word == "reset")
@@ -135,12 +135,12 @@ Values make_states(const RnnProblem& p) {
 
 int64_t RnnProblem::gates() const {
     constexpr int64_t counts[] = {4, 3, 1, 4, 3, 1};
-    return counts[cell];
+    return counts[cell - FLASHSCAN_CELL_LSTM];
 }
 int64_t RnnProblem::biases() const { return cell == FLASHSCAN_CELL_GRU ? 4 : gates(); }
 int64_t RnnProblem::states() const {
     constexpr int64_t counts[] = {2, 1, 1, 4, 1, 1};
-    return counts[cell];
+    return counts[cell - FLASHSCAN_CELL_LSTM];
 }
 
 size_t RnnProblem::input_index(int64_t b, int64_t t, int64_t gate, int64_t w) const {
@@ -165,7 +165,7 @@ std::array<int64_t, 3> RnnProblem::output_extents() const {
 
 RnnProblem RnnProblem::widened() const {
     RnnProblem wide = *this;
-    wide.dtype = wide.weight_dtype = FLASHSCAN_F64;
+    wide.dtype = wide.weight_dtype = FLASHSCAN_DTYPE_F64;
     wide.all_states = wide.backward = true;
     wide.batch_invariant = wide.caller_scratch = false;
     wide.threads = 1;
@@ -174,14 +174,14 @@ RnnProblem RnnProblem::widened() const {
 }
 
 std::string text_of(const RnnProblem& p) {
-    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell], p.backward ? "bwd" : "fwd",
-                                   name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell - FLASHSCAN_CELL_LSTM],
+                                   p.backward ? "bwd" : "fwd", name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
     if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
     if (p.weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.weight_dtype));
     if (p.reverse) text += " reverse";
     if (p.reset) text += " reset";
     if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
-    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_I32) text += " offsets-i32";
+    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_DTYPE_I32) text += " offsets-i32";
     if (p.state_in) text += " state-in";
     if (p.state_out) text += " state-out";
     if (!p.bias) text += " no-bias";
@@ -215,10 +215,10 @@ flashscan_rnn_desc desc_of(const RnnProblem& p) {
     desc.weight_dtype = p.weight_dtype == p.dtype ? 0 : p.weight_dtype;
     desc.layout = p.layout;
     desc.cell = p.cell;
-    desc.direction = p.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
-    if (p.reset) desc.flags |= FLASHSCAN_RNN_RESET;
-    if (p.all_states) desc.flags |= FLASHSCAN_RNN_ALL_STATES;
-    if (p.backward) desc.flags |= FLASHSCAN_RNN_TRAINING;
+    desc.direction = p.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    if (p.reset) desc.flags |= FLASHSCAN_RNN_FLAG_RESET;
+    if (p.all_states) desc.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES;
+    if (p.backward) desc.flags |= FLASHSCAN_RNN_FLAG_TRAINING;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
     desc.batch = p.batch;
     desc.time = p.time;
@@ -238,7 +238,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
     const flashscan_rnn_desc desc = desc_of(RnnProblem{});
     const std::string unknown = "?";
     const flashscan_options options = options_of(RnnProblem{}, backend, unknown);
-    if (flashscan_plan_rnn(&plan, &desc, &options) == FLASHSCAN_INVALID_ARGUMENT)
+    if (flashscan_plan_rnn(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
         return names_in(flashscan_last_error());
     flashscan_plan_destroy(plan);
     return {};
@@ -246,7 +246,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
 
 std::vector<Target> rnn_kernel_targets() {
     std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_CPU, FLASHSCAN_CUDA}) {
+    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA}) {
         const std::vector<std::string> kernels = kernels_of(backend);
         if (!kernels.empty()) targets.push_back({backend, ""});
         for (const std::string& kernel : kernels)
@@ -257,7 +257,7 @@ std::vector<Target> rnn_kernel_targets() {
 
 std::vector<Target> rnn_targets() {
     std::vector<Target> targets = rnn_kernel_targets();
-    targets.push_back({FLASHSCAN_CPU, "reference"});
+    targets.push_back({FLASHSCAN_BACKEND_CPU, "reference"});
     return targets;
 }
 

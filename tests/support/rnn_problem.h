@@ -24,13 +24,13 @@ enum RnnGradient : uint32_t {
 
 struct RnnProblem {
     int32_t cell = FLASHSCAN_CELL_LSTM;
-    int32_t dtype = FLASHSCAN_F32, weight_dtype = FLASHSCAN_F32;
+    int32_t dtype = FLASHSCAN_DTYPE_F32, weight_dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTGHD;
     int64_t batch = 1, time = 1, heads = 1, dim = 1;
     bool backward = true;  // a training plan, and both passes
     bool reverse = false, reset = false;
     int64_t sequences = 0;
-    int32_t offsets_dtype = FLASHSCAN_I64;
+    int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     bool bias = true, all_states = false;
     uint32_t gradients = 15;  // GRAD|STATE_IN only together with state_in

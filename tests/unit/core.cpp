@@ -2,13 +2,16 @@
 // Parts of the core by themselves: strides, problems, argument tables, overlaps, the planner.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/arguments.h"
 #include "core/error.h"
 #include "core/linear_arguments.h"
 #include "core/planner.h"
+#include "core/rounding.h"
 
 namespace unit {
 namespace {
@@ -109,6 +112,64 @@ TEST(Arguments, TensorsMayInterleaveButNotOverlap) {
     EXPECT_EQ(overlap({12, 4, 1}, 4), Code::aliasing);
     EXPECT_EQ(overlap({12, 4, 1}, 96), Code::ok);  // one after the other
     EXPECT_EQ(overlap({12, 4, 1}, 92), Code::aliasing);
+}
+
+// INPUT and OUTPUT of 2^60 bytes at these addresses, of which nothing is read.
+Code overlap_of_large(uint64_t input, uint64_t output) {
+    LinearProblem p = problem(1, int64_t{1} << 58, 1);
+    p.gate_broadcast = broadcast_time;
+    validate(p);
+    static float gate = 0;
+    constexpr size_t bytes = size_t{1} << 60;
+    const Argument arguments[] = {{id_of(ArgId::input), reinterpret_cast<void*>(input), bytes},
+                                  {id_of(ArgId::output), reinterpret_cast<void*>(output), bytes},
+                                  {id_of(ArgId::gate), &gate, 4}};
+    try {
+        check_arguments(Pass::forward, linear_arguments(p, Pass::forward, 0, false), arguments);
+        return Code::ok;
+    } catch (const Error& error) {
+        return error.code();
+    }
+}
+
+TEST(Arguments, EndWithTheAddresses) {
+    constexpr uint64_t last = 0xF000000000000000;  // from where on there are 2^60 bytes
+    EXPECT_EQ(overlap_of_large(last - (uint64_t{1} << 60), last), Code::ok);
+    EXPECT_EQ(overlap_of_large(last, last - (uint64_t{1} << 60)), Code::ok);
+    EXPECT_EQ(overlap_of_large(last - 64, last), Code::aliasing);
+    EXPECT_EQ(overlap_of_large(last, last - 64), Code::aliasing);
+    EXPECT_EQ(overlap_of_large(last, last), Code::ok);
+    EXPECT_EQ(overlap_of_large(last + 64, last), Code::invalid_pointer);
+}
+
+TEST(Extents, ThrowWhereTheyDoNotFit) {
+    constexpr int64_t most = std::numeric_limits<int64_t>::max();
+    const auto sentence = [](const auto& form) -> std::string {
+        try {
+            return std::to_string(int64_t{form()});
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), Code::size_overflow);
+            return error.what();
+        }
+    };
+    const Extent large(int64_t{1} << 62), named = large.named("bytes of WEIGHT");
+    EXPECT_EQ(sentence([&] { return large + (large - 1); }), std::to_string(most));
+    EXPECT_NE(sentence([&] { return named * 2; }).find("bytes of WEIGHT: 4611686018427387904 * 2"), std::string::npos);
+    EXPECT_NE(sentence([&] { return 2 * named; }).find("bytes of WEIGHT"), std::string::npos);
+    EXPECT_NE(sentence([&] { return large + large; }).find("extents: 4611686018427387904 +"), std::string::npos);
+    EXPECT_NE(sentence([&] { return Extent(std::numeric_limits<int64_t>::min()) - 1; }).find("2^63 - 1"),
+              std::string::npos);
+    EXPECT_NE(sentence([&] { return round_up(Extent(most), 64); }).find("2^63 - 1"), std::string::npos);
+    EXPECT_EQ(ceil_div(Extent(most), 2), (int64_t{1} << 62));
+    EXPECT_EQ(ceil_div(most, 1), most);
+}
+
+TEST(Strides, OfAnySizeAreCompared) {
+    constexpr int64_t most = std::numeric_limits<int64_t>::max();
+    EXPECT_TRUE(nest({2, 2}, {most, 1}));
+    EXPECT_TRUE(nest({most, 1}, {1, most}));
+    EXPECT_FALSE(nest({most, 2}, {2, most}));
+    EXPECT_FALSE(nest({most, most}, {most, most}));
 }
 
 class NoKernel final : public LinearKernel {

@@ -2,6 +2,7 @@
 // The tree of custom operators on the host: which pairs are combined, in which order, and where elements lie.
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <set>
 
 #include "cuda/operator_custom_levels.h"
@@ -56,6 +57,13 @@ class Tree {
     }
     Range range(int64_t n, int64_t c, int64_t begin, int64_t end) const {
         return {static_cast<int32_t>(t.state_place(n, c)), static_cast<int32_t>(begin), static_cast<int32_t>(end), 1};
+    }
+    bool holds(const char* address) const {
+        for (const std::vector<Range>* array : {&input_, &output_, &states_, &spare_, &above_}) {
+            const auto* begin = reinterpret_cast<const char*>(array->data());
+            if (address >= begin && address + sizeof(Range) <= begin + (array->size() - 1) * sizeof(Range)) return true;
+        }
+        return false;
     }
     static Range& at(const char* address) { return *reinterpret_cast<Range*>(const_cast<char*>(address)); }
 
@@ -175,6 +183,43 @@ TEST(CustomTree, AdjointsMeetEveryGradientInItsOrder) {
             for (int64_t i = 0; i < t.length(n); ++i) EXPECT_EQ(Tree::at(t.grad_element(n, channel, 0, i)).unused, 1);
         });
     }
+}
+
+// Offsets that are changed on the device after the call was checked.
+TEST(CustomTree, WrongOffsetsLeadNowhereElse) {
+    constexpr int64_t huge = std::numeric_limits<int64_t>::max(), low = std::numeric_limits<int64_t>::min();
+    int64_t met = 0;
+    for (Case c : cases()) {
+        if (!c.problem.packed()) continue;
+        Tree tree(c);
+        const TreeParams& t = tree.t;
+        const int64_t time = c.problem.time;
+        for (const std::vector<int64_t>& wrong :
+             std::vector<std::vector<int64_t>>{{time, time, time / 2, time / 3, 1, 0, 0},
+                                               {0, 1, 2, 3, 4, 5, time + 1},
+                                               {-1, 0, time, 0, time, 0, time},
+                                               {low, huge, low, huge, low, huge, low},
+                                               {huge, low, huge, 0, time / 2, low, huge},
+                                               {time / 2, time, time / 3, time, 0, time / 2, time / 2},
+                                               {1000000, 1, 1000000, 2, 1000000, 3, 1000000}}) {
+            std::copy(wrong.begin(), wrong.end(), c.offsets.begin());
+            for (const TreeSweep sweep : {TreeSweep::up, TreeSweep::down, TreeSweep::rest})
+                for (const TreeLevel& level : tree_sweep(t, sweep))
+                    for (int64_t index = 0; index < level.count; ++index) {
+                        const TreePair pair = t.pair(level, index);
+                        if (!pair.valid) continue;
+                        ++met;
+                        ASSERT_TRUE(tree.holds(pair.left) && tree.holds(pair.right) && tree.holds(pair.out))
+                            << c.problem.describe() << " level " << level.k << " pair " << index;
+                    }
+            for (int64_t n = 0; n < t.rows; ++n)
+                for (int k = 1; t.length(n, k) > 0; ++k) {
+                    ASSERT_TRUE(tree.holds(t.above(n, 0, k, 0)));
+                    ASSERT_TRUE(tree.holds(t.later_prefix(n, 0, (int64_t{1} << k) - 1)));
+                }
+        }
+    }
+    EXPECT_GT(met, 1000);
 }
 
 }  // namespace

@@ -32,16 +32,16 @@ TEST(Numbers, EverySixteenBitNumberWidensAndReturns) {
     for (uint32_t i = 0; i < 0x10000; ++i) {
         const auto bits = static_cast<uint16_t>(i);
         const float half = to_float(F16{bits}), bfloat = to_float(Bf16{bits});
-        if (std::isnan(widened(FLASHSCAN_F16, bits)))
+        if (std::isnan(widened(FLASHSCAN_DTYPE_F16, bits)))
             EXPECT_TRUE(std::isnan(half) && std::isnan(to_float(to_f16(half)))) << i;
         else {
-            EXPECT_EQ(half, widened(FLASHSCAN_F16, bits)) << i;
+            EXPECT_EQ(half, widened(FLASHSCAN_DTYPE_F16, bits)) << i;
             EXPECT_EQ(to_f16(half).bits, bits);
         }
-        if (std::isnan(widened(FLASHSCAN_BF16, bits)))
+        if (std::isnan(widened(FLASHSCAN_DTYPE_BF16, bits)))
             EXPECT_TRUE(std::isnan(bfloat) && std::isnan(to_float(to_bf16(bfloat)))) << i;
         else {
-            EXPECT_EQ(bfloat, widened(FLASHSCAN_BF16, bits)) << i;
+            EXPECT_EQ(bfloat, widened(FLASHSCAN_DTYPE_BF16, bits)) << i;
             EXPECT_EQ(to_bf16(bfloat).bits, bits);
         }
     }
@@ -49,7 +49,7 @@ TEST(Numbers, EverySixteenBitNumberWidensAndReturns) {
 
 // Around every 16-bit number: the midpoint to the next one, and its neighbours.
 TEST(Numbers, RoundsToNearestEven) {
-    for (const int32_t dtype : {FLASHSCAN_F16, FLASHSCAN_BF16})
+    for (const int32_t dtype : {FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_BF16})
         for (uint32_t i = 0; i < 0x7f80; ++i) {
             const double low = widened(dtype, static_cast<uint16_t>(i));
             const double high = widened(dtype, static_cast<uint16_t>(i + 1));
@@ -57,7 +57,7 @@ TEST(Numbers, RoundsToNearestEven) {
             const auto middle = static_cast<float>((low + high) / 2);
             for (const float x : {middle, std::nextafterf(middle, INFINITY), std::nextafterf(middle, 0.0F)})
                 for (const float value : {x, -x}) {
-                    const uint16_t got = dtype == FLASHSCAN_F16 ? to_f16(value).bits : to_bf16(value).bits;
+                    const uint16_t got = dtype == FLASHSCAN_DTYPE_F16 ? to_f16(value).bits : to_bf16(value).bits;
                     ASSERT_EQ(got, narrowed(dtype, value)) << value;
                 }
         }

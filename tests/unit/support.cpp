@@ -27,7 +27,7 @@ TEST(Pairwise, CoversEveryPair) {
 
 TEST(Buffers, NoticeStrayWritesOnTheirOpenSide) {
     for (const Guard guard : {Guard::start, Guard::end}) {
-        const auto buffer = make_buffer(FLASHSCAN_CPU, 100, guard, 4, 0);
+        const auto buffer = make_buffer(FLASHSCAN_BACKEND_CPU, 100, guard, 4, 0);
         EXPECT_TRUE(buffer->surroundings_intact());
         auto* bytes = static_cast<unsigned char*>(buffer->data());
         bytes[guard == Guard::start ? 100 : -1] = 0;
@@ -37,8 +37,8 @@ TEST(Buffers, NoticeStrayWritesOnTheirOpenSide) {
 
 #if !defined(__SANITIZE_THREAD__)
 TEST(BuffersDeathTest, EndInAGuardPage) {
-    const auto after = make_buffer(FLASHSCAN_CPU, 100, Guard::end, 4, 0);
-    const auto before = make_buffer(FLASHSCAN_CPU, 100, Guard::start, 4, 0);
+    const auto after = make_buffer(FLASHSCAN_BACKEND_CPU, 100, Guard::end, 4, 0);
+    const auto before = make_buffer(FLASHSCAN_BACKEND_CPU, 100, Guard::start, 4, 0);
     EXPECT_DEATH(static_cast<volatile unsigned char*>(after->data())[100] = 1, "");
     EXPECT_DEATH(static_cast<volatile unsigned char*>(before->data())[-1] = 1, "");
 }

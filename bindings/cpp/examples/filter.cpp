@@ -52,7 +52,7 @@ class Filter {
   private:
     static flashscan::LinearDesc desc_of(size_t count) {
         flashscan::LinearDesc what;
-        what.dtype = FLASHSCAN_F32;
+        what.dtype = FLASHSCAN_DTYPE_F32;
         what.gate_broadcast = FLASHSCAN_BROADCAST_TIME;
         what.batch = what.channels = 1;
         what.time = static_cast<int64_t>(count);

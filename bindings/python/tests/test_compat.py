@@ -165,3 +165,37 @@ def test_flashrnn_converts_and_clips(device):
     ):
         with pytest.raises(flashscan.FlashscanValueError, match=words):
             flashrnn.flashrnn(Wx, R, b, **{"function": "elman", **options})
+
+
+def test_flashrnn_obeys_its_config(device):
+    numbers = Numbers(device)
+    Wx, R, b = (numbers.uniform(*shape) for shape in ((2, 7, 4, 2, 4), (4, 2, 4, 4), (4, 2, 4)))
+    config = types.SimpleNamespace(function="slstm", backend="vanilla", dtype="float32", dtype_w=None, dtype_a="float32")
+    got, last = flashrnn.flashrnn(Wx, R, b, config=config)
+    want, want_last = flashrnn.flashrnn(Wx, R, b, function="slstm", dtype="float32")
+    assert got.dtype == torch.float32 and got.shape[0] == 4
+    assert torch.equal(got, want) and torch.equal(last, want_last)
+    wide = types.SimpleNamespace(dtype=torch.bfloat16, dtype_a="float32", dtype_g=torch.float32)
+    assert flashrnn.flashrnn(Wx, R, b, config=wide, dtype="float32")[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"function": "rnn"}, "config.function is 'rnn'; accepted are 'lstm'"),
+        ({"backend": "tpu"}, "config.backend is 'tpu'; accepted are 'vanilla'"),
+        ({"dtype": "int8"}, "config.dtype is 'int8'; accepted are 'bfloat16'"),
+        ({"forward_clipval": 1.0}, "config.forward_clipval is 1.0; accepted is"),
+        ({"dtype": "float32", "dtype_r": "bfloat16"}, "config.dtype_r is 'bfloat16'; accepted are 'float32'"),
+        ({"dtype_b": "float32"}, "config.dtype_b is 'float32'; accepted are 'bfloat16'"),
+        ({"dtype_s": torch.float32}, "config.dtype_s is torch.float32; accepted are 'bfloat16'"),
+        ({"dtype_a": "float64"}, "config.dtype_a is 'float64'; accepted are 'bfloat16', 'float32'"),
+    ],
+)
+def test_flashrnn_refuses_what_it_cannot_obey(device, settings, words):
+    numbers = Numbers(device)
+    Wx, R, b = (numbers.uniform(*shape) for shape in ((2, 7, 4, 2, 4), (4, 2, 4, 4), (4, 2, 4)))
+    with pytest.raises(flashscan.FlashscanValueError, match=words):
+        flashrnn.flashrnn(Wx, R, b, config=types.SimpleNamespace(**settings))
+    with pytest.raises(flashscan.FlashscanTypeError, match="config is a dict"):
+        flashrnn.flashrnn(Wx, R, b, config=settings)

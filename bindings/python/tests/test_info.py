@@ -7,6 +7,8 @@ import sys
 import pytest
 
 import flashscan
+from flashscan import _info
+from flashscan import _library as lib
 
 
 def test_info_names_version_backends_and_kernels():
@@ -14,9 +16,37 @@ def test_info_names_version_backends_and_kernels():
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == f"flashscan {flashscan.__version__}" and lines[1].startswith("library ")
+    assert lines[2].startswith("built ") and "baseline" in lines[2]
     assert any(line.startswith("cpu: ") for line in lines) and any(line.startswith("cuda: ") for line in lines)
     for problem in ("linear [8, 1024, 256] f32", "lstm [16, 256, 4, 1, 256] bf16", "matmul [8, 1024, 16, 16] f32"):
         assert any(line.strip().startswith(problem) and len(line.split()) > 7 for line in lines)
+
+
+def test_build_info():
+    build = lib.build_info()
+    assert lib.version_text(build["version"]) == flashscan.__version__
+    sets = build["cpu_instruction_sets"].split()
+    assert "baseline" in sets and build["cpu_instruction_set"] in sets
+    assert (build["cuda_unusable"] == "") == (flashscan.device_count() > 0)
+    assert (build["cuda_toolkit"] == 0) == (build["cuda_architectures"] == "")
+
+
+def build_of(monkeypatch, **fields):
+    build = {**lib.build_info(), **fields}
+    monkeypatch.setattr(lib, "build_info", lambda: build)
+
+
+def test_info_says_why_no_gpu_can_be_used(monkeypatch):
+    build_of(monkeypatch, cuda_toolkit=13000, cuda_architectures="80 90a-real", cuda_unusable="there is no driver")
+    monkeypatch.setattr(_info, "device_count", lambda backend="cuda": int(backend == "cpu"))
+    lines = _info.info().splitlines()
+    assert "CUDA 13.0 for 80 90a-real" in lines[2]
+    assert lines[-1] == "cuda: there is no driver"
+
+
+def test_info_of_a_build_without_cuda(monkeypatch):
+    build_of(monkeypatch, cuda_toolkit=0, cuda_architectures="", cpu_instruction_sets="baseline avx2")
+    assert _info.info().splitlines()[2] == "built for the CPU (baseline avx2), without CUDA"
 
 
 def test_device_count():

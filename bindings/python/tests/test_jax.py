@@ -44,7 +44,7 @@ def where_supported(device):
     try:
         yield
     except Exception as error:
-        if device == "cpu" or "FLASHSCAN_UNSUPPORTED" not in str(error):
+        if device == "cpu" or "FLASHSCAN_STATUS_UNSUPPORTED" not in str(error):
             raise
         pytest.skip(str(error).splitlines()[0])
 
@@ -241,10 +241,32 @@ def test_errors():
         fj.prefix_scan(x, jnp.add)
     with pytest.raises(flashscan.FlashscanValueError, match="op is 'sub'"):
         fj.prefix_scan(x, "sub")
-    with pytest.raises((TypeError, ValueError), match="jvp"):
-        jax.jvp(lambda x: fj.linear_scan(0.5, x), (x,), (x,))
-    with pytest.raises(flashscan.FlashscanTypeError, match="differentiated twice"):
+    with pytest.raises(
+        flashscan.FlashscanNotImplementedError, match="flashscan.jax.linear_scan was differentiated twice"
+    ):
         jax.grad(lambda x: jax.grad(lambda x: fj.linear_scan(0.5, x).sum())(x).sum())(x)
+
+
+FORWARD_MODE = {
+    "jvp": lambda f, x: jax.jvp(f, (x,), (x,)),
+    "jvp of jit": lambda f, x: jax.jvp(jax.jit(f), (x,), (x,)),
+    "jit of jvp": lambda f, x: jax.jit(lambda x: jax.jvp(f, (x,), (x,)))(x),
+    "jacfwd": lambda f, x: jax.jacfwd(f)(x),
+    "hessian": lambda f, x: jax.hessian(lambda x: f(x).sum())(x),
+    "linearize": lambda f, x: jax.linearize(f, x)[1](x),
+}
+
+
+@pytest.mark.parametrize("transform", FORWARD_MODE)
+def test_forward_mode_is_refused_by_name(transform):
+    x, words = jnp.ones((1, 4, 3)), r"has no forward-mode derivatives|was differentiated twice"
+    for function, name in (
+        (lambda x: fj.linear_scan(0.5, x), "linear_scan"),
+        (lambda x: fj.reduce(x, "mul"), "prefix_scan"),
+    ):
+        with pytest.raises(NotImplementedError, match=f"flashscan.jax.{name} ({words})") as caught:
+            FORWARD_MODE[transform](function, x)
+        assert isinstance(caught.value, flashscan.FlashscanError)
 
 
 def test_errors_of_the_data(device):

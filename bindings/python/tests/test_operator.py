@@ -98,7 +98,9 @@ def test_functions_on_arrays(rng, time):
     structs = rng.integers(0, 100, 50)
     np.testing.assert_array_equal(prefix_scan(structs, np.maximum, axis=0), np.maximum.accumulate(structs))
     large = rng.standard_normal((time, 64, 64)) / 8  # more than 4 KB each
-    np.testing.assert_allclose(prefix_scan(large, np.matmul, axis=0), prefix_scan(large, "matmul"), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(
+        prefix_scan(large, np.matmul, axis=0), prefix_scan(large, "matmul"), rtol=1e-9, atol=1e-9
+    )
 
 
 def test_what_a_function_raises_comes_out():
@@ -107,8 +109,24 @@ def test_what_a_function_raises_comes_out():
 
     with pytest.raises(KeyError, match="from the operator"):
         prefix_scan(np.ones(4), fails, axis=0)
-    with pytest.raises(ValueError, match="broadcast"):
-        prefix_scan(np.ones((4, 2)), lambda left, right: np.ones((1, 3)), axis=0)
+
+
+RESULTS = {
+    "broadcast": (lambda left, right: (left + right)[:1], r"op's result has shape \(1, 2\); accepted is \(\d, 2\)"),
+    "wider": (lambda left, right: np.ones((len(left), 3)), r"op's result has shape \(\d, 3\)"),
+    "summed": (lambda left, right: (left + right).sum(), r"op's result is a float64; accepted are arrays"),
+    "other dtype": (lambda left, right: left > right, r"op's result has dtype bool; accepted is float64"),
+    "narrower": (lambda left, right: (left + right).astype(np.float32), r"op's result has dtype float32"),
+    "nothing": (lambda left, right: None, r"op's result is a NoneType"),
+}
+
+
+@pytest.mark.parametrize("case", RESULTS)
+@pytest.mark.parametrize("function", [prefix_scan, reduce])
+def test_results_of_functions_take_an_elements_place(function, case):
+    op, message = RESULTS[case]
+    with pytest.raises(flashscan.FlashscanError, match=message):
+        function(np.ones((16, 2)), op, axis=0)
 
 
 def test_compiled_operators():
@@ -194,7 +212,10 @@ def test_affine_maps(rng):
         (lambda: prefix_scan(np.ones(3), 7), "op is 7"),
         (lambda: prefix_scan(np.ones((2, 3)), "add", initial=np.ones(3)), "initial has shape"),
         (lambda: prefix_scan(np.ones((2, 3)), "add", seq_offsets=np.array([0, 3])), "extents of 1"),
-        (lambda: prefix_scan(np.ones((3, 3), np.complex64), "max"), "real numbers"),
+        (
+            lambda: prefix_scan(np.ones((3, 3), np.complex64), "max"),
+            "x has dtype complex64; accepted for .max. are float32",
+        ),
         (lambda: prefix_scan(np.ones(3), np.add, axis=0, exclusive=True), "STATE_IN is not given"),
         (lambda: prefix_scan_backward(np.ones((3, 2, 2)), "matmul", np.ones((3, 2, 2))), "output is None"),
         (lambda: affine_scan(np.ones((4, 2, 2)), np.ones((4, 3))), "W has shape"),

@@ -245,3 +245,26 @@ def test_state_dicts_are_loaded(device):
     other.load_state_dict(one.state_dict())
     x = numbers.uniform(5, 3, 4, dtype=torch.float32)
     assert torch.equal(one(x)[0], other(x)[0])
+
+
+STATES = {
+    "of a deeper net": ((4, 5, 3), None),
+    "of a shallower net": ((1, 5, 3), None),
+    "of another batch": ((2, 1, 3), None),
+    "of other units": ((2, 5, 4), None),
+    "without a batch": ((2, 3), None),
+    "for a batch": ((2, 5, 3), (7, 3)),
+}
+
+
+@pytest.mark.parametrize("kind", [ft.LSTM, ft.GRU])
+@pytest.mark.parametrize("case", STATES)
+def test_initial_states_of_other_shapes_are_refused(device, kind, case):
+    shape, unbatched = STATES[case]
+    numbers = Numbers(device)
+    layer = kind(3, 3, num_layers=2, device=numbers.device)
+    x, state = (numbers.uniform(*size, dtype=torch.float32) for size in (unbatched or (7, 5, 3), shape))
+    accepted = (2, 3) if unbatched else (2, 5, 3)
+    with pytest.raises(flashscan.FlashscanValueError) as caught:
+        layer(x, (state, state) if kind is ft.LSTM else state)
+    assert f"state has shape {shape}; accepted is {accepted}" in str(caught.value)

@@ -45,11 +45,11 @@ struct Work {
 };
 
 ffi::Error error_of(flashscan_status status) {
-    const bool callers = status >= FLASHSCAN_INVALID_ARGUMENT && status <= FLASHSCAN_ALIASING;
-    const ffi::ErrorCode code = callers                             ? ffi::ErrorCode::kInvalidArgument
-                                : status == FLASHSCAN_OUT_OF_MEMORY ? ffi::ErrorCode::kResourceExhausted
-                                : status < FLASHSCAN_OUT_OF_MEMORY  ? ffi::ErrorCode::kUnimplemented
-                                                                    : ffi::ErrorCode::kInternal;
+    const bool callers = status >= FLASHSCAN_STATUS_INVALID_ARGUMENT && status <= FLASHSCAN_STATUS_ALIASING;
+    const ffi::ErrorCode code = callers                                    ? ffi::ErrorCode::kInvalidArgument
+                                : status == FLASHSCAN_STATUS_OUT_OF_MEMORY ? ffi::ErrorCode::kResourceExhausted
+                                : status < FLASHSCAN_STATUS_OUT_OF_MEMORY  ? ffi::ErrorCode::kUnimplemented
+                                                                           : ffi::ErrorCode::kInternal;
     return {code, std::string(flashscan_status_name(status)) + ": " + flashscan_last_error()};
 }
 
@@ -77,7 +77,7 @@ class Plans {
             const std::lock_guard lock(mutex_);
             if (const auto found = plans_.find(key); found != plans_.end()) {
                 plan = found->second;
-                return FLASHSCAN_OK;
+                return FLASHSCAN_STATUS_OK;
             }
         }
         flashscan_options options{};
@@ -88,13 +88,13 @@ class Plans {
         flashscan_plan* made = nullptr;
         // The key's bytes begin with the descriptor and are aligned as memory of operator new is.
         const flashscan_status status = families[static_cast<size_t>(work.family)](&made, key.data(), options);
-        if (status != FLASHSCAN_OK) return status;
+        if (status != FLASHSCAN_STATUS_OK) return status;
         plan =
             PlanPointer(made, [](const flashscan_plan* p) { flashscan_plan_destroy(const_cast<flashscan_plan*>(p)); });
         const std::lock_guard lock(mutex_);
         if (plans_.size() >= most_plans) plans_.clear();
         plans_.emplace(std::move(key), plan);
-        return FLASHSCAN_OK;
+        return FLASHSCAN_STATUS_OK;
     }
 
   private:
@@ -128,7 +128,7 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
         static_cast<size_t>(work.family) >= families.size())
         return ffi::Error::InvalidArgument("flashscan: the attributes are those of another version of the package");
     PlanPointer plan;
-    if (const auto status = plans().find(work, place, plan); status != FLASHSCAN_OK) return error_of(status);
+    if (const auto status = plans().find(work, place, plan); status != FLASHSCAN_STATUS_OK) return error_of(status);
     Args args;
     const int32_t* id = work.ids.begin();
     for (size_t i = 0; i < operands.size(); ++i) args.add(*id++, operands.get<ffi::AnyBuffer>(i).value());
@@ -136,7 +136,7 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
     if (scratch != nullptr) {
         size_t bytes = 0;
         const auto status = flashscan_plan_arg_bytes(plan.get(), work.backward, FLASHSCAN_ARG_SCRATCH, &bytes);
-        if (status != FLASHSCAN_OK) return error_of(status);
+        if (status != FLASHSCAN_STATUS_OK) return error_of(status);
         if (bytes > 0) {
             const auto memory = scratch->Allocate(bytes + scratch_alignment - 1);
             if (!memory)
@@ -146,19 +146,21 @@ ffi::Error execute(const Work& work, const Place& place, ffi::ScratchAllocator* 
             args.add(FLASHSCAN_ARG_SCRATCH, reinterpret_cast<void*>(start - start % scratch_alignment), bytes);
         }
     }
-    const auto run = work.backward != 0 ? flashscan_backward : flashscan_forward;
-    const flashscan_status status = run(plan.get(), args.data(), args.size(), place.stream);
-    return status == FLASHSCAN_OK ? ffi::Error::Success() : error_of(status);
+    const int32_t pass = work.backward != 0 ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
+    const flashscan_status status = flashscan_execute(plan.get(), pass, args.data(), args.size(), place.stream);
+    return status == FLASHSCAN_STATUS_OK ? ffi::Error::Success() : error_of(status);
 }
 
 ffi::Error execute_cpu(ffi::RemainingArgs operands, ffi::RemainingRets results, int32_t family, int32_t backward,
                        int32_t threads, Bytes desc, Ids ids) {
-    return execute({family, backward, desc, ids}, {FLASHSCAN_CPU, 0, threads, nullptr}, nullptr, operands, results);
+    return execute({family, backward, desc, ids}, {FLASHSCAN_BACKEND_CPU, 0, threads, nullptr}, nullptr, operands,
+                   results);
 }
 
 ffi::Error execute_cuda(void* stream, int32_t device, ffi::ScratchAllocator scratch, ffi::RemainingArgs operands,
                         ffi::RemainingRets results, int32_t family, int32_t backward, int32_t, Bytes desc, Ids ids) {
-    return execute({family, backward, desc, ids}, {FLASHSCAN_CUDA, device, 0, stream}, &scratch, operands, results);
+    return execute({family, backward, desc, ids}, {FLASHSCAN_BACKEND_CUDA, device, 0, stream}, &scratch, operands,
+                   results);
 }
 
 template <typename Binding>

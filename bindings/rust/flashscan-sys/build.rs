@@ -28,7 +28,7 @@ fn main() {
 /// The folder of the installed library, empty if the linker knows it anyway.
 fn from_pkg_config() -> Option<PathBuf> {
     let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
-    let asked = Command::new(tool).args(["--variable=libdir", "flashscan >= 0.1"]).output().ok()?;
+    let asked = Command::new(tool).args(["--variable=libdir", "flashscan >= 0.9"]).output().ok()?;
     let folder = String::from_utf8(asked.stdout).ok()?;
     asked.status.success().then(|| PathBuf::from(folder.trim()))
 }

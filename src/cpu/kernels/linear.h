@@ -57,19 +57,26 @@ struct LinearChunk {
     int64_t row, i0, steps;
 };
 
-// Carries and products are one number of the arithmetic for each lane of a row.
+// What a chunk does to the carry c: c' = product * c + local, the product as in kernels/linear_product.h. These, like
+// carries, are one number of the arithmetic for each lane of a row.
+struct LinearSummary {
+    void *product, *power, *local;
+};
+
+// `work` is memory of the worker, aligned to 64 bytes, with nothing in it.
 struct LinearKernels {
+    int64_t work_bytes;
     // Whole rows, one chunk after the other.
-    void (*rows)(const LinearCall&, const LinearBlock&);
-    // What a chunk does to the carry c: c' = product * c + local; local alone, and true, where it resets.
-    bool (*summarise)(const LinearCall&, const LinearChunk&, void* product, void* local);
-    // c' from a summary. Lanes where it is not finite are walked step by step, so that no product of gates that
-    // overflowed meets a state that did not.
-    void (*join)(const LinearCall&, const LinearChunk&, bool reset, const void* product, const void* local,
-                 const void* carry, void* next);
+    void (*rows)(const LinearCall&, const LinearBlock&, void* work);
+    // True where a chunk resets: then c' is local alone.
+    bool (*summarise)(const LinearCall&, const LinearChunk&, const LinearSummary&, void* work);
+    // c' from a summary. Lanes where it is not finite are walked step by step: a sum of a part of the steps may overflow
+    // where the sum of all does not.
+    void (*join)(const LinearCall&, const LinearChunk&, bool reset, const LinearSummary&, const void* carry, void* next,
+                 void* work);
     // The outputs of a chunk, and the carry after it. Sums of the gate gradient over time go to `sums`: one double for
     // each number of a step of GATE.
-    void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums);
+    void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums, void* work);
     // After a thread's last chunk: others may read what it wrote.
     void (*finish)();
 };

@@ -7,6 +7,7 @@
 // The carried state stays in the L1 cache. Each lane is computed in the order of the definition.
 #pragma once
 
+#include "cpu/kernels/linear_product.h"
 #include "cpu/kernels/linear_tile.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
@@ -24,7 +25,7 @@ struct ColumnTile {
     View<typename X::Type> x, y, previous;
     View<typename A::Type> gate, grad;
     View<T> slope;
-    T *carry, *product;
+    T *carry, *product, *power;
     bool stream;           // y and grad are written past the caches
     const uint8_t* reset;  // of the first step, null: none
     int64_t reset_step;
@@ -154,26 +155,53 @@ void columns_backward(const ColumnTile<T, X, A> t) {
         });
 }
 
-// The state that a zero carry ends in, and the product of the gates; returns whether there was a reset.
+// The state that a zero carry ends in, and the product of the gates; returns whether there was a reset. Vectors are taken
+// by twos, whose products are looked at together.
 template <bool ComplexGate, bool Backward, typename T, typename X, typename A>
 bool columns_summarise(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);
+    constexpr int64_t width = Simd<T>::width;
+    const auto step = [&](int64_t i, int64_t l, int n, bool reset, Vec<T>& carry) __attribute__((always_inline)) {
+        const auto* x = t.x.data + i * t.x.pitch + l;
+        const auto* a = t.gate.data + i * t.gate.pitch + l;
+        prefetch(x + x_ahead);
+        prefetch(a + a_ahead);
+        const Vec<T> gate = get<A, T>(a, n), in = get<X, T>(x, n);
+        const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + carry)
+                                     : multiply_add<ComplexGate, Backward, T>(gate, carry, in);
+        carry = reset ? (Backward ? Vec<T>{} : in) : next;
+        return gate;
+    };
+    const auto one = [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
+        const Vec<T> gate = step(i, l, n, t.reset_at(i), state.carry);
+        multiply_product<ComplexGate, Backward, T>(gate, state.product, t.power + l, n);
+    };
+    const auto two = [&](int64_t i, int64_t l, bool reset) __attribute__((always_inline)) {
+        Vec<T> low = get_state(t.carry + l, 0), high = get_state(t.carry + l + width, 0);
+        const Vec<T> a = step(i, l, 0, reset, low), b = step(i, l + width, 0, reset, high);
+        put_state<T>(t.carry + l, low, 0);
+        put_state<T>(t.carry + l + width, high, 0);
+        multiply_products<ComplexGate, Backward, T>(a, b, t.product + l, t.power + l);
+    };
     bool any = false;
-    for_steps<true>(
-        t, [&](int64_t i, int64_t l, int n, LaneState<T>& state) __attribute__((always_inline)) {
-            const auto* x = t.x.data + i * t.x.pitch + l;
-            const auto* a = t.gate.data + i * t.gate.pitch + l;
-            const bool reset = t.reset_at(i);
-            any = any || reset;
-            prefetch(x + x_ahead);
-            prefetch(a + a_ahead);
-            const Vec<T> gate = get<A, T>(a, n), in = get<X, T>(x, n);
-            const Vec<T> next = Backward ? multiply<ComplexGate, Backward, T>(gate, in + state.carry)
-                                         : multiply_add<ComplexGate, Backward, T>(gate, state.carry, in);
-            state.carry = reset ? (Backward ? Vec<T>{} : in) : next;
-            state.product = multiply<ComplexGate, Backward, T>(gate, state.product);
-            if (i % 16 == 15 || i + 1 == t.steps) state.product = without_denormals<ComplexGate, T>(state.product);
-        });
+    for (int64_t i = 0; t.reset != nullptr && i < t.steps; ++i) any = any || t.reset_at(i);
+    if (t.lanes == width) {
+        for_steps<true>(t, one);
+        return any;
+    }
+    const int64_t pairs = t.lanes / (2 * width);
+    const bool down = t.x.pitch < 0;
+    for (int64_t i = 0; i < t.steps; ++i) {
+        const bool reset = any && t.reset_at(i);
+        for (int64_t l = pairs * 2 * width; l < t.lanes; l += width) {
+            const int n = l + width <= t.lanes ? 0 : static_cast<int>(t.lanes - l);
+            LaneState<T> state{get_state(t.carry + l, n), get_state(t.product + l, n)};
+            one(i, l, n, state);
+            put_state<T>(t.carry + l, state.carry, n);
+            put_state<T>(t.product + l, state.product, n);
+        }
+        for (int64_t k = 0; k < pairs; ++k) two(i, (down ? pairs - 1 - k : k) * 2 * width, reset);
+    }
     return any;
 }
 

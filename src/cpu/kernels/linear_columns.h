@@ -23,11 +23,13 @@ class Columns {
           pitch_((lanes_ + Simd<T>::width - 1) / Simd<T>::width * Simd<T>::width),
           whole_(lanes_ == pitch_ || lanes_ >= 4 * Simd<T>::width) {
         if (lanes_ == pitch_) return;
-        // Panels are read in whole vectors.
-        for (T* panel : {w_.x, w_.y, w_.previous, w_.grad, w_.gate, w_.slope})
+        // Panels are read in whole vectors, whose spare lanes have gates of 1.
+        for (T* panel : {w_.x, w_.y, w_.previous, w_.grad, w_.slope})
             for (int64_t i = 0; i < panel_numbers<T>; ++i) panel[i] = 0;
-        for (T* state : {w_.carry, w_.local, w_.product})
+        for (T* state : {w_.carry, w_.local, w_.power})
             for (int64_t l = lanes_; l < pitch_; ++l) state[l] = 0;
+        one(w_.product, pitch_);
+        fill_spare(w_.gate, panel_numbers<T> / pitch_);
     }
 
     int64_t tile_steps() const {
@@ -52,6 +54,7 @@ class Columns {
             auto t = open<decltype(x), decltype(a)>(row, i, n);
             t.carry = w_.local;
             t.product = w_.product;
+            t.power = w_.power;
             any = p_.backward ? columns_summarise<ComplexGate, true>(t) : columns_summarise<ComplexGate, false>(t);
         });
         return any;
@@ -194,9 +197,17 @@ class Columns {
         load_panel(to, from_pitch, gate.number, address(gate, row.batch, time, block_.c0),
                    {steps, sign() * gate.time, channels, gate.channels, gate.parts});
         transform_gate<T, ComplexGate>(p_.form, to, slope ? to_slope : nullptr, steps * from_pitch);
-        if (!expand) return;
+        if (!expand) {
+            if (p_.form != 0) fill_spare(w_.gate, steps);
+            return;
+        }
         spread(w_.gate, w_.compact_gate, steps, channels);
         if (slope) spread(w_.slope, w_.compact_slope, steps, channels);
+    }
+
+    void fill_spare(T* gates, int64_t steps) const {
+        for (int64_t i = 0; i < steps; ++i)
+            for (int64_t l = lanes_; l < pitch_; ++l) gates[i * pitch_ + l] = ComplexGate && (l & 1) != 0 ? T(0) : T(1);
     }
 
     // Gates of fewer channels or fewer parts than the data, once for every lane.

@@ -8,19 +8,20 @@
 //
 //     l += p shift(l, k),  p *= shift(p, k)        then  l + p carry        (backward: g = x + shift(c, 1))
 //
-// so only the last multiply-add waits for the block before. Products of gates may overflow or meet an infinity where
-// the recurrence does not: a block whose result is not finite, or that holds a reset, is walked again step by step.
+// so only the last multiply-add waits for the block before. It is looked at what the scan gives; the steps between
+// follow from that as the recurrence has them. Products of gates may overflow, meet an infinity or fall
+// below the normal numbers where the recurrence does not: a block whose result is not finite, whose products lost what
+// counts, or that holds a reset, is walked again step by step.
 // Pointers are to the lowest time; Mirror walks from the highest.
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
 
+#include "cpu/kernels/linear_block.h"
 #include "cpu/kernels/linear_tile.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
-
-using flashscan::conj;
 
 // X: form of x, y and previous in memory; A: of the gate and its gradient.
 template <typename T, bool ComplexData, typename X, typename A>
@@ -38,6 +39,7 @@ struct RowTile {
     bool real_gate;  // of complex data: imaginary parts are 0 and no infinity meets them
     bool has_first;  // the last step walked has `first` before it instead of previous
     Element first, carry, product;
+    T power;  // of the product, as in linear_product.h
     bool any_reset;
 };
 
@@ -56,19 +58,6 @@ FLASHSCAN_INLINE void take_first(Two<T> v, T& x) {
 template <typename T>
 FLASHSCAN_INLINE void take_first(Two<T> v, Complex<T>& x) {
     x = {v.even[0], v.odd[0]};
-}
-
-template <typename T>
-FLASHSCAN_INLINE Two<T> multiply(Two<T> a, Two<T> b) {
-    return {fused(-a.odd, b.odd, a.even * b.even), fused(a.odd, b.even, a.even * b.odd)};
-}
-template <typename T>
-FLASHSCAN_INLINE Two<T> multiply_add(Two<T> a, Two<T> b, Two<T> c) {
-    return {fused(-a.odd, b.odd, fused(a.even, b.even, c.even)), fused(a.odd, b.even, fused(a.even, b.odd, c.odd))};
-}
-template <typename T>
-FLASHSCAN_INLINE Two<T> conj(Two<T> a) {
-    return {a.even, -a.odd};
 }
 
 template <int K, bool Mirror, typename T>
@@ -108,8 +97,9 @@ struct RowBlock<T, false, Mirror> {
         const Vec<T> later = fused(p, carry.even, l);
         const Vec<T> earlier = fused(a.even, shift<1, Mirror, T>(later, carry.even), x.even);
         h = ordered({earlier, later});
+        const bool good = plain_states<T>(later, p);
         carry.even = pick<last, T>(later);
-        return !any_special(earlier, later);
+        return good;
     }
     static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
         x = ordered(x), a = ordered(a);
@@ -119,17 +109,20 @@ struct RowBlock<T, false, Mirror> {
         const Vec<T> earlier = x.even + shift<1, Mirror, T>(c, carry.even);
         const Vec<T> later = fused(a.even, earlier, x.odd);
         g = ordered({earlier, later});
+        const bool good = plain_states<T>(c, p);
         carry.even = pick<last, T>(c);
-        return !any_special(c, earlier, later);
+        return good;
     }
-    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
-        product.even = without_denormals<false, T>(product.even * (a.even * a.odd));
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product, T* power) {
+        const Vec<T> pair = a.even * a.odd, next = product.even * pair;
+        if ((outside_middle<T>(pair) | outside_middle<T>(next)) != 0) [[unlikely]] {
+            multiply_product<false, false, T>(a.even, product.even, power, 0);
+            multiply_product<false, false, T>(a.odd, product.even, power, 0);
+        } else {
+            product.even = next;
+        }
     }
-    static FLASHSCAN_INLINE T product_of(Two<T> product) {
-        T all = 1;
-        for (int k = 0; k < Simd<T>::width; ++k) all *= product.even[k];
-        return all;
-    }
+    static FLASHSCAN_INLINE T product_in(Two<T> product, int lane) { return product.even[lane]; }
     static FLASHSCAN_INLINE Two<T> gate_gradient(Two<T> g, Two<T> h) { return {g.even * h.even, g.odd * h.odd}; }
     static FLASHSCAN_INLINE Two<T> times_slope(Two<T> h, Two<T> slope, bool) {
         return {h.even * slope.even, h.odd * slope.odd};
@@ -148,24 +141,33 @@ struct RowBlock<T, true, Mirror> {
     static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
         scan<T, Mirror>(x, a);
         h = multiply_add(a, carry, x);
+        const bool good = plain_states<T>(h, a);
         carry = {pick<last, T>(h.even), pick<last, T>(h.odd)};
-        return !any_special(h.even, h.odd);
+        return good;
     }
     static FLASHSCAN_INLINE bool backward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& g) {
         Two<T> p = conj(a), c = multiply(p, x);
         scan<T, Mirror>(c, p);
         c = multiply_add(p, carry, c);
         g = {x.even + shift<1, Mirror, T>(c.even, carry.even), x.odd + shift<1, Mirror, T>(c.odd, carry.odd)};
+        const bool good = plain_states<T>(c, p);
         carry = {pick<last, T>(c.even), pick<last, T>(c.odd)};
-        return !any_special(c.even, c.odd, g.even, g.odd);
+        return good;
     }
-    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product) {
-        product = without_denormals(multiply(product, a));
+    static FLASHSCAN_INLINE void multiply_all(Two<T> a, Two<T>& product, T* power) {
+        const Two<T> next = multiply(product, a);
+        const unsigned outside = outside_middle<T>(size_of(next));
+        if (outside != 0) [[unlikely]] {
+            const Two<T> gate = a, far = next;
+            Two<T> p = product;
+            far_lanes<T>(gate, p, far, power, outside);
+            product = p;
+        } else {
+            product = next;
+        }
     }
-    static FLASHSCAN_INLINE Complex<T> product_of(Two<T> product) {
-        Complex<T> all{1, 0};
-        for (int k = 0; k < Simd<T>::width; ++k) all = all * Complex<T>{product.even[k], product.odd[k]};
-        return all;
+    static FLASHSCAN_INLINE Complex<T> product_in(Two<T> product, int lane) {
+        return {product.even[lane], product.odd[lane]};
     }
     static FLASHSCAN_INLINE Two<T> gate_gradient(Two<T> g, Two<T> h) { return multiply(conj(h), g); }
     static FLASHSCAN_INLINE Two<T> times_slope(Two<T> h, Two<T> slope, bool real) {
@@ -176,14 +178,15 @@ struct RowBlock<T, true, Mirror> {
     }
 };
 
-// One step. Real gates of complex data scale both parts.
+// One step. Real gates of complex data scale both parts. Each is rounded as linear_column_steps.h does it: a sequence of
+// one step alone has no axis of time to walk along, and gives the bits that it gives among others.
 template <typename T>
 FLASHSCAN_INLINE T times(T a, T b, bool) {
     return a * b;
 }
 template <typename T>
 FLASHSCAN_INLINE Complex<T> times(Complex<T> a, Complex<T> b, bool real) {
-    return real ? a.re * b : a * b;
+    return real ? a.re * b : product_of(a, b);
 }
 template <typename T>
 FLASHSCAN_INLINE T next_state(T a, T h, T x, bool) {
@@ -191,7 +194,17 @@ FLASHSCAN_INLINE T next_state(T a, T h, T x, bool) {
 }
 template <typename T>
 FLASHSCAN_INLINE Complex<T> next_state(Complex<T> a, Complex<T> h, Complex<T> x, bool real) {
-    return times(a, h, real) + x;
+    if (real) return {fused(a.re, h.re, x.re), fused(a.re, h.im, x.im)};
+    return {fused(a.re, h.re, fused(-a.im, h.im, x.re)), fused(a.re, h.im, fused(a.im, h.re, x.im))};
+}
+template <typename T>
+FLASHSCAN_INLINE T gate_gradient(T h, T g, bool) {
+    return h * g;
+}
+template <typename T>
+FLASHSCAN_INLINE Complex<T> gate_gradient(Complex<T> h, Complex<T> g, bool real) {
+    if (real) return {h.re * g.re + h.im * g.im, 0};
+    return product_of(conj(h), g);
 }
 template <typename Form, typename Element>
 FLASHSCAN_INLINE void get_element(const typename Form::Type* p, int64_t j, Element& x) {
@@ -235,7 +248,7 @@ void rows_steps(RowTile<T, ComplexData, X, A>& t, int64_t from, int64_t to) {
             get_element<Own>(t.slope, j, slope);
             h = times(slope, h, t.real_gate);
         }
-        put_element<A>(t.grad, j, reset ? Element{} : conj(h) * g);
+        put_element<A>(t.grad, j, reset ? Element{} : gate_gradient(h, g, t.real_gate));
     }
 }
 
@@ -260,10 +273,16 @@ FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
     return any != 0;
 }
 
-// Whether a block of Steps, from walking step i, stands as vectors walked it to `next`; else it is walked one by one.
+// Whether a block of Steps, from walking step i, stands as vectors walked it to `out` and `next`; else it is walked one
+// by one.
 template <bool Mirror, bool Backward, int Steps, typename T, bool ComplexData, typename X, typename A>
-FLASHSCAN_INLINE bool end_block(RowTile<T, ComplexData, X, A>& t, int64_t i, bool good, Two<T> next, Two<T>& carry) {
+FLASHSCAN_INLINE bool end_block(RowTile<T, ComplexData, X, A>& t, int64_t i, bool good, Two<T> out, Two<T> next,
+                                Two<T>& carry) {
     const int64_t j = Mirror ? t.steps - Steps - i : i;
+    if (!good) [[unlikely]] {
+        const Two<T> gate = widen_two(t.gate + j * (ComplexData ? 2 : 1)), to = out, from = carry;
+        good = stands<ComplexData, Mirror, Backward, T>(gate, to, from);
+    }
     if (!good || (t.reset != nullptr && resets_within<Steps>(t.reset + j))) [[unlikely]] {
         take_first(carry, t.carry);
         rows_steps<Mirror, Backward>(t, i, i + Steps);
@@ -286,7 +305,7 @@ void rows_forward(RowTile<T, ComplexData, X, A>& t) {
         look_ahead<Mirror, T>(t.gate + at);
         Two<T> h, next = carry;
         const bool good = Block::forward(widen_two(t.x + at), widen_two(t.gate + at), next, h);
-        if (!end_block<Mirror, false, Block::steps>(t, i, good, next, carry)) continue;
+        if (!end_block<Mirror, false, Block::steps>(t, i, good, h, next, carry)) continue;
         if (t.y != nullptr) narrow_two(t.stream, t.y + at, h);
     }
     take_first(carry, t.carry);
@@ -306,7 +325,7 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
         if (t.previous != nullptr) look_ahead<Mirror, T>(t.previous + at);
         Two<T> g, next = carry;
         const bool good = Block::backward(widen_two(t.x + at), widen_two(t.gate + at), next, g);
-        if (!end_block<Mirror, true, Block::steps>(t, i, good, next, carry)) continue;
+        if (!end_block<Mirror, true, Block::steps>(t, i, good, g, next, carry)) continue;
         if (t.previous != nullptr) {
             Two<T> h;
             if (t.has_first && i + Block::steps == t.steps)
@@ -331,6 +350,7 @@ void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
     constexpr int64_t parts = ComplexData ? 2 : 1;
     int64_t i = 0;
     Two<T> carry = splat_two(t.carry), product = {splat<T>(1), splat<T>(0)};
+    T power[Simd<T>::width] = {};
     for (; i + Block::steps <= t.steps; i += Block::steps) {
         const int64_t at = (Mirror ? t.steps - Block::steps - i : i) * parts;
         look_ahead<Mirror, T>(t.x + at);
@@ -338,17 +358,20 @@ void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
         const Two<T> x = widen_two(t.x + at), a = widen_two(t.gate + at);
         Two<T> out, next = carry;
         const bool good = Backward ? Block::backward(x, a, next, out) : Block::forward(x, a, next, out);
-        Block::multiply_all(a, product);
-        if (!end_block<Mirror, Backward, Block::steps>(t, i, good, next, carry)) continue;
+        Block::multiply_all(a, product, power);
+        if (!end_block<Mirror, Backward, Block::steps>(t, i, good, out, next, carry)) continue;
     }
     take_first(carry, t.carry);
-    Element product_of_blocks = Block::product_of(product);
+    for (int k = 0; k < Simd<T>::width; ++k) {
+        const Element one = Block::product_in(product, k);
+        multiply_far(Backward ? conj(one) : one, t.product, t.power);
+        t.power += power[k];
+    }
     for (int64_t k = i; k < t.steps; ++k) {
         Element a;
         get_element<A>(t.gate, Mirror ? t.steps - 1 - k : k, a);
-        product_of_blocks = product_of_blocks * a;
+        multiply_far(Backward ? conj(a) : a, t.product, t.power);
     }
-    t.product = t.product * (Backward ? conj(product_of_blocks) : product_of_blocks);
     rows_steps<Mirror, Backward>(t, i, t.steps);
 }
 

@@ -44,12 +44,14 @@ class Rows {
             auto t = open<decltype(x), decltype(a)>(row, part, c);
             load_element(w_.local, c, t.carry);
             load_element(w_.product, c, t.product);
+            t.power = w_.power[c * parts];
             if (p_.backward)
                 p_.ascending ? rows_summarise<false, true>(t) : rows_summarise<true, true>(t);
             else
                 p_.ascending ? rows_summarise<false, false>(t) : rows_summarise<true, false>(t);
             store_element(w_.local, c, t.carry);
             store_element(w_.product, c, t.product);
+            w_.power[c * parts] = t.power;
             any = any || t.any_reset;
         });
         return any;

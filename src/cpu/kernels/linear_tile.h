@@ -19,13 +19,13 @@ inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
 template <typename T>
 inline constexpr int64_t skew = 320 / int64_t(sizeof(T));
 
-// The memory of one task, about 130 KB of its stack: panels hold a tile of a tensor in the type of the arithmetic.
+// The memory of one worker, about 145 KB: panels hold a tile of a tensor in the type of the arithmetic.
 template <typename T>
 struct Work {
     static constexpr size_t size = size_t(panel_numbers<T> + skew<T>);
     alignas(64) T x[size], y[size], previous[size], grad[size];
     alignas(64) T gate[size], slope[size], compact_gate[size], compact_slope[size];
-    alignas(64) T carry[size], next[size], product[size], local[size];
+    alignas(64) T carry[size], next[size], product[size], power[size], local[size];
     alignas(64) double sums[size], chunk_sums[size];
 };
 
@@ -79,7 +79,23 @@ FLASHSCAN_INLINE Complex<T> complex_slope(int32_t form, Complex<T> g, Complex<T>
     return form == 1 ? a : a * sigmoid(negative(g));
 }
 
-// Replaces n numbers g by a(g); slope becomes da/dg where it is not null. n is rounded up to whole vectors.
+template <typename T>
+struct GateAndSlope {
+    Vec<T> gate, slope;
+};
+template <typename T>
+FLASHSCAN_INLINE GateAndSlope<T> gate_and_slope(int32_t form, Vec<T> g) {
+    if (form == 1) {
+        const Vec<T> a = exponential<T>(g);
+        return {a, a};
+    }
+    // Of the two halves of 1 = sigmoid(g) + sigmoid(-g), each from the exponential that cannot overflow.
+    const Vec<T> e = exponential<T>(g < 0 ? g : -g);
+    const Vec<T> large = T(1) / (T(1) + e), small = e * large;
+    return {g < 0 ? small : large, small * large};
+}
+
+// Replaces n numbers g by a(g); slope becomes da/dg where it is not null.
 template <typename T, bool ComplexGate>
 void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
     if (form == 0) {
@@ -95,20 +111,19 @@ void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
             if (slope != nullptr) slope[i] = d.re, slope[i + 1] = d.im;
         }
     } else {
-        for (int64_t i = 0; i < n; i += Simd<T>::width) {
-            const Vec<T> g = load(gate + i);
-            if (form == 1) {
-                const Vec<T> a = exponential<T>(g);
-                store<T>(gate + i, a);
-                if (slope != nullptr) store<T>(slope + i, a);
-                continue;
-            }
-            // Of the two halves of 1 = sigmoid(g) + sigmoid(-g), each from the exponential that cannot overflow.
-            const Vec<T> e = exponential<T>(g < 0 ? g : -g);
-            const Vec<T> large = T(1) / (T(1) + e), small = e * large;
-            store<T>(gate + i, g < 0 ? small : large);
-            if (slope != nullptr) store<T>(slope + i, small * large);
+        constexpr int64_t width = Simd<T>::width;
+        int64_t i = 0;
+        for (; i + width <= n; i += width) {
+            const GateAndSlope<T> v = gate_and_slope<T>(form, load(gate + i));
+            store<T>(gate + i, v.gate);
+            if (slope != nullptr) store<T>(slope + i, v.slope);
         }
+        if (i == n) return;
+        Vec<T> g = {};
+        for (int64_t k = i; k < n; ++k) g[k - i] = gate[k];
+        const GateAndSlope<T> v = gate_and_slope<T>(form, g);
+        store_part<T>(gate + i, v.gate, static_cast<int>(n - i));
+        if (slope != nullptr) store_part<T>(slope + i, v.slope, static_cast<int>(n - i));
     }
 }
 

@@ -3,10 +3,9 @@
 // instruction set, by linear_<name>.cpp.
 //
 // A row longer than a chunk is cut at fixed steps. For every chunk but the last the carry goes on as
-// c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads.
+// c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads. Where that
+// is not finite the chunk is walked from its carry, so that it is wherever the steps one by one are.
 #pragma once
-
-#include <limits>
 
 #include "cpu/kernels/linear_columns.h"
 #include "cpu/kernels/linear_rows.h"
@@ -31,32 +30,43 @@ FLASHSCAN_INLINE bool finite(T x) {
     return x - x == 0;
 }
 
-// Whether a product that is 0 because it was below the normal numbers may hide a part of the next carry that counts.
-template <typename T>
-FLASHSCAN_INLINE bool hides(T product, T carry, T local) {
-    const T size = carry < 0 ? -carry : carry, other = local < 0 ? -local : local;
-    return product == 0 && size > 1 && size * (Simd<T>::least / Simd<T>::unit) > other;
+// next = product * carry + local for one number; `product` as in linear_product.h, settled.
+template <typename T, typename Element>
+FLASHSCAN_INLINE Element join_one(Element product, T power, Element carry, Element local) {
+    return power != 0 ? moved(product, power, carry) + local : next_state(product, carry, local, false);
 }
 
-// next = product * carry + local for `lanes` numbers, NaN where that is not exact enough; returns whether all are finite.
+// The same for `lanes` numbers; returns whether all are finite.
 template <typename T, bool ComplexGate>
-bool join_lanes(int64_t lanes, bool reset, const T* product, const T* local, const T* carry, T* next) {
+bool join_lanes(int64_t lanes, bool reset, const LinearSummary& summary, const T* carry, T* next) {
+    using Element = std::conditional_t<ComplexGate, Complex<T>, T>;
+    constexpr int64_t parts = ComplexGate ? 2 : 1;
+    const auto *product = static_cast<const T*>(summary.product), *power = static_cast<const T*>(summary.power),
+               *local = static_cast<const T*>(summary.local);
     bool good = true;
-    for (int64_t l = 0; l < lanes; ++l) {
-        if (reset) {
-            next[l] = local[l];
-        } else if constexpr (ComplexGate) {
-            const int64_t even = l & ~int64_t(1);
-            const Complex<T> moved =
-                Complex<T>{product[even], product[even + 1]} * Complex<T>{carry[even], carry[even + 1]};
-            next[l] = ((l & 1) != 0 ? moved.im : moved.re) + local[l];
-        } else {
-            next[l] = fused(product[l], carry[l], local[l]);
-        }
-        if (!reset && hides(product[l], carry[l], local[l])) next[l] = std::numeric_limits<T>::quiet_NaN();
-        good = good && finite(next[l]);
+    for (int64_t i = 0; i < lanes / parts; ++i) {
+        Element p, c, l;
+        get_element<Own<T>>(product, i, p);
+        get_element<Own<T>>(carry, i, c);
+        get_element<Own<T>>(local, i, l);
+        put_element<Own<T>>(next, i, reset ? l : join_one(p, power[i * parts], c, l));
     }
+    for (int64_t l = 0; l < lanes; ++l) good = good && finite(next[l]);
     return good;
+}
+
+// Gives equal products equal numbers.
+template <typename T, bool ComplexGate>
+void settle_lanes(int64_t lanes, T* product, T* power) {
+    using Element = std::conditional_t<ComplexGate, Complex<T>, T>;
+    constexpr int64_t parts = ComplexGate ? 2 : 1;
+    for (int64_t i = 0; i < lanes / parts; ++i) {
+        if (power[i * parts] == 0) continue;
+        Element p;
+        get_element<Own<T>>(product, i, p);
+        settle(p, power[i * parts]);
+        put_element<Own<T>>(product, i, p);
+    }
 }
 
 // Takes the lanes of `walked` whose joined value is not finite.
@@ -76,9 +86,10 @@ void clear(T* numbers, int64_t n) {
 template <typename T, bool ComplexGate, typename Engine>
 class Walk {
   public:
-    Walk(const LinearCall& p, const LinearBlock& block)
+    Walk(const LinearCall& p, const LinearBlock& block, void* work)
         : p_(p),
           block_(block),
+          w_(*static_cast<Work<T>*>(work)),
           engine_(p, block, w_),
           lanes_(engine_.lanes()),
           tile_(engine_.tile_steps()),
@@ -106,10 +117,12 @@ class Walk {
 
     bool summarise(const Row& row, int64_t i, int64_t steps) {
         Engine::one(w_.product, lanes_);
+        clear(w_.power, lanes_);
         clear(w_.local, lanes_);
         bool reset = false;
         for (int64_t k = 0; k < steps; k += tile_)
             reset = engine_.summarise(row, i + k, at_most(tile_, steps - k)) || reset;
+        settle_lanes<T, ComplexGate>(lanes_, w_.product, w_.power);
         return reset;
     }
 
@@ -140,7 +153,7 @@ class Walk {
         bool good = true;
         if (!last) {
             const bool reset = summarise(row, i, steps);
-            good = join_lanes<T, ComplexGate>(lanes_, reset, w_.product, w_.local, w_.carry, w_.next);
+            good = join_lanes<T, ComplexGate>(lanes_, reset, {w_.product, w_.power, w_.local}, w_.carry, w_.next);
         }
         apply(row, i, steps);
         if (sums_ && p_.sum_time)
@@ -173,7 +186,7 @@ class Walk {
 
     const LinearCall& p_;
     const LinearBlock& block_;
-    Work<T> w_;
+    Work<T>& w_;
     Engine engine_;
     int64_t lanes_, tile_;
     bool sums_;
@@ -184,37 +197,36 @@ template <typename T, bool ComplexGate, typename Engine>
 struct Entry {
     using Walker = Walk<T, ComplexGate, Engine>;
 
-    static void rows(const LinearCall& p, const LinearBlock& block) { Walker(p, block).rows(); }
+    static void rows(const LinearCall& p, const LinearBlock& block, void* work) { Walker(p, block, work).rows(); }
 
-    static bool summarise(const LinearCall& p, const LinearChunk& chunk, void* product, void* local) {
+    static bool summarise(const LinearCall& p, const LinearChunk& chunk, const LinearSummary& summary, void* work) {
         const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
-        Walker walker(p, block);
+        Walker walker(p, block, work);
         const bool reset = walker.summarise(row_of(p, chunk.row), chunk.i0, chunk.steps);
         for (int64_t l = 0; l < walker.lanes(); ++l) {
-            static_cast<T*>(product)[l] = walker.work().product[l];
-            static_cast<T*>(local)[l] = walker.work().local[l];
+            static_cast<T*>(summary.product)[l] = walker.work().product[l];
+            static_cast<T*>(summary.power)[l] = walker.work().power[l];
+            static_cast<T*>(summary.local)[l] = walker.work().local[l];
         }
         return reset;
     }
 
-    static void join(const LinearCall& p, const LinearChunk& chunk, bool reset, const void* product, const void* local,
-                     const void* carry, void* next) {
+    static void join(const LinearCall& p, const LinearChunk& chunk, bool reset, const LinearSummary& summary,
+                     const void* carry, void* next, void* work) {
         const int64_t lanes = p.channels * p.x.parts;
         const auto* from = static_cast<const T*>(carry);
         auto* to = static_cast<T*>(next);
-        if (join_lanes<T, ComplexGate>(lanes, reset, static_cast<const T*>(product), static_cast<const T*>(local), from,
-                                       to))
-            return;
+        if (join_lanes<T, ComplexGate>(lanes, reset, summary, from, to)) return;
         const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
-        Walker walker(p, block);
+        Walker walker(p, block, work);
         for (int64_t l = 0; l < lanes; ++l) walker.work().carry[l] = from[l];
         walker.walk(row_of(p, chunk.row), chunk.i0, chunk.steps);
         repair<T, ComplexGate>(lanes, walker.work().carry, to);
     }
 
-    static void apply(const LinearCall& p, const LinearChunk& chunk, void* carry, double* sums) {
+    static void apply(const LinearCall& p, const LinearChunk& chunk, void* carry, double* sums, void* work) {
         const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
-        Walker walker(p, block);
+        Walker walker(p, block, work);
         auto* state = static_cast<T*>(carry);
         for (int64_t l = 0; l < walker.lanes(); ++l) walker.work().carry[l] = state[l];
         walker.apply(row_of(p, chunk.row), chunk.i0, chunk.steps);
@@ -224,7 +236,7 @@ struct Entry {
 
     static void finish() { stream_fence(); }
 
-    static LinearKernels table() { return {rows, summarise, join, apply, finish}; }
+    static LinearKernels table() { return {sizeof(Work<T>), rows, summarise, join, apply, finish}; }
 };
 
 template <typename T>

@@ -30,13 +30,15 @@ struct NumbersCall {
 // Carries, totals, gradients and products are `parts` numbers a lane. Tiles are what is loaded at once.
 struct NumbersKernels {
     int64_t vector_bytes;
+    int64_t work_bytes;  // of `work`, memory of the worker aligned to 64 bytes with nothing in it
     int64_t (*tile_steps)(int64_t lanes, int32_t parts);
     // carry: y before the piece -> after it. fold writes nothing else, mark stores the carry before each tile.
-    void (*fold)(const NumbersCall&, const OperatorPiece&, char* carry);
-    void (*scan)(const NumbersCall&, const OperatorPiece&, char* carry);
-    void (*mark)(const NumbersCall&, const OperatorPiece&, char* carry, char* marks);
+    void (*fold)(const NumbersCall&, const OperatorPiece&, char* carry, char* work);
+    void (*scan)(const NumbersCall&, const OperatorPiece&, char* carry, char* work);
+    void (*mark)(const NumbersCall&, const OperatorPiece&, char* carry, char* marks, char* work);
     // gradient: of y after the piece -> before it. `product`, unless null, is multiplied by the left slopes.
-    void (*backward)(const NumbersCall&, const OperatorPiece&, const char* marks, char* gradient, char* product);
+    void (*backward)(const NumbersCall&, const OperatorPiece&, const char* marks, char* gradient, char* product,
+                     char* work);
     // next = carry o total, and gradient = local + product * gradient, of `numbers` numbers.
     void (*join)(int64_t numbers, const char* carry, const char* total, char* next);
     void (*join_backward)(int64_t numbers, const char* product, const char* local, char* gradient);

@@ -190,10 +190,27 @@ class NumbersWalk {
     }
     static int64_t tile_steps(int64_t lanes, int32_t) { return tile_numbers<T> / pitch_of(lanes); }
 
-    NumbersWalk(const NumbersCall& call, const OperatorPiece& piece)
-        : p_(call), q_(piece), pitch_(pitch_of(piece.lanes)), most_(tile_steps(piece.lanes, parts)) {
+    struct Work {
+        alignas(64) T x[tile_numbers<T>], before[tile_numbers<T>], dy[tile_numbers<T>];
+        alignas(64) T carry[2 * numbers_lanes], gradient[2 * numbers_lanes], product[2 * numbers_lanes];
+    };
+
+    NumbersWalk(const NumbersCall& call, const OperatorPiece& piece, char* work)
+        : NumbersWalk(call, piece, *reinterpret_cast<Work*>(work)) {}
+
+    NumbersWalk(const NumbersCall& call, const OperatorPiece& piece, Work& work)
+        : p_(call),
+          q_(piece),
+          pitch_(pitch_of(piece.lanes)),
+          most_(tile_steps(piece.lanes, parts)),
+          x_(work.x),
+          before_(work.before),
+          dy_(work.dy),
+          carry_(work.carry),
+          gradient_(work.gradient),
+          product_(work.product) {
         clear(x_), clear(before_), clear(dy_);
-        for (T& n : carry_) n = 0;
+        for (int64_t i = 0; i < 2 * numbers_lanes; ++i) carry_[i] = gradient_[i] = product_[i] = 0;
     }
 
     void forward(char* carry, char* marks, bool write) {
@@ -276,8 +293,7 @@ class NumbersWalk {
     const NumbersCall& p_;
     const OperatorPiece& q_;
     int64_t pitch_, most_, at_ = 0;
-    alignas(64) T x_[tile_numbers<T>], before_[tile_numbers<T>], dy_[tile_numbers<T>];
-    alignas(64) T carry_[2 * numbers_lanes] = {}, gradient_[2 * numbers_lanes] = {}, product_[2 * numbers_lanes] = {};
+    T *x_, *before_, *dy_, *carry_, *gradient_, *product_;  // in Work
 };
 
 template <typename Op, typename T, bool IsComplex>
@@ -286,18 +302,18 @@ NumbersKernels numbers_of() {
     NumbersKernels k{};
     k.vector_bytes = vector_bytes;
     k.tile_steps = Walk::tile_steps;
-    k.fold = [](const NumbersCall& c, const OperatorPiece& p, char* carry) {
-        Walk(c, p).forward(carry, nullptr, false);
+    k.work_bytes = sizeof(typename Walk::Work);
+    k.fold = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
+        Walk(c, p, work).forward(carry, nullptr, false);
     };
-    k.scan = [](const NumbersCall& c, const OperatorPiece& p, char* carry) {
-        Walk(c, p).forward(carry, nullptr, true);
+    k.scan = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
+        Walk(c, p, work).forward(carry, nullptr, true);
     };
-    k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks) {
-        Walk(c, p).forward(carry, marks, false);
+    k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks, char* work) {
+        Walk(c, p, work).forward(carry, marks, false);
     };
-    k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product) {
-        Walk(c, p).backward(marks, gradient, product);
-    };
+    k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product,
+                    char* work) { Walk(c, p, work).backward(marks, gradient, product); };
     k.join = [](int64_t numbers, const char* carry, const char* total, char* next) {
         using One = std::conditional_t<IsComplex, Complex<T>, T>;
         const auto *l = reinterpret_cast<const One*>(carry), *r = reinterpret_cast<const One*>(total);

@@ -29,6 +29,7 @@ typedef double VecD __attribute__((vector_size(vector_bytes)));
 typedef int32_t VecI __attribute__((vector_size(vector_bytes)));
 typedef int64_t VecL __attribute__((vector_size(vector_bytes)));
 typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
+typedef uint64_t VecQ __attribute__((vector_size(vector_bytes)));
 typedef uint16_t VecW __attribute__((vector_size(vector_bytes)));
 typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
 
@@ -44,7 +45,6 @@ struct Simd<float> {
     static constexpr float magic = 12582912.0F;
     static constexpr float ln2_high = 0x1.62e4p-1F, ln2_low = 0x1.7f7d1cp-20F;
     static constexpr float top = 88.8F, bottom = -104.0F;
-    static constexpr float least = 0x1p-126F, unit = 0x1p-24F;  // the least normal number, and the unit roundoff
 };
 template <>
 struct Simd<double> {
@@ -55,7 +55,6 @@ struct Simd<double> {
     static constexpr double magic = 6755399441055744.0;
     static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
     static constexpr double top = 709.9, bottom = -745.2;
-    static constexpr double least = 0x1p-1022, unit = 0x1p-53;
 };
 
 template <typename T>
@@ -275,23 +274,6 @@ template <typename T>
 FLASHSCAN_INLINE Vec<T> magnitude(Vec<T> v) {
     using Int = typename Simd<T>::Int;
     return reinterpret_cast<Vec<T>>(reinterpret_cast<Int>(v) & ~reinterpret_cast<Int>(splat<T>(T(-0.0))));
-}
-
-// Products of gates that decay would stay at the least denormal numbers, on which arithmetic is slow: what is below the
-// normal ones becomes 0. A complex number does where both of its parts are.
-template <bool Complex, typename T>
-FLASHSCAN_INLINE Vec<T> without_denormals(Vec<T> v) {
-    Vec<T> size = magnitude<T>(v);
-    if constexpr (Complex) {
-        const Vec<T> other = pick<-3, T>(size);
-        size = size > other ? size : other;
-    }
-    return size < Simd<T>::least ? Vec<T>{} : v;
-}
-template <typename T>
-FLASHSCAN_INLINE Two<T> without_denormals(Two<T> v) {
-    const Vec<T> even = magnitude<T>(v.even), odd = magnitude<T>(v.odd), size = even > odd ? even : odd;
-    return {size < Simd<T>::least ? Vec<T>{} : v.even, size < Simd<T>::least ? Vec<T>{} : v.odd};
 }
 
 // The factors of a complex product: a * b = real * b + imaginary * swapped(b). Conj takes the conjugate of a.

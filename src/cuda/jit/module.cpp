@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "cuda/runtime.h"
 
@@ -72,7 +71,8 @@ std::vector<const Module*> find_modules(const std::vector<KernelSource>& sources
     std::vector<const Module*> modules;
     for (Entry* entry : entries) {
         const std::scoped_lock lock(entry->mutex);
-        if (entry->module == nullptr) entry->module = std::make_unique<Module>(std::exchange(entry->cubin, ""));
+        if (entry->module == nullptr) entry->module = std::make_unique<Module>(entry->cubin);
+        std::string().swap(entry->cubin);
         modules.push_back(entry->module.get());
     }
     return modules;

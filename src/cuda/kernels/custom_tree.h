@@ -79,11 +79,12 @@ struct TreeParams {
     FLASHSCAN_HD bool packed() const { return offsets.data != nullptr; }
     FLASHSCAN_HD bool channels_inside() const { return channel_step == 1; }
     FLASHSCAN_HD int64_t chains() const { return rows * channels; }
-    FLASHSCAN_HD int64_t offset(int64_t n) const {
-        return offsets.are_i64 ? static_cast<const int64_t*>(offsets.data)[n]
-                               : static_cast<int64_t>(static_cast<const int32_t*>(offsets.data)[n]);
+    FLASHSCAN_HD int64_t offset(int64_t n) const { return offsets.at(n); }
+    FLASHSCAN_HD int64_t steps(int64_t n) const {
+        if (!packed()) return time;
+        const int64_t from = offset(n), to = offset(n + 1);
+        return from < to ? to - from : 0;
     }
-    FLASHSCAN_HD int64_t steps(int64_t n) const { return packed() ? offset(n + 1) - offset(n) : time; }
     // Of A[k].
     FLASHSCAN_HD int64_t length(int64_t n, int k = 0) const { return (steps(n) + has_state) >> k; }
     // Elements of A[k] in a channel: those of sequences before n, and room for all.
@@ -163,7 +164,8 @@ struct TreeParams {
             const int64_t middle = (low + high) / 2;
             (start(middle, k) <= slot ? low : high) = middle;
         }
-        return {low, channel, slot - start(low, k)};
+        const int64_t i = slot - start(low, k);  // below 0 only where offsets are wrong: then none that exists
+        return {low, channel, i < 0 ? time + 1 : i};
     }
 
     FLASHSCAN_HD TreePair pair(const TreeLevel& level, int64_t index) const {

@@ -40,7 +40,7 @@ struct ElementScanParams {
     const void* input = nullptr;
     void* output = nullptr;          // of a scan
     void* reduced = nullptr;         // OUTPUT of a reduction, an element a state
-    void* prefixes = nullptr;        // y[t-1] as states hold it, an element a step, in SCAN_EXCLUSIVE; may be null
+    void* prefixes = nullptr;        // y[t-1] as states hold it, an element a step, in MODE_EXCLUSIVE; may be null
     const void* state_in = nullptr;  // [batches or sequences, rows]; may be null
     void* state_out = nullptr;       // the same
     void* marks = nullptr;  // the carries into chunks, [chunks, batches * row_groups, rows of a group]; or null

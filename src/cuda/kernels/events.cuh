@@ -58,7 +58,7 @@ __device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offset
     const int mine = at.segment * L;
     int64_t n = find_sequence_together(offsets, at.warp_t0, at.lane);
     for (bool more = true; more; n += 32) {
-        const int64_t offset = load_offset(offsets, min(n + at.lane, offsets.sequences)) - at.warp_t0;
+        const int64_t offset = offsets.given(min(n + at.lane, offsets.sequences)) - at.warp_t0;
         const bool inside = n + at.lane <= offsets.sequences && offset <= at.warp_steps;
         const int edge = inside ? static_cast<int>(max(offset, int64_t{-1})) : 1 << 30;
         int k = 0;  // the lane that has the first edge which is not before this lane's steps

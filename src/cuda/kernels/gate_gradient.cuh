@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
     const int64_t out_batches = p.sum_batch ? 1 : p.batches;
     const int64_t out_times = p.sum_time ? 1 : p.slots_time, out_rows = p.sum_rows ? 1 : p.slots_rows;
     const int64_t sum_times = p.sum_time ? p.slots_time : 1, sum_rows = p.sum_rows ? p.slots_rows : 1;
-    const int64_t terms = (p.sum_batch ? p.batches : 1) * sum_times * sum_rows;
+    const int64_t terms = p.partial != nullptr ? (p.sum_batch ? p.batches : 1) * sum_times * sum_rows : 0;
     // Few terms: a thread a sum, neighbours side by side in memory. Many: a warp a sum, and a tree over its lanes.
     const int width = terms >= 4 * threads_per_sum ? threads_per_sum : 1;
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -89,8 +89,8 @@ struct LinearParams {
 
 // Sums `partial` over its broadcast axes into GRAD|GATE.
 struct ReduceParams {
-    const void* partial = nullptr;
-    View grad_gate;  // strides of the axes that are kept
+    const void* partial = nullptr;  // null: no terms
+    View grad_gate;                 // strides of the axes that are kept
     int64_t batches = 0, slots_time = 0, slots_rows = 0;
     int64_t slots_stride = 0;  // slots of time that one batch entry has room for
     int32_t sum_batch = 0, sum_time = 0, sum_rows = 0, unused = 0;

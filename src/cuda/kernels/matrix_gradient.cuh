@@ -31,10 +31,10 @@ __device__ __forceinline__ MatrixStep find_matrix_step(const MatrixGradient& m, 
     const int64_t inner = index % m.chains_inside, row = m.offsets.data != nullptr ? 0 : outer;
     int64_t from = 0, end = m.steps;
     if (m.offsets.data != nullptr) {
-        if (t < load_offset(m.offsets, 0) || t >= load_offset(m.offsets, m.offsets.sequences)) return step;
         outer = find_sequence(m.offsets, t);
         from = load_offset(m.offsets, outer);
         end = load_offset(m.offsets, outer + 1);
+        if (t < from || t >= end) return step;
     }
     step.valid = true;
     step.chain = outer * m.chains_inside + inner;

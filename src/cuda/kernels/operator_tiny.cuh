@@ -159,7 +159,8 @@ struct TinyBackward {
     __device__ __forceinline__ Matrix before(int i, int64_t t) const {
         if (ElementEdges::at(edges.end, i)) return state(p.state_in, i);
         if (p.prefix == prefix_exclusive) return load(p.before, t);
-        if (p.prefix == prefix_inclusive) return load(p.before, p.grid.down != 0 ? t - 1 : t + 1);
+        if (p.prefix == prefix_inclusive)
+            return load(p.before, p.grid.down != 0 ? max(t - 1, int64_t{0}) : min(t + 1, p.grid.time - 1));
         return op.load_state(static_cast<const char*>(p.before) + at.element(p.grid, t) * Op::state_bytes);
     }
 

@@ -16,7 +16,8 @@ __device__ __forceinline__ int64_t rnn_thread() {
 }
 
 // sequence[t] of every t: the last n with offsets[n] <= t, which has a step of its own, or -1 past the last.
-static __global__ void __launch_bounds__(rnn_edge_threads) rnn_find_sequences(RnnSequenceParams p) {
+static __global__ void __launch_bounds__(rnn_edge_threads)
+    rnn_find_sequences(const __grid_constant__ RnnSequenceParams p) {
     const int64_t t = rnn_thread();
     if (t < p.time) p.sequence[t] = t < end_of_steps(p.offsets, p.time) ? find_sequence(p.offsets, t) : -1;
 }

@@ -24,7 +24,7 @@ struct RnnRowSteps {
         if (is_packed(f) && row < f.p.state_rows)
             begin = load_offset(f.offsets, row), end = load_offset(f.offsets, row + 1);
         first = f.p.reverse != 0 ? end - 1 : begin;
-        count = row < f.p.state_rows ? static_cast<int>(end - begin) : 0;
+        count = row < f.p.state_rows ? static_cast<int>(max(end - begin, int64_t{0})) : 0;
     }
 };
 

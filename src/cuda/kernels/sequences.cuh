@@ -6,22 +6,20 @@
 
 namespace flashscan::cuda {
 
-__device__ __forceinline__ int64_t load_offset(const SequenceOffsets& offsets, int64_t n) {
-    return offsets.are_i64 ? static_cast<const int64_t*>(offsets.data)[n]
-                           : static_cast<int64_t>(static_cast<const int32_t*>(offsets.data)[n]);
-}
+__device__ __forceinline__ int64_t load_offset(const SequenceOffsets& offsets, int64_t n) { return offsets.at(n); }
 
 // Where the steps before `end` that belong to a sequence end.
 __device__ __forceinline__ int64_t end_of_steps(const SequenceOffsets& offsets, int64_t end) {
-    return offsets.data == nullptr ? end : min(end, load_offset(offsets, offsets.sequences));
+    return offsets.data == nullptr ? end : min(end, max(offsets.given(offsets.sequences), int64_t{0}));
 }
 
-// The sequence that holds step t: the last n with offsets[n] <= t and a step of its own.
+// The sequence that holds step t: the last n with offsets[n] <= t and a step of its own. Any sequence, where offsets
+// decrease.
 inline __device__ __noinline__ int64_t find_sequence(const SequenceOffsets& offsets, int64_t t) {
     int64_t low = 0, high = offsets.sequences;  // offsets[low] <= t < offsets[high]
     while (high - low > 1) {
         const int64_t middle = (low + high) / 2;
-        if (load_offset(offsets, middle) <= t)
+        if (offsets.given(middle) <= t)
             low = middle;
         else
             high = middle;
@@ -34,7 +32,7 @@ inline __device__ int64_t find_sequence_together(const SequenceOffsets& offsets,
     int64_t low = 0, high = offsets.sequences;
     while (high - low > 1) {
         const int64_t step = (high - low + 31) / 32, probe = low + (lane + 1) * step;
-        const uint32_t before = __ballot_sync(0xffffffffU, probe < high && load_offset(offsets, probe) <= t);
+        const uint32_t before = __ballot_sync(0xffffffffU, probe < high && offsets.given(probe) <= t);
         low += __popc(before) * step;
         high = min(high, low + step);
     }

@@ -53,6 +53,7 @@ cublasLtHandle_t cublas_handle(int device) {
     cublasLtHandle_t& handle = handles[static_cast<size_t>(device)];
     if (handle == nullptr) {
         const DeviceScope scope(device);
+        const RelaxedCapture relaxed;
         library.check(library.create(&handle), "creating a handle");
     }
     return handle;

@@ -41,7 +41,7 @@ Nvrtc load() {
 }  // namespace
 
 const Nvrtc& nvrtc() {
-    static const Nvrtc table = load();
+    static const Nvrtc& table = *new Nvrtc(load());  // still there at the end of the process
     return table;
 }
 

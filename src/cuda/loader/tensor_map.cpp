@@ -7,23 +7,6 @@
 namespace flashscan::cuda {
 namespace {
 
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode find_encoder() {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result);
-    if (error == cudaSuccess && result == cudaDriverEntryPointSuccess) return reinterpret_cast<Encode>(function);
-    cudaGetLastError();
-    return nullptr;
-}
-
-Encode encoder() {
-    static const Encode function = find_encoder();
-    return function;
-}
-
 CUtensorMapDataType type_of_size(int bytes) {
     switch (bytes) {
     case 2: return CU_TENSOR_MAP_DATA_TYPE_UINT16;
@@ -34,7 +17,7 @@ CUtensorMapDataType type_of_size(int bytes) {
 
 }  // namespace
 
-bool has_tensor_maps() { return encoder() != nullptr; }
+bool has_tensor_maps() { return driver().encode_map != nullptr; }
 
 bool can_map(const MapShape& shape) {
     constexpr int64_t largest_box = 256, largest_extent = int64_t{1} << 31, largest_stride = int64_t{1} << 40;
@@ -63,12 +46,12 @@ void encode_map(CUtensorMap& map, const MapShape& shape, const void* base) {
         if (i > 0)
             strides[i - 1] = static_cast<cuuint64_t>(shape.axes[i].extent == 1 ? map_alignment : shape.axes[i].stride);
     }
-    const CUresult result =
-        encoder()(&map, type_of_size(shape.element_bytes), 3, const_cast<void*>(base), extents.data(), strides.data(),
-                  boxes.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result != CUDA_SUCCESS)
-        fail(Code::internal_error, "the driver refuses a map of a tensor with error {}", static_cast<int>(result));
+    const CUresult result = driver().encode_map(&map, type_of_size(shape.element_bytes), 3, const_cast<void*>(base),
+                                                extents.data(), strides.data(), boxes.data(), steps.data(),
+                                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result == CUDA_ERROR_INVALID_VALUE) fail(Code::internal_error, "the driver refuses a map of a tensor");
+    check(result, "making a map of a tensor");
 }
 
 }  // namespace flashscan::cuda

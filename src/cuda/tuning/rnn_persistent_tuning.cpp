@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "core/rounding.h"
 
@@ -46,9 +47,11 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
                                      int shared_bytes, bool clusters) {
     RnnPersistentShape best;
     double least = 0;
+    if (p.heads > std::numeric_limits<int32_t>::max()) return best;
     const int64_t tiles = ceil_div(rows, 8), most_groups = std::min<int64_t>(tiles, multiprocessors);
     const auto consider = [&](int64_t groups, int64_t teams, bool clustered) {
         RnnPersistentShape s;
+        if (ceil_div(tiles, groups) > threads) return;
         s.tiles = static_cast<int32_t>(ceil_div(tiles, groups));
         s.groups = static_cast<int32_t>(groups);
         s.teams = static_cast<int32_t>(teams);

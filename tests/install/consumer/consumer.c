@@ -7,14 +7,14 @@ int main(void) {
     flashscan_linear_desc desc = {0};
     flashscan_plan* plan = NULL;
     desc.struct_size = sizeof desc;
-    desc.dtype = FLASHSCAN_F32;
+    desc.dtype = FLASHSCAN_DTYPE_F32;
     desc.batch = desc.channels = 1;
     desc.time = 4;
     flashscan_arg args[] = {{FLASHSCAN_ARG_INPUT, 0, input, sizeof input},
                             {FLASHSCAN_ARG_GATE, 0, gate, sizeof gate},
                             {FLASHSCAN_ARG_OUTPUT, 0, output, sizeof output}};
-    if (flashscan_plan_linear(&plan, &desc, NULL) != FLASHSCAN_OK ||
-        flashscan_forward(plan, args, 3, NULL) != FLASHSCAN_OK) {
+    if (flashscan_plan_linear(&plan, &desc, NULL) != FLASHSCAN_STATUS_OK ||
+        flashscan_execute(plan, FLASHSCAN_PASS_FORWARD, args, 3, NULL) != FLASHSCAN_STATUS_OK) {
         printf("FAILED: %s\n", flashscan_last_error());
         return 1;
     }

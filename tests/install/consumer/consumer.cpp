@@ -6,7 +6,7 @@
 int main() {
     try {
         flashscan::LinearDesc what;
-        what.dtype = FLASHSCAN_F32;
+        what.dtype = FLASHSCAN_DTYPE_F32;
         what.batch = what.channels = 1;
         what.time = 4;
         const flashscan::Plan plan(what);

@@ -12,7 +12,8 @@ dense(x::DenseArray) = x
 dense(x::AbstractArray) = Array(x)
 dense(::Nothing) = nothing
 
-is_reverse(reverse) = Int32(reverse ? 1 : 0)
+# The number of a direction.
+is_reverse(reverse) = Int32(reverse ? 402 : 401)
 
 # Sequences and their offsets as descriptor fields. Offsets count from 0.
 packed(::Nothing) = (num_sequences = 0, offsets_dtype = Int32(0))
@@ -36,8 +37,9 @@ function expect_type(name, array, T)
     array
 end
 
-function number_of(what, word, words)
+# The number of a word of consecutive numbers from `first` on.
+function number_of(what, word, words, first)
     found = findfirst(isequal(word), words)
     found === nothing && throw(ArgumentError("$what is $(repr(word)); accepted are $(join(repr.(words), ", "))"))
-    Int32(found - 1)
+    Int32(first + found - 1)
 end

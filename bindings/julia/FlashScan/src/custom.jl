@@ -30,7 +30,7 @@ end
 
 function run_custom(combine::F, x::AbstractArray{T}, mode, state, layout, reverse, offsets, options) where {F,T}
     isbitstype(T) || throw(ArgumentError("elements are $T; a function scans elements of an isbits type"))
-    number_of("layout", layout, OPERATOR_LAYOUTS)
+    layout_number = number_of("layout", layout, OPERATOR_LAYOUTS, FIRST_LAYOUT)
     channels, time, batch = outer_axes(x, 0, layout)
     sequences = packed(offsets)
     state_size = (channels, offsets === nothing ? batch : sequences.num_sequences)
@@ -44,13 +44,13 @@ function run_custom(combine::F, x::AbstractArray{T}, mode, state, layout, revers
     output = mode === :reduction ? Array{T}(undef, state_size) : Array{T}(undef, size(x))
     final = Array{T}(undef, state_size)
     GC.@preserve callback operator input output state final offsets begin
-        desc = OperatorDesc(; kind = 7, layout = layout === :ctb ? 0 : 1, mode = number_of("mode", mode, MODES),
+        desc = OperatorDesc(; kind = OPERATOR_CUSTOM, layout = layout_number, mode = number_of("mode", mode, MODES, FIRST_MODE),
                             direction = is_reverse(reverse), batch = batch, time = time, channels = channels,
                             custom = Base.unsafe_convert(Ptr{CustomOperator}, operator), sequences...)
         plan = Plan(desc, options; keep = callback)
         given = (input = input, output = output, state_in = state, state_out = final, seq_offsets = offsets)
         try
-            execute(:forward, plan, [name => bytes_and_pointer(value) for (name, value) in pairs(given)], C_NULL)
+            execute(PASS_FORWARD, plan, [name => bytes_and_pointer(value) for (name, value) in pairs(given)], C_NULL)
         catch
             callback.failure === nothing && rethrow()
             throw(callback.failure)

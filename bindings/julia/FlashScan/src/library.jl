@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # The C interface: constants, structs as isbits mirrors, functions, failures.
 
-const F32, BF16, F16, F64, C64, C128, I32, I64 = Int32.(1:8)
-const CPU, CUDA = Int32.(0:1)
-const PASS_FORWARD, PASS_BACKWARD = Int32.(0:1)
-const GRAD = Int32(0x100)
-const ARGUMENTS = (input = 1, gate = 2, output = 3, state_in = 4, state_out = 5, reset = 6, seq_offsets = 7, weight = 8,
-                   bias = 9, scratch = 10, reserve = 11)
+const F32, BF16, F16, F64, C64, C128, I32, I64 = Int32.(201:208)
+const CPU, CUDA = Int32.(101:102)
+const PASS_FORWARD, PASS_BACKWARD = Int32.(501:502)
+const DETERMINISM_RUN_TO_RUN, DETERMINISM_BATCH_INVARIANT = Int32.(601:602)
+const OPERATOR_CUSTOM = Int32(1008)
+const FIRST_LAYOUT, FIRST_RNN_LAYOUT, FIRST_GATE_FORM, FIRST_CELL = Int32(301), Int32(303), Int32(801), Int32(901)
+const FIRST_OPERATOR, FIRST_MODE, MODE_REDUCTION = Int32(1001), Int32(1101), Int32(1103)
+const LINEAR_FLAG_RESET = UInt32(1) << 4
+const RNN_FLAG_RESET, RNN_FLAG_ALL_STATES, RNN_FLAG_TRAINING = UInt32(1) .<< (8, 9, 10)
+const GRAD = Int32(1) << 30
+const ARGUMENTS = (input = 2001, gate = 2002, output = 2003, state_in = 2004, state_out = 2005, reset = 2006,
+                   seq_offsets = 2007, weight = 2008, bias = 2009, scratch = 2010, reserve = 2011)
 
 struct Arg
     id::Int32
@@ -23,6 +29,10 @@ struct COptions
     determinism::Int32
     workspace::Int32
     kernel::Ptr{UInt8}
+    allocator::Ptr{Cvoid}
+    log::Ptr{Cvoid}
+    log_user::Ptr{Cvoid}
+    communicator::Ptr{Cvoid}
 end
 
 struct Strides
@@ -127,7 +137,7 @@ OperatorDesc(; fields...) = by_name(OperatorDesc, Dict{Symbol,Any}(fields))::Ope
 CustomOperator(; fields...) = by_name(CustomOperator, Dict{Symbol,Any}(fields))::CustomOperator
 
 const FUNCTIONS = (:version, :status_name, :last_error, :device_count, :plan_linear, :plan_rnn, :plan_operator,
-                   :plan_arg_bytes, :plan_describe, :forward, :backward, :plan_destroy)
+                   :plan_arg_bytes, :plan_describe, :execute, :plan_destroy)
 const addresses = Dict{Symbol,Ptr{Cvoid}}()
 
 function library_path()
@@ -168,7 +178,7 @@ function check(status::Int32)
     status == 0 && return
     name = unsafe_string(ccall(addresses[:status_name], Ptr{UInt8}, (Int32,), status))
     sentence = unsafe_string(ccall(addresses[:last_error], Ptr{UInt8}, ()))
-    throw(FlashScanError(Symbol(replace(name, "FLASHSCAN_" => "")), sentence))
+    throw(FlashScanError(Symbol(replace(name, "FLASHSCAN_STATUS_" => "")), sentence))
 end
 
 "The number of devices of a backend, `FlashScan.CPU` or `FlashScan.CUDA`."

@@ -28,7 +28,7 @@ struct LinearProblem{X,G}
 end
 
 function LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, options)
-    number_of("layout", layout, LINEAR_LAYOUTS)
+    number_of("layout", layout, LINEAR_LAYOUTS, FIRST_LAYOUT)
     gate, x = in_memory(gate), in_memory(x)
     (channels, time, batch), _ = three_axes(x, layout)
     gate_sizes, gate_steps = three_axes(gate, layout)
@@ -40,8 +40,9 @@ function LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, op
     sequences = packed(offsets)
     state_size = (channels, offsets === nothing ? batch : sequences.num_sequences)
     desc = (dtype = dtype(eltype(x)), gate_dtype = dtype(eltype(gate)), batch = batch, time = time, channels = channels,
-            gate_form = number_of("form", form, GATE_FORMS), gate_broadcast = broadcast, direction = is_reverse(reverse),
-            flags = UInt32(reset === nothing ? 0 : 1), input = to_strides(three_axes(x, layout)),
+            gate_form = number_of("form", form, GATE_FORMS, FIRST_GATE_FORM), gate_broadcast = broadcast,
+            direction = is_reverse(reverse), flags = reset === nothing ? UInt32(0) : LINEAR_FLAG_RESET,
+            input = to_strides(three_axes(x, layout)),
             gate = to_strides((nothing, ifelse.(gate_sizes .== 1, 0, gate_steps))), sequences...)
     expect_size("reset", reset, (time, batch))
     expect_type("state", state, state_type(eltype(x)))

@@ -35,8 +35,8 @@ function check_elements(kind, input, gate)
 end
 
 function OperatorProblem(kind::Symbol, input, gate, mode, state, layout, reverse, offsets, options)
-    number = number_of("operator", kind, KINDS)
-    number_of("layout", layout, OPERATOR_LAYOUTS)
+    number = number_of("operator", kind, KINDS, FIRST_OPERATOR)
+    layout_number = number_of("layout", layout, OPERATOR_LAYOUTS, FIRST_LAYOUT)
     element_axes = kind === :matmul ? 2 : kind === :affine ? 1 : 0
     ndims(input) > element_axes || throw(DimensionMismatch("an array has $(ndims(input)) axes, too few for $kind"))
     check_elements(kind, input, gate)
@@ -47,9 +47,9 @@ function OperatorProblem(kind::Symbol, input, gate, mode, state, layout, reverse
     state_size = (element..., channels, rows)
     expect_size("state", state, state_size)
     expect_type("state", state, state_type(eltype(input)))
-    desc = OperatorDesc(; dtype = dtype(eltype(input)), kind = number, layout = layout === :ctb ? 0 : 1,
-                        mode = number_of("mode", mode, MODES), direction = is_reverse(reverse), batch = batch, time = time,
-                        channels = channels, dim = element_axes == 0 ? 0 : size(input, 1), sequences...)
+    desc = OperatorDesc(; dtype = dtype(eltype(input)), kind = number, layout = layout_number,
+                        mode = number_of("mode", mode, MODES, FIRST_MODE), direction = is_reverse(reverse), batch = batch,
+                        time = time, channels = channels, dim = element_axes == 0 ? 0 : size(input, 1), sequences...)
     output_size = mode === :reduction ? state_size : size(input)
     OperatorProblem(Plan(desc, options), kind, dense(input), dense(gate), output_size, state_size, dense(state),
                     dense(offsets))
@@ -67,7 +67,7 @@ end
 function run_backward(p::OperatorProblem{T}, output, grad_output, grad_state) where {T}
     expect_size("the gradient", grad_output, p.output_size)
     expect_size("the gradient of the state", grad_state, p.state_size)
-    reduction = p.plan.desc.mode == 2
+    reduction = p.plan.desc.mode == MODE_REDUCTION
     affine = p.kind === :affine
     takes_input = affine ? reduction : p.kind !== :add
     takes_output = (affine || p.kind === :matmul) && !reduction

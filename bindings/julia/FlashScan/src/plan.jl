@@ -38,7 +38,8 @@ mutable struct Plan{Desc}
         GC.@preserve kernel keep begin
             name = isempty(kernel) ? Ptr{UInt8}(C_NULL) : pointer(kernel)
             how = COptions(sizeof(COptions), options.backend, options.device, options.threads,
-                           options.batch_invariant, 0, name)
+                           options.batch_invariant ? DETERMINISM_BATCH_INVARIANT : DETERMINISM_RUN_TO_RUN, 0, name, C_NULL, C_NULL,
+                           C_NULL, C_NULL)
             check(ccall(create_address(Desc), Int32, (Ref{Ptr{Cvoid}}, Ref{Desc}, Ref{COptions}), handle, desc, how))
         end
         plan = new{Desc}(handle[], desc, options.backend, keep)
@@ -134,7 +135,7 @@ c_arg(::Plan, name::Symbol, (data, bytes)::Tuple{Ptr{Cvoid},Int}) = Arg(argument
 span(@nospecialize(array)) = isempty(array) ? 0 : 1 + sum((size(array) .- 1) .* strides(array))
 
 # Compiled once for all types: a call is made of few instructions, and compiling it anew takes long.
-function execute(function_name::Symbol, plan::Plan, @nospecialize(arguments), stream)
+function execute(pass::Int32, plan::Plan, @nospecialize(arguments), stream)
     given = Any[]
     args = Arg[]
     GC.@preserve given plan begin
@@ -143,7 +144,7 @@ function execute(function_name::Symbol, plan::Plan, @nospecialize(arguments), st
             push!(given, value)
             push!(args, c_arg(plan, name, value))
         end
-        check(ccall(addresses[function_name], Int32, (Ptr{Cvoid}, Ptr{Arg}, Int32, Ptr{Cvoid}), plan.handle, args,
+        check(ccall(addresses[:execute], Int32, (Ptr{Cvoid}, Int32, Ptr{Arg}, Int32, Ptr{Cvoid}), plan.handle, pass, args,
                     length(args), stream))
     end
 end
@@ -157,6 +158,6 @@ Execute a plan. Arguments are named as in the C interface, in lower case, gradie
 its memory.
 """
 forward!(plan::Plan, @nospecialize(arguments::Pair{Symbol}...); stream = C_NULL) =
-    execute(:forward, plan, arguments, stream)
+    execute(PASS_FORWARD, plan, arguments, stream)
 backward!(plan::Plan, @nospecialize(arguments::Pair{Symbol}...); stream = C_NULL) =
-    execute(:backward, plan, arguments, stream)
+    execute(PASS_BACKWARD, plan, arguments, stream)

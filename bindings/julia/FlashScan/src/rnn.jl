@@ -15,8 +15,8 @@ struct Cell
     biases::Int
 end
 function Cell(name::Symbol)
-    number = number_of("cell", name, CELLS)
-    gates, states, biases = ((4, 2, 4), (3, 1, 4), (1, 1, 1), (4, 4, 4), (3, 1, 3), (1, 1, 1))[number+1]
+    number = number_of("cell", name, CELLS, FIRST_CELL)
+    gates, states, biases = ((4, 2, 4), (3, 1, 4), (1, 1, 1), (4, 4, 4), (3, 1, 3), (1, 1, 1))[number-FIRST_CELL+1]
     Cell(number, gates, states, biases)
 end
 
@@ -35,7 +35,8 @@ function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, of
     cell = Cell(name)
     input, weight = dense(input), dense(weight)
     ndims(input) == 5 || throw(DimensionMismatch("input has $(ndims(input)) axes; expected are 5, (D, H, G, T, B)"))
-    batch_last = number_of("layout", layout, RNN_LAYOUTS) == 0
+    layout_number = number_of("layout", layout, RNN_LAYOUTS, FIRST_RNN_LAYOUT)
+    batch_last = layout_number == FIRST_RNN_LAYOUT
     dim, heads, gates, time, batch = batch_last ? size(input) : size(input)[[1, 2, 3, 5, 4]]
     gates == cell.gates || throw(DimensionMismatch("input has $gates gates; $name has $(cell.gates)"))
     expect_size("weight", weight, (dim, dim, heads, gates))
@@ -47,8 +48,8 @@ function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, of
     state_size = (dim, heads, offsets === nothing ? batch : sequences.num_sequences, cell.states)
     expect_size("state", state, state_size)
     outer = batch_last ? (time, batch) : (batch, time)
-    flags = UInt32((reset !== nothing) + 2 * all_states + 4 * training)
-    desc = RnnDesc(; dtype = dtype(eltype(input)), weight_dtype = dtype(eltype(weight)), layout = batch_last ? 0 : 1,
+    flags = (reset !== nothing) * RNN_FLAG_RESET | all_states * RNN_FLAG_ALL_STATES | training * RNN_FLAG_TRAINING
+    desc = RnnDesc(; dtype = dtype(eltype(input)), weight_dtype = dtype(eltype(weight)), layout = layout_number,
                    cell = cell.number, direction = is_reverse(reverse), flags = flags, batch = batch, time = time,
                    heads = heads, head_dim = dim, recurrent_clip = clip, sequences...)
     output_size = all_states ? (dim, heads, outer..., cell.states) : (dim, heads, outer...)

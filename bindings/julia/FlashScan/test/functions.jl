@@ -115,7 +115,7 @@ end
         Plan(plan.desc)
     end
     GC.gc()
-    @test FlashScan.version() >= v"0.1" && FlashScan.device_count(FlashScan.CPU) == 1
+    @test FlashScan.version() >= v"0.9" && FlashScan.device_count(FlashScan.CPU) == 1
 end
 
 @testset "BFloat16" begin

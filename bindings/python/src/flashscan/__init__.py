@@ -6,11 +6,12 @@ and ``reduce`` scans and reductions with any associative operator, ``affine_scan
 matrices; the functions whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or
 on a GPU, there on the caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with
 autograd, and modules; ``flashscan.compat`` has other packages' signatures. Every failure is a ``FlashscanError``; a
-mistake in the arguments is also a ``ValueError`` or a ``TypeError``.
+mistake in the arguments is also a ``ValueError`` or a ``TypeError``, and a derivative that there is not a
+``NotImplementedError``.
 """
 
 from ._affine import affine_scan, affine_scan_backward
-from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
+from ._errors import FlashscanError, FlashscanNotImplementedError, FlashscanTypeError, FlashscanValueError
 from ._info import device_count
 from ._library import version as _version
 from ._linear import linear_scan, linear_scan_backward
@@ -21,6 +22,7 @@ __version__ = _version()
 __all__ = [
     "CudaOperator",
     "FlashscanError",
+    "FlashscanNotImplementedError",
     "FlashscanTypeError",
     "FlashscanValueError",
     "HostOperator",

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _library as lib
-from ._call import Call, Problem, kind
+from ._call import Call, Problem, flag, kind
 from ._errors import FlashscanValueError
 from ._operator import AFFINE, INCLUSIVE, Scan
 from ._spaces import Spec
@@ -22,19 +22,19 @@ def _scan(problem: Problem, W: Spec, like: Spec, seq_offsets: Spec | None, rever
     return scan
 
 
-@kind(1, "W", "b", "initial_state", "seq_offsets")
+@kind(1, "W", "b", "initial_state?", "seq_offsets?")
 def forward(problem: Problem, final: bool, reverse: bool, threads: int) -> Call:
     W, b, state, seq_offsets = problem.specs
     scan = _scan(problem, W, b, seq_offsets, reverse)
     problem.read(lib.INPUT, b)
     problem.read_converted(lib.STATE_IN, state, scan.state_shape, scan.state_dtype)
     problem.write(lib.OUTPUT, b.shape, b.dtype)
-    if final:
+    if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
 
 
-@kind(1, "W", "output", "grad_output", "initial_state", "grad_final_state", "seq_offsets")
+@kind(1, "W", "output", "grad_output", "initial_state?", "grad_final_state?", "seq_offsets?")
 def backward(problem: Problem, reverse: bool, threads: int) -> Call:
     W, out, grad, state, grad_state, seq_offsets = problem.specs
     scan = _scan(problem, W, out, seq_offsets, reverse)

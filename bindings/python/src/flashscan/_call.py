@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from . import _foreign
 from . import _library as lib
-from ._errors import FlashscanTypeError, FlashscanValueError
+from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._spaces import CupySpace, NumpySpace, Signature, Spec
 
 DATA = range(lib.F32, lib.C128 + 1)
@@ -31,11 +31,35 @@ def choose(name: str, value: Any, accepted: dict[str, Any]) -> Any:
     return accepted[value]
 
 
-def thread_count(threads: Any) -> int:
+def integer(name: str, value: Any) -> int:
     try:
-        number = operator.index(threads)
+        return operator.index(value)
     except TypeError:
-        raise FlashscanTypeError(f"threads is {threads!r}; accepted are integers") from None
+        raise FlashscanTypeError(f"{name} is {value!r}; accepted are integers") from None
+
+
+def flag(name: str, value: Any) -> bool:
+    try:
+        if operator.index(value) in (0, 1):
+            return bool(value)
+    except TypeError:
+        pass
+    if type(value).__name__ in ("bool_", "bool"):  # NumPy's
+        return bool(value)
+    raise FlashscanTypeError(f"{name} is {value!r}; accepted are True and False")
+
+
+def number(name: str, value: Any) -> float:
+    try:
+        if not isinstance(value, (str, bytes)):
+            return float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        pass
+    raise FlashscanTypeError(f"{name} is {value!r}; accepted are numbers")
+
+
+def thread_count(threads: Any) -> int:
+    number = integer("threads", threads)
     if not 0 <= number < 2**31:
         raise FlashscanValueError(f"threads is {number}; accepted are 0 (all) and up")
     return number
@@ -48,6 +72,25 @@ def data_number(spec: Spec) -> int:
             "NumPy), complex64 and complex128, in native byte order"
         )
     return spec.number
+
+
+def real_number(spec: Spec, use: str = "") -> int:
+    if data_number(spec) in (lib.C64, lib.C128):
+        raise FlashscanTypeError(
+            f"{spec.name} has dtype {spec.dtype}; accepted{use} are float32, float64, float16 and bfloat16"
+        )
+    return spec.number
+
+
+def dtype_beside(spec: Spec, like: Spec, others: dict[int, int]) -> None:
+    """Refuses a dtype that is neither that of ``like`` nor the one that ``others`` has for it."""
+    other = others.get(like.number)
+    if data_number(spec) not in (like.number, other):
+        more = "" if other is None else " or float64" if other == lib.F64 else " or float32"
+        raise FlashscanTypeError(
+            f"{spec.name} is {spec.dtype} and {like.name} is {like.dtype}; "
+            f"accepted for {spec.name} is {like.dtype}{more}"
+        )
 
 
 def same_shape(spec: Spec, shape: tuple[int, ...]) -> None:
@@ -79,11 +122,14 @@ class Problem:
     """A kind of call while it is worked out. ``specs`` are the arrays', None for those that are not given."""
 
     def __init__(self, space: Any, names: Sequence[str], lead: int, signatures: Sequence[Signature | None]) -> None:
+        """Those of ``names`` that end in a question mark need not be given."""
         self.space = space
-        self.specs = [
-            None if given is None else dataclasses.replace(space.spec(given), name=names[i], position=i)
-            for i, given in enumerate(signatures)
-        ]
+        self.specs = []
+        for i, (name, given) in enumerate(zip(names, signatures)):
+            if given is None and not name.endswith("?"):
+                raise FlashscanTypeError(f"{name} is None; accepted are arrays")
+            spec = None if given is None else space.spec(given)
+            self.specs.append(spec and dataclasses.replace(spec, name=name.removesuffix("?"), position=i))
         first = self.specs[lead]
         self.device = first.device
         self.backend, self.index = space.place(self.device)
@@ -122,8 +168,8 @@ class Problem:
             raise FlashscanTypeError(f"{spec.name} has dtype {spec.dtype}; accepted are those that convert to {dtype}")
         self.read(number, spec, dtype)
 
-    def read_reset(self, spec: Spec | None, shape: tuple[int, int]) -> int:
-        """The flag of a descriptor."""
+    def read_reset(self, spec: Spec | None, shape: tuple[int, int], flag: int) -> int:
+        """``flag``, which says to a descriptor that there are resets, or 0."""
         if spec is None:
             return 0
         if spec.number not in (lib.U8, lib.BOOL):
@@ -131,7 +177,7 @@ class Problem:
         if spec.shape != shape:
             raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted is (batch, time), here {shape}")
         self.read(lib.RESET, spec)
-        return lib.FLAG_RESET
+        return flag
 
     def read_offsets(self, spec: Spec | None) -> tuple[int, int]:
         """The number of sequences and the dtype of their offsets, zeros if not given."""
@@ -186,7 +232,7 @@ class Call:
     ) -> None:
         """The first ``kept`` of ``writes`` are results."""
         # With the plan, which lives until the last call is over.
-        names = {"plan": plan, "handle": plan.handle, "execute": lib.backward if backward else lib.forward}
+        names = {"plan": plan, "handle": plan.handle, "execute": lib.execute}
         names.update(pack=struct.Struct(lib.ARG * (len(reads) + len(writes))).pack, check=lib.check)
         names.update(stream=space.stream_getter(device))
         lines, words = [], []
@@ -202,7 +248,7 @@ class Call:
             names[f"make{i}"], names[f"at_write{i}"] = write.make, write.pointer
             lines.append(f"write{i} = make{i}()")
             words.append(f"{write.number}, 0, at_write{i}(write{i}), {write.size}")
-        lines.append(f"status = execute(handle, pack({', '.join(words)}), {len(words)}, stream())")
+        lines.append(f"status = execute(handle, {lib.pass_number(backward)}, pack({', '.join(words)}), {len(words)}, stream())")
         lines.append("if status: check(status)")
         lines.append(f"return [{', '.join(f'write{i}' for i in range(kept))}]")
         exec(_code("def run(arrays):\n " + "\n ".join(lines)), names)
@@ -213,22 +259,24 @@ class Kind:
     """A function that fills in problems, ``function(problem, *options) -> Call``, and the calls that it has made."""
 
     def __init__(self, function: Callable[..., Call], lead: int, names: Sequence[str]) -> None:
-        self.lead, self.names = lead, names
+        self.lead, self.declared, self.names = lead, names, [name.removesuffix("?") for name in names]
         self.cached = functools.lru_cache(maxsize=256)(self.make)
         self.function = function
 
     def problem(self, space: Any, signatures: Sequence[Signature | None]) -> Problem:
-        return Problem(space, self.names, self.lead, signatures)
+        return Problem(space, self.declared, self.lead, signatures)
 
     def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple) -> Call:
         return self.function(self.problem(space, signatures), *options)
 
     def __call__(self, arrays: Sequence[Any], options: tuple) -> list[Any]:
         first = arrays[self.lead]
+        if first is None:
+            raise FlashscanTypeError(f"{self.names[self.lead]} is None; accepted are arrays")
         space = _spaces.get(type(first)) or space_of(first)
         if space is None:
             return _foreign.call(lambda known: self(known, options), arrays, self.lead)
-        arrays, signatures = look(space, arrays, self.lead)
+        arrays, signatures = look(space, arrays, self.lead, self.names)
         try:
             call = self.cached(space, signatures, options)
         except TypeError:  # an option that cannot be hashed, which is no accepted one
@@ -237,7 +285,8 @@ class Kind:
 
 
 def kind(lead: int, *names: str) -> Callable[[Callable[..., Call]], Kind]:
-    """Arrays are named in the order of the call; the one of number ``lead`` decides the package and the device."""
+    """Arrays are named in the order of the call, those that may be None with a question mark; the one of number
+    ``lead`` decides the package and the device."""
     return lambda function: Kind(function, lead, names)
 
 
@@ -273,7 +322,18 @@ def space_of(value: Any) -> Any:
     return space
 
 
-def look(space: Any, arrays: Sequence[Any], lead: int) -> tuple[Sequence[Any], tuple[Signature | None, ...]]:
+def _converted(space: Any, value: Any, like: Any, name: str) -> Any:
+    try:
+        return space.convert(value, like)
+    except FlashscanError:
+        raise
+    except Exception as error:
+        raise FlashscanTypeError(f"{name} is {value!r}, of which no array can be made; accepted are arrays") from error
+
+
+def look(
+    space: Any, arrays: Sequence[Any], lead: int, names: Sequence[str]
+) -> tuple[Sequence[Any], tuple[Signature | None, ...]]:
     """The arrays as those of a space, and their signatures."""
     kind, signature = space.kind, space.signature
     signatures: list[Signature | None] = []
@@ -283,7 +343,7 @@ def look(space: Any, arrays: Sequence[Any], lead: int) -> tuple[Sequence[Any], t
         elif type(array) is kind:
             signatures.append(signature(array))
         else:
-            first = space.convert(arrays[lead], arrays[lead])
-            arrays = [None if each is None else space.convert(each, first) for each in arrays]
+            first = _converted(space, arrays[lead], arrays[lead], names[lead])
+            arrays = [None if a is None else _converted(space, a, first, name) for a, name in zip(arrays, names)]
             return arrays, tuple([None if each is None else signature(each) for each in arrays])
     return arrays, tuple(signatures)

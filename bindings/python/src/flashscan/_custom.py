@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _library as lib
 from ._call import Problem, look, space_of, thread_count
-from ._errors import FlashscanError, FlashscanTypeError
+from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._operator import CUSTOM, CudaOperator, HostOperator, Scan, axis_of
 from ._spaces import Elements, Spec
 
@@ -30,6 +30,23 @@ class _Callbacks:
     def _elements(self, address: int, stride: int, count: int) -> Elements:
         return Elements(address, stride, count, self.shape, self.x.dtype, self.x.itemsize, self.x.device)
 
+    def _like(self, name: str, value: Any, operand: Any) -> Any:
+        """``value``, which takes an operand's place and so has its shape and dtype."""
+        if not isinstance(value, self.space.kind):
+            raise FlashscanTypeError(
+                f"{name} is a {type(value).__name__}; accepted are arrays of the operands' package, "
+                f"{self.space.kind.__name__}"
+            )
+        if tuple(value.shape) != tuple(operand.shape):
+            raise FlashscanValueError(
+                f"{name} has shape {tuple(value.shape)}; accepted is {tuple(operand.shape)}, as both operands have"
+            )
+        if value.dtype != operand.dtype:
+            raise FlashscanTypeError(
+                f"{name} has dtype {value.dtype}; accepted is {operand.dtype}, as both operands have"
+            )
+        return value
+
     def _guarded(self, work: Callable[[], None]) -> int:
         try:
             work()
@@ -45,7 +62,8 @@ class _Callbacks:
             def work() -> None:
                 left = space.load(self._elements(lhs, lhs_stride, count))
                 right = space.load(self._elements(rhs, rhs_stride, count))
-                space.store(self._elements(out, out_stride, count), function(left, right))
+                value = self._like("op's result", function(left, right), left)
+                space.store(self._elements(out, out_stride, count), value)
 
             return self._guarded(work)
 
@@ -56,6 +74,7 @@ class _Callbacks:
             def work() -> None:
                 given = [self.space.load(self._elements(at, self.bytes, count)) for at in (lhs, rhs, grad_out)]
                 for at, value in zip((grad_lhs, grad_rhs), function(*given)):
+                    value = self._like("a gradient of op", value, given[0])
                     self.space.store(self._elements(at, self.bytes, count), value)
 
             return self._guarded(work)
@@ -76,10 +95,12 @@ class Request:
 
 
 def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> tuple[Problem, Scan, list[Any]]:
+    if arrays[0] is None:
+        raise FlashscanTypeError("x is None; accepted are arrays")
     space = space_of(arrays[0])
     if space is None:
         raise FlashscanTypeError(f"x is a {type(arrays[0]).__name__}; operators take arrays of NumPy, PyTorch and CuPy")
-    arrays, signatures = look(space, arrays, 0)
+    arrays, signatures = look(space, arrays, 0, [name.removesuffix("?") for name in names])
     problem = Problem(space, names, 0, signatures)
     x, axis = problem.specs[0], axis_of(request.axis, None, len(problem.specs[0].shape), 0)
     scan = Scan(problem, x, CUSTOM, request.mode, axis, 0, request.reverse, problem.specs[-1])
@@ -117,7 +138,7 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
 
 def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: bool) -> list[Any]:
     """The output, and the final state if asked for."""
-    problem, scan, arrays = _prepare(request, ("x", "initial", "seq_offsets"), (x, initial, seq_offsets))
+    problem, scan, arrays = _prepare(request, ("x", "initial?", "seq_offsets?"), (x, initial, seq_offsets))
     spec = problem.specs[0]
     problem.read(lib.INPUT, spec)
     problem.read_converted(lib.STATE_IN, problem.specs[1], scan.state_shape, spec.dtype)
@@ -129,7 +150,7 @@ def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: boo
 
 def backward(request: Request, x: Any, grad_output: Any, initial: Any, grad_final: Any, seq_offsets: Any) -> list[Any]:
     """The gradients of x, and of the initial state if there is one."""
-    names = ("x", "grad_output", "initial", "grad_final", "seq_offsets")
+    names = ("x", "grad_output", "initial?", "grad_final?", "seq_offsets?")
     problem, scan, arrays = _prepare(request, names, (x, grad_output, initial, grad_final, seq_offsets))
     spec, grad, start, last = problem.specs[:4]
     problem.read(lib.INPUT, spec)

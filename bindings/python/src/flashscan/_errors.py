@@ -3,6 +3,7 @@ from __future__ import annotations
 
 INVALID_ARGUMENT = 10
 LAST_CALLER_MISTAKE = 19
+UNSUPPORTED = 20
 
 
 class FlashscanError(RuntimeError):
@@ -19,3 +20,10 @@ class FlashscanValueError(FlashscanError, ValueError):
 
 class FlashscanTypeError(FlashscanError, TypeError):
     """An argument has a type or a dtype that is not accepted."""
+
+
+class FlashscanNotImplementedError(FlashscanError, NotImplementedError):
+    """A derivative or a transform that the function named in the message does not have."""
+
+    def __init__(self, message: str, status: int = UNSUPPORTED) -> None:
+        super().__init__(message, status)

@@ -15,12 +15,12 @@ _DENSE = ((0, 0, 0),) * 6
 # Fields of descriptors of usual problems, by a name for each.
 _PROBLEMS = {
     "linear [8, 1024, 256] f32": ("linear", (lib.F32, 0, 0, 0, 0, 0, 0, 8, 1024, 256, 0, 0, 0, *_DENSE)),
-    "linear [8, 256, 1024] f32": ("linear", (lib.F32, 0, 1, 0, 0, 0, 0, 8, 1024, 256, 0, 0, 0, *_DENSE)),
-    "lstm [16, 256, 4, 1, 256] bf16": ("rnn", (lib.BF16, 0, 0, 0, 0, 4, 0, 16, 256, 1, 256, 0, 0.0)),
-    "lstm [16, 256, 4, 1, 256] f32": ("rnn", (lib.F32, 0, 0, 0, 0, 4, 0, 16, 256, 1, 256, 0, 0.0)),
-    "add [8, 1024, 256] f32": ("operator", (lib.F32, 0, 0, 0, 0, 0, 0, 8, 1024, 256, 0, 0, None)),
-    "matmul [8, 1024, 16, 16] f32": ("operator", (lib.F32, 5, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
-    "affine [8, 1024, 16] f32": ("operator", (lib.F32, 6, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
+    "linear [8, 256, 1024] f32": ("linear", (lib.F32, 0, lib.LAYOUT_BCT, 0, 0, 0, 0, 8, 1024, 256, 0, 0, 0, *_DENSE)),
+    "lstm [16, 256, 4, 1, 256] bf16": ("rnn", (lib.BF16, 0, 0, lib.CELL_LSTM, 0, lib.RNN_FLAG_TRAINING, 0, 16, 256, 1, 256, 0, 0.0)),
+    "lstm [16, 256, 4, 1, 256] f32": ("rnn", (lib.F32, 0, 0, lib.CELL_LSTM, 0, lib.RNN_FLAG_TRAINING, 0, 16, 256, 1, 256, 0, 0.0)),
+    "add [8, 1024, 256] f32": ("operator", (lib.F32, lib.OPERATOR_ADD, 0, 0, 0, 0, 0, 8, 1024, 256, 0, 0, None)),
+    "matmul [8, 1024, 16, 16] f32": ("operator", (lib.F32, lib.OPERATOR_MATMUL, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
+    "affine [8, 1024, 16] f32": ("operator", (lib.F32, lib.OPERATOR_AFFINE, 0, 0, 0, 0, 0, 8, 1024, 1, 16, 0, None)),
 }
 
 
@@ -40,20 +40,28 @@ def _kernel(family: str, fields: tuple, backend: int) -> str:
 
 
 def _devices(name: str) -> str:
-    number, count = _BACKENDS[name], device_count(name)
-    if number == lib.CPU:
+    count = device_count(name)
+    if _BACKENDS[name] == lib.CPU:
         return f"{os.cpu_count()} threads"
     if not count:
-        return _kernel(*next(iter(_PROBLEMS.values())), number)
+        return lib.build_info()["cuda_unusable"]
     torch = importlib.util.find_spec("torch") and importlib.import_module("torch")
     if torch and torch.cuda.device_count() == count:
         return ", ".join(torch.cuda.get_device_name(index) for index in range(count))
     return f"{count} devices" if count > 1 else "1 device"
 
 
+def _build() -> str:
+    build = lib.build_info()
+    toolkit = build["cuda_toolkit"]
+    cuda = f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}"
+    return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
+
+
 def info() -> str:
-    """The version, the library's file, and for each backend its devices and the kernels that usual problems get."""
-    lines = [f"flashscan {lib.version()}", f"library {lib.path()}"]
+    """The version, the library's file, what it was built for, and for each backend its devices, or why there are none,
+    and the kernels that usual problems get."""
+    lines = [f"flashscan {lib.version()}", f"library {lib.path()}", _build()]
     for name, number in _BACKENDS.items():
         lines += ["", f"{name}: {_devices(name)}"]
         if device_count(name):

@@ -23,14 +23,31 @@ from pathlib import Path
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
-CPU, CUDA = range(2)
-F32, BF16, F16, F64, C64, C128, I32, I64 = range(1, 9)
+CPU, CUDA = 101, 102
+F32, BF16, F16, F64, C64, C128, I32, I64 = range(201, 209)
 U8, BOOL = -1, -2  # of resets, whose type no descriptor names
-INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(1, 12)
-GRAD = 0x100
-FLAG_RESET, FLAG_ALL_STATES, FLAG_TRAINING = 1, 2, 4
-CODE_CUDA_SOURCE, CODE_LTO_IR = 1, 2
-WORKSPACE_LIBRARY, WORKSPACE_CALLER = range(2)
+INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
+GRAD = 1 << 30
+LAYOUT_BTC, LAYOUT_BCT, LAYOUT_BTGHD, LAYOUT_TBGHD = range(301, 305)
+DIRECTION_FORWARD, DIRECTION_REVERSE = 401, 402
+PASS_FORWARD, PASS_BACKWARD = 501, 502
+WORKSPACE_LIBRARY, WORKSPACE_CALLER = 701, 702
+GATE_VALUE, GATE_LOG, GATE_LOGIT = range(801, 804)
+CELL_LSTM, CELL_GRU, CELL_ELMAN, CELL_SLSTM, CELL_GRU_RESET_BEFORE, CELL_ELMAN_RELU = range(901, 907)
+(
+    OPERATOR_ADD,
+    OPERATOR_MUL,
+    OPERATOR_MIN,
+    OPERATOR_MAX,
+    OPERATOR_LOGADDEXP,
+    OPERATOR_MATMUL,
+    OPERATOR_AFFINE,
+    OPERATOR_CUSTOM,
+) = range(1001, 1009)
+MODE_INCLUSIVE, MODE_EXCLUSIVE, MODE_REDUCTION = range(1101, 1104)
+CODE_CUDA_SOURCE, CODE_LTO_IR = 1201, 1202
+LINEAR_FLAG_RESET = 1 << 4
+RNN_FLAG_RESET, RNN_FLAG_ALL_STATES, RNN_FLAG_TRAINING = 1 << 8, 1 << 9, 1 << 10
 
 
 class Strides(Structure):
@@ -133,6 +150,23 @@ class Options(Structure):
         ("determinism", c_int32),
         ("workspace", c_int32),
         ("kernel", c_char_p),
+        ("allocator", c_void_p),
+        ("log", c_void_p),
+        ("log_user", c_void_p),
+        ("communicator", c_void_p),
+    ]
+
+
+class Build(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("version", c_int32),
+        ("cuda_toolkit", c_int32),
+        ("cuda_driver", c_int32),
+        ("cuda_architectures", c_char_p),
+        ("cuda_unusable", c_char_p),
+        ("cpu_instruction_sets", c_char_p),
+        ("cpu_instruction_set", c_char_p),
     ]
 
 
@@ -153,6 +187,7 @@ def _load() -> ctypes.CDLL:
     library.flashscan_last_error.restype = c_char_p
     library.flashscan_status_name.restype = c_char_p
     library.flashscan_device_count.argtypes = [c_int32, POINTER(c_int32)]
+    library.flashscan_build_info.argtypes = [POINTER(Build)]
     library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
     library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
     library.flashscan_plan_operator.argtypes = [POINTER(c_void_p), POINTER(OperatorDesc), POINTER(Options)]
@@ -160,8 +195,7 @@ def _load() -> ctypes.CDLL:
     library.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
     library.flashscan_plan_destroy.restype = None
-    for function in (library.flashscan_forward, library.flashscan_backward):
-        function.argtypes = [c_void_p, c_void_p, c_int32, c_void_p]
+    library.flashscan_execute.argtypes = [c_void_p, c_int32, c_void_p, c_int32, c_void_p]
     return library
 
 
@@ -174,9 +208,20 @@ FAMILIES = {
 
 
 def version() -> str:
-    """The version of the library that is loaded, "0.1.0" for example."""
-    number = _library.flashscan_version()
+    """The version of the library that is loaded, "0.9.0" for example."""
+    return version_text(_library.flashscan_version())
+
+
+def version_text(number: int) -> str:
     return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def pass_number(backward: bool) -> int:
+    return PASS_BACKWARD if backward else PASS_FORWARD
+
+
+def direction(reverse: object) -> int:
+    return DIRECTION_REVERSE if reverse else DIRECTION_FORWARD
 
 
 def check(status: int) -> None:
@@ -191,6 +236,14 @@ def device_count(backend: int) -> int:
     count = c_int32()
     check(_library.flashscan_device_count(backend, byref(count)))
     return count.value
+
+
+def build_info() -> dict[str, int | str]:
+    """The fields of flashscan_build."""
+    build = Build(ctypes.sizeof(Build))
+    check(_library.flashscan_build_info(byref(build)))
+    values = {name: getattr(build, name) for name, _ in Build._fields_[1:]}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 class Plan:
@@ -217,7 +270,7 @@ class Plan:
     def arg_bytes(self, backward: bool, number: int) -> int:
         """The bytes that an argument of a pass needs."""
         size = c_size_t()
-        check(_library.flashscan_plan_arg_bytes(self._plan, int(backward), number, byref(size)))
+        check(_library.flashscan_plan_arg_bytes(self._plan, pass_number(backward), number, byref(size)))
         return size.value
 
     def describe(self) -> str:
@@ -234,9 +287,8 @@ def plan(family: str, fields: tuple, threads: int, backend: int, device: int) ->
     return Plan(family, fields, threads, backend, device)
 
 
-# Called with a plan's handle, packed flashscan_args, their number and a stream; they return a status.
-forward = _library.flashscan_forward
-backward = _library.flashscan_backward
+# Called with a plan's handle, a pass, packed flashscan_args, their number and a stream; returns a status.
+execute = _library.flashscan_execute
 
 
 def path() -> str:

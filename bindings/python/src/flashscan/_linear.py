@@ -4,14 +4,14 @@ from __future__ import annotations
 from typing import Any
 
 from . import _library as lib
-from ._call import Call, Problem, choose, data_number, kind, same_dtype, same_shape
+from ._call import Call, Problem, choose, data_number, dtype_beside, flag, kind, same_dtype, same_shape
 from ._errors import FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
 # Axis of batch, time and channels in an array of each layout, and the layout's number.
-_LAYOUTS = {"btc": (0, (0, 1, 2)), "bct": (1, (0, 2, 1))}
-_GATE_FORMS = {"value": 0, "log": 1, "logit": 2}
+LAYOUTS = {"btc": (lib.LAYOUT_BTC, (0, 1, 2)), "bct": (lib.LAYOUT_BCT, (0, 2, 1))}
+GATE_FORMS = {"value": lib.GATE_VALUE, "log": lib.GATE_LOG, "logit": lib.GATE_LOGIT}
 _DENSE = (0, 0, 0)
 
 
@@ -47,6 +47,10 @@ def _broadcast(gate: Spec, like: Spec, axes: tuple[int, int, int]) -> int:
     return sum(1 << i for i, axis in enumerate(axes) if shape[axis] == 1 and like.shape[axis] != 1)
 
 
+# The dtypes of gates that data may have beside its own.
+_GATES = {lib.BF16: lib.F32, lib.F16: lib.F32, lib.C64: lib.F32, lib.C128: lib.F64}
+
+
 class _Linear:
     """What both passes have in common; ``like`` is an array of the input's shape and dtype."""
 
@@ -54,21 +58,22 @@ class _Linear:
         self, problem: Problem, gate: Spec, like: Spec, seq_offsets: Spec | None, reset: Spec | None, options: tuple
     ) -> None:
         layout, gate_form, reverse, self.threads = options
-        layout_number, self.axes = choose("layout", layout, _LAYOUTS)
-        form = choose("gate_form", gate_form, _GATE_FORMS)
+        layout_number, self.axes = choose("layout", layout, LAYOUTS)
+        form = choose("gate_form", gate_form, GATE_FORMS)
         number = data_number(like)
+        dtype_beside(gate, like, _GATES)
         broadcast = _broadcast(gate, like, self.axes)
         batch, time, channels = (like.shape[axis] for axis in self.axes)
         sequences, offsets = problem.read_offsets(seq_offsets)
-        flags = problem.read_reset(reset, (batch, time))
-        self.fields = (number, data_number(gate), layout_number, form, broadcast, int(bool(reverse)), flags)
+        flags = problem.read_reset(reset, (batch, time), lib.LINEAR_FLAG_RESET)
+        self.fields = (number, data_number(gate), layout_number, form, broadcast, lib.direction(flag("reverse", reverse)), flags)
         self.fields += (batch, time, channels, sequences, offsets, 0)
         self.gate_strides = _read(problem, lib.GATE, gate, self.axes)
         self.state_shape = (sequences if problem.packed else batch, channels)
         self.state_dtype = problem.state_dtype(like.dtype, number)
 
 
-@kind(1, "gate", "input", "initial_state", "seq_offsets", "reset")
+@kind(1, "gate", "input", "initial_state?", "seq_offsets?", "reset?")
 def forward(problem: Problem, final: bool, *options: Any) -> Call:
     gate, x, state, seq_offsets, reset = problem.specs
     _three_axes(x)
@@ -76,13 +81,13 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
     strides = _read(problem, lib.INPUT, x, linear.axes)
     problem.read_converted(lib.STATE_IN, state, linear.state_shape, linear.state_dtype)
     problem.write(lib.OUTPUT, x.shape, x.dtype)
-    if final:
+    if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, linear.state_shape, linear.state_dtype)
     fields = (*linear.fields, strides, linear.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE)
     return problem.call(problem.plan("linear", fields, linear.threads), False)
 
 
-@kind(1, "gate", "output", "grad_output", "initial_state", "grad_final_state", "seq_offsets", "reset")
+@kind(1, "gate", "output", "grad_output", "initial_state?", "grad_final_state?", "seq_offsets?", "reset?")
 def backward(problem: Problem, *options: Any) -> Call:
     gate, out, grad, state, grad_state, seq_offsets, reset = problem.specs
     _three_axes(out)

@@ -7,16 +7,26 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library as lib
-from ._call import Call, Problem, data_number, kind
+from ._call import Call, Problem, data_number, flag, integer, kind, real_number
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
-NAMED = {"add": 0, "mul": 1, "min": 2, "max": 3, "logaddexp": 4, "matmul": 5}
-AFFINE, CUSTOM = 6, 7
-INCLUSIVE, EXCLUSIVE, REDUCTION = range(3)
+NAMED = {
+    "add": lib.OPERATOR_ADD,
+    "mul": lib.OPERATOR_MUL,
+    "min": lib.OPERATOR_MIN,
+    "max": lib.OPERATOR_MAX,
+    "logaddexp": lib.OPERATOR_LOGADDEXP,
+    "matmul": lib.OPERATOR_MATMUL,
+}
+AFFINE, CUSTOM = lib.OPERATOR_AFFINE, lib.OPERATOR_CUSTOM
+INCLUSIVE, EXCLUSIVE, REDUCTION = lib.MODE_INCLUSIVE, lib.MODE_EXCLUSIVE, lib.MODE_REDUCTION
 # Whose gradient of x reads x.
 _READS_X = {"mul", "min", "max", "logaddexp", "matmul"}
+
+
+_REAL = {"min", "max", "logaddexp"}
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,12 @@ class HostOperator:
 
     address: int
     state: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("address", "state"):
+            value = integer(name, getattr(self, name))
+            if not (0 if name == "state" else 1) <= value < 2**64:
+                raise FlashscanValueError(f"{name} is {value}; accepted are addresses")
 
 
 @dataclass(frozen=True)
@@ -45,6 +61,16 @@ class CudaOperator:
     name: str
     adjoint_name: str = ""
 
+    def __post_init__(self) -> None:
+        for name, kinds, accepted in (
+            ("code", (str, bytes), "source as str, LTO-IR as bytes"),
+            ("name", (str,), "str"),
+            ("adjoint_name", (str,), "str"),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                raise FlashscanTypeError(f"{name} is a {type(value).__name__}; accepted are {accepted}")
+
 
 Operator = Union[str, HostOperator, CudaOperator, Callable[[Any, Any], Any]]
 
@@ -55,6 +81,7 @@ def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int
         if default is None:
             raise FlashscanTypeError("axis is not given; an operator that is no name needs it")
         axis = default
+    axis = integer("axis", axis)
     place = axis + ndim if axis < 0 else axis
     if not 0 <= place < ndim - inner:
         raise FlashscanValueError(
@@ -87,7 +114,7 @@ class Scan:
             )
         dtype = 0 if custom else data_number(x)
         sequences, offsets = problem.read_offsets(seq_offsets)
-        self.fields = (dtype, number, 0, mode, int(bool(reverse)), 0, offsets, batch, time, channels)
+        self.fields = (dtype, number, lib.LAYOUT_BTC, mode, lib.direction(flag("reverse", reverse)), 0, offsets, batch, time, channels)
         self.fields += (x.shape[-1] if inner else 0, sequences)
         self.state_shape = ((sequences,) if problem.packed else x.shape[:axis]) + behind
         self.state_dtype = x.dtype if custom else problem.state_dtype(x.dtype, dtype)
@@ -104,23 +131,25 @@ def _scan_of(
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are arrays of {inner + 1} axes or more")
     if inner and x.shape[-1] != x.shape[-2]:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
+    if op in _REAL:
+        real_number(x, f" for {op!r}")
     place = axis_of(axis, -3 if inner else -1, ndim, inner)
     return Scan(problem, x, NAMED[op], mode, place, inner, reverse, offsets)
 
 
-@kind(0, "x", "initial", "seq_offsets")
+@kind(0, "x", "initial?", "seq_offsets?")
 def forward(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
     x, initial, seq_offsets = problem.specs
     scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
     problem.read(lib.INPUT, x)
     problem.read_converted(lib.STATE_IN, initial, scan.state_shape, scan.state_dtype)
     problem.write(lib.OUTPUT, scan.output_shape, x.dtype)
-    if final:
+    if flag("return_final", final):
         problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
 
 
-@kind(0, "x", "output", "grad_output", "initial", "grad_final", "seq_offsets")
+@kind(0, "x", "output?", "grad_output", "initial?", "grad_final?", "seq_offsets?")
 def backward(problem: Problem, op: str, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
     x, output, grad, initial, grad_final, seq_offsets = problem.specs
     scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
@@ -147,6 +176,12 @@ def named(op: Any, others: str) -> bool:
     return False
 
 
+def refuse_operator(op: Any) -> None:
+    raise FlashscanTypeError(
+        f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, CudaOperator, callables"
+    )
+
+
 def _run(
     x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any
 ) -> list[Array]:
@@ -154,9 +189,7 @@ def _run(
     if named(op, " and callables"):
         return forward((x, initial, seq_offsets), (op, final, mode, *options))
     if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
-        raise FlashscanTypeError(
-            f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}, HostOperator, CudaOperator, callables"
-        )
+        refuse_operator(op)
     from . import _custom
 
     return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
@@ -194,7 +227,7 @@ def prefix_scan(
     Returns:
         ``y`` of ``x``'s shape, or ``(y, final)``.
     """
-    mode = EXCLUSIVE if exclusive else INCLUSIVE
+    mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
     results = _run(x, op, initial, seq_offsets, return_final, mode, axis, reverse, threads)
     return tuple(results) if return_final else results[0]
 
@@ -240,7 +273,7 @@ def prefix_scan_backward(
     ``output`` is what ``prefix_scan`` returned; only "matmul" needs it. Returns ``(grad_x, grad_initial)``, the latter
     None without ``initial``.
     """
-    mode = EXCLUSIVE if exclusive else INCLUSIVE
+    mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
     return _backward(x, op, (output, grad_output, initial, grad_final, seq_offsets), mode, axis, reverse, threads)
 
 

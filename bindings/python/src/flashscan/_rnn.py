@@ -4,21 +4,35 @@ from __future__ import annotations
 from typing import Any
 
 from . import _library as lib
-from ._call import Call, Problem, choose, data_number, kind, look, same_dtype, same_shape, space_of
+from ._call import (
+    Call,
+    Problem,
+    choose,
+    data_number,
+    dtype_beside,
+    flag,
+    kind,
+    look,
+    number,
+    real_number,
+    same_dtype,
+    same_shape,
+    space_of,
+)
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
 # Number, gates, biases and states of each cell.
 CELLS = {
-    "lstm": (0, 4, 4, 2),
-    "gru": (1, 3, 4, 1),
-    "elman": (2, 1, 1, 1),
-    "slstm": (3, 4, 4, 4),
-    "gru_reset_before": (4, 3, 3, 1),
-    "elman_relu": (5, 1, 1, 1),
+    "lstm": (lib.CELL_LSTM, 4, 4, 2),
+    "gru": (lib.CELL_GRU, 3, 4, 1),
+    "elman": (lib.CELL_ELMAN, 1, 1, 1),
+    "slstm": (lib.CELL_SLSTM, 4, 4, 4),
+    "gru_reset_before": (lib.CELL_GRU_RESET_BEFORE, 3, 3, 1),
+    "elman_relu": (lib.CELL_ELMAN_RELU, 1, 1, 1),
 }
-_LAYOUTS = {"btghd": 0, "tbghd": 1}
+LAYOUTS = {"btghd": lib.LAYOUT_BTGHD, "tbghd": lib.LAYOUT_TBGHD}
 
 
 def _axes(spec: Spec, count: int) -> None:
@@ -50,19 +64,20 @@ class _Network:
         options: tuple,
     ) -> None:
         cell, layout, reverse, all_states, training, clip, self.threads = options
-        number, gates, biases, states = choose("cell", cell, CELLS)
-        layout_number = choose("layout", layout, _LAYOUTS)
-        batch, time = outer if layout_number == 0 else outer[::-1]
+        cell_number, gates, biases, states = choose("cell", cell, CELLS)
+        layout_number = choose("layout", layout, LAYOUTS)
+        batch, time = outer if layout_number == lib.LAYOUT_BTGHD else outer[::-1]
         _axes(R, 4)
         heads, dim = inner
         if R.shape != (gates, heads, dim, dim):
             raise FlashscanValueError(f"R has shape {R.shape}; accepted is {(gates, heads, dim, dim)} for {cell}")
-        data = data_number(like)
+        data = real_number(like)
+        dtype_beside(R, like, {lib.BF16: lib.F32, lib.F16: lib.F32})
         sequences, offsets = problem.read_offsets(seq_offsets)
-        flags = problem.read_reset(reset, (batch, time)) | (lib.FLAG_ALL_STATES if all_states else 0)
-        flags |= lib.FLAG_TRAINING if training else 0
-        self.fields = (data, data_number(R), layout_number, number, int(bool(reverse)), flags, offsets)
-        self.fields += (batch, time, heads, dim, sequences, float(clip))
+        flags = problem.read_reset(reset, (batch, time), lib.RNN_FLAG_RESET)
+        flags |= (lib.RNN_FLAG_ALL_STATES if all_states else 0) | (lib.RNN_FLAG_TRAINING if training else 0)
+        self.fields = (data, data_number(R), layout_number, cell_number, lib.direction(flag("reverse", reverse)), flags, offsets)
+        self.fields += (batch, time, heads, dim, sequences, number("recurrent_clip", clip))
         self.input_shape = (*outer, gates, heads, dim)
         self.bias_shape = (biases, heads, dim)
         self.output_shape = (*((states,) if all_states else ()), *outer, heads, dim)
@@ -73,9 +88,11 @@ class _Network:
         problem.read(lib.WEIGHT, R)
 
 
-@kind(0, "Wx", "R", "b", "initial_state", "seq_offsets", "reset")
+@kind(0, "Wx", "R", "b?", "initial_state?", "seq_offsets?", "reset?")
 def forward(problem: Problem, final: bool, *options: Any) -> Call:
     x, R, b, state, seq_offsets, reset = problem.specs
+    flag("return_all_states", options[3])
+    flag("return_reserve", options[4])
     _axes(x, 5)
     net = _Network(problem, R, x, x.shape[:2], x.shape[3:], seq_offsets, reset, options)
     problem.read(lib.INPUT, _exactly(x, net.input_shape, x.dtype))
@@ -83,7 +100,7 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
         problem.read(lib.BIAS, _exactly(b, net.bias_shape, R.dtype))
     problem.read_converted(lib.STATE_IN, state, net.state_shape, net.state_dtype)
     problem.write(lib.OUTPUT, net.output_shape, x.dtype)
-    if final:
+    if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, net.state_shape, net.state_dtype)
     if net.training:
         problem.write_bytes(lib.RESERVE, net.plan.arg_bytes(False, lib.RESERVE))
@@ -93,16 +110,16 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
 def reserve_bytes(arrays: tuple, *options: Any) -> int:
     """The size of what a call of ``forward`` keeps for backward. No data is looked at."""
     space = space_of(arrays[0])
-    problem = forward.problem(space, look(space, arrays, 0)[1])
+    problem = forward.problem(space, look(space, arrays, 0, forward.names)[1])
     x, R, _, _, seq_offsets, reset = problem.specs
     net = _Network(problem, R, x, x.shape[:2], x.shape[3:], seq_offsets, reset, options)
     return net.plan.arg_bytes(False, lib.RESERVE)
 
 
-@kind(1, "R", "output", "reserve", "grad_output", "initial_state", "grad_final_state", "seq_offsets", "reset")
+@kind(1, "R", "output", "reserve", "grad_output", "initial_state?", "grad_final_state?", "seq_offsets?", "reset?")
 def backward(problem: Problem, *options: Any) -> Call:
     R, out, reserve, grad, state, grad_state, seq_offsets, reset = problem.specs
-    all_states = options[3]
+    all_states = flag("all_states", options[3])
     _axes(out, 5 if all_states else 4)
     shape = out.shape[1:] if all_states else out.shape
     net = _Network(problem, R, out, shape[:2], shape[2:], seq_offsets, reset, options)
@@ -205,7 +222,5 @@ def rnn_backward(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    if reserve is None:
-        raise FlashscanTypeError("reserve is a NoneType; accepted is what rnn returned as its reserve")
     arrays = (R, output, reserve, grad_output, initial_state, grad_final_state, seq_offsets, reset)
     return tuple(backward(arrays, (cell, layout, reverse, all_states, True, recurrent_clip, threads)))

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Elements, NumpySpace, Signature, Spec, no_stream
+
+
+_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False)
 
 
 class _CudaMemory:
@@ -49,6 +53,11 @@ class TorchSpace:
             raise FlashscanTypeError(
                 "a tensor requires grad, which flashscan does not record; accepted are those of flashscan.torch's "
                 "functions, or any under torch.no_grad()"
+            )
+        if _wrapped(tensor) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None):
+            raise FlashscanTypeError(
+                "a tensor has a tangent or is one of torch.func's, which flashscan does not see; accepted are those of "
+                "flashscan.torch's functions"
             )
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj() or tensor.is_neg()
 

@@ -18,13 +18,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import dispatch
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
 from . import _library as lib
 from ._call import Kind
-from ._errors import FlashscanTypeError
+from ._errors import FlashscanNotImplementedError
+from ._xla_partition import Axes, Layout, named_axes, partitioned
 from ._xla_problem import Traced
 
 
@@ -109,7 +112,7 @@ class Family:
     """A function: both of its passes, and how they fit together.
 
     ``fold(traced, options, mapped, results)`` gets the numbers of arguments that are mapped and of results; None where
-    the mapped axis has to be walked.
+    the mapped axis has to be walked. ``axes(traced, options)`` names the axes of the argument of each number.
     """
 
     name: str
@@ -118,6 +121,7 @@ class Family:
     backward_options: Callable[[tuple], tuple]
     training_options: Callable[[tuple], tuple]
     fold: Callable[[Traced, tuple, set[int], set[int]], Fold | None]
+    axes: Callable[[Traced, tuple], dict[int, Axes]]
 
     def __repr__(self) -> str:
         return self.name
@@ -128,7 +132,32 @@ def _conjugate(arrays: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
     return [jnp.conj(a) if n & lib.GRAD and jnp.iscomplexobj(a) else a for a, n in zip(arrays, numbers)]
 
 
+def _layout(work: Work, traced: Traced) -> Layout:
+    axes, full, fresh = work.family.axes(traced, work.options), {}, itertools.count()
+    numbers = {place: number & ~lib.GRAD for number, place, _ in traced.reads}
+    # Some gradients read neither the operand nor the output.
+    unread = {"output": lib.OUTPUT}
+    given = [
+        (spec, axes[numbers.get(spec.position, unread.get(spec.name, lib.INPUT))])
+        for spec in traced.specs
+        if spec is not None
+    ]
+    for spec, names in sorted(given, key=lambda each: each[0].position != work.kind.lead):
+        named_axes(spec.shape, names, full, fresh)
+    operands = [(spec.name, named_axes(spec.shape, names, full, fresh)) for spec, names in given]
+    results = [named_axes(shape, axes[number & ~lib.GRAD], full, fresh) for number, shape, _ in work.results(traced)]
+    return Layout(work.family.name, operands, results)
+
+
 def _run(*arrays: Any, work: Work) -> list[Any]:
+    traced = work.trace(arrays)
+    numbers = [number for number, _, _ in work.results(traced)]
+    whole = lib.RESERVE in numbers or any(number == lib.RESERVE for number, _, _ in traced.reads)
+    run = lambda *given: _run_here(*given, work=work)
+    return partitioned(run, _layout(work, traced), [bool(number & lib.GRAD) for number in numbers], whole)(*arrays)
+
+
+def _run_here(*arrays: Any, work: Work) -> list[Any]:
     traced, full = work.trace(arrays), work.full(arrays)
     reads = [number for number, _, _ in traced.reads]
     operands = _conjugate([full[place].astype(dtype) for _, place, dtype in traced.reads], reads)
@@ -137,7 +166,7 @@ def _run(*arrays: Any, work: Work) -> list[Any]:
     aliases = {}
     if traced.packed:  # the library leaves steps behind the last sequence as they are
         aliases = {len(operands) + i: i for i in range(len(types))}
-        operands += [jnp.zeros(of.shape, of.dtype) for of in types]
+        operands = _varied([*operands, *(jnp.zeros(of.shape, of.dtype) for of in types)])
     desc_type = lib.FAMILIES[traced.family][0]
     desc = bytes(desc_type(ctypes.sizeof(desc_type), *traced.fields))
     numbers = [number for number, _, _ in results]
@@ -152,8 +181,36 @@ def _run(*arrays: Any, work: Work) -> list[Any]:
     return _conjugate(outputs, numbers)
 
 
+def _bind(*arrays: Any, work: Work) -> list[Any]:
+    """Under jax.shard_map all arrays of a call vary along the same axes of the mesh, as its results do; the gradients
+    of those that were the same everywhere are then summed."""
+    return _primitive.bind(*_varied(arrays), work=work)
+
+
+def _varied(arrays: Sequence[Any]) -> list[Any]:
+    varying = [_varying(jax.typeof(array)) for array in arrays]
+    everywhere = frozenset().union(*varying)
+    return [a if own == everywhere else _vary(a, everywhere - own) for a, own in zip(arrays, varying)]
+
+
+def _varying(aval: Any) -> frozenset[str]:
+    """The axes of the mesh, in jax.shard_map, along which an array varies; JAX renamed where it says so."""
+    return aval.mat.varying if hasattr(aval, "mat") else getattr(aval, "vma", frozenset())
+
+
+def _vary(array: Any, axes: frozenset[str]) -> Any:
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(array, tuple(axes), to="varying")
+    return jax.lax.pvary(array, tuple(axes))
+
+
 def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
-    return [ShapedArray(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))]
+    types = [(shape, dtype) for _, shape, dtype in work.results(work.trace(arrays))]
+    first = arrays[0]
+    if not _varying(first):
+        return [ShapedArray(shape, dtype) for shape, dtype in types]
+    on = lambda shape: first.sharding.update(spec=PartitionSpec(*(None,) * len(shape)))
+    return [first.update(shape=shape, dtype=dtype, weak_type=False, sharding=on(shape)) for shape, dtype in types]
 
 
 def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable:
@@ -166,10 +223,10 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
 
     @jax.custom_vjp
     def function(*arrays: Any) -> list[Any]:
-        return _primitive.bind(*arrays, work=work)
+        return _bind(*arrays, work=work)
 
     def forward(*arrays: Any) -> tuple[list[Any], list[Any]]:
-        results = dict(zip(numbers, _primitive.bind(*arrays, work=training)))
+        results = dict(zip(numbers, _bind(*arrays, work=training)))
         known = dict(zip(family.forward.names, training.full(arrays)))
         known.update(output=results[lib.OUTPUT], reserve=results.pop(lib.RESERVE, None))
         return list(results.values()), [known.get(name) for name in family.backward.names]
@@ -182,7 +239,7 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
         task = Work(family, True, family.backward_options(work.options), given, frozenset(lib.GRAD | n for n in wanted))
         present = [a for a in arrays if a is not None]
         results = [number for number, _, _ in task.results(task.trace(present))]
-        gradients = dict(zip(results, _primitive.bind(*present, work=task)))
+        gradients = dict(zip(results, _bind(*present, work=task)))
         found = [None] * len(dtypes)
         for number, place in places.items():
             found[place] = gradients[lib.GRAD | number].astype(dtypes[place])
@@ -195,12 +252,24 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tuple[Any, Any]:
     traced = work.trace(primals)
     if work.backward or any(number == lib.RESERVE for number, _, _ in traced.results):
-        raise FlashscanTypeError("flashscan's functions were differentiated twice; accepted is once, in reverse mode")
+        raise FlashscanNotImplementedError(
+            f"flashscan.jax.{work.family.name} was differentiated twice; accepted is once, in reverse mode"
+        )
     varied = [type(t) is not ad.Zero and jnp.issubdtype(p.dtype, jnp.inexact) for p, t in zip(primals, tangents)]
     full = work.full(varied)
     wanted = frozenset(number for number, place, _ in traced.reads if full[place])
     function = _differentiable(work, _shapes(primals), wanted)
-    return jax.jvp(function, list(primals), [ad.instantiate_zeros(t) for t in tangents])
+    guarded = [
+        _tangent.bind(t, function=work.family.name) if varies else ad.instantiate_zeros(t)
+        for t, varies in zip(tangents, varied)
+    ]
+    return jax.jvp(function, list(primals), guarded)
+
+
+def _no_forward_mode(*_: Any, function: str) -> Any:
+    raise FlashscanNotImplementedError(
+        f"flashscan.jax.{function} has no forward-mode derivatives (jvp, jacfwd); accepted are those in reverse mode"
+    )
 
 
 def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> tuple[list[Any], list[int]]:
@@ -236,12 +305,25 @@ def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list
     return jax.lax.map(one, tuple(itertools.compress(arrays, [d is not None for d in dims])))
 
 
+# A tangent that reverse mode transposes, and that nothing may compute.
+_tangent = Primitive("flashscan_tangent")
+_tangent.def_impl(_no_forward_mode)
+_tangent.def_abstract_eval(lambda tangent, *, function: tangent)
+mlir.register_lowering(_tangent, _no_forward_mode)
+ad.deflinear2(_tangent, lambda cotangent, _, *, function: [cotangent])
+batching.primitive_batchers[_tangent] = lambda values, dims, *, function: (
+    _tangent.bind(*values, function=function),
+    dims[0],
+)
+
 _compiled = jax.jit(_run, static_argnames="work")
 _primitive = Primitive("flashscan")
 _primitive.multiple_results = True
 _primitive.def_impl(lambda *arrays, work: _compiled(*arrays, work=work))
 _primitive.def_abstract_eval(_types)
 mlir.register_lowering(_primitive, mlir.lower_fun(_run, multiple_results=True))
+# A lowering to what is partitioned looks at the devices, which JAX asks for by this set alone.
+dispatch.prim_requires_devices_during_lowering.add(_primitive)
 ad.primitive_jvps[_primitive] = _jvp
 batching.primitive_batchers[_primitive] = _batch
 
@@ -249,4 +331,4 @@ batching.primitive_batchers[_primitive] = _batch
 def call(family: Family, arrays: Sequence[Any], options: tuple) -> list[Any]:
     """The forward pass; None stands for an array that is not given."""
     work = Work(family, False, options, tuple(a is not None for a in arrays))
-    return _primitive.bind(*[a for a in arrays if a is not None], work=work)
+    return _bind(*[a for a in arrays if a is not None], work=work)

@@ -66,7 +66,7 @@ class Traced(Problem):
     """A problem on arrays that have shapes and dtypes and no memory yet."""
 
     def __init__(self, kind: Kind, arrays: Sequence[Any]) -> None:
-        super().__init__(_SPACE, kind.names, kind.lead, [None if a is None else _SPACE.signature(a) for a in arrays])
+        super().__init__(_SPACE, kind.declared, kind.lead, [None if a is None else _SPACE.signature(a) for a in arrays])
         self.reads: list[tuple[int, int, np.dtype]] = []
         self.results: list[tuple[int, tuple[int, ...], np.dtype]] = []
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """flashscan's functions on JAX arrays, on the CPU and on CUDA devices.
 
-They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``, reverse
-mode differentiation (once) and ``jax.vmap``. A mapped axis becomes part of the batch where a call can do that; where it
-cannot, calls are made one after another: packed sequences, recurrent weights or biases that are mapped themselves, and
-in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a batch shares; ``grad`` of ``vmap`` is one
-call.
+They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``,
+reverse mode differentiation (once; others are refused by name) and ``jax.vmap``. A mapped axis becomes part of the
+batch where a call can do that; where it cannot, calls are made one after another: packed sequences, recurrent weights
+or biases that are mapped themselves, and in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a
+batch shares; ``grad`` of ``vmap`` is one call.
 
-Arrays that are sharded need ``jax.shard_map`` with ``check_vma=False``: XLA does not know how to cut a call. Complex
-gradients follow JAX's convention. ``threads`` is for the CPU. What only the data can tell, sequence offsets that
-decrease for example, fails when the program runs.
+XLA cuts a call along the batch, channels and heads where arrays are sharded so, and gathers nothing; arrays that are
+sharded along time, and gradients of ``rnn`` on sharded arrays, are refused when the program is compiled. This takes
+Shardy, JAX's partitioner since 0.7; older releases gather. In
+``jax.shard_map`` each device makes a call of its own. Complex gradients follow JAX's convention. ``threads`` is for the
+CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ import jax.numpy as jnp
 
 from . import _affine, _linear, _operator, _rnn
 from . import _library as lib
-from ._call import Kind
+from ._call import Kind, choose, flag, integer, number, thread_count
 from ._errors import FlashscanTypeError
 from ._xla import Family, Fold, Traced, call
+from ._xla_partition import Axes
 
 Array = jax.Array
 ArrayLike = Any
@@ -59,14 +62,60 @@ def _fold_operator(traced: Traced, options: tuple, mapped: set[int], results: se
     return _fold_in_front(traced, (*front, behind, reverse, threads), mapped, results)
 
 
+def _axes_linear(traced: Traced, options: tuple) -> dict[int, Axes]:
+    data = ("b", "t", "c") if options[0 if traced.backward else 1] == "btc" else ("b", "c", "t")
+    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.GATE), data)
+    return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t")}
+
+
+def _axes_of_states(traced: Traced, front: Axes, behind: Axes) -> dict[int, Axes]:
+    states = (*(("n",) if traced.packed else front), *behind)
+    return {lib.STATE_IN: states, lib.STATE_OUT: states, lib.SEQ_OFFSETS: ("o",)}
+
+
+def _axes_operator(traced: Traced, options: tuple) -> dict[int, Axes]:
+    op, *_, mode, axis, _, _ = options
+    ndim, inner = len(traced.specs[0].shape), ("d", "e") if op == "matmul" else ()
+    place = _operator.axis_of(axis, -1 - len(inner), ndim, len(inner))
+    front = tuple(f"b{i}" for i in range(place))
+    behind = (*(f"c{i}" for i in range(ndim - place - 1 - len(inner))), *inner)
+    reduced = mode == _operator.REDUCTION
+    states = _axes_of_states(traced, front, behind)
+    data = (*front, "t", *behind)
+    return {lib.INPUT: data, lib.OUTPUT: states[lib.STATE_IN] if reduced else data, **states}
+
+
+def _axes_affine(traced: Traced, options: tuple) -> dict[int, Axes]:
+    front = tuple(f"b{i}" for i in range(len(traced.specs[0].shape) - 3))
+    data = (*front, "t", "d")
+    return {lib.INPUT: data, lib.OUTPUT: data, lib.GATE: (*data, "e"), **_axes_of_states(traced, front, ("d",))}
+
+
+def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
+    _, layout, _, all_states, *_ = options if traced.backward else options[1:]
+    outer = ("b", "t") if layout == "btghd" else ("t", "b")
+    states = _axes_of_states(traced, ("b",), ("h", "d"))
+    for each in (lib.STATE_IN, lib.STATE_OUT):
+        states[each] = ("s", *states[each])
+    output = (*(("s",) if all_states else ()), *outer, "h", "d")
+    weights = {lib.WEIGHT: ("g", "h", "d", "e"), lib.BIAS: ("k", "h", "d"), lib.RESERVE: ("r",), lib.RESET: ("b", "t")}
+    return {lib.INPUT: (*outer, "g", "h", "d"), lib.OUTPUT: output, **states, **weights}
+
+
 def _same(options: tuple) -> tuple:
     return options
 
 
-_LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear)
-_AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front)
+_LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear, _axes_linear)
+_AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front, _axes_affine)
 _OPERATOR = Family(
-    "prefix_scan", _operator.forward, _operator.backward, lambda o: (o[0], *o[2:]), _same, _fold_operator
+    "prefix_scan",
+    _operator.forward,
+    _operator.backward,
+    lambda o: (o[0], *o[2:]),
+    _same,
+    _fold_operator,
+    _axes_operator,
 )
 # Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
 _RNN = Family(
@@ -76,14 +125,28 @@ _RNN = Family(
     lambda o: (*o[1:5], True, *o[6:]),
     lambda o: (*o[:5], True, *o[6:]),
     _fold_rnn,
+    _axes_rnn,
 )
 
 
 def _arrays(kind: Kind, *values: Any) -> list[Any]:
     """JAX arrays; numbers take the dtype of the array that decides."""
-    dtype = jnp.asarray(values[kind.lead]).dtype
-    dtypes = [dtype if isinstance(value, (int, float, complex)) else None for value in values]
-    return [value if value is None else jnp.asarray(value, of) for value, of in zip(values, dtypes)]
+    dtype, arrays = None, [None] * len(values)
+    for place in sorted(range(len(values)), key=lambda place: place != kind.lead):
+        name, value = kind.declared[place], values[place]
+        if value is None:
+            if not name.endswith("?"):
+                raise FlashscanTypeError(f"{name} is None; accepted are arrays")
+            continue
+        try:
+            arrays[place] = jnp.asarray(value, dtype if isinstance(value, (int, float, complex)) else None)
+        except (TypeError, ValueError, OverflowError) as error:
+            name = name.removesuffix("?")
+            raise FlashscanTypeError(
+                f"{name} is {value!r}, of which no array can be made; accepted are arrays"
+            ) from error
+        dtype = arrays[kind.lead].dtype
+    return arrays
 
 
 def linear_scan(
@@ -104,10 +167,12 @@ def linear_scan(
     ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C],
     or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
     """
+    choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
     arrays = _arrays(_linear.forward, gate, input, initial_state, seq_offsets, reset)
     if arrays[0].ndim < 3:
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
-    results = call(_LINEAR, arrays, (bool(return_final_state), layout, gate_form, bool(reverse), threads))
+    final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
+    results = call(_LINEAR, arrays, (final, layout, gate_form, reverse, thread_count(threads)))
     return tuple(results) if return_final_state else results[0]
 
 
@@ -134,17 +199,23 @@ def rnn(
     "elman", "elman_relu", "slstm". Returns the hidden states [B, T, H, D] or [T, B, H, D], all S states in front of that
     with ``return_all_states``, or the pair of them and the final state [S, B, H, D].
     """
+    choose("cell", cell, _rnn.CELLS), choose("layout", layout, _rnn.LAYOUTS)
     arrays = _arrays(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
-    options = (cell, layout, bool(reverse), bool(return_all_states), False, float(recurrent_clip), threads)
-    results = call(_RNN, arrays, (bool(return_final_state), *options))
+    reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
+    clip = number("recurrent_clip", recurrent_clip)
+    options = (cell, layout, reverse, all_states, False, clip, thread_count(threads))
+    results = call(_RNN, arrays, (flag("return_final_state", return_final_state), *options))
     return tuple(results) if return_final_state else results[0]
 
 
-def _scan(x: Any, op: Any, initial: Any, seq_offsets: Any, *options: Any) -> list[Array]:
-    """``options``: return_final, mode, axis, reverse, threads."""
+def _scan(
+    x: Any, op: Any, initial: Any, seq_offsets: Any, final: bool, mode: int, axis: Any, reverse: Any, threads: Any
+) -> list[Array]:
     if not _operator.named(op, ""):
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
-    return call(_OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), (op, *options))
+    axis = None if axis is None else integer("axis", axis)
+    options = (op, final, mode, axis, flag("reverse", reverse), thread_count(threads))
+    return call(_OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), options)
 
 
 def prefix_scan(
@@ -164,8 +235,8 @@ def prefix_scan(
     ``op`` is "add", "mul", "min", "max", "logaddexp", or "matmul" of the last two axes. Returns y of x's shape, or the
     pair of it and the last inclusive prefix.
     """
-    mode = _operator.EXCLUSIVE if exclusive else _operator.INCLUSIVE
-    results = _scan(x, op, initial, seq_offsets, bool(return_final), mode, axis, bool(reverse), threads)
+    mode = _operator.EXCLUSIVE if flag("exclusive", exclusive) else _operator.INCLUSIVE
+    results = _scan(x, op, initial, seq_offsets, flag("return_final", return_final), mode, axis, reverse, threads)
     return tuple(results) if return_final else results[0]
 
 
@@ -180,7 +251,7 @@ def reduce(
     threads: int = 0,
 ) -> Array:
     """The last of ``prefix_scan``: ``x``'s shape without ``axis``; see there for the arguments."""
-    return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, bool(reverse), threads)[0]
+    return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, reverse, threads)[0]
 
 
 def affine_scan(
@@ -199,5 +270,6 @@ def affine_scan(
     shape, or the pair of it and the last state.
     """
     arrays = _arrays(_affine.forward, W, b, initial_state, seq_offsets)
-    results = call(_AFFINE, arrays, (bool(return_final_state), bool(reverse), threads))
+    final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
+    results = call(_AFFINE, arrays, (final, reverse, thread_count(threads)))
     return tuple(results) if return_final_state else results[0]

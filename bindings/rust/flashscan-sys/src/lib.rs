@@ -27,35 +27,45 @@ macro_rules! constants {
 }
 
 constants! {
-    flashscan_status: FLASHSCAN_OK = 0, FLASHSCAN_INVALID_ARGUMENT = 10, FLASHSCAN_INVALID_STRUCT = 11,
-        FLASHSCAN_STRUCT_TOO_NEW = 12, FLASHSCAN_SIZE_OVERFLOW = 13, FLASHSCAN_MISSING_ARGUMENT = 14,
-        FLASHSCAN_DOUBLED_ARGUMENT = 15, FLASHSCAN_UNKNOWN_ARGUMENT = 16, FLASHSCAN_BUFFER_TOO_SMALL = 17,
-        FLASHSCAN_INVALID_POINTER = 18, FLASHSCAN_ALIASING = 19, FLASHSCAN_UNSUPPORTED = 20,
-        FLASHSCAN_BACKEND_MISSING = 21, FLASHSCAN_NO_DEVICE = 22, FLASHSCAN_DEPENDENCY_MISSING = 23,
-        FLASHSCAN_OUT_OF_MEMORY = 30, FLASHSCAN_DEVICE_ERROR = 31, FLASHSCAN_CALLBACK_FAILED = 32,
-        FLASHSCAN_INTERNAL_ERROR = 90;
-    i32: FLASHSCAN_CPU = 0, FLASHSCAN_CUDA = 1;
-    i32: FLASHSCAN_F32 = 1, FLASHSCAN_BF16 = 2, FLASHSCAN_F16 = 3, FLASHSCAN_F64 = 4, FLASHSCAN_C64 = 5,
-        FLASHSCAN_C128 = 6, FLASHSCAN_I32 = 7, FLASHSCAN_I64 = 8;
-    i32: FLASHSCAN_LAYOUT_BTC = 0, FLASHSCAN_LAYOUT_BCT = 1, FLASHSCAN_LAYOUT_BTGHD = 0, FLASHSCAN_LAYOUT_TBGHD = 1;
-    i32: FLASHSCAN_FORWARD_IN_TIME = 0, FLASHSCAN_REVERSE_IN_TIME = 1;
-    i32: FLASHSCAN_PASS_FORWARD = 0, FLASHSCAN_PASS_BACKWARD = 1;
-    i32: FLASHSCAN_ARG_INPUT = 1, FLASHSCAN_ARG_GATE = 2, FLASHSCAN_ARG_OUTPUT = 3, FLASHSCAN_ARG_STATE_IN = 4,
-        FLASHSCAN_ARG_STATE_OUT = 5, FLASHSCAN_ARG_RESET = 6, FLASHSCAN_ARG_SEQ_OFFSETS = 7, FLASHSCAN_ARG_WEIGHT = 8,
-        FLASHSCAN_ARG_BIAS = 9, FLASHSCAN_ARG_SCRATCH = 10, FLASHSCAN_ARG_RESERVE = 11, FLASHSCAN_GRAD = 0x100;
-    i32: FLASHSCAN_DETERMINISM_RUN_TO_RUN = 0, FLASHSCAN_DETERMINISM_BATCH_INVARIANT = 1,
-        FLASHSCAN_WORKSPACE_LIBRARY = 0, FLASHSCAN_WORKSPACE_CALLER = 1;
-    i32: FLASHSCAN_GATE_VALUE = 0, FLASHSCAN_GATE_LOG = 1, FLASHSCAN_GATE_LOGIT = 2;
-    u32: FLASHSCAN_BROADCAST_BATCH = 1, FLASHSCAN_BROADCAST_TIME = 2, FLASHSCAN_BROADCAST_CHANNELS = 4,
-        FLASHSCAN_LINEAR_RESET = 1;
-    i32: FLASHSCAN_CELL_LSTM = 0, FLASHSCAN_CELL_GRU = 1, FLASHSCAN_CELL_ELMAN = 2, FLASHSCAN_CELL_SLSTM = 3,
-        FLASHSCAN_CELL_GRU_RESET_BEFORE = 4, FLASHSCAN_CELL_ELMAN_RELU = 5;
-    u32: FLASHSCAN_RNN_RESET = 1, FLASHSCAN_RNN_ALL_STATES = 2, FLASHSCAN_RNN_TRAINING = 4;
-    i32: FLASHSCAN_OPERATOR_ADD = 0, FLASHSCAN_OPERATOR_MUL = 1, FLASHSCAN_OPERATOR_MIN = 2, FLASHSCAN_OPERATOR_MAX = 3,
-        FLASHSCAN_OPERATOR_LOGADDEXP = 4, FLASHSCAN_OPERATOR_MATMUL = 5, FLASHSCAN_OPERATOR_AFFINE = 6,
-        FLASHSCAN_OPERATOR_CUSTOM = 7, FLASHSCAN_SCAN_INCLUSIVE = 0, FLASHSCAN_SCAN_EXCLUSIVE = 1,
-        FLASHSCAN_REDUCTION = 2, FLASHSCAN_CODE_CUDA_SOURCE = 1, FLASHSCAN_CODE_LTO_IR = 2;
-    u32: FLASHSCAN_OPERATOR_ALLOW_TF32 = 1;
+    flashscan_status: FLASHSCAN_STATUS_OK = 0, FLASHSCAN_STATUS_INVALID_ARGUMENT = 10,
+        FLASHSCAN_STATUS_INVALID_STRUCT = 11, FLASHSCAN_STATUS_STRUCT_TOO_NEW = 12,
+        FLASHSCAN_STATUS_SIZE_OVERFLOW = 13, FLASHSCAN_STATUS_MISSING_ARGUMENT = 14,
+        FLASHSCAN_STATUS_DOUBLED_ARGUMENT = 15, FLASHSCAN_STATUS_UNKNOWN_ARGUMENT = 16,
+        FLASHSCAN_STATUS_BUFFER_TOO_SMALL = 17, FLASHSCAN_STATUS_INVALID_POINTER = 18,
+        FLASHSCAN_STATUS_ALIASING = 19, FLASHSCAN_STATUS_UNSUPPORTED = 20, FLASHSCAN_STATUS_BACKEND_MISSING = 21,
+        FLASHSCAN_STATUS_NO_DEVICE = 22, FLASHSCAN_STATUS_DEPENDENCY_MISSING = 23,
+        FLASHSCAN_STATUS_OUT_OF_MEMORY = 30, FLASHSCAN_STATUS_DEVICE_ERROR = 31,
+        FLASHSCAN_STATUS_CALLBACK_FAILED = 32, FLASHSCAN_STATUS_INTERNAL_ERROR = 90;
+    i32: FLASHSCAN_BACKEND_CPU = 101, FLASHSCAN_BACKEND_CUDA = 102;
+    i32: FLASHSCAN_DTYPE_F32 = 201, FLASHSCAN_DTYPE_BF16 = 202, FLASHSCAN_DTYPE_F16 = 203, FLASHSCAN_DTYPE_F64 = 204,
+        FLASHSCAN_DTYPE_C64 = 205, FLASHSCAN_DTYPE_C128 = 206, FLASHSCAN_DTYPE_I32 = 207, FLASHSCAN_DTYPE_I64 = 208;
+    i32: FLASHSCAN_LAYOUT_BTC = 301, FLASHSCAN_LAYOUT_BCT = 302, FLASHSCAN_LAYOUT_BTGHD = 303,
+        FLASHSCAN_LAYOUT_TBGHD = 304;
+    i32: FLASHSCAN_DIRECTION_FORWARD = 401, FLASHSCAN_DIRECTION_REVERSE = 402;
+    i32: FLASHSCAN_PASS_FORWARD = 501, FLASHSCAN_PASS_BACKWARD = 502, FLASHSCAN_PASS_TANGENT = 503;
+    i32: FLASHSCAN_ARG_INPUT = 2001, FLASHSCAN_ARG_GATE = 2002, FLASHSCAN_ARG_OUTPUT = 2003,
+        FLASHSCAN_ARG_STATE_IN = 2004, FLASHSCAN_ARG_STATE_OUT = 2005, FLASHSCAN_ARG_RESET = 2006,
+        FLASHSCAN_ARG_SEQ_OFFSETS = 2007, FLASHSCAN_ARG_WEIGHT = 2008, FLASHSCAN_ARG_BIAS = 2009,
+        FLASHSCAN_ARG_SCRATCH = 2010, FLASHSCAN_ARG_RESERVE = 2011, FLASHSCAN_ARG_STATE_INDICES = 2012;
+    i32: FLASHSCAN_TANGENT = 0x20000000, FLASHSCAN_GRAD = 0x40000000;
+    i32: FLASHSCAN_DETERMINISM_RUN_TO_RUN = 601, FLASHSCAN_DETERMINISM_BATCH_INVARIANT = 602;
+    i32: FLASHSCAN_WORKSPACE_LIBRARY = 701, FLASHSCAN_WORKSPACE_CALLER = 702;
+    i32: FLASHSCAN_GATE_VALUE = 801, FLASHSCAN_GATE_LOG = 802, FLASHSCAN_GATE_LOGIT = 803;
+    u32: FLASHSCAN_BROADCAST_BATCH = 0x1, FLASHSCAN_BROADCAST_TIME = 0x2,
+        FLASHSCAN_BROADCAST_CHANNELS = 0x4;
+    u32: FLASHSCAN_LINEAR_FLAG_RESET = 0x10;
+    i32: FLASHSCAN_CELL_LSTM = 901, FLASHSCAN_CELL_GRU = 902, FLASHSCAN_CELL_ELMAN = 903, FLASHSCAN_CELL_SLSTM = 904,
+        FLASHSCAN_CELL_GRU_RESET_BEFORE = 905, FLASHSCAN_CELL_ELMAN_RELU = 906;
+    u32: FLASHSCAN_RNN_FLAG_RESET = 0x100, FLASHSCAN_RNN_FLAG_ALL_STATES = 0x200,
+        FLASHSCAN_RNN_FLAG_TRAINING = 0x400;
+    i32: FLASHSCAN_OPERATOR_ADD = 1001, FLASHSCAN_OPERATOR_MUL = 1002, FLASHSCAN_OPERATOR_MIN = 1003,
+        FLASHSCAN_OPERATOR_MAX = 1004, FLASHSCAN_OPERATOR_LOGADDEXP = 1005, FLASHSCAN_OPERATOR_MATMUL = 1006,
+        FLASHSCAN_OPERATOR_AFFINE = 1007, FLASHSCAN_OPERATOR_CUSTOM = 1008;
+    u32: FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 = 0x10000;
+    i32: FLASHSCAN_MODE_INCLUSIVE = 1101, FLASHSCAN_MODE_EXCLUSIVE = 1102, FLASHSCAN_MODE_REDUCTION = 1103;
+    i32: FLASHSCAN_LOG_ERROR = 1301, FLASHSCAN_LOG_INFO = 1302;
+    i32: FLASHSCAN_ACCESS_READ = 1401, FLASHSCAN_ACCESS_WRITE = 1402;
+    i32: FLASHSCAN_CODE_CUDA_SOURCE = 1201, FLASHSCAN_CODE_LTO_IR = 1202;
 }
 
 #[repr(C)]
@@ -77,6 +87,65 @@ pub struct flashscan_options {
     pub determinism: i32,
     pub workspace: i32,
     pub kernel: *const c_char,
+    pub allocator: *const flashscan_allocator,
+    pub log: Option<flashscan_log>,
+    pub log_user: *mut c_void,
+    pub communicator: *const c_void,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_allocator {
+    pub struct_size: u32,
+    pub reserved: i32,
+    pub user: *mut c_void,
+    pub allocate: Option<unsafe extern "C" fn(user: *mut c_void, bytes: usize, stream: *mut c_void) -> *mut c_void>,
+    pub release:
+        Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, bytes: usize, stream: *mut c_void)>,
+}
+
+pub type flashscan_log = unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char);
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_build {
+    pub struct_size: u32,
+    pub version: i32,
+    pub cuda_toolkit: i32,
+    pub cuda_driver: i32,
+    pub cuda_architectures: *const c_char,
+    pub cuda_unusable: *const c_char,
+    pub cpu_instruction_sets: *const c_char,
+    pub cpu_instruction_set: *const c_char,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_arg_info {
+    pub struct_size: u32,
+    pub id: i32,
+    pub access: i32,
+    pub optional: i32,
+    pub dtype: i32,
+    pub num_axes: i32,
+    pub extents: [i64; 6],
+    pub strides: [i64; 6],
+    pub bytes: usize,
+    pub alignment: usize,
+    pub name: *const c_char,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_pass_info {
+    pub struct_size: u32,
+    pub backend: i32,
+    pub device: i32,
+    pub num_args: i32,
+    pub scratch_bytes: usize,
+    pub reserve_bytes: usize,
+    pub kernel: *const c_char,
+    pub detail: *const c_char,
 }
 
 #[repr(C)]
@@ -202,6 +271,7 @@ pub struct flashscan_operator_desc {
 
 extern "C" {
     pub fn flashscan_version() -> i32;
+    pub fn flashscan_build_info(build: *mut flashscan_build) -> flashscan_status;
     pub fn flashscan_status_name(status: flashscan_status) -> *const c_char;
     pub fn flashscan_last_error() -> *const c_char;
     pub fn flashscan_device_count(backend: i32, count: *mut i32) -> flashscan_status;
@@ -226,20 +296,27 @@ extern "C" {
         arg_id: i32,
         bytes: *mut usize,
     ) -> flashscan_status;
+    pub fn flashscan_plan_args(
+        plan: *const flashscan_plan,
+        pass: i32,
+        infos: *mut flashscan_arg_info,
+        capacity: i32,
+        count: *mut i32,
+    ) -> flashscan_status;
+    pub fn flashscan_plan_info(
+        plan: *const flashscan_plan,
+        pass: i32,
+        info: *mut flashscan_pass_info,
+    ) -> flashscan_status;
     pub fn flashscan_plan_describe(
         plan: *const flashscan_plan,
         text: *mut c_char,
         capacity: usize,
         length: *mut usize,
     ) -> flashscan_status;
-    pub fn flashscan_forward(
+    pub fn flashscan_execute(
         plan: *const flashscan_plan,
-        args: *const flashscan_arg,
-        num_args: i32,
-        stream: *mut c_void,
-    ) -> flashscan_status;
-    pub fn flashscan_backward(
-        plan: *const flashscan_plan,
+        pass: i32,
         args: *const flashscan_arg,
         num_args: i32,
         stream: *mut c_void,

@@ -29,7 +29,13 @@ fn offsets_are_those_of_the_c_tests() {
     let mut ours = BTreeMap::new();
     offsets! { ours;
         flashscan_arg: id, reserved, data, bytes;
-        flashscan_options: struct_size, backend, device, threads, determinism, workspace, kernel;
+        flashscan_options: struct_size, backend, device, threads, determinism, workspace, kernel, allocator, log,
+            log_user, communicator;
+        flashscan_allocator: struct_size, reserved, user, allocate, release;
+        flashscan_build: version, cuda_toolkit, cuda_driver, cuda_architectures, cuda_unusable, cpu_instruction_sets,
+            cpu_instruction_set;
+        flashscan_arg_info: id, access, optional, dtype, num_axes, extents, strides, bytes, alignment, name;
+        flashscan_pass_info: backend, device, num_args, scratch_bytes, reserve_bytes, kernel, detail;
         flashscan_strides: batch, time, channels;
         flashscan_linear_desc: struct_size, dtype, gate_dtype, layout, gate_form, gate_broadcast, direction, flags, batch,
             time, channels, num_sequences, offsets_dtype, reserved, input, gate, output, grad_input, grad_gate,
@@ -50,7 +56,11 @@ fn offsets_are_those_of_the_c_tests() {
     }
     assert_eq!(ours, pinned);
     assert_eq!(size_of::<flashscan_arg>(), 24);
-    assert_eq!(size_of::<flashscan_options>(), 32);
+    assert_eq!(size_of::<flashscan_options>(), 64);
+    assert_eq!(size_of::<flashscan_allocator>(), 32);
+    assert_eq!(size_of::<flashscan_build>(), 48);
+    assert_eq!(size_of::<flashscan_arg_info>(), 144);
+    assert_eq!(size_of::<flashscan_pass_info>(), 48);
     assert_eq!(size_of::<flashscan_strides>(), 24);
     assert_eq!(size_of::<flashscan_linear_desc>(), 216);
     assert_eq!(size_of::<flashscan_rnn_desc>(), 80);
@@ -89,5 +99,5 @@ fn functions_are_those_that_the_library_exports() {
 
 #[test]
 fn the_library_is_of_this_version() {
-    assert_eq!(unsafe { flashscan_version() } / 100, 1);
+    assert_eq!(unsafe { flashscan_version() } / 100, 9);
 }

@@ -9,7 +9,7 @@ use flashscan_sys as sys;
 pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// The type of states: `f32` for 16-bit types, else the type itself.
     type State: Element;
-    /// `FLASHSCAN_F32` and so on.
+    /// `FLASHSCAN_DTYPE_F32` and so on.
     const DTYPE: i32;
 }
 
@@ -41,12 +41,12 @@ macro_rules! elements {
 }
 
 elements! {
-    f32, f32, FLASHSCAN_F32;
-    Bf16, f32, FLASHSCAN_BF16;
-    F16, f32, FLASHSCAN_F16;
-    f64, f64, FLASHSCAN_F64;
-    Complex<f32>, Complex<f32>, FLASHSCAN_C64;
-    Complex<f64>, Complex<f64>, FLASHSCAN_C128;
+    f32, f32, FLASHSCAN_DTYPE_F32;
+    Bf16, f32, FLASHSCAN_DTYPE_BF16;
+    F16, f32, FLASHSCAN_DTYPE_F16;
+    f64, f64, FLASHSCAN_DTYPE_F64;
+    Complex<f32>, Complex<f32>, FLASHSCAN_DTYPE_C64;
+    Complex<f64>, Complex<f64>, FLASHSCAN_DTYPE_C128;
 }
 
 /// Rounds to nearest, ties to even.

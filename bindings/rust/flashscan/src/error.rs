@@ -43,33 +43,33 @@ macro_rules! errors {
 
 errors! {
     /// An unknown value, a negative extent, offsets that decrease, ...
-    InvalidArgument = FLASHSCAN_INVALID_ARGUMENT,
-    InvalidStruct = FLASHSCAN_INVALID_STRUCT,
+    InvalidArgument = FLASHSCAN_STATUS_INVALID_ARGUMENT,
+    InvalidStruct = FLASHSCAN_STATUS_INVALID_STRUCT,
     /// The library is older than this crate.
-    StructTooNew = FLASHSCAN_STRUCT_TOO_NEW,
+    StructTooNew = FLASHSCAN_STATUS_STRUCT_TOO_NEW,
     /// The extents or strides need more than 2^63 - 1 bytes.
-    SizeOverflow = FLASHSCAN_SIZE_OVERFLOW,
-    MissingArgument = FLASHSCAN_MISSING_ARGUMENT,
-    DoubledArgument = FLASHSCAN_DOUBLED_ARGUMENT,
+    SizeOverflow = FLASHSCAN_STATUS_SIZE_OVERFLOW,
+    MissingArgument = FLASHSCAN_STATUS_MISSING_ARGUMENT,
+    DoubledArgument = FLASHSCAN_STATUS_DOUBLED_ARGUMENT,
     /// An argument that this plan does not take.
-    UnknownArgument = FLASHSCAN_UNKNOWN_ARGUMENT,
+    UnknownArgument = FLASHSCAN_STATUS_UNKNOWN_ARGUMENT,
     /// A slice that is too short.
-    BufferTooSmall = FLASHSCAN_BUFFER_TOO_SMALL,
-    InvalidPointer = FLASHSCAN_INVALID_POINTER,
-    Aliasing = FLASHSCAN_ALIASING,
+    BufferTooSmall = FLASHSCAN_STATUS_BUFFER_TOO_SMALL,
+    InvalidPointer = FLASHSCAN_STATUS_INVALID_POINTER,
+    Aliasing = FLASHSCAN_STATUS_ALIASING,
     /// No kernel takes the problem; the sentence lists the candidates and their reasons.
-    Unsupported = FLASHSCAN_UNSUPPORTED,
+    Unsupported = FLASHSCAN_STATUS_UNSUPPORTED,
     /// The library was built without this backend.
-    BackendMissing = FLASHSCAN_BACKEND_MISSING,
-    NoDevice = FLASHSCAN_NO_DEVICE,
+    BackendMissing = FLASHSCAN_STATUS_BACKEND_MISSING,
+    NoDevice = FLASHSCAN_STATUS_NO_DEVICE,
     /// A library that the plan needs could not be loaded.
-    DependencyMissing = FLASHSCAN_DEPENDENCY_MISSING,
-    OutOfMemory = FLASHSCAN_OUT_OF_MEMORY,
-    DeviceError = FLASHSCAN_DEVICE_ERROR,
+    DependencyMissing = FLASHSCAN_STATUS_DEPENDENCY_MISSING,
+    OutOfMemory = FLASHSCAN_STATUS_OUT_OF_MEMORY,
+    DeviceError = FLASHSCAN_STATUS_DEVICE_ERROR,
     /// A callback of a custom operator failed; outputs hold no results.
-    CallbackFailed = FLASHSCAN_CALLBACK_FAILED,
+    CallbackFailed = FLASHSCAN_STATUS_CALLBACK_FAILED,
     /// A defect of the library; please report it.
-    InternalError = FLASHSCAN_INTERNAL_ERROR,
+    InternalError = FLASHSCAN_STATUS_INTERNAL_ERROR,
 }
 
 impl fmt::Display for Error {
@@ -82,7 +82,7 @@ impl std::error::Error for Error {}
 
 /// The last failure of this thread, unless `status` says that there was none.
 pub(crate) fn check(status: sys::flashscan_status) -> Result<(), Error> {
-    if status == sys::FLASHSCAN_OK {
+    if status == sys::FLASHSCAN_STATUS_OK {
         return Ok(());
     }
     // SAFETY: never NULL, and valid until the next failing call on this thread.

@@ -53,8 +53,8 @@ pub enum Layout {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    Forward = sys::FLASHSCAN_FORWARD_IN_TIME as isize,
-    Reverse = sys::FLASHSCAN_REVERSE_IN_TIME as isize,
+    Forward = sys::FLASHSCAN_DIRECTION_FORWARD as isize,
+    Reverse = sys::FLASHSCAN_DIRECTION_REVERSE as isize,
 }
 
 /// Major, minor and patch of the library that is loaded.
@@ -68,6 +68,6 @@ pub fn version() -> (i32, i32, i32) {
 pub fn gpu_count() -> Result<usize, Error> {
     let mut count = 0;
     // SAFETY: `count` is valid.
-    error::check(unsafe { sys::flashscan_device_count(sys::FLASHSCAN_CUDA, &mut count) })?;
+    error::check(unsafe { sys::flashscan_device_count(sys::FLASHSCAN_BACKEND_CUDA, &mut count) })?;
     Ok(usize::try_from(count).unwrap_or(0))
 }

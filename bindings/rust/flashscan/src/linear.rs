@@ -108,7 +108,7 @@ impl<T: Element, G: Element> Linear<T, G> {
         gate_broadcast(axes: Broadcast) |desc| desc.gate_broadcast = axes.0;
         direction(direction: Direction) |desc| desc.direction = direction as i32;
         /// Calls take `reset` [B, T]: where it is true the carried state is 0 before the step.
-        with_reset() |desc| desc.flags |= sys::FLASHSCAN_LINEAR_RESET;
+        with_reset() |desc| desc.flags |= sys::FLASHSCAN_LINEAR_FLAG_RESET;
         /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
         packed(sequences: usize) |desc| desc.num_sequences = extent(sequences);
         /// Strides of the input, the gate and the output.

@@ -26,7 +26,7 @@ impl Options {
 
     /// A GPU. Its memory is not a slice's: see [`Plan::forward_raw`](crate::Plan::forward_raw).
     pub fn cuda(mut self, device: u16) -> Self {
-        self.backend = sys::FLASHSCAN_CUDA;
+        self.backend = sys::FLASHSCAN_BACKEND_CUDA;
         self.device = i32::from(device);
         self
     }
@@ -57,10 +57,14 @@ impl Options {
             determinism: self.determinism,
             workspace: sys::FLASHSCAN_WORKSPACE_LIBRARY,
             kernel: self.kernel.as_ref().map_or(ptr::null(), |name| name.as_ptr()),
+            allocator: ptr::null(),
+            log: None,
+            log_user: ptr::null_mut(),
+            communicator: ptr::null(),
         }
     }
 
     pub(crate) fn on_host(&self) -> bool {
-        self.backend == sys::FLASHSCAN_CPU
+        self.backend != sys::FLASHSCAN_BACKEND_CUDA
     }
 }

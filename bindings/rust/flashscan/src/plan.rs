@@ -81,7 +81,9 @@ impl Plan {
     /// nothing else uses what is written until then; `stream` is NULL or a `cudaStream_t` of a plan on a GPU.
     pub unsafe fn forward_raw(&self, args: &[sys::flashscan_arg], stream: *mut c_void) -> Result<(), Error> {
         // SAFETY: the caller's.
-        check(unsafe { sys::flashscan_forward(self.as_ptr(), args.as_ptr(), args.len() as i32, stream) })
+        check(unsafe {
+            sys::flashscan_execute(self.as_ptr(), sys::FLASHSCAN_PASS_FORWARD, args.as_ptr(), args.len() as i32, stream)
+        })
     }
 
     /// Backward on bare pointers.
@@ -91,7 +93,15 @@ impl Plan {
     /// As for [`forward_raw`](Plan::forward_raw).
     pub unsafe fn backward_raw(&self, args: &[sys::flashscan_arg], stream: *mut c_void) -> Result<(), Error> {
         // SAFETY: the caller's.
-        check(unsafe { sys::flashscan_backward(self.as_ptr(), args.as_ptr(), args.len() as i32, stream) })
+        check(unsafe {
+            sys::flashscan_execute(
+                self.as_ptr(),
+                sys::FLASHSCAN_PASS_BACKWARD,
+                args.as_ptr(),
+                args.len() as i32,
+                stream,
+            )
+        })
     }
 
     pub(crate) fn run(&self, pass: Pass, args: Args<'_>) -> Result<(), Error> {

@@ -128,11 +128,11 @@ impl<T: Element, W: Element> Rnn<T, W> {
         layout(layout: RnnLayout) |desc| desc.layout = layout as i32;
         direction(direction: Direction) |desc| desc.direction = direction as i32;
         /// Backward will be called: forward fills a [`Reserve`].
-        training() |desc| desc.flags |= sys::FLASHSCAN_RNN_TRAINING;
+        training() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_TRAINING;
         /// The output holds all states, [S, ...], h first.
-        all_states() |desc| desc.flags |= sys::FLASHSCAN_RNN_ALL_STATES;
+        all_states() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_ALL_STATES;
         /// Calls take `reset` [B, T]: where it is true all states are 0 before the step.
-        with_reset() |desc| desc.flags |= sys::FLASHSCAN_RNN_RESET;
+        with_reset() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_RESET;
         /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.
         packed(sequences: usize) |desc| desc.num_sequences = extent(sequences);
         /// Limits the gradient that reaches h through the recurrent weights, at every step; 0: no limit.

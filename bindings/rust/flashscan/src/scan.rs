@@ -45,11 +45,11 @@ impl Operator {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// `y[t]`
-    Inclusive = sys::FLASHSCAN_SCAN_INCLUSIVE as isize,
+    Inclusive = sys::FLASHSCAN_MODE_INCLUSIVE as isize,
     /// `y[t-1]`, first the initial state or the identity
-    Exclusive = sys::FLASHSCAN_SCAN_EXCLUSIVE as isize,
+    Exclusive = sys::FLASHSCAN_MODE_EXCLUSIVE as isize,
     /// The last `y` alone
-    Reduction = sys::FLASHSCAN_REDUCTION as isize,
+    Reduction = sys::FLASHSCAN_MODE_REDUCTION as isize,
 }
 
 /// What scans of named operators and of functions share.

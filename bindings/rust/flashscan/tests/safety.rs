@@ -30,7 +30,7 @@ fn plans_are_shared_by_threads() {
 fn plans_are_refused_with_a_sentence() {
     let error = Linear::<f32>::new(2, 5, 3).packed(2).build().unwrap_err();
     assert!(matches!(&error, Error::InvalidArgument(sentence) if sentence.contains("batch is 2")), "{error}");
-    assert_eq!(error.status(), flashscan_sys::FLASHSCAN_INVALID_ARGUMENT);
+    assert_eq!(error.status(), flashscan_sys::FLASHSCAN_STATUS_INVALID_ARGUMENT);
     assert_eq!(error.to_string(), error.sentence());
     let error = Linear::<f32>::new(usize::MAX, 1, 1).build().unwrap_err();
     assert!(matches!(error, Error::SizeOverflow(_)), "{error}");
@@ -59,7 +59,7 @@ fn slices_are_checked() {
         reset: Some(&[false; 4]),
         ..Default::default()
     });
-    assert!(matches!(&unknown, Err(Error::UnknownArgument(sentence)) if sentence.contains("id 6")), "{unknown:?}");
+    assert!(matches!(&unknown, Err(Error::UnknownArgument(sentence)) if sentence.contains("id 2006")), "{unknown:?}");
     let offsets = Linear::<f32>::new(1, 4, 1).packed(1).build().unwrap().forward(LinearForward {
         gate: &full,
         input: &full,

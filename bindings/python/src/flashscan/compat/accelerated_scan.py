@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 
 from ..torch import linear_scan
+from ..torch._types import tensors
 
 __all__ = ["scan"]
 
@@ -20,4 +21,5 @@ def scan(gates: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     Returns:
         x, [B, C, T], of ``tokens``' dtype; differentiable in both.
     """
+    tensors(gates=gates, tokens=tokens)
     return linear_scan(gates, tokens, layout="bct")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import torch
 
 from ..torch import linear_scan
+from ..torch._types import tensors
 
 __all__ = ["scan", "scan_cu", "scan_cu_single", "scan_tr"]
 
@@ -19,6 +20,7 @@ def scan(alpha: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
     Returns:
         h, [B, T, D], of ``beta``'s dtype; differentiable in both.
     """
+    tensors(alpha=alpha, beta=beta)
     return linear_scan(alpha, beta)
 
 

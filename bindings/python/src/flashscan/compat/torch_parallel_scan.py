@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 
 from .. import torch as flashscan_torch
+from .._call import integer
+from .._errors import FlashscanTypeError, FlashscanValueError
+from ..torch._types import tensors
 
 __all__ = ["prefix_scan", "reduce_scan"]
 
@@ -30,8 +33,15 @@ _NAMES: dict[Any, str] = {
 }
 
 
-def _operator(function: Function, x: torch.Tensor, dim: int) -> Any:
-    name = _NAMES.get(function)
+def _operator(name: str, function: Function, x: torch.Tensor, dim: int) -> Any:
+    tensors(x=x)
+    if not callable(function):
+        raise FlashscanTypeError(f"{name} is a {type(function).__name__}; accepted are functions of two tensors")
+    if not -x.dim() <= integer("dim", dim) < x.dim():
+        raise FlashscanValueError(
+            f"dim is {dim} for a tensor of {x.dim()} axes; accepted are {-x.dim()} to {x.dim() - 1}"
+        )
+    name = _NAMES.get(function) if isinstance(function, Hashable) else None
     known = name is not None and (x.is_floating_point() or (x.is_complex() and name in ("add", "mul", "matmul")))
     if known and name == "matmul":
         known = 0 <= dim % x.dim() < x.dim() - 2 and x.shape[-1] == x.shape[-2] <= 1024
@@ -52,9 +62,9 @@ def prefix_scan(x: torch.Tensor, prefix_func: Function, dim: int, pad_value: flo
     Returns:
         y, of x's shape and dtype; differentiable in x.
     """
-    return flashscan_torch.prefix_scan(x, _operator(prefix_func, x, dim), axis=dim)
+    return flashscan_torch.prefix_scan(x, _operator("prefix_func", prefix_func, x, dim), axis=dim)
 
 
 def reduce_scan(x: torch.Tensor, reduce_func: Function, dim: int) -> torch.Tensor:
     """The last element of ``prefix_scan``: x's shape without ``dim``."""
-    return flashscan_torch.reduce(x, _operator(reduce_func, x, dim), axis=dim)
+    return flashscan_torch.reduce(x, _operator("reduce_func", reduce_func, x, dim), axis=dim)

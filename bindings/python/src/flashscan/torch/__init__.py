@@ -2,8 +2,11 @@
 """flashscan for PyTorch: functions with autograd, on the CPU and on GPUs, under torch.compile and autocast; modules.
 
 The functions are those of ``flashscan`` without their ``_backward``s. They are operators of ``torch.ops.flashscan``,
-run on the current stream, and take memory from PyTorch. Gradients may be asked for any number of times; second
-derivatives are not computed. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` are layers in the manner of
+run on the current stream, and take memory from PyTorch. Gradients may be asked for any number of times. Forward-mode
+derivatives (``torch.autograd.forward_ad``, ``torch.func.jvp``) of ``linear_scan``, ``affine_scan``, and of
+``prefix_scan`` and ``reduce`` with operators that are names are computed, as are derivatives of any order of
+``linear_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name of the function by
+a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` are layers in the manner of
 ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` and ``RGLRU`` are layers
 around ``linear_scan``.
 """

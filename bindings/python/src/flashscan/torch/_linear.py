@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from .. import _linear
+from .._call import choose, flag
+from .._errors import FlashscanTypeError
+from ._derivative import Derivative
 from ._register import optional, register
-from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
+from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 
 def _state_shape(like: Tensor, layout: str, seq_offsets: Tensor | None) -> tuple[int, int]:
@@ -48,6 +52,50 @@ def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple
     return (*gradients[:2], optional(gradients[2], initial_state), None, None, None, None, None)
 
 
+def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple:
+    """A scan of the same gates: dh[t] = a[t] dh[t-1] + (da[t] h[t-1] + dx[t])."""
+    gate, x, state, *rest = inputs
+    linear = Derivative(gate, outputs[0], state, *rest)
+    dgate, dx, dstate = tangents[:3]
+    return _op(gate, linear.entering(dgate, dx).to(x.dtype), dstate, *rest)
+
+
+def _save_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+    ctx.options = inputs[7:]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:7])
+
+
+def _second_backward(ctx: Any, v_gate: Tensor | None, v_input: Tensor | None, v_state: Tensor | None) -> tuple:
+    """The gradients of Re<grad, tangent along v>, since <v, J* grad> = <J v, grad>."""
+    gate, output, grad, state, grad_state, *rest = ctx.saved_tensors
+    rest += ctx.options
+    linear = Derivative(gate, output, state, *rest)
+    along, last = _op(gate, linear.entering(v_gate, v_input).to(output.dtype), v_state, *rest)
+    d_gate, arriving, _ = _backward_op(gate, along, grad, v_state, grad_state, *rest)
+    d_output = d_state = None
+    if v_gate is not None:
+        d_gate = linear.add_curvature(d_gate, arriving, v_gate)
+        d_output, d_state = linear.of_states(arriving, v_gate)
+    given = optional(d_state, state), optional(last, grad_state)
+    return d_gate, d_output, along, *given, *(None,) * 5
+
+
+def _backward_tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple:
+    """A scan of the same gates in the other direction, as the gradients are."""
+    gate, output, grad, state, _, *rest = inputs
+    linear = Derivative(gate, output, state, *rest)
+    dgate, doutput, dgrad, dstate, dgrad_state = tangents[:5]
+    arriving = outputs[1]
+    entering, leaving = torch.zeros_like(grad) if dgrad is None else dgrad, None
+    if dgate is not None:
+        more, leaving = linear.of_states(arriving, dgate)
+        entering = entering + more
+    d_gate, d_input, d_state = _backward_op(gate, output, entering, state, dgrad_state, *rest)
+    d_gate = linear.add_curvature(d_gate, arriving, dgate, doutput, dstate)
+    return d_gate, d_input, d_state if leaving is None else d_state + leaving
+
+
 _OPTIONS = "Tensor? seq_offsets, Tensor? reset, str layout, str gate_form, bool reverse"
 _op = register(
     "linear_scan",
@@ -56,6 +104,8 @@ _op = register(
     _fake,
     _save,
     _backward,
+    _tangent,
+    function="linear_scan",
 )
 _backward_op = register(
     "linear_scan_backward",
@@ -63,7 +113,20 @@ _backward_op = register(
     f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
+    _save_backward,
+    _second_backward,
+    _backward_tangent,
+    function="linear_scan",
 )
+
+
+def _as_gate(gate: Any, input: Tensor) -> Tensor:
+    if isinstance(gate, Tensor):
+        return gate
+    try:
+        return torch.tensor(gate, dtype=input.dtype, device=input.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise FlashscanTypeError(f"gate is {gate!r}; accepted are a tensor or a number of {input.dtype}") from error
 
 
 def linear_scan(
@@ -96,10 +159,13 @@ def linear_scan(
     Raises:
         FlashscanError: what is wrong, and what is accepted.
     """
-    if not isinstance(gate, Tensor):
-        gate = torch.tensor(gate, dtype=input.dtype, device=input.device)
+    tensors(input=input)
+    tensors(True, initial_state=initial_state, reset=reset)
+    choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
+    reverse, final = flag("reverse", reverse), flag("return_final_state", return_final_state)
+    gate = _as_gate(gate, input)
     if autocast_dtype(input) is not None and gate.dtype not in (input.dtype, state_dtype(input.dtype)):
         gate = gate.to(input.dtype)
     state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
     results = _op(gate, input, state, offsets, reset, layout, gate_form, reverse)
-    return tuple(results) if return_final_state else results[0]
+    return tuple(results) if final else results[0]

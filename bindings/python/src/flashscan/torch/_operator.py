@@ -6,9 +6,11 @@ from typing import Any
 import torch
 
 from .. import _affine, _custom, _operator
-from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, axis_of, named
+from .._call import flag
+from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, CudaOperator, HostOperator, axis_of, named, refuse_operator
+from . import _operator_tangent, _transforms
 from ._register import nothing, optional, register
-from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
+from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 _LOWERED = {"matmul"}
 _WIDENED = {"add", "mul", "logaddexp"}
@@ -60,14 +62,29 @@ def _backward(ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple
     return (dx, optional(dinitial, initial), None, None, None, None, None)
 
 
+def _tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple:
+    return _TANGENTS.get(inputs[3], _operator_tangent.of_numbers)(_op, inputs, tangents)
+
+
+_TANGENTS = {"add": _operator_tangent.of_sums, "matmul": _operator_tangent.of_products_of_matrices}
 _OPTIONS = "Tensor? seq_offsets, str op, int mode, int axis, bool reverse"
-_op = register("scan", f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)", _kernel, _fake, _save, _backward)
+_op = register(
+    "scan",
+    f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)",
+    _kernel,
+    _fake,
+    _save,
+    _backward,
+    _tangent,
+    function="prefix_scan and reduce",
+)
 _backward_op = register(
     "scan_backward",
     "(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, "
     f"{_OPTIONS}) -> (Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
+    function="prefix_scan and reduce",
 )
 
 
@@ -103,6 +120,10 @@ def _affine_backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -
     return dW, db, optional(dstate, state), None, None
 
 
+def _affine_tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple:
+    return _operator_tangent.of_affine_maps(_affine_op, inputs, outputs[0], tangents)
+
+
 _affine_op = register(
     "affine_scan",
     "(Tensor W, Tensor b, Tensor? initial_state, Tensor? seq_offsets, bool reverse) -> (Tensor, Tensor)",
@@ -110,6 +131,8 @@ _affine_op = register(
     _affine_fake,
     _affine_save,
     _affine_backward,
+    _affine_tangent,
+    function="affine_scan",
 )
 _affine_backward_op = register(
     "affine_scan_backward",
@@ -117,7 +140,11 @@ _affine_backward_op = register(
     "Tensor? seq_offsets, bool reverse) -> (Tensor, Tensor, Tensor)",
     _affine_backward_kernel,
     _affine_backward_fake,
+    function="affine_scan",
 )
+
+
+_WITH_FUNCTIONS = "prefix_scan and reduce with an operator that is not a name"
 
 
 class _Custom(torch.autograd.Function):
@@ -133,11 +160,22 @@ class _Custom(torch.autograd.Function):
         return tuple(results) if final else results[0]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *grad_final: Tensor) -> tuple:
         x, initial, seq_offsets = ctx.saved_tensors
-        results = _custom.backward(ctx.request, x, grad, initial, *(grad_final or (None,)), seq_offsets)
+        results = _CustomGradient.apply(x, grad, initial, *(grad_final or (None,)), seq_offsets, ctx.request)
         return results[0], results[1] if initial is not None else None, None, None, None
+
+
+class _CustomGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, grad: Tensor, initial: Tensor | None, grad_final: Any, seq_offsets: Any, request: Any
+    ) -> tuple:
+        return tuple(_custom.backward(request, x, grad, initial, grad_final, seq_offsets))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        _transforms.refuse_second_derivatives(_WITH_FUNCTIONS)
 
 
 def _adjoint_of(op: Any) -> Any:
@@ -152,6 +190,10 @@ def _adjoint_of(op: Any) -> Any:
 
 def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None, final: bool, *options: Any) -> Any:
     """``options``: mode, axis, reverse."""
+    if _transforms.tangents((x, initial)):
+        _transforms.refuse_forward_mode(_WITH_FUNCTIONS)
+    if _transforms.active():
+        _transforms.refuse_transforms(_WITH_FUNCTIONS)
     training = torch.is_grad_enabled() and (x.requires_grad or (initial is not None and initial.requires_grad))
     if not training:
         results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
@@ -166,8 +208,12 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
 def _scan(
     x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool
 ) -> Any:
-    offsets = as_offsets(seq_offsets, x)
+    tensors(x=x)
+    tensors(True, initial=initial)
+    reverse, offsets = flag("reverse", reverse), as_offsets(seq_offsets, x)
     if not named(op, " and callables"):
+        if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
+            refuse_operator(op)
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
     lower = autocast_dtype(x)
     if lower is not None and op in _LOWERED | _WIDENED:
@@ -198,8 +244,8 @@ def prefix_scan(
 
     Args and results are those of ``flashscan.prefix_scan``.
     """
-    mode = EXCLUSIVE if exclusive else INCLUSIVE
-    return _scan(x, op, mode, axis, reverse, initial, seq_offsets, return_final)
+    mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
+    return _scan(x, op, mode, axis, reverse, initial, seq_offsets, flag("return_final", return_final))
 
 
 def reduce(
@@ -230,8 +276,11 @@ def affine_scan(
     [num_sequences, d]; under autocast both take the lower dtype. Returns the states, of b's shape, or the pair of them
     and the last, in float32 for 16-bit data.
     """
+    tensors(W=W, b=b)
+    tensors(True, initial_state=initial_state)
+    reverse, final = flag("reverse", reverse), flag("return_final_state", return_final_state)
     lower = autocast_dtype(b)
     if lower is not None:
         W, b = W.to(lower), b.to(lower)
     results = _affine_op(W, b, as_state(initial_state, b), as_offsets(seq_offsets, b), reverse)
-    return tuple(results) if return_final_state else results[0]
+    return tuple(results) if final else results[0]

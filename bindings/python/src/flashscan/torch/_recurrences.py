@@ -10,9 +10,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .._call import flag, number
 from .._errors import FlashscanValueError
 from ._linear import linear_scan
-from ._types import Offsets, Tensor, state_dtype
+from ._types import Offsets, Tensor, features, positive, state_dtype
 
 
 class LinearRecurrence(nn.Module):
@@ -32,6 +33,8 @@ class LinearRecurrence(nn.Module):
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
+        positive(input_size=input_size, hidden_size=hidden_size)
+        bias = flag("bias", bias)
         self.input_size, self.hidden_size = input_size, hidden_size
         self.projection = nn.Linear(input_size, 2 * hidden_size, bias, device=device, dtype=dtype)
 
@@ -47,6 +50,7 @@ class LinearRecurrence(nn.Module):
         """[B, T, input_size] and, zeros if not given, h before the first step, [B, hidden_size], to h,
         [B, T, hidden_size], and h after the last step, in float32 for 16-bit data. For ``reverse``, ``seq_offsets`` and
         ``reset`` see ``flashscan.linear_scan``."""
+        features("input", input, (3,), self.input_size)
         gate, value = self.projection(input).chunk(2, -1)
         options = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
         return linear_scan(
@@ -75,7 +79,11 @@ class RGLRU(nn.Module):
         self, width: int, num_heads: int = 1, *, c: float = 8.0, device: Any = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
-        if num_heads < 1 or width % num_heads:
+        positive(width=width, num_heads=num_heads)
+        c = number("c", c)
+        if not c > 0:
+            raise FlashscanValueError(f"c is {c}; accepted are numbers above 0")
+        if width % num_heads:
             raise FlashscanValueError(f"num_heads is {num_heads}; accepted are divisors of width, {width}")
         self.width, self.num_heads, self.c = width, num_heads, c
         dim = width // num_heads
@@ -100,6 +108,7 @@ class RGLRU(nn.Module):
         """[B, T, width] and, zeros if not given, h before the first step, [B, width], to h, [B, T, width], and h after
         the last step, in float32 for 16-bit data, as gates are. For ``seq_offsets`` and ``reset`` see
         ``flashscan.linear_scan``."""
+        features("input", input, (3,), self.width)
         heads = input.unflatten(-1, (self.num_heads, -1))
         gates = torch.einsum("bthd,ghed->gbthe", heads, self.gate_weight) + self.gate_bias[:, None, None]
         recurrence, entry = torch.sigmoid(gates.to(state_dtype(gates.dtype))).flatten(-2)

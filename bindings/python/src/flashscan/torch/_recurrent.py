@@ -10,10 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .._call import choose, flag, number
 from .._errors import FlashscanTypeError, FlashscanValueError
 from .._rnn import CELLS
 from ._rnn import rnn
-from ._types import Offsets, Tensor
+from ._types import Offsets, Tensor, as_offsets, positive
 
 State = Union[Tensor, tuple[Tensor, ...]]
 
@@ -58,7 +59,12 @@ class Recurrent(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if num_heads < 1 or hidden_size % num_heads:
+        positive(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers, num_heads=num_heads)
+        if not 0 <= number("dropout", dropout) <= 1:
+            raise FlashscanValueError(f"dropout is {dropout}; accepted are 0 to 1")
+        bias, batch_first = flag("bias", bias), flag("batch_first", batch_first)
+        bidirectional, recurrent_clip = flag("bidirectional", bidirectional), number("recurrent_clip", recurrent_clip)
+        if hidden_size % num_heads:
             raise FlashscanValueError(f"num_heads is {num_heads}; accepted are divisors of hidden_size, {hidden_size}")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
@@ -90,14 +96,21 @@ class Recurrent(nn.Module):
         text = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}, num_heads={self.num_heads}"
         return text + f", batch_first={self.batch_first}, bidirectional={self.bidirectional}"
 
-    def _initial(self, state: State | None, batched: bool) -> list[Tensor] | None:
-        """One tensor [layers and directions, B, hidden_size] for each state of the cell."""
+    def _initial(self, state: State | None, rows: int, batched: bool) -> list[Tensor] | None:
+        """One tensor [layers and directions, rows, hidden_size] for each state of the cell."""
         if state is None:
             return None
-        states = [state] if isinstance(state, Tensor) else list(state)
+        states = [state] if isinstance(state, Tensor) else state
+        if not isinstance(states, (list, tuple)) or not all(isinstance(each, Tensor) for each in states):
+            raise FlashscanTypeError(f"state is {state!r}; accepted are a tensor, or a tuple of tensors, or None")
         if len(states) != self._states:
             raise FlashscanValueError(f"state has {len(states)} tensors; accepted are {self._states} for {self.cell}")
-        return states if batched else [each.unsqueeze(1) for each in states]
+        depth = self.num_layers * (2 if self.bidirectional else 1)
+        accepted = (depth, rows, self.hidden_size) if batched else (depth, self.hidden_size)
+        for each in states:
+            if tuple(each.shape) != accepted:
+                raise FlashscanValueError(f"state has shape {tuple(each.shape)}; accepted is {accepted}")
+        return list(states) if batched else [each.unsqueeze(1) for each in states]
 
     def _direction(
         self, x: Tensor, suffix: str, place: int, states: list[Tensor] | None, options: dict[str, Any]
@@ -148,9 +161,11 @@ class Recurrent(nn.Module):
             raise FlashscanValueError(
                 f"input has shape {tuple(input.shape)}; accepted are 2 or 3 axes, the last of {self.input_size}"
             )
-        states = self._initial(state, batched)
         axis = 0 if self.batch_first else 1
         x = input if batched else input.unsqueeze(axis)
+        seq_offsets = as_offsets(seq_offsets, input)
+        rows = x.shape[axis] if seq_offsets is None else seq_offsets.numel() - 1
+        states = self._initial(state, rows, batched)
         options = {"seq_offsets": seq_offsets, "reset": reset}
         finals = []
         for layer in range(self.num_layers):
@@ -222,7 +237,7 @@ class GRU(Recurrent):
     """
 
     def __init__(self, *args: Any, reset_after: bool = True, **options: Any) -> None:
-        self.cell = "gru" if reset_after else "gru_reset_before"
+        self.cell = "gru" if flag("reset_after", reset_after) else "gru_reset_before"
         super().__init__(*args, **options)
 
     @classmethod
@@ -238,9 +253,7 @@ class Elman(Recurrent):
     """
 
     def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise FlashscanValueError(f"nonlinearity is {nonlinearity!r}; accepted are 'tanh', 'relu'")
-        self.cell = "elman" if nonlinearity == "tanh" else "elman_relu"
+        self.cell = choose("nonlinearity", nonlinearity, {"tanh": "elman", "relu": "elman_relu"})
         super().__init__(*args, **options)
 
     @classmethod

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from . import _transforms
+
 _library = torch.library.Library("flashscan", "DEF")
 _below_autograd = torch._C._AutoDispatchBelowAutograd
 if not hasattr(_below_autograd, "__enter__"):  # in PyTorch 1 it acts from its construction to its destruction
@@ -22,7 +24,6 @@ if not hasattr(_below_autograd, "__enter__"):  # in PyTorch 1 it acts from its c
             del guard
 
 
-
 def register(
     name: str,
     schema: str,
@@ -30,11 +31,16 @@ def register(
     fake: Callable[..., Any],
     save: Callable[[Any, tuple, Any], None] | None = None,
     backward: Callable[..., Any] | None = None,
+    tangent: Callable[..., Any] | None = None,
+    *,
+    function: str,
 ) -> Callable[..., Any]:
     """``fake`` makes outputs of the right shapes on any device; ``save`` and ``backward`` are as those of
     torch.library.register_autograd, whose cost at every call grows with the square of the number of arguments.
+    ``tangent(inputs, outputs, tangents)`` gives the outputs' tangents from those of inputs, None for zeros.
 
-    An operator without a ``backward`` computes gradients, whose own are not computed.
+    What an operator has not is refused with the name of the public ``function``. One without a ``backward`` computes
+    gradients, whose own are not computed.
     """
     _library.define(name + schema)
     for key in ("CPU", "CUDA"):
@@ -44,39 +50,47 @@ def register(
     else:
         _library.impl(name, fake, "Meta")
     op = getattr(torch.ops.flashscan, name).default
-    save, backward = save or (lambda ctx, inputs, output: None), backward or _no_second_derivatives
-    _library.impl(name, _recording(op, save, backward), "Autograd")
+    save = save or (lambda ctx, inputs, output: None)
+    backward = backward or (lambda ctx, *gradients: _transforms.refuse_second_derivatives(function))
+    tangent = tangent or (lambda inputs, outputs, tangents: _transforms.refuse_forward_mode(function))
+    _library.impl(name, _recording(op, save, backward, tangent), "Autograd")
     return op
 
 
 def _recording(
-    op: Callable[..., Any], save: Callable[[Any, tuple, Any], None], backward: Callable[..., Any]
+    op: Callable[..., Any],
+    save: Callable[[Any, tuple, Any], None],
+    backward: Callable[..., Any],
+    tangent: Callable[..., Any],
 ) -> Callable[..., Any]:
     """``op`` as autograd sees it."""
 
     class Recorded(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            with _below_autograd():
+            with _below_autograd(), _transforms.outer_levels():
                 output = op(*inputs)
             save(ctx, inputs, output)
+            ctx.both = (inputs, output) if _transforms.at_a_level() else None
             return output
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
             return backward(ctx, *gradients)
 
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Any:
+            (inputs, outputs), ctx.both = ctx.both, None
+            return tuple(tangent([*map(_transforms.primal, inputs)], [*map(_transforms.primal, outputs)], tangents))
+
     def call(*inputs: Any) -> Any:
-        if torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs):
-            return Recorded.apply(*inputs)
+        recording = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+        if recording or _transforms.tangents(inputs):
+            return _transforms.apply(Recorded, inputs)
         with _below_autograd():
             return op(*inputs)
 
     return call
-
-
-def _no_second_derivatives(ctx: Any, *gradients: Any) -> Any:
-    raise NotImplementedError("flashscan computes no second derivatives")
 
 
 def optional(tensor: torch.Tensor | None, of: torch.Tensor | None) -> torch.Tensor | None:

@@ -6,8 +6,11 @@ from typing import Any
 import torch
 
 from .. import _rnn
+from .._call import choose, flag, number
+from .._errors import FlashscanError
+from . import _transforms
 from ._register import optional, register
-from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype
+from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 
 def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
@@ -72,7 +75,7 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> Non
 def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
     R, output, reserve, state, seq_offsets, reset = ctx.saved_tensors
     if not ctx.training:
-        raise RuntimeError("rnn was called without training; its gradients need what training keeps")
+        raise FlashscanError("flashscan.torch.rnn was called without training; its gradients need what training keeps")
     grad = torch.zeros_like(output) if grad is None else grad
     dWx, dR, db, dstate = _backward_op(R, output, reserve, grad, state, grad_state, seq_offsets, reset, *ctx.options)
     return (dWx, dR, db if ctx.has_bias else None, optional(dstate, state), *(None,) * 8)
@@ -87,6 +90,7 @@ _op = register(
     _fake,
     _save,
     _backward,
+    function="rnn",
 )
 _backward_op = register(
     "rnn_backward",
@@ -94,6 +98,7 @@ _backward_op = register(
     f"{_OPTIONS}, float recurrent_clip) -> (Tensor, Tensor, Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
+    function="rnn",
 )
 
 
@@ -132,6 +137,12 @@ def rnn(
     Raises:
         FlashscanError: what is wrong, and what is accepted.
     """
+    tensors(Wx=Wx, R=R)
+    tensors(True, b=b, initial_state=initial_state, reset=reset)
+    choose("cell", cell, _rnn.CELLS), choose("layout", layout, _rnn.LAYOUTS)
+    reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
+    flag("return_final_state", return_final_state)
+    clip = number("recurrent_clip", recurrent_clip)
     lower = autocast_dtype(Wx)
     if lower is not None:
         Wx = Wx.to(lower)
@@ -140,6 +151,8 @@ def rnn(
     state, offsets = as_state(initial_state, Wx), as_offsets(seq_offsets, Wx)
     given = (Wx, R, b, state)
     training = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
-    options = (cell, layout, reverse, return_all_states, training, float(recurrent_clip))
+    # Under vmap a tensor does not tell what the transforms around it record.
+    training = training or (torch.is_grad_enabled() and _transforms.active())
+    options = (cell, layout, reverse, all_states, training, clip)
     output, final, _ = _op(Wx, R, b, state, offsets, reset, *options)
     return (output, final) if return_final_state else output

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Union
+from typing import Any, Union
 
 import torch
+
+from .._call import integer
+from .._errors import FlashscanTypeError, FlashscanValueError
 
 Tensor = torch.Tensor
 Offsets = Union[Tensor, Sequence[int], None]
@@ -19,6 +22,13 @@ def state_dtype(dtype: torch.dtype) -> torch.dtype:
     return _WIDE.get(dtype, dtype)
 
 
+def tensors(optional: bool = False, /, **named: Any) -> None:
+    """Refuses what is no tensor; None passes where it is ``optional``."""
+    for name, value in named.items():
+        if not isinstance(value, Tensor) and not (optional and value is None):
+            raise FlashscanTypeError(f"{name} is a {type(value).__name__}; accepted are tensors")
+
+
 def as_state(state: Tensor | None, like: Tensor) -> Tensor | None:
     return None if state is None else state.to(state_dtype(like.dtype))
 
@@ -26,7 +36,24 @@ def as_state(state: Tensor | None, like: Tensor) -> Tensor | None:
 def as_offsets(seq_offsets: Offsets, like: Tensor) -> Tensor | None:
     if seq_offsets is None or isinstance(seq_offsets, Tensor):
         return seq_offsets
-    return torch.tensor(seq_offsets, device=like.device)
+    if not isinstance(seq_offsets, Sequence) or not all(isinstance(each, int) for each in seq_offsets):
+        raise FlashscanTypeError(f"seq_offsets is {seq_offsets!r}; accepted are a tensor, or a sequence of integers")
+    return torch.tensor(seq_offsets, dtype=torch.int64, device=like.device)
+
+
+def features(name: str, value: Tensor, axes: tuple[int, ...], last: int) -> None:
+    tensors(**{name: value})
+    if value.dim() not in axes or value.shape[-1] != last:
+        raise FlashscanValueError(
+            f"{name} has shape {tuple(value.shape)}; accepted are {' or '.join(map(str, axes))} axes, "
+            f"the last of {last}"
+        )
+
+
+def positive(**sizes: Any) -> None:
+    for name, size in sizes.items():
+        if not 1 <= integer(name, size) < 2**31:
+            raise FlashscanValueError(f"{name} is {size}; accepted are 1 to {2**31 - 1}")
 
 
 def autocast_dtype(like: Tensor) -> torch.dtype | None:

@@ -10,9 +10,7 @@
 #include "support/call.h"
 #include "support/operator_problem.h"
 
-namespace numeric::custom {
-
-using namespace support;
+namespace support::custom {
 
 // Count, mean and sum of squared deviations of some numbers (Chan, Golub and LeVeque 1983).
 struct Moments {
@@ -70,7 +68,7 @@ inline flashscan_operator_desc desc_of(const Shape& s, const flashscan_custom_op
     desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
     desc.layout = s.layout;
     desc.mode = s.mode;
-    desc.direction = s.reverse ? FLASHSCAN_REVERSE_IN_TIME : FLASHSCAN_FORWARD_IN_TIME;
+    desc.direction = s.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
     desc.batch = s.batch;
     desc.time = s.time;
     desc.channels = s.channels;
@@ -96,12 +94,12 @@ struct Arrays {
         const auto elements = static_cast<size_t>(s.batch * s.time * s.channels);
         const auto chains = static_cast<size_t>(rows * s.channels);
         input.assign(elements * size, 0);
-        output.assign((s.mode == FLASHSCAN_REDUCTION ? chains : elements) * size, 0xee);
+        output.assign((s.mode == FLASHSCAN_MODE_REDUCTION ? chains : elements) * size, 0xee);
         state_in.assign(chains * size, 0);
         state_out.assign(chains * size, 0xee);
     }
     size_t place(int64_t b, int64_t t, int64_t c) const {
-        const int64_t at = shape.layout == FLASHSCAN_LAYOUT_BTC ? (b * shape.time + t) * shape.channels + c
+        const int64_t at = shape.layout != FLASHSCAN_LAYOUT_BCT ? (b * shape.time + t) * shape.channels + c
                                                                 : (b * shape.channels + c) * shape.time + t;
         return static_cast<size_t>(at) * size;
     }
@@ -133,18 +131,18 @@ void fold(Arrays& a, Combine combine) {
             if (any) std::copy_n(a.state_in.begin() + static_cast<std::ptrdiff_t>(chain), a.size, y.begin());
             for (int64_t i = 0; i < q.length(); ++i, any = true) {
                 const size_t at = a.place(q.batch, q.step(s.reverse, i), c);
-                if (s.mode == FLASHSCAN_SCAN_EXCLUSIVE) std::copy(y.begin(), y.end(), a.output.data() + at);
+                if (s.mode == FLASHSCAN_MODE_EXCLUSIVE) std::copy(y.begin(), y.end(), a.output.data() + at);
                 Bytes x(a.input.data() + at, a.input.data() + at + a.size), next(a.size);
                 if (any)
                     combine(y.data(), x.data(), next.data());
                 else
                     next = x;
                 y = next;
-                if (s.mode == FLASHSCAN_SCAN_INCLUSIVE) std::copy(y.begin(), y.end(), a.output.data() + at);
+                if (s.mode == FLASHSCAN_MODE_INCLUSIVE) std::copy(y.begin(), y.end(), a.output.data() + at);
             }
             if (!any) continue;
             std::copy(y.begin(), y.end(), a.state_out.data() + chain);
-            if (s.mode == FLASHSCAN_REDUCTION) std::copy(y.begin(), y.end(), a.output.data() + chain);
+            if (s.mode == FLASHSCAN_MODE_REDUCTION) std::copy(y.begin(), y.end(), a.output.data() + chain);
         }
 }
 
@@ -158,12 +156,18 @@ inline std::vector<Shape> shapes() {
     std::vector<Shape> list;
     int i = 0;
     for (const int64_t time : {0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100, 127, 128, 129, 2500, 5003})
-        for (const int32_t mode : {FLASHSCAN_SCAN_INCLUSIVE, FLASHSCAN_SCAN_EXCLUSIVE, FLASHSCAN_REDUCTION}) {
+        for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
             const bool packed = i % 4 == 1;
-            list.push_back({packed ? 1 : 1 + i % 3, time, 1 + i % 2, packed ? 5 : 0, i % 3 == 0 ? 1 : 0, mode,
-                            i % 5 < 2, mode == FLASHSCAN_SCAN_EXCLUSIVE || i % 2 == 0, 1 + i % 3});
+            list.push_back({packed ? 1 : 1 + i % 3, time, 1 + i % 2, packed ? 5 : 0,
+                            i % 3 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC, mode, i % 5 < 2,
+                            mode == FLASHSCAN_MODE_EXCLUSIVE || i % 2 == 0, 1 + i % 3});
             ++i;
         }
+    for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
+        list.push_back({0, 5, 2, 0, 0, mode, false, true});
+        list.push_back({2, 5, 0, 0, FLASHSCAN_LAYOUT_BCT, mode, true, true});
+        list.push_back({1, 0, 3, 4, 0, mode, false, true});
+    }
     return list;
 }
 
@@ -198,4 +202,4 @@ inline int32_t multiply_pair_batched_adjoint(void*, const void* l, const void* r
     return 0;
 }
 
-}  // namespace numeric::custom
+}  // namespace support::custom

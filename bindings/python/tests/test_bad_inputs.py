@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every public function with every argument replaced by things that it was not made for: an error of the package, or a
+result, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+
+import flashscan
+
+BAD = {
+    "None": None,
+    "text": "text",
+    "a list": [1.0, 2.0],
+    "a ragged list": [[1.0], [2.0, 3.0]],
+    "an object": object(),
+    "a dict": {"a": 1},
+    "a set": {1, 2},
+    "a class": int,
+    "zero": 0,
+    "minus one": -1,
+    "a fraction": 0.5,
+    "a complex number": 1j,
+    "NaN": float("nan"),
+    "a huge integer": 2**70,
+    "no axes": np.float32(3),
+    "nothing": np.zeros((0,), np.float32),
+    "integers": np.arange(4),
+    "strings": np.array(["a", "b"]),
+    "objects": np.array([None, {}], object),
+    "many axes": np.zeros((1,) * 9, np.float32),
+    "long double": np.zeros((2, 5, 3), np.longdouble),
+    "other byte order": np.zeros((2, 5, 3), ">f4"),
+}
+
+
+def ones(*shape):
+    return np.ones(shape, np.float32) / 2
+
+
+X, NET = ones(2, 5, 3), {"Wx": ones(2, 5, 4, 1, 3), "R": ones(4, 1, 3, 3), "b": ones(4, 1, 3)}
+LINEAR = {"gate": X, "input": X, "initial_state": ones(2, 3), "reset": np.zeros((2, 5), bool)}
+# Arguments of calls that are right; those that are missing have defaults, which are replaced all the same.
+CALLS = {
+    "linear_scan": LINEAR,
+    "linear_scan_backward": {"gate": X, "output": X, "grad_output": X},
+    "rnn": NET,
+    "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
+    "prefix_scan": {"x": X, "op": "mul"},
+    "prefix_scan_backward": {"x": X, "op": "mul", "grad_output": X},
+    "reduce": {"x": X, "op": "mul"},
+    "reduce_backward": {"x": X, "op": "mul", "grad_output": X[..., 0]},
+    "affine_scan": {"W": ones(2, 5, 3, 3), "b": X},
+    "affine_scan_backward": {"W": ones(2, 5, 3, 3), "output": X, "grad_output": X},
+    "device_count": {"backend": "cpu"},
+    "HostOperator": {"address": 1},
+    "CudaOperator": {"code": "code", "name": "name"},
+}
+LAYER = {"input_size": 3, "hidden_size": 4}
+TORCH_CALLS = {
+    **{name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")},
+    **{name: LAYER for name in ("LSTM", "GRU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
+    "RGLRU": {"width": 4},
+    "from_torch": {"module": None},
+}
+LAYERS = {"LSTM": 4, "GRU": 4, "Elman": 4, "SLSTM": 4, "LinearRecurrence": 4, "RGLRU": 3}
+JAX_CALLS = {name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")}
+COMPAT_CALLS = {
+    "accelerated_scan.scan": {"gates": X, "tokens": X},
+    "sequential_scan.scan": {"alpha": X, "beta": X},
+    "torch_parallel_scan.prefix_scan": {"x": X, "prefix_func": np.add, "dim": 1},
+    "torch_parallel_scan.reduce_scan": {"x": X, "reduce_func": np.add, "dim": 1},
+    "flashrnn.flashrnn": {**NET, "states": ones(2, 2, 1, 1, 3)},
+}
+
+
+def fails_well(function, given, name):
+    parameters = dict(inspect.signature(function).parameters)
+    if any(about.kind == about.VAR_KEYWORD for about in parameters.values()):  # handed on to the class above
+        parameters.update(inspect.signature(function.__mro__[1]).parameters)
+    assert set(given) <= set(parameters), f"{name} has other parameters"
+    for parameter, about in parameters.items():
+        if about.kind in (about.VAR_POSITIONAL, about.VAR_KEYWORD) or parameter in ("device", "dtype"):
+            continue
+        for kind, value in BAD.items():
+            if callable(value) and parameter in ("op", "prefix_func", "reduce_func"):
+                continue  # what a function raises comes out as it is
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # NumPy's of overflows in results
+                    function(**{**given, parameter: value})
+            except flashscan.FlashscanError as error:
+                assert len(str(error)) > 10, (name, parameter, kind)
+            except Exception as error:
+                pytest.fail(f"{name}({parameter}={kind}) gives {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_functions(name):
+    assert set(CALLS) == {each for each in flashscan.__all__ if not each.startswith("Flashscan")}
+    given = CALLS[name]
+    if name == "rnn_backward":
+        _, given["reserve"] = flashscan.rnn(**NET, return_reserve=True)
+    fails_well(getattr(flashscan, name), given, name)
+
+
+def tensors(given):
+    torch = pytest.importorskip("torch")
+    return {
+        key: torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+        for key, value in given.items()
+    }
+
+
+@pytest.mark.parametrize("name", TORCH_CALLS)
+def test_torch(name):
+    pytest.importorskip("torch")
+    module = importlib.import_module("flashscan.torch")
+    assert set(TORCH_CALLS) == set(module.__all__)
+    if name == "Recurrent":
+        pytest.skip("it has no cell")
+    fails_well(getattr(module, name), tensors(TORCH_CALLS[name]), f"torch.{name}")
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name):
+    torch = pytest.importorskip("torch")
+    kind = getattr(importlib.import_module("flashscan.torch"), name)
+    layer = kind(3) if name == "RGLRU" else kind(3, 4)
+    fails_well(layer.forward, {"input": torch.ones(2, 5, 3)}, f"{name}.forward")
+
+
+@pytest.mark.parametrize("name", JAX_CALLS)
+def test_jax(name):
+    pytest.importorskip("jax", minversion="0.6")
+    fails_well(getattr(importlib.import_module("flashscan.jax"), name), JAX_CALLS[name], f"jax.{name}")
+
+
+@pytest.mark.parametrize("name", COMPAT_CALLS)
+def test_compat(name):
+    torch = pytest.importorskip("torch")
+    module, _, function = name.partition(".")
+    given = {key: torch.add if value is np.add else value for key, value in tensors(COMPAT_CALLS[name]).items()}
+    fails_well(getattr(importlib.import_module(f"flashscan.compat.{module}"), function), given, name)
+
+
+MESSAGES = {
+    "wide gate": (lambda: flashscan.linear_scan(X.astype(float), X), "gate is float64 and input is float32; accepted"),
+    "no input": (lambda: flashscan.linear_scan(X, None), "input is None; accepted are arrays"),
+    "no gate": (lambda: flashscan.linear_scan(None, X), "gate is None; accepted are arrays"),
+    "ragged": (lambda: flashscan.linear_scan(0.5, [[1.0], [2.0, 3.0]]), "input is .*accepted are arrays"),
+    "axis": (lambda: flashscan.reduce(X, "add", axis="time"), "axis is 'time'; accepted are integers"),
+    "flag": (lambda: flashscan.linear_scan(X, X, reverse="no"), "reverse is 'no'; accepted are True and False"),
+    "weights": (lambda: flashscan.rnn(NET["Wx"], NET["R"].astype(float), None), "R is float64 and Wx is float32"),
+    "numbers without an order": (lambda: flashscan.reduce(X + 0j, "min"), "x has dtype complex64; accepted for 'min'"),
+    "clip": (lambda: flashscan.rnn(**NET, recurrent_clip="1"), "recurrent_clip is '1'"),
+}
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_messages_name_what_was_given(case):
+    call, words = MESSAGES[case]
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        call()
+
+
+def test_sizes_of_layers():
+    pytest.importorskip("torch")
+    layers = importlib.import_module("flashscan.torch")
+    for make, words in (
+        (lambda: layers.LSTM(3, 0), "hidden_size is 0; accepted are 1 to"),
+        (lambda: layers.GRU(3, 4, num_layers=0), "num_layers is 0"),
+        (lambda: layers.RGLRU(0), "width is 0"),
+        (lambda: layers.LinearRecurrence(3, -1), "hidden_size is -1"),
+        (lambda: layers.SLSTM(3, 4, dropout=2), "dropout is 2"),
+        (lambda: layers.linear_scan([0.5], None), "input is a NoneType; accepted are tensors"),
+    ):
+        with pytest.raises(flashscan.FlashscanError, match=words):
+            make()

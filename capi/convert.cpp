@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "capi/convert.h"
+
+#include <span>
+#include <string>
+
+#include "capi/structs.h"
+
+namespace flashscan {
+namespace {
+
+// One enumerator of the interface and what it is in the core.
+template <typename Enum>
+struct Enumerator {
+    const char* name;
+    int32_t number;
+    Enum value;
+};
+#define FLASHSCAN_ENUMERATOR(name, value) \
+    { #name, FLASHSCAN_##name, value }
+
+constexpr Enumerator<BackendId> backends[] = {
+    FLASHSCAN_ENUMERATOR(BACKEND_CPU, BackendId::cpu),
+    FLASHSCAN_ENUMERATOR(BACKEND_CUDA, BackendId::cuda),
+};
+constexpr Enumerator<Dtype> dtypes[] = {
+    FLASHSCAN_ENUMERATOR(DTYPE_F32, Dtype::f32), FLASHSCAN_ENUMERATOR(DTYPE_BF16, Dtype::bf16),
+    FLASHSCAN_ENUMERATOR(DTYPE_F16, Dtype::f16), FLASHSCAN_ENUMERATOR(DTYPE_F64, Dtype::f64),
+    FLASHSCAN_ENUMERATOR(DTYPE_C64, Dtype::c64), FLASHSCAN_ENUMERATOR(DTYPE_C128, Dtype::c128),
+    FLASHSCAN_ENUMERATOR(DTYPE_I32, Dtype::i32), FLASHSCAN_ENUMERATOR(DTYPE_I64, Dtype::i64),
+};
+constexpr Enumerator<Layout> layouts[] = {
+    FLASHSCAN_ENUMERATOR(LAYOUT_BTC, Layout::btc),
+    FLASHSCAN_ENUMERATOR(LAYOUT_BCT, Layout::bct),
+};
+constexpr Enumerator<RnnLayout> rnn_layouts[] = {
+    FLASHSCAN_ENUMERATOR(LAYOUT_BTGHD, RnnLayout::btghd),
+    FLASHSCAN_ENUMERATOR(LAYOUT_TBGHD, RnnLayout::tbghd),
+};
+constexpr Enumerator<Direction> directions[] = {
+    FLASHSCAN_ENUMERATOR(DIRECTION_FORWARD, Direction::forward),
+    FLASHSCAN_ENUMERATOR(DIRECTION_REVERSE, Direction::reverse),
+};
+constexpr Enumerator<Pass> passes[] = {
+    FLASHSCAN_ENUMERATOR(PASS_FORWARD, Pass::forward),
+    FLASHSCAN_ENUMERATOR(PASS_BACKWARD, Pass::backward),
+};
+constexpr Enumerator<bool> determinisms[] = {
+    FLASHSCAN_ENUMERATOR(DETERMINISM_RUN_TO_RUN, false),
+    FLASHSCAN_ENUMERATOR(DETERMINISM_BATCH_INVARIANT, true),
+};
+constexpr Enumerator<bool> workspaces[] = {
+    FLASHSCAN_ENUMERATOR(WORKSPACE_LIBRARY, false),
+    FLASHSCAN_ENUMERATOR(WORKSPACE_CALLER, true),
+};
+constexpr Enumerator<GateForm> gate_forms[] = {
+    FLASHSCAN_ENUMERATOR(GATE_VALUE, GateForm::value),
+    FLASHSCAN_ENUMERATOR(GATE_LOG, GateForm::log),
+    FLASHSCAN_ENUMERATOR(GATE_LOGIT, GateForm::logit),
+};
+constexpr Enumerator<Cell> cells[] = {
+    FLASHSCAN_ENUMERATOR(CELL_LSTM, Cell::lstm),
+    FLASHSCAN_ENUMERATOR(CELL_GRU, Cell::gru),
+    FLASHSCAN_ENUMERATOR(CELL_ELMAN, Cell::elman),
+    FLASHSCAN_ENUMERATOR(CELL_SLSTM, Cell::slstm),
+    FLASHSCAN_ENUMERATOR(CELL_GRU_RESET_BEFORE, Cell::gru_reset_before),
+    FLASHSCAN_ENUMERATOR(CELL_ELMAN_RELU, Cell::elman_relu),
+};
+constexpr Enumerator<OperatorKind> kinds[] = {
+    FLASHSCAN_ENUMERATOR(OPERATOR_ADD, OperatorKind::add),
+    FLASHSCAN_ENUMERATOR(OPERATOR_MUL, OperatorKind::mul),
+    FLASHSCAN_ENUMERATOR(OPERATOR_MIN, OperatorKind::min),
+    FLASHSCAN_ENUMERATOR(OPERATOR_MAX, OperatorKind::max),
+    FLASHSCAN_ENUMERATOR(OPERATOR_LOGADDEXP, OperatorKind::logaddexp),
+    FLASHSCAN_ENUMERATOR(OPERATOR_MATMUL, OperatorKind::matmul),
+    FLASHSCAN_ENUMERATOR(OPERATOR_AFFINE, OperatorKind::affine),
+    FLASHSCAN_ENUMERATOR(OPERATOR_CUSTOM, OperatorKind::custom),
+};
+constexpr Enumerator<OperatorMode> modes[] = {
+    FLASHSCAN_ENUMERATOR(MODE_INCLUSIVE, OperatorMode::inclusive),
+    FLASHSCAN_ENUMERATOR(MODE_EXCLUSIVE, OperatorMode::exclusive),
+    FLASHSCAN_ENUMERATOR(MODE_REDUCTION, OperatorMode::reduction),
+};
+constexpr Enumerator<CodeKind> code_kinds[] = {
+    FLASHSCAN_ENUMERATOR(CODE_CUDA_SOURCE, CodeKind::cuda_source),
+    FLASHSCAN_ENUMERATOR(CODE_LTO_IR, CodeKind::lto_ir),
+};
+constexpr Enumerator<uint32_t> broadcasts[] = {
+    FLASHSCAN_ENUMERATOR(BROADCAST_BATCH, broadcast_batch),
+    FLASHSCAN_ENUMERATOR(BROADCAST_TIME, broadcast_time),
+    FLASHSCAN_ENUMERATOR(BROADCAST_CHANNELS, broadcast_channels),
+};
+
+template <typename Enum, size_t count>
+std::string names_of(const Enumerator<Enum> (&enumerators)[count]) {
+    std::string names;
+    for (const auto& e : enumerators) names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", e.name, e.number);
+    return names;
+}
+
+// `others` begins the list of what is accepted.
+template <typename Enum, size_t count>
+Enum needed(int32_t number, const Enumerator<Enum> (&enumerators)[count], const char* field, const char* others = "") {
+    for (const auto& e : enumerators)
+        if (e.number == number) return e.value;
+    fail(Code::invalid_argument, "{} is {}; accepted are {}{}", field, number, others, names_of(enumerators));
+}
+
+// Zero stands for the default, which is the core's zero.
+template <typename Enum, size_t count>
+Enum optional(int32_t number, const Enumerator<Enum> (&enumerators)[count], const char* field) {
+    return number == 0 ? Enum{} : needed(number, enumerators, field, "0, ");
+}
+
+// `names` says which flags make up `known`.
+void check_flags(uint32_t flags, uint32_t known, const char* field, const char* names) {
+    if ((flags & ~known) != 0) fail(Code::invalid_argument, "{} is {}; accepted are sums of {}", field, flags, names);
+}
+
+Strides convert(const flashscan_strides& s) { return {s.batch, s.time, s.channels}; }
+
+CustomOperator convert(const flashscan_custom_operator& c) {
+    CustomOperator custom;
+    custom.element_bytes = c.element_bytes;
+    custom.state = c.state;
+    custom.host = c.host;
+    custom.host_adjoint = c.host_adjoint;
+    custom.batched = c.batched;
+    custom.batched_adjoint = c.batched_adjoint;
+    custom.code_kind = optional(c.code_kind, code_kinds, "custom.code_kind");
+    if (c.code != nullptr) custom.code.assign(static_cast<const char*>(c.code), c.code_bytes);
+    if (c.name != nullptr) custom.name = c.name;
+    if (c.adjoint_name != nullptr) custom.adjoint_name = c.adjoint_name;
+    if (c.state_bytes > 0) {
+        check_pointer(c.state, "custom.state");
+        custom.device_state.assign(static_cast<const char*>(c.state), c.state_bytes);
+    }
+    return custom;
+}
+
+Allocator convert(const flashscan_allocator& a) {
+    if (a.reserved != 0) fail(Code::invalid_argument, "allocator.reserved is {}; accepted is 0", a.reserved);
+    if (a.allocate == nullptr || a.release == nullptr)
+        fail(Code::invalid_argument, "allocator.{} is NULL; both functions are needed",
+             a.allocate == nullptr ? "allocate" : "release");
+    return {a.user, a.allocate, a.release};
+}
+
+// sizeof in the first version that had the struct.
+constexpr size_t custom_operator_first_size = 96;
+constexpr size_t allocator_first_size = 32;
+
+}  // namespace
+
+BackendId convert_backend(int32_t backend) { return needed(backend, backends, "backend"); }
+
+Pass convert_pass(int32_t pass) {
+    if (pass == FLASHSCAN_PASS_TANGENT)
+        fail(Code::unsupported, "pass is PASS_TANGENT ({}), which no plan of this version has; accepted are {}", pass,
+             names_of(passes));
+    return needed(pass, passes, "pass");
+}
+
+namespace {
+
+template <typename Enum, size_t count>
+int32_t number_in(const Enumerator<Enum> (&enumerators)[count], Enum value) {
+    for (const auto& e : enumerators)
+        if (e.value == value) return e.number;
+    return 0;
+}
+
+}  // namespace
+
+int32_t number_of(BackendId backend) { return number_in(backends, backend); }
+int32_t number_of(Dtype dtype) { return number_in(dtypes, dtype); }
+
+LinearProblem convert(const flashscan_linear_desc& d) {
+    check_flags(d.flags, FLASHSCAN_LINEAR_FLAG_RESET, "flags", "LINEAR_FLAG_RESET (16)");
+    if (d.reserved != 0) fail(Code::invalid_argument, "reserved is {}; accepted is 0", d.reserved);
+    LinearProblem p;
+    p.dtype = needed(d.dtype, dtypes, "dtype");
+    p.gate_dtype = optional(d.gate_dtype, dtypes, "gate_dtype");
+    p.layout = optional(d.layout, layouts, "layout");
+    p.gate_form = optional(d.gate_form, gate_forms, "gate_form");
+    for (const auto& axis : broadcasts)
+        if ((d.gate_broadcast & static_cast<uint32_t>(axis.number)) != 0) p.gate_broadcast |= axis.value;
+    check_flags(d.gate_broadcast, FLASHSCAN_BROADCAST_BATCH | FLASHSCAN_BROADCAST_TIME | FLASHSCAN_BROADCAST_CHANNELS,
+                "gate_broadcast", names_of(broadcasts).c_str());
+    p.direction = optional(d.direction, directions, "direction");
+    p.has_reset = (d.flags & FLASHSCAN_LINEAR_FLAG_RESET) != 0;
+    p.batch = d.batch;
+    p.time = d.time;
+    p.channels = d.channels;
+    p.num_sequences = d.num_sequences;
+    p.offsets_dtype = optional(d.offsets_dtype, dtypes, "offsets_dtype");
+    p.input = convert(d.input);
+    p.gate = convert(d.gate);
+    p.output = convert(d.output);
+    p.grad_input = convert(d.grad_input);
+    p.grad_gate = convert(d.grad_gate);
+    p.grad_output = convert(d.grad_output);
+    return p;
+}
+
+RnnProblem convert(const flashscan_rnn_desc& d) {
+    check_flags(d.flags, FLASHSCAN_RNN_FLAG_RESET | FLASHSCAN_RNN_FLAG_ALL_STATES | FLASHSCAN_RNN_FLAG_TRAINING,
+                "flags", "RNN_FLAG_RESET (256), RNN_FLAG_ALL_STATES (512), RNN_FLAG_TRAINING (1024)");
+    RnnProblem p;
+    p.dtype = needed(d.dtype, dtypes, "dtype");
+    p.weight_dtype = optional(d.weight_dtype, dtypes, "weight_dtype");
+    p.layout = optional(d.layout, rnn_layouts, "layout");
+    p.cell = needed(d.cell, cells, "cell");
+    p.direction = optional(d.direction, directions, "direction");
+    p.has_reset = (d.flags & FLASHSCAN_RNN_FLAG_RESET) != 0;
+    p.all_states = (d.flags & FLASHSCAN_RNN_FLAG_ALL_STATES) != 0;
+    p.training = (d.flags & FLASHSCAN_RNN_FLAG_TRAINING) != 0;
+    p.batch = d.batch;
+    p.time = d.time;
+    p.heads = d.heads;
+    p.head_dim = d.head_dim;
+    p.num_sequences = d.num_sequences;
+    p.offsets_dtype = optional(d.offsets_dtype, dtypes, "offsets_dtype");
+    p.recurrent_clip = d.recurrent_clip;
+    return p;
+}
+
+OperatorProblem convert(const flashscan_operator_desc& d) {
+    check_flags(d.flags, FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32, "flags", "OPERATOR_FLAG_ALLOW_TF32 (65536)");
+    OperatorProblem p;
+    p.kind = needed(d.kind, kinds, "kind");
+    p.dtype = p.is_custom() ? optional(d.dtype, dtypes, "dtype") : needed(d.dtype, dtypes, "dtype");
+    p.layout = optional(d.layout, layouts, "layout");
+    p.mode = optional(d.mode, modes, "mode");
+    p.direction = optional(d.direction, directions, "direction");
+    p.allow_tf32 = (d.flags & FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32) != 0;
+    p.offsets_dtype = optional(d.offsets_dtype, dtypes, "offsets_dtype");
+    p.batch = d.batch;
+    p.time = d.time;
+    p.channels = d.channels;
+    p.dim = d.dim;
+    p.num_sequences = d.num_sequences;
+    if (d.custom != nullptr) {
+        p.custom = convert(read_struct(d.custom, custom_operator_first_size, "flashscan_custom_operator"));
+        p.has_custom = true;
+    }
+    return p;
+}
+
+Options convert(const flashscan_options& o) {
+    Options options;
+    options.backend = optional(o.backend, backends, "backend");
+    options.device = o.device;
+    options.threads = o.threads;
+    options.batch_invariant = optional(o.determinism, determinisms, "determinism");
+    options.caller_scratch = optional(o.workspace, workspaces, "workspace");
+    if (o.kernel != nullptr) options.kernel = o.kernel;
+    if (o.allocator != nullptr)
+        options.allocator = convert(read_struct(o.allocator, allocator_first_size, "allocator"));
+    if (o.log != nullptr)
+        options.log = [log = o.log, user = o.log_user](LogLevel level, const char* message) {
+            log(user, level == LogLevel::error ? FLASHSCAN_LOG_ERROR : FLASHSCAN_LOG_INFO, message);
+        };
+    if (o.communicator != nullptr)
+        fail(Code::unsupported, "communicator is given, which no plan of this version takes; accepted is NULL");
+    return options;
+}
+
+}  // namespace flashscan

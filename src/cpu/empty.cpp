@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/empty.h"
+
+#include <cstring>
+
+#include "cpu/operator_elements.h"
+
+namespace flashscan::cpu {
+namespace {
+
+// The two may be the same memory.
+void pass_states(const void* from, void* to, int64_t bytes) {
+    if (to == nullptr || bytes == 0) return;
+    if (from != nullptr)
+        std::memmove(to, from, static_cast<size_t>(bytes));
+    else
+        std::memset(to, 0, static_cast<size_t>(bytes));
+}
+
+template <typename Base>
+class Empty : public Base {
+  public:
+    std::string describe() const override { return "passes states through"; }
+    size_t scratch_bytes(Pass) const override { return 0; }
+};
+
+class EmptyLinear final : public Empty<LinearKernel> {
+  public:
+    explicit EmptyLinear(const LinearProblem& problem) : p_(problem) {}
+    void forward(const LinearBuffers& b, void*) const override {
+        pass_states(b.state_in, b.state_out, p_.state_bytes());
+    }
+    void backward(const LinearBuffers& b, void*) const override {
+        pass_states(b.grad_state_out, b.grad_state_in, p_.state_bytes());
+        if (b.grad_gate == nullptr || p_.gate_bytes(p_.grad_gate) == 0) return;
+        const Strides& s = p_.grad_gate;
+        // Steps past the last sequence are not written.
+        const int64_t steps = p_.packed() && !p_.broadcasts(broadcast_time)
+                                  ? reference::load_offset(b.seq_offsets, p_.offsets_dtype, p_.num_sequences)
+                                  : int64_t{p_.gate_time()};
+        const int64_t rows = p_.gate_batch(), channels = p_.gate_channels();
+        for (int64_t row = 0; row < rows; ++row)
+            for (int64_t step = 0; step < steps; ++step)
+                for (int64_t c = 0; c < channels; ++c)
+                    reference::store(b.grad_gate, p_.gate_dtype, row * s.batch + step * s.time + c * s.channels, 0);
+    }
+
+  private:
+    LinearProblem p_;
+};
+
+class EmptyRnn final : public Empty<RnnKernel> {
+  public:
+    explicit EmptyRnn(const RnnProblem& problem)
+        : p_(problem), state_bytes_(p_.state_count() * size_of(state_dtype(p_.dtype))) {}
+    size_t reserve_bytes() const override { return 0; }
+    void forward(const RnnBuffers& b, void*) const override { pass_states(b.state_in, b.state_out, state_bytes_); }
+    void backward(const RnnBuffers& b, void*) const override {
+        pass_states(b.grad_state_out, b.grad_state_in, state_bytes_);
+        pass_states(nullptr, b.grad_weight, p_.weight_count() * size_of(p_.weight_dtype));
+        pass_states(nullptr, b.grad_bias, p_.bias_count() * size_of(p_.weight_dtype));
+    }
+
+  private:
+    RnnProblem p_;
+    Extent state_bytes_;
+};
+
+class EmptyOperator final : public Empty<OperatorKernel> {
+  public:
+    explicit EmptyOperator(const OperatorProblem& problem)
+        : p_(problem), state_bytes_(p_.chains() * p_.element() * p_.state_number_bytes()) {}
+
+    void forward(const OperatorBuffers& b, void*) const override {
+        if (p_.is_custom()) return forward_custom(b);
+        for (int64_t i = 0; i < numbers(b.state_out, b); ++i) {
+            const reference::Wide y = b.state_in != nullptr ? reference::load(b.state_in, state(), i) : identity(i);
+            if (p_.is_reduction()) reference::store(b.output, p_.dtype, i, y);
+            if (b.state_out != nullptr) reference::store(b.state_out, state(), i, y);
+        }
+    }
+    void backward(const OperatorBuffers& b, void*) const override {
+        if (b.grad_state_in == nullptr) return;
+        if (!p_.is_reduction()) return pass_states(b.grad_state_out, b.grad_state_in, state_bytes_);
+        for (int64_t i = 0; i < numbers(b.grad_state_in, b); ++i) {
+            reference::Wide sum = reference::load(b.grad_output, p_.dtype, i);
+            if (b.grad_state_out != nullptr) sum += reference::load(b.grad_state_out, state(), i);
+            reference::store(b.grad_state_in, state(), i, sum);
+        }
+    }
+
+  private:
+    Dtype state() const { return state_dtype(p_.dtype); }
+    // That are written: of states, or of a reduction.
+    int64_t numbers(const void* states, const OperatorBuffers&) const {
+        return states == nullptr && !p_.is_reduction() ? int64_t{0} : int64_t{state_bytes_ / size_of(state())};
+    }
+    double identity(int64_t i) const {
+        if (p_.kind != OperatorKind::matmul) return identity_of(p_.kind);
+        return i % p_.element() % (p_.dim + 1) == 0 ? 1 : 0;
+    }
+    // Its identity is not known: without STATE_IN there is nothing to write.
+    void forward_custom(const OperatorBuffers& b) const {
+        if (b.state_in == nullptr) return;
+        pass_states(b.state_in, b.state_out, state_bytes_);
+        if (p_.is_reduction()) pass_states(b.state_in, b.output, state_bytes_);
+    }
+
+    OperatorProblem p_;
+    Extent state_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_empty(const LinearProblem& problem) {
+    return std::make_unique<EmptyLinear>(problem);
+}
+std::unique_ptr<RnnKernel> make_empty(const RnnProblem& problem) { return std::make_unique<EmptyRnn>(problem); }
+std::unique_ptr<OperatorKernel> make_empty(const OperatorProblem& problem) {
+    return std::make_unique<EmptyOperator>(problem);
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions of the driver that the runtime has no equal of, looked up at run time: nothing links the driver.
+#pragma once
+
+#include <cuda.h>
+
+#include <vector>
+
+namespace flashscan::cuda {
+
+struct Driver {
+    decltype(&cuCtxGetCurrent) current_context;
+    decltype(&cuCtxSetCurrent) set_context;
+    decltype(&cuCtxGetDevice) device_of_context;
+    decltype(&cuDevicePrimaryCtxRetain) retain_primary;
+    decltype(&cuTensorMapEncodeTiled) encode_map;  // null: the driver is too old for it
+    std::vector<CUdevice> devices;                 // by the runtime's number
+};
+
+// Throws Error{device_error} where there is no driver, or one without the functions that every version has.
+const Driver& driver();
+
+// The context that the runtime uses on `device`, made at the first call and kept for the life of the process.
+CUcontext primary_context(int device);
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/cuda_scenes.h"
+
+#include <cstring>
+
+#include "support/operator_problem.h"
+#include "support/rnn_problem.h"
+
+namespace api {
+
+using namespace support;
+
+namespace {
+
+constexpr const char* code = R"(
+extern "C" __device__ void add(void* s, const void* l, const void* r, void* o) {
+    *(float*)o = *(const float*)l + *(const float*)r + *(const float*)s;
+}
+extern "C" __device__ void add_adjoint(void*, const void*, const void*, const void* g, void* gl, void* gr) {
+    *(float*)gl = *(float*)gr = *(const float*)g;
+}
+)";
+
+flashscan_status make_custom(flashscan_plan** plan, const std::string& kernel, int32_t device) {
+    static float state = 0;
+    flashscan_custom_operator custom{};
+    custom.struct_size = sizeof custom;
+    custom.element_bytes = 4;
+    if (kernel == "batched") {  // by callbacks that write nothing
+        custom.batched = [](void*, const void*, int64_t, const void*, int64_t, void*, int64_t, int64_t, void*) {
+            return int32_t{0};
+        };
+        custom.batched_adjoint = [](void*, const void*, const void*, const void*, void*, void*, int64_t, void*) {
+            return int32_t{0};
+        };
+    } else {
+        custom.code_kind = FLASHSCAN_CODE_CUDA_SOURCE;
+        custom.code = code;
+        custom.code_bytes = std::strlen(code);
+        custom.name = "add";
+        custom.adjoint_name = "add_adjoint";
+        custom.state = &state;
+        custom.state_bytes = sizeof state;
+    }
+    flashscan_operator_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+    desc.dtype = FLASHSCAN_DTYPE_F32;
+    desc.batch = 2;
+    desc.time = 300;
+    desc.channels = 3;
+    desc.custom = &custom;
+    flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, kernel, 0, false, false);
+    options.device = device;
+    return flashscan_plan_operator(plan, &desc, &options);
+}
+
+template <typename Problem, typename Make>
+CudaScene scene_of(const Problem& problem, const std::string& kernel, Make make) {
+    return {text_of(problem) + (kernel.empty() ? "" : " by " + kernel), [=](flashscan_plan** plan, int32_t device) {
+                const auto desc = desc_of(problem);
+                flashscan_options options = options_of(problem, FLASHSCAN_BACKEND_CUDA, kernel);
+                options.device = device;
+                return make(plan, &desc, &options);
+            }};
+}
+
+}  // namespace
+
+std::vector<CudaScene> cuda_scenes() {
+    std::vector<CudaScene> list;
+    for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
+             {"relay", "linear bf16 BTC b2 t2048 c512"},
+             {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
+             {"waves", "linear f32 BTC b1 t4096 c256"},
+             {"stream", "linear f32 BTC b2 t256 c1024 state-in state-out"},
+             {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
+        list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
+    for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
+             {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
+             {"alternating", "rnn slstm f32 b4 t30 h2 d40 state-in state-out"}})
+        list.push_back(scene_of(rnn_problem_of(problem), kernel, flashscan_plan_rnn));
+    for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"numbers", "operator add inclusive f32 b2 t5000 c3 state-in state-out"},
+             {"numbers", "operator max reduction f32 b2 t5000 c3 state-in state-out"},
+             {"tiny", "operator matmul inclusive f32 b2 t2000 c1 d2 state-in state-out"},
+             {"matrices", "operator matmul reduction f32 b2 t600 c1 d20 state-in state-out"},
+             {"matrices", "operator affine inclusive bf16 b2 t600 c1 d20 state-in state-out"}})
+        list.push_back(scene_of(operator_problem_of(problem), kernel, flashscan_plan_operator));
+    for (const char* kernel : {"compiled", "compiled_tree", "batched"})
+        list.push_back({std::string("custom operator by ") + kernel,
+                        [=](flashscan_plan** plan, int32_t device) { return make_custom(plan, kernel, device); },
+                        kernel != std::string("batched")});
+    return list;
+}
+
+OwnedPlan make_plan(const CudaScene& scene, int32_t device) {
+    flashscan_plan* plan = nullptr;
+    EXPECT_EQ(scene.make(&plan, device), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    return OwnedPlan(plan);
+}
+
+CudaArguments::CudaArguments(const flashscan_plan* plan) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    for (const int pass : both_passes)
+        for (int32_t id = FLASHSCAN_ARG_INPUT; id <= FLASHSCAN_ARG_RESERVE; ++id)
+            for (const int32_t whole : {id, grad | id}) {
+                size_t bytes = 0;
+                if (id == FLASHSCAN_ARG_SCRATCH ||
+                    flashscan_plan_arg_bytes(plan, pass, whole, &bytes) != FLASHSCAN_STATUS_OK)
+                    continue;
+                auto& buffer = buffers_[whole];
+                if (buffer == nullptr) {
+                    buffer = make_buffer(FLASHSCAN_BACKEND_CUDA, bytes, Guard::end, 256, 0);
+                    buffer->write(Bytes(bytes, 0x3c));  // small numbers in every type
+                }
+                calls_[pass].push_back({whole, 0, buffer->data(), bytes});
+            }
+}
+
+flashscan_status CudaArguments::execute(const flashscan_plan* plan, int pass) const {
+    const auto& args = calls_.at(pass);
+    return flashscan_execute(plan, pass, args.data(), static_cast<int32_t>(args.size()),
+                             test_stream(FLASHSCAN_BACKEND_CUDA));
+}
+
+std::map<int32_t, Bytes> CudaArguments::contents() const {
+    std::map<int32_t, Bytes> all;
+    for (const auto& [id, buffer] : buffers_)
+        if (id != FLASHSCAN_ARG_RESERVE) all[id] = buffer->read();
+    return all;
+}
+
+}  // namespace api

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the library leaves behind on a machine: contexts, captures, memory, graphs. On the fake machine, which keeps
+// account of them.
+#include <thread>
+
+#include "api/cuda_scenes.h"
+#include "fake/machine.h"
+#include "support/failing_memory.h"
+
+namespace api {
+namespace {
+
+using namespace support;
+
+class MachineCuda : public testing::TestWithParam<CudaScene> {
+  protected:
+    void TearDown() override { machine.global_captures = 0; }
+    void run(const flashscan_plan* plan, int32_t device) const {
+        const int before = fake::current_device();
+        fake::set_current_device(device);  // where the thread's stream and the arrays are
+        const CudaArguments args(plan);
+        fake::set_current_device(before);
+        for (const int pass : both_passes)
+            for (int repeat = 0; args.has(pass) && repeat < 3; ++repeat)
+                EXPECT_EQ(args.execute(plan, pass), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        fake::set_current_device(device);
+    }
+    fake::Machine& machine = fake::machine();
+};
+
+// In a thread that has none, for the plan's device alone; the thread has none afterwards.
+TEST_P(MachineCuda, MakesNoContextOfAnotherDevice) {
+    std::thread([&] {
+        machine.contexts[0] = false;
+        machine.stray.clear();
+        OwnedPlan plan = make_plan(GetParam(), 1);
+        EXPECT_EQ(fake::current_device(), -1) << "a context is left in the thread";
+        EXPECT_FALSE(machine.contexts[0]);
+        run(plan.get(), 1);
+        fake::set_current_device(-1);
+        plan.reset();
+        EXPECT_EQ(fake::current_device(), -1);
+        EXPECT_FALSE(machine.contexts[0]);
+        EXPECT_EQ(testing::PrintToString(machine.stray), "{}");
+    }).join();
+}
+
+TEST_P(MachineCuda, LeavesTheCurrentDevice) {
+    std::thread([&] {
+        fake::set_current_device(0);
+        OwnedPlan plan = make_plan(GetParam(), 1);
+        EXPECT_EQ(fake::current_device(), 0);
+        const CudaArguments args(plan.get());
+        fake::set_current_device(0);
+        for (const int pass : both_passes) {
+            if (args.has(pass)) args.execute(plan.get(), pass);
+            EXPECT_EQ(fake::current_device(), 0);
+        }
+        plan.reset();
+        EXPECT_EQ(fake::current_device(), 0);
+        EXPECT_EQ(fake::capture_mode(), cudaStreamCaptureModeGlobal);
+    }).join();
+}
+
+// A capture of another thread forbids what a capture cannot hold to all threads that do not say otherwise.
+TEST_P(MachineCuda, WorksWhileAnotherThreadCaptures) {
+    std::thread([&] {
+        fake::set_current_device(1);
+        machine.broken_captures.clear();
+        machine.global_captures = 1;
+        OwnedPlan plan = make_plan(GetParam(), 1);
+        plan.reset();
+        EXPECT_EQ(testing::PrintToString(machine.broken_captures), "{}");
+        EXPECT_EQ(fake::capture_mode(), cudaStreamCaptureModeGlobal);
+    }).join();
+}
+
+// Memory that calls have released stays with the pool while their plan lives, and no longer. On the device that no test
+// of failures uses, since what fails to be released stays in use.
+TEST_P(MachineCuda, GivesScratchBackWithThePlan) {
+    std::thread([&] {
+        fake::set_current_device(1);
+        const auto kept = [&] {
+            EXPECT_EQ(synchronize(FLASHSCAN_BACKEND_CUDA), nullptr);
+            uint64_t bytes = 0;
+            for (const fake::Pool* pool : machine.pools) bytes += pool->device == 1 ? pool->kept : 0;
+            return bytes;
+        };
+        EXPECT_EQ(kept(), 0U);
+        OwnedPlan plan = make_plan(GetParam(), 1);
+        size_t most = 0;
+        for (const int pass : both_passes) {
+            size_t bytes = 0;
+            EXPECT_EQ(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &bytes), FLASHSCAN_STATUS_OK)
+                << flashscan_last_error();
+            most = std::max(most, bytes);
+        }
+        run(plan.get(), 1);
+        EXPECT_EQ(kept(), most);
+        OwnedPlan other = make_plan(GetParam(), 1);
+        plan.reset();
+        EXPECT_EQ(kept(), most);
+        other.reset();
+        EXPECT_EQ(kept(), 0U);
+    }).join();
+}
+
+// Plans that are destroyed when the process ends, the runtime before them.
+TEST_P(MachineCuda, CallsNoDriverAfterTheEnd) {
+    OwnedPlan plan = make_plan(GetParam());
+    run(plan.get(), 0);
+    machine.driver_after_end.clear();
+    machine.gone = true;
+    plan.reset();
+    machine.gone = false;
+    EXPECT_EQ(testing::PrintToString(machine.driver_after_end), "{}");
+}
+
+// The n-th allocation on the host fails, in plans and in calls; a call may have enqueued what came before.
+TEST_P(MachineCuda, SurvivesFailingAllocations) {
+    make_room_for_sentences();
+    const OwnedPlan plan = make_plan(GetParam());
+    const CudaArguments args(plan.get());
+    for (const bool all_after : {false, true}) {
+        const int64_t needed = exhaust(all_after, [&] {
+            flashscan_plan* made = nullptr;
+            flashscan_status status = GetParam().make(&made, 0);
+            for (const int pass : both_passes)
+                for (int repeat = 0; repeat < 3; ++repeat)
+                    if (status == FLASHSCAN_STATUS_OK && args.has(pass)) status = args.execute(made, pass);
+            flashscan_plan_destroy(made);
+            return status;
+        });
+        EXPECT_GT(needed, 0) << "the library's allocations do not arrive here";
+    }
+    EXPECT_EQ(args.execute(plan.get(), FLASHSCAN_PASS_FORWARD), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+}
+
+INSTANTIATE_TEST_SUITE_P(Api, MachineCuda, testing::ValuesIn(cuda_scenes()), name_of_scene);
+
+// A failure that passes does not turn graphs off.
+TEST(MachineCudaReplay, ComesBackAfterAFailure) {
+    fake::Machine& machine = fake::machine();
+    for (const CudaScene& scene : cuda_scenes()) {
+        if (scene.name.find("alternating") == std::string::npos) continue;
+        const OwnedPlan plan = make_plan(scene);
+        const CudaArguments args(plan.get());
+        const auto call = [&] { return args.execute(plan.get(), FLASHSCAN_PASS_FORWARD); };
+        const auto graphs = [&] { return machine.executables.size(); };
+        for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(call(), FLASHSCAN_STATUS_OK);
+        EXPECT_EQ(graphs(), 1U);
+        for (int64_t n = 1; graphs() == 1; ++n) {
+            ASSERT_LT(n, 100) << "no call of a replay failed";
+            machine.failure = {n, cudaErrorUnknown, false};
+            machine.calls = 0;
+            call();
+            machine.failure = {};
+        }
+        for (int repeat = 0; repeat < 2; ++repeat) EXPECT_EQ(call(), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        EXPECT_EQ(graphs(), 1U);
+    }
+}
+
+}  // namespace
+}  // namespace api

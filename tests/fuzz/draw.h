@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random valid problems of each family, of a size that takes milliseconds.
+#pragma once
+
+#include "fuzz/random.h"
+#include "support/operator_problem.h"
+#include "support/rnn_problem.h"
+
+namespace fuzz {
+
+support::Problem draw_linear(Random& random);
+support::OperatorProblem draw_operator(Random& random);
+support::RnnProblem draw_rnn(Random& random);
+
+}  // namespace fuzz

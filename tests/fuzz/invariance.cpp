@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// With DETERMINISM_BATCH_INVARIANT a sequence has the same bits among others and alone, in a batch and packed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "fuzz/draw.h"
+#include "fuzz/parts.h"
+#include "fuzz/problems.h"
+#include "support/operator_check.h"
+#include "support/rnn_call.h"
+
+namespace fuzz {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+bool same(const Values& a, const Values& b, bool signs = true) {
+    if (!signs) return a == b;
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
+// The problem of sequence `s` alone.
+template <typename P>
+P alone(const P& p, const Sequence& s) {
+    P one = p;
+    one.batch = 1;
+    one.time = s.length();
+    one.sequences = p.sequences > 0 ? 1 : 0;
+    return one;
+}
+
+template <typename P>
+Sequence chosen(const P& p, const std::vector<int64_t>& offsets) {
+    const std::vector<Sequence> all = sequences_of(p.batch, p.time, offsets);
+    return all[static_cast<size_t>(uniform(p.seed, 950, 0) * static_cast<double>(all.size()))];
+}
+
+template <typename P, typename D>
+void cut_masks(const P& p, const Sequence& s, const D& data, D& one) {
+    if (p.sequences > 0) one.offsets = {0, s.length()};
+    if constexpr (requires { data.reset; }) {
+        const auto first = data.reset.begin() + (data.reset.empty() ? 0 : s.batch * p.time + s.begin);
+        one.reset.assign(first, data.reset.empty() ? first : first + s.length());
+    }
+}
+
+class LinearCut {
+  public:
+    LinearCut(const Problem& p, const Data& data)
+        : p_(p), data_(data), s_(chosen(p, data.offsets)), one_(alone(p, s_)) {}
+    const Problem& problem() const { return one_; }
+    Values steps(const Values& all) const {
+        Values one(all.empty() ? 0 : static_cast<size_t>(one_.elements()));
+        for (int64_t t = 0; t < one_.time && !all.empty(); ++t)
+            for (int64_t c = 0; c < p_.channels; ++c)
+                one[one_.index(0, t, c)] = all[p_.index(s_.batch, s_.begin + t, c)];
+        return one;
+    }
+    Values gates(const Values& all) const {
+        const auto e = one_.gate_extents();
+        Values one(all.empty() ? 0 : static_cast<size_t>(e[0] * e[1] * e[2]));
+        for (int64_t t = 0; t < e[1] && !one.empty(); ++t)
+            for (int64_t c = 0; c < e[2]; ++c)
+                one[one_.gate_index(0, t, c)] = all[p_.gate_index(s_.batch, s_.begin + t, c)];
+        return one;
+    }
+    Values states(const Values& all) const {
+        if (all.empty()) return {};
+        const auto first = all.begin() + s_.state * p_.channels;
+        return {first, first + p_.channels};
+    }
+    Data data() const {
+        Data one;
+        one.input = steps(data_.input);
+        one.output = steps(data_.output);
+        one.grad_output = steps(data_.grad_output);
+        one.gate = gates(data_.gate);
+        one.state_in = states(data_.state_in);
+        one.grad_state_out = states(data_.grad_state_out);
+        cut_masks(p_, s_, data_, one);
+        return one;
+    }
+    // Whether one sequence alone decides about its part of GRAD|GATE.
+    bool own_gates() const {
+        return !p_.broadcasts(p_.sequences > 0 ? FLASHSCAN_BROADCAST_TIME : FLASHSCAN_BROADCAST_BATCH);
+    }
+
+  private:
+    const Problem& p_;
+    const Data& data_;
+    Sequence s_;
+    Problem one_;
+};
+
+void report(const Session& session, const Target& target, const char* name, bool equal) {
+    session.count("comparisons");
+    if (!equal) session.finding(fmt::format("{}: {} of a sequence differs from it alone", text_of(target), name));
+}
+
+void linear(const Session& session, const std::string& line) {
+    Problem p = problem_of(line);
+    p.batch_invariant = true;
+    // Strides that depend on how many rows there are make another problem.
+    if (p.placement == Placement::time_major || p.placement == Placement::mixed) p.placement = Placement::dense;
+    if (p.gradients == gradient_state && !p.state_in) p.gradients = gradient_input;
+    if (p.state_rows() == 0) return;
+    Data data = make_data(p);
+    for (const Target& target : wanted(session, all_targets())) {
+        const Outcome all = run_forward(p, target, data, Guard::end);
+        if (!completed(session, target, all.status, all.message, all.damage)) continue;
+        data.output = all.output;
+        const LinearCut cut(p, data);
+        const Outcome all_back = run_backward(p, target, data, Guard::end);
+        const Outcome one = run_forward(cut.problem(), target, cut.data(), Guard::start);
+        const Outcome one_back = run_backward(cut.problem(), target, cut.data(), Guard::start);
+        for (const Outcome* outcome : {&all_back, &one, &one_back})
+            if (!completed(session, target, outcome->status, outcome->message, outcome->damage)) return;
+        report(session, target, "OUTPUT", same(one.output, cut.steps(all.output)));
+        report(session, target, "STATE_OUT", same(one.state_out, cut.states(all.state_out)));
+        report(session, target, "GRAD|INPUT", same(one_back.grad_input, cut.steps(all_back.grad_input)));
+        report(session, target, "GRAD|STATE_IN", same(one_back.grad_state_in, cut.states(all_back.grad_state_in)));
+        if (cut.own_gates())
+            report(session, target, "GRAD|GATE", same(one_back.grad_gate, cut.gates(all_back.grad_gate)));
+    }
+}
+
+// Of arrays that lie as in memory: the places of each number in the whole and in the one.
+using Places = std::vector<std::pair<size_t, size_t>>;
+
+Values cut(const Values& all, const Places& places) {
+    Values one(all.empty() ? 0 : places.size());
+    for (const auto& [from, to] : places)
+        if (!all.empty()) one[to] = all[from];
+    return one;
+}
+
+// An empty sequence alone is a plan of no steps, which copies a zero with its sign.
+void compare_all(const Session& session, const Target& target, const std::map<int32_t, Values>& all,
+                 const std::map<int32_t, Values>& one, const std::map<int32_t, Places>& places, bool signs) {
+    for (const auto& [id, which] : places)
+        if (all.contains(id))
+            report(session, target, fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad).c_str(),
+                   same(one.at(id), cut(all.at(id), which), signs));
+}
+
+void scan(const Session& session, const std::string& line) {
+    OperatorProblem p = operator_problem_of(line);
+    p.batch_invariant = true;
+    if (p.state_rows() == 0) return;
+    const OperatorData data = make_data(p);
+    const Sequence s = chosen(p, data.offsets);
+    const OperatorProblem q = alone(p, s);
+    const auto steps = [&](int64_t size) {
+        Places places;
+        for (int64_t t = 0; t < q.time; ++t)
+            for (int64_t c = 0; c < p.channels; ++c)
+                for (int64_t i = 0; i < size; ++i)
+                    places.emplace_back(p.place(s.batch, s.begin + t, c, size) + static_cast<size_t>(i),
+                                        q.place(0, t, c, size) + static_cast<size_t>(i));
+        return places;
+    };
+    Places states;
+    for (int64_t i = 0; i < p.channels * p.element(); ++i)
+        states.emplace_back(p.state_place(s.state, 0) + static_cast<size_t>(i), static_cast<size_t>(i));
+    std::map<int32_t, Places> places;
+    places[grad | FLASHSCAN_ARG_INPUT] = steps(p.element());
+    places[FLASHSCAN_ARG_OUTPUT] = p.reduction() ? states : places[grad | FLASHSCAN_ARG_INPUT];
+    places[grad | FLASHSCAN_ARG_GATE] = steps(p.gate_element());
+    places[FLASHSCAN_ARG_STATE_OUT] = places[grad | FLASHSCAN_ARG_STATE_IN] = states;
+    OperatorData one;
+    one.input = cut(data.input, places[grad | FLASHSCAN_ARG_INPUT]);
+    one.gate = cut(data.gate, places[grad | FLASHSCAN_ARG_GATE]);
+    one.state_in = cut(data.state_in, states);
+    one.grad_output = cut(data.grad_output, places[FLASHSCAN_ARG_OUTPUT]);
+    one.grad_state_out = cut(data.grad_state_out, states);
+    cut_masks(p, s, data, one);
+    for (const Target& target : wanted(session, operator_targets())) {
+        const OperatorOutcome a = run_operator(p, target, data, Guard::end);
+        const OperatorOutcome b = run_operator(q, target, one, Guard::start);
+        if (completed(session, target, a.status, a.message, a.damage) &&
+            completed(session, target, b.status, b.message, b.damage))
+            compare_all(session, target, a.values, b.values, places, s.length() > 0);
+    }
+}
+
+void rnn(const Session& session, const std::string& line) {
+    RnnProblem p = rnn_problem_of(line);
+    p.batch_invariant = true;
+    if (p.state_rows() == 0) return;
+    const RnnData data = make_data(p);
+    const Sequence s = chosen(p, data.offsets);
+    const RnnProblem q = alone(p, s);
+    std::map<int32_t, Places> places;
+    for (int64_t w = 0; w < p.width(); ++w) {
+        for (int64_t t = 0; t < q.time; ++t) {
+            for (int64_t g = 0; g < p.gates(); ++g)
+                places[grad | FLASHSCAN_ARG_INPUT].emplace_back(p.input_index(s.batch, s.begin + t, g, w),
+                                                                q.input_index(0, t, g, w));
+            for (int64_t k = 0; k < p.output_states(); ++k)
+                places[FLASHSCAN_ARG_OUTPUT].emplace_back(p.output_index(k, s.batch, s.begin + t, w),
+                                                          q.output_index(k, 0, t, w));
+        }
+        for (int64_t k = 0; k < p.states(); ++k)
+            places[FLASHSCAN_ARG_STATE_OUT].emplace_back(p.state_index(k, s.state, w), q.state_index(k, 0, w));
+    }
+    places[grad | FLASHSCAN_ARG_STATE_IN] = places[FLASHSCAN_ARG_STATE_OUT];
+    RnnData one;
+    one.input = cut(data.input, places[grad | FLASHSCAN_ARG_INPUT]);
+    one.weight = data.weight;
+    one.bias = data.bias;
+    one.state_in = cut(data.state_in, places[FLASHSCAN_ARG_STATE_OUT]);
+    one.grad_output = cut(data.grad_output, places[FLASHSCAN_ARG_OUTPUT]);
+    one.grad_state_out = cut(data.grad_state_out, places[FLASHSCAN_ARG_STATE_OUT]);
+    cut_masks(p, s, data, one);
+    for (const Target& target : wanted(session, rnn_targets())) {
+        const RnnOutcome a = run_rnn(p, target, data, Guard::end);
+        const RnnOutcome b = run_rnn(q, target, one, Guard::start);
+        if (completed(session, target, a.status, a.message, a.damage) &&
+            completed(session, target, b.status, b.message, b.damage))
+            compare_all(session, target, a.values, b.values, places, s.length() > 0);
+    }
+}
+
+}  // namespace
+
+void invariance_case(const Session& session, int64_t index) {
+    const Settings& settings = session.settings();
+    std::string line;
+    if (!settings.lines.empty()) {
+        line = settings.lines[static_cast<size_t>(index)];
+    } else {
+        Random random(settings.seed, static_cast<uint64_t>(index));
+        const int64_t family = random.below(10);
+        line = family < 4   ? text_of(draw_linear(random))
+               : family < 7 ? text_of(draw_operator(random))
+                            : text_of(draw_rnn(random));
+    }
+    if (!session.announce(fmt::format("invariance {}--problem \"{}\"", settings.cuda ? "--backend cuda " : "", line)))
+        return;
+    const std::string family = line.substr(0, line.find(' '));
+    session.count(family.c_str());
+    if (family == "linear") return linear(session, line);
+    return family == "operator" ? scan(session, line) : rnn(session, line);
+}
+
+}  // namespace fuzz

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The definitions of the header as plain loops over steps, written apart from the library: what fuzzed problems are
+// compared with. Arithmetic is long double.
+#pragma once
+
+#include "support/bound.h"
+#include "support/operator_check.h"
+#include "support/rnn_check.h"
+
+namespace fuzz {
+
+using Results = std::map<int32_t, support::Values>;  // of each output by its id
+
+// One pass; backward reads data.output, as the library does. With `narrow`, in the arithmetic of the problem's dtype.
+support::Outcome linear_loop(const support::Problem& problem, const support::Data& data, bool backward,
+                             bool narrow = false);
+Results operator_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
+Results rnn_loop(const support::RnnProblem& problem, const support::RnnData& data);
+
+}  // namespace fuzz
