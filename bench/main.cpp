@@ -55,8 +55,8 @@ int run(const CommandLine& command) {
 int main(int argc, char** argv) {
     try {
         const bench::CommandLine command = bench::parse_command_line(argc, argv);
-        if (command.help) {
-            fmt::print("{}", bench::usage());
+        if (!command.help.empty()) {
+            fmt::print("{}", command.help);
             return 0;
         }
         return bench::run(command);

@@ -12,14 +12,13 @@ namespace bench {
 
 struct CommandLine {
     Settings settings;
-    bool help = false;
     bool flush = true;
     std::string json, commit;
+    std::string help;                                       // what --help asked for, else empty
     std::vector<std::pair<std::string, Problem>> problems;  // with the set they come from, "" for --problem
 };
 
 // Throws UsageError. The problem sets are looked up beside the executable unless --problems-dir is given.
 CommandLine parse_command_line(int argc, char** argv);
-std::string usage();
 
 }  // namespace bench

@@ -5,9 +5,12 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace bench {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 const char* name_of(Outcome outcome) {
     switch (outcome) {
@@ -40,35 +43,24 @@ std::string targets_text(const Result& result) {
     return text;
 }
 
-std::string quoted(const std::string& text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\')
-            out += fmt::format("\\{}", c);
-        else if (static_cast<unsigned char>(c) < 0x20)
-            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        else
-            out += c;
-    }
-    return out + "\"";
+// Six digits. JSON has no infinity and no NaN.
+Json number(double value) {
+    if (!std::isfinite(value)) return nullptr;
+    return std::stod(fmt::format("{:.6g}", value));
 }
 
-// JSON has no infinity and no NaN.
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null"; }
-
-std::string target_json(const Judgement& judgement) {
-    return fmt::format(R"({{"target": {}, "limit": {}, "measured": {}, "met": {}}})", quoted(judgement.target.text),
-                       number(judgement.target.limit), judgement.known ? number(judgement.measured) : "null",
-                       !judgement.known ? "null"
-                       : judgement.met  ? "true"
-                                        : "false");
+Json target_json(const Judgement& judgement) {
+    return {{"target", judgement.target.text},
+            {"limit", number(judgement.target.limit)},
+            {"measured", judgement.known ? number(judgement.measured) : Json(nullptr)},
+            {"met", judgement.known ? Json(judgement.met) : Json(nullptr)}};
 }
 
 template <typename Items, typename Write>
-std::string joined(const Items& items, const char* separator, Write write) {
-    std::string text;
-    for (const auto& item : items) text += (text.empty() ? "" : separator) + write(item);
-    return text;
+Json list(const Items& items, Write write) {
+    Json json = Json::array();
+    for (const auto& item : items) json.push_back(write(item));
+    return json;
 }
 
 const char* layout_name(const Problem& p) {
@@ -76,47 +68,79 @@ const char* layout_name(const Problem& p) {
     return p.layout == FLASHSCAN_LAYOUT_BTC ? "BTC" : "BCT";
 }
 
+Json problem_json(const Result& r) {
+    const Problem& p = r.problem;
+    return {{"problem", p.text},
+            {"set", r.set},
+            {"outcome", name_of(r.outcome)},
+            {"note", r.note},
+            {"pass", p.backward ? "bwd" : "fwd"},
+            {"dtype", bench::name_of(p.dtype)},
+            {"layout", layout_name(p)},
+            {"batch", p.extents.batch},
+            {"time", p.extents.time},
+            {"channels", p.extents.channels},
+            {"array_bytes", p.array_bytes()},
+            {"required_bytes", p.required_bytes()},
+            {"kernel", r.kernel},
+            {"description", r.description}};
+}
+
+Json measures_json(const Result& r) {
+    return {{"error", number(r.verdict.error)},
+            {"error_bound", number(r.verdict.bound)},
+            {"compared", r.verdict.what},
+            {"runs", r.us.size()},
+            {"min_us", number(r.min_us)},
+            {"median_us", number(r.median_us)},
+            {"spread_percent", number(r.spread_percent)},
+            {"gbps", number(r.gbps)},
+            {"ceiling_gbps", number(r.ceiling_gbps)},
+            {"ceiling_percent", number(r.ceiling_percent)},
+            {"burst_us", number(r.burst_us)},
+            {"host_us", number(r.host_us)},
+            {"launch_us", number(r.launch_us)},
+            {"plan_cold_us", number(r.plan_cold_us)},
+            {"plan_warm_us", number(r.plan_warm_us)},
+            {"scratch_bytes", r.scratch_bytes}};
+}
+
 // What only recurrent networks have.
-std::string rnn_json(const Result& r) {
+Json rnn_json(const Result& r) {
     const RnnPart& rnn = *r.problem.rnn;
-    return fmt::format(R"(     "cell": "{}", "heads": {}, "head_dim": {}, "weight_dtype": "{}", "training": {},
-     "step_us": {}, "step_floor_us": {}, "floor_percent": {}, "reserve_bytes": {},
-)",
-                       rnn.cell_name(), rnn.heads, rnn.dim, bench::name_of(rnn.weight_dtype), rnn.training,
-                       number(r.step_us), number(r.step_floor_us), number(r.floor_percent), r.reserve_bytes);
+    return {{"cell", rnn.cell_name()},
+            {"heads", rnn.heads},
+            {"head_dim", rnn.dim},
+            {"weight_dtype", bench::name_of(rnn.weight_dtype)},
+            {"training", rnn.training},
+            {"step_us", number(r.step_us)},
+            {"step_floor_us", number(r.step_floor_us)},
+            {"floor_percent", number(r.floor_percent)},
+            {"reserve_bytes", r.reserve_bytes}};
 }
 
 // What only associative operators have.
-std::string operator_json(const Problem& p) {
-    return fmt::format(R"(     "operator": "{}", "mode": "{}", "dim": {},
-)",
-                       p.op->kind_name(), p.op->mode_name(), p.op->dim);
+Json operator_json(const OperatorPart& op) {
+    return {{"operator", op.kind_name()}, {"mode", op.mode_name()}, {"dim", op.dim}};
 }
 
-std::string case_json(const Result& r) {
-    const Problem& p = r.problem;
-    std::string text = fmt::format(
-        R"(    {{"problem": {}, "set": {}, "outcome": "{}", "note": {},
-     "pass": "{}", "dtype": "{}", "layout": "{}", "batch": {}, "time": {}, "channels": {},
-     "array_bytes": {}, "required_bytes": {}, "kernel": {}, "description": {},
-)",
-        quoted(p.text), quoted(r.set), name_of(r.outcome), quoted(r.note), p.backward ? "bwd" : "fwd",
-        bench::name_of(p.dtype), layout_name(p), p.extents.batch, p.extents.time, p.extents.channels, p.array_bytes(),
-        p.required_bytes(), quoted(r.kernel), quoted(r.description));
-    text += fmt::format(
-        R"(     "error": {}, "error_bound": {}, "compared": {},
-     "runs": {}, "min_us": {}, "median_us": {}, "spread_percent": {}, "gbps": {},
-     "ceiling_gbps": {}, "ceiling_percent": {}, "burst_us": {}, "host_us": {}, "launch_us": {},
-     "plan_cold_us": {}, "plan_warm_us": {}, "scratch_bytes": {},
-)",
-        number(r.verdict.error), number(r.verdict.bound), quoted(r.verdict.what), r.us.size(), number(r.min_us),
-        number(r.median_us), number(r.spread_percent), number(r.gbps), number(r.ceiling_gbps),
-        number(r.ceiling_percent), number(r.burst_us), number(r.host_us), number(r.launch_us), number(r.plan_cold_us),
-        number(r.plan_warm_us), r.scratch_bytes);
-    if (p.rnn) text += rnn_json(r);
-    if (p.op) text += operator_json(p);
-    return text + fmt::format("     \"targets\": [{}],\n     \"us\": [{}]}}", joined(r.judgements, ", ", target_json),
-                              joined(r.us, ", ", number));
+Json case_json(const Result& r) {
+    Json json = problem_json(r);
+    json.update(measures_json(r));
+    if (r.problem.rnn) json.update(rnn_json(r));
+    if (r.problem.op) json.update(operator_json(*r.problem.op));
+    json["targets"] = list(r.judgements, target_json);
+    json["us"] = list(r.us, number);
+    return json;
+}
+
+Json ceiling_json(const std::pair<const std::pair<bool, size_t>, Ceiling>& entry) {
+    const auto& [key, ceiling] = entry;
+    return {{"traffic", key.first ? "3 reads, 2 writes" : "2 reads, 1 write"},
+            {"array_bytes", key.second},
+            {"gbps", number(ceiling.gbps)},
+            {"us", number(ceiling.us)},
+            {"variant", ceiling.variant}};
 }
 
 std::string version_text() {
@@ -166,23 +190,25 @@ std::string summary(const std::vector<Result>& results) {
 
 void write_json(const std::string& path, const RunInfo& info, const Machine& machine,
                 const std::vector<Result>& results) {
+    const Json report = {{"format", "flashscan_bench 1"},
+                         {"library_version", version_text()},
+                         {"commit", info.commit},
+                         {"date", info.date},
+                         {"backend", info.backend},
+                         {"device", info.device},
+                         {"driver", info.driver},
+                         {"threads", info.settings.threads},
+                         {"cache_bytes", machine.cache_bytes()},
+                         {"runs", info.settings.runs},
+                         {"caches_flushed", info.flushed},
+                         {"graph", info.settings.graph},
+                         {"forced_kernel", info.settings.kernel},
+                         {"timer_floor_us", number(info.timer_floor_us)},
+                         {"first_plan_us", number(first_plan_us(results))},
+                         {"ceilings", list(machine.ceilings(), ceiling_json)},
+                         {"cases", list(results, case_json)}};
     std::ofstream file(path);
-    file << fmt::format(
-        R"({{
-  "format": "flashscan_bench 1", "library_version": "{}", "commit": {}, "date": "{}",
-  "backend": "{}", "device": {}, "driver": {}, "threads": {}, "cache_bytes": {},
-  "runs": {}, "caches_flushed": {}, "graph": {}, "forced_kernel": {}, "timer_floor_us": {}, "first_plan_us": {},
-)",
-        version_text(), quoted(info.commit), info.date, info.backend, quoted(info.device), quoted(info.driver),
-        info.settings.threads, machine.cache_bytes(), info.settings.runs, info.flushed, info.settings.graph,
-        quoted(info.settings.kernel), number(info.timer_floor_us), number(first_plan_us(results)));
-    file << "  \"ceilings\": [\n"
-         << joined(machine.ceilings(), ",\n", [](const auto& entry) {
-                return fmt::format(R"(    {{"traffic": "{}", "array_bytes": {}, "gbps": {}, "us": {}, "variant": {}}})",
-                                   entry.first.first ? "3 reads, 2 writes" : "2 reads, 1 write", entry.first.second,
-                                   number(entry.second.gbps), number(entry.second.us), quoted(entry.second.variant));
-            });
-    file << "\n  ],\n  \"cases\": [\n" << joined(results, ",\n", case_json) << "\n  ]\n}\n";
+    file << report.dump(1) << '\n';
     file.close();
     if (!file) throw Failure(fmt::format("could not write {}", path));
 }
