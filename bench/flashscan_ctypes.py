@@ -21,13 +21,20 @@ class Strides(ctypes.Structure):
     _fields_ = [("batch", c_int64), ("time", c_int64), ("channels", c_int64)]
 
 
+class StateStrides(ctypes.Structure):
+    _fields_ = [("row", c_int64), ("state", c_int64)]
+
+
+STATE_STRIDES = [(name, StateStrides) for name in ("state_in", "state_out", "grad_state_in", "grad_state_out")]
+
+
 class LinearDesc(ctypes.Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("dtype", c_int32), ("gate_dtype", c_int32), ("layout", c_int32),
         ("gate_form", c_int32), ("gate_broadcast", c_uint32), ("direction", c_int32), ("flags", c_uint32),
         ("batch", c_int64), ("time", c_int64), ("channels", c_int64), ("num_sequences", c_int64),
         ("offsets_dtype", c_int32), ("reserved", c_int32), ("input", Strides), ("gate", Strides), ("output", Strides),
-        ("grad_input", Strides), ("grad_gate", Strides), ("grad_output", Strides),
+        ("grad_input", Strides), ("grad_gate", Strides), ("grad_output", Strides), *STATE_STRIDES,
     ]
 
 
@@ -36,7 +43,7 @@ class RnnDesc(ctypes.Structure):
         ("struct_size", c_uint32), ("dtype", c_int32), ("weight_dtype", c_int32), ("layout", c_int32),
         ("cell", c_int32), ("direction", c_int32), ("flags", c_uint32), ("offsets_dtype", c_int32), ("batch", c_int64),
         ("time", c_int64), ("heads", c_int64), ("head_dim", c_int64), ("num_sequences", c_int64),
-        ("recurrent_clip", c_double),
+        ("recurrent_clip", c_double), *STATE_STRIDES,
     ]
 
 

@@ -175,6 +175,18 @@ int32_t number_in(const Enumerator<Enum> (&enumerators)[count], Enum value) {
 int32_t number_of(BackendId backend) { return number_in(backends, backend); }
 int32_t number_of(Dtype dtype) { return number_in(dtypes, dtype); }
 
+namespace {
+
+template <typename Desc>
+void convert_states(Sequences& p, const Desc& d) {
+    p.state_in = {d.state_in.row, d.state_in.state};
+    p.state_out = {d.state_out.row, d.state_out.state};
+    p.grad_state_in = {d.grad_state_in.row, d.grad_state_in.state};
+    p.grad_state_out = {d.grad_state_out.row, d.grad_state_out.state};
+}
+
+}  // namespace
+
 LinearProblem convert(const flashscan_linear_desc& d) {
     check_flags(d.flags, FLASHSCAN_LINEAR_FLAG_RESET, "flags", "LINEAR_FLAG_RESET (16)");
     if (d.reserved != 0) fail(Code::invalid_argument, "reserved is {}; accepted is 0", d.reserved);
@@ -200,6 +212,7 @@ LinearProblem convert(const flashscan_linear_desc& d) {
     p.grad_input = convert(d.grad_input);
     p.grad_gate = convert(d.grad_gate);
     p.grad_output = convert(d.grad_output);
+    convert_states(p, d);
     return p;
 }
 
@@ -222,6 +235,7 @@ RnnProblem convert(const flashscan_rnn_desc& d) {
     p.num_sequences = d.num_sequences;
     p.offsets_dtype = optional(d.offsets_dtype, dtypes, "offsets_dtype");
     p.recurrent_clip = d.recurrent_clip;
+    convert_states(p, d);
     return p;
 }
 
@@ -240,6 +254,7 @@ OperatorProblem convert(const flashscan_operator_desc& d) {
     p.channels = d.channels;
     p.dim = d.dim;
     p.num_sequences = d.num_sequences;
+    convert_states(p, d);
     if (d.custom != nullptr) {
         p.custom = convert(read_struct(d.custom, custom_operator_first_size, "flashscan_custom_operator"));
         p.has_custom = true;

@@ -42,9 +42,9 @@ static_assert(first_arg_id == FLASHSCAN_ARG_INPUT && static_cast<int32_t>(ArgId:
 static_assert(grad_bit == FLASHSCAN_GRAD);
 
 // sizeof of each struct in the first version that had it.
-constexpr size_t linear_desc_first_size = 216;
-constexpr size_t rnn_desc_first_size = 80;
-constexpr size_t operator_desc_first_size = 80;
+constexpr size_t linear_desc_first_size = 280;
+constexpr size_t rnn_desc_first_size = 144;
+constexpr size_t operator_desc_first_size = 144;
 constexpr size_t options_first_size = 64;
 constexpr size_t build_first_size = 48;
 constexpr size_t arg_info_first_size = 144;
@@ -100,10 +100,9 @@ flashscan_arg_info describe_argument(const ArgumentSpec& spec) {
     info.optional = spec.presence == Presence::optional ? 1 : 0;
     info.dtype = number_of(spec.dtype);
     info.num_axes = static_cast<int32_t>(spec.axes.count);
-    const auto strides = strides_of(spec);
     for (size_t i = 0; i < spec.axes.count; ++i) {
         info.extents[i] = spec.axes.extents[i];
-        info.strides[i] = strides[i];
+        info.strides[i] = spec.strides[i];
     }
     info.bytes = spec.bytes;
     info.alignment = static_cast<size_t>(spec.alignment);

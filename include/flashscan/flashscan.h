@@ -391,7 +391,7 @@ typedef struct flashscan_options {
  *     GRAD|INPUT, GRAD|GATE, GRAD|STATE_IN  as INPUT, GATE, STATE_IN  -             out, at least one of them
  *     SCRATCH                               plan_arg_bytes            optional      optional
  *
- * STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS and their gradients are dense. Arguments that may be the same memory, exactly
+ * RESET and SEQ_OFFSETS are dense. Arguments that may be the same memory, exactly
  * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN;
  * GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with an output is refused. Tensors
  * of equal strides that interleave without sharing an element, the two halves of a fused projection for example, do not
@@ -400,6 +400,16 @@ typedef struct flashscan_options {
 typedef struct flashscan_strides {
     int64_t batch, time, channels; /* in elements, >= 0; all zero means dense in the layout */
 } flashscan_strides;
+
+/*
+ * Where the rows of a state lie: STATE_IN, STATE_OUT and their gradients of every family. What belongs to one row (a
+ * batch, or a sequence if packed) and one of a cell's S states is dense. A state with strides, a row of a larger pool
+ * for example, is copied through SCRATCH. No two elements of a state may share memory.
+ */
+typedef struct flashscan_state_strides {
+    int64_t row;   /* from one row to the next, in elements (bytes for CUSTOM), >= 0; 0: dense */
+    int64_t state; /* from one of the S states of a cell to the next; 0: number of rows times row; else 0 */
+} flashscan_state_strides;
 
 enum {
     FLASHSCAN_GATE_VALUE = 801, /* a = g */
@@ -439,6 +449,7 @@ typedef struct flashscan_linear_desc {
     int32_t reserved;              /* 0 */
     flashscan_strides input, gate, output;
     flashscan_strides grad_input, grad_gate, grad_output;
+    flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
 } flashscan_linear_desc;
 
 typedef struct flashscan_plan flashscan_plan;
@@ -527,7 +538,7 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *     GRAD|INPUT, |WEIGHT, |BIAS, |STATE_IN as INPUT, WEIGHT, ...      -              out, at least one of them
  *     SCRATCH                               plan_arg_bytes             optional       optional
  *
- * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything is dense. Inputs may overlap each
+ * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything but the states is dense. Inputs may overlap each
  * other; nothing that is written may overlap another argument. RESERVE holds what the plan's own kernel needs, aligned
  * to 64 bytes, and is understood by plans of the same descriptor, options and library alone. Its first 64 bytes say which
  * plan filled it and whether there was a STATE_IN: backward with another RESERVE, or with STATE_IN where forward had none
@@ -564,6 +575,7 @@ typedef struct flashscan_rnn_desc {
     int64_t heads, head_dim; /* H, D >= 1 */
     int64_t num_sequences;   /* N > 0: packed, B = 1; 0: not packed */
     double recurrent_clip;   /* >= 0 and finite; 0: no limit */
+    flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
 } flashscan_rnn_desc;
 
 /*
@@ -749,6 +761,7 @@ typedef struct flashscan_operator_desc {
     int64_t dim;                             /* d of MATMUL and AFFINE, 1 to 1024; else 0 */
     int64_t num_sequences;                   /* N > 0: packed, B = 1; 0: not packed */
     const flashscan_custom_operator* custom; /* of CUSTOM; else NULL; not needed any more once the plan is made */
+    flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
 } flashscan_operator_desc;
 
 /*

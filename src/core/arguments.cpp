@@ -12,18 +12,22 @@ namespace {
 
 bool may_share(const ArgumentSpec& a, const ArgumentSpec& b) { return a.may_be == b.id || b.may_be == a.id; }
 
-// Whether two tensors of equal strides and dtype interleave: seen as one tensor with a further axis of extent 2, no two
+// Whether two arguments of equal strides and dtype interleave: seen as one tensor with a further axis of extent 2, no two
 // elements coincide.
 bool interleaved(const ArgumentSpec& a, const void* a_data, const ArgumentSpec& b, const void* b_data) {
-    if (!a.is_tensor || !b.is_tensor || a.strides != b.strides || a.dtype != b.dtype) return false;
+    if (a.axes.count != b.axes.count || a.strides != b.strides || a.dtype != b.dtype) return false;
     const auto start_a = reinterpret_cast<uintptr_t>(a_data), start_b = reinterpret_cast<uintptr_t>(b_data);
-    const auto size = static_cast<uintptr_t>(size_of(a.dtype));
+    const auto size = static_cast<uintptr_t>(a.dtype == Dtype{} ? 1 : size_of(a.dtype));
     const uintptr_t apart = std::max(start_a, start_b) - std::min(start_a, start_b);
     if (apart == 0 || apart % size != 0) return false;
-    const int64_t extents[] = {std::max(a.extents[0], b.extents[0]), std::max(a.extents[1], b.extents[1]),
-                               std::max(a.extents[2], b.extents[2]), 2};
-    const int64_t strides[] = {a.strides.batch, a.strides.time, a.strides.channels, static_cast<int64_t>(apart / size)};
-    return strides_nest(extents, strides, 4);
+    int64_t extents[Axes::most + 1], strides[Axes::most + 1];
+    for (size_t i = 0; i < a.axes.count; ++i) {
+        extents[i] = max(a.axes.extents[i], b.axes.extents[i]);
+        strides[i] = a.strides[i];
+    }
+    extents[a.axes.count] = 2;
+    strides[a.axes.count] = static_cast<int64_t>(apart / size);
+    return strides_nest(extents, strides, static_cast<int>(a.axes.count + 1));
 }
 
 // What may overlap in this pass, for the sentence of an error.
@@ -81,19 +85,6 @@ Extent Axes::product(const char* what) const {
     return product;
 }
 
-std::array<int64_t, Axes::most> strides_of(const ArgumentSpec& spec) {
-    std::array<int64_t, Axes::most> strides{};
-    const Strides& s = spec.strides;
-    if (spec.is_tensor && spec.layout == Layout::btc) return {s.batch, s.time, s.channels};
-    if (spec.is_tensor) return {s.batch, s.channels, s.time};
-    int64_t step = 1;
-    for (size_t i = spec.axes.count; i-- > 0;) {
-        strides[i] = step;
-        step *= spec.axes.extents[i];
-    }
-    return strides;
-}
-
 ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
                             Dtype dtype) {
     ArgumentSpec spec;
@@ -105,6 +96,25 @@ ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, boo
     spec.bytes = static_cast<size_t>(axes.product(name) * (dtype == Dtype{} ? 1 : size_of(dtype)));
     spec.dtype = dtype;
     spec.alignment = dtype == Dtype{} ? 1 : alignment_of(dtype);
+    int64_t step = 1;
+    for (size_t i = axes.count; i-- > 0;) {
+        spec.strides[i] = step;
+        step *= axes.extents[i];
+    }
+    return spec;
+}
+
+ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
+                            size_t row_axis, const Sequences& p, Dtype dtype) {
+    ArgumentSpec spec = dense_argument(id, name, presence, written, axes, dtype);
+    if (spec.bytes == 0) return spec;
+    const bool in = (id & ~grad_bit) == id_of(ArgId::state_in), grad = (id & grad_bit) != 0;
+    const StateStrides& given = in ? (grad ? p.grad_state_in : p.state_in) : (grad ? p.grad_state_out : p.state_out);
+    spec.strides[row_axis] = given.row;
+    if (row_axis == 1 && axes.extents[0] > 1) spec.strides[0] = given.state;
+    Extent last(0, name);
+    for (size_t i = 0; i < axes.count; ++i) last += (axes.extents[i] - 1) * spec.strides[i];
+    spec.bytes = static_cast<size_t>((last + 1) * (dtype == Dtype{} ? 1 : size_of(dtype)));
     return spec;
 }
 

@@ -49,21 +49,17 @@ struct ArgumentSpec {
     // The argument whose memory, start and strides included, this one may have; 0: none.
     int32_t may_be = 0;
     Axes axes;
-    // For tensors with strides: where their elements lie, to tell interleaved tensors apart.
-    bool is_tensor = false;
-    std::array<int64_t, 3> extents{};
-    Strides strides{};
-    Layout layout{};  // the order of `axes`
+    std::array<int64_t, Axes::most> strides{};  // of each axis, in elements
 };
-
-// The stride of each axis, in elements.
-std::array<int64_t, Axes::most> strides_of(const ArgumentSpec& spec);
 
 constexpr int32_t id_of(ArgId id) { return static_cast<int32_t>(id); }
 constexpr int32_t grad_of(ArgId id) { return grad_bit | static_cast<int32_t>(id); }
 
 ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
                             Dtype dtype);
+// A state, whose rows may have strides: axis `row_axis` counts them, and the axis before it, if any, a cell's states.
+ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
+                            size_t row_axis, const Sequences& sequences, Dtype dtype);
 // RESET and SEQ_OFFSETS where the problem has them.
 void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
 // SCRATCH, last in every list.
@@ -73,6 +69,7 @@ void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool r
 class Pointers {
   public:
     void set(int32_t id, void* data) { at(id) = data; }
+    void* get(int32_t id) const { return (id & grad_bit) != 0 ? grads_[place(id)] : data_[place(id)]; }
     void* operator[](ArgId id) const { return data_[place(id_of(id))]; }
     void* grad(ArgId id) const { return grads_[place(id_of(id))]; }
 

@@ -10,6 +10,7 @@
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
 #include "core/rnn_arguments.h"
+#include "core/strided_states.h"
 
 namespace flashscan {
 
@@ -101,6 +102,8 @@ class Backend {
     // false where it does not.
     virtual bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
+    // Copies rows within this backend's memory, in the order of `stream`.
+    virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;
     // The values of SEQ_OFFSETS where the backend can or was asked to look at them, else empty.
     virtual std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
                                               void* stream) const = 0;

@@ -14,10 +14,10 @@ ArgumentSpec tensor(const LinearProblem& p, int32_t id, const char* name, Presen
     const Axes axes = p.layout == Layout::btc ? Axes{batch, time, channels} : Axes{batch, channels, time};
     ArgumentSpec spec = dense_argument(id, name, presence, written, axes, gate ? p.gate_dtype : p.dtype);
     spec.bytes = static_cast<size_t>(gate ? p.gate_bytes(strides) : p.tensor_bytes(strides));
-    spec.is_tensor = true;
-    spec.extents = {batch, time, channels};
-    spec.layout = p.layout;
-    spec.strides = strides;
+    if (p.layout == Layout::btc)
+        spec.strides = {strides.batch, strides.time, strides.channels};
+    else
+        spec.strides = {strides.batch, strides.channels, strides.time};
     return spec;
 }
 
@@ -37,21 +37,23 @@ std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, si
                                            bool scratch_required) {
     using enum Presence;
     const Dtype state = state_dtype(p.dtype);
-    const Axes states{p.state_rows(), p.channels};
     std::vector<ArgumentSpec> specs;
+    const auto add_state = [&](int32_t id, const char* name, bool written) {
+        specs.push_back(state_argument(id, name, optional, written, {p.state_rows(), p.channels}, 0, p, state));
+    };
     specs.push_back(tensor(p, id_of(ArgId::gate), "GATE", required, false, p.gate));
-    specs.push_back(dense_argument(id_of(ArgId::state_in), "STATE_IN", optional, false, states, state));
+    add_state(id_of(ArgId::state_in), "STATE_IN", false);
     if (pass == Pass::forward) {
         specs.push_back(tensor(p, id_of(ArgId::input), "INPUT", required, false, p.input));
         specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", required, true, p.output));
-        specs.push_back(dense_argument(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, state));
+        add_state(id_of(ArgId::state_out), "STATE_OUT", true);
     } else {
         specs.push_back(tensor(p, id_of(ArgId::output), "OUTPUT", optional, false, p.output));
         specs.push_back(tensor(p, grad_of(ArgId::output), "GRAD|OUTPUT", required, false, p.grad_output));
-        specs.push_back(dense_argument(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, state));
+        add_state(grad_of(ArgId::state_out), "GRAD|STATE_OUT", false);
         specs.push_back(tensor(p, grad_of(ArgId::input), "GRAD|INPUT", optional, true, p.grad_input));
         specs.push_back(tensor(p, grad_of(ArgId::gate), "GRAD|GATE", optional, true, p.grad_gate));
-        specs.push_back(dense_argument(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, state));
+        add_state(grad_of(ArgId::state_in), "GRAD|STATE_IN", true);
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);

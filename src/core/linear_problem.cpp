@@ -84,6 +84,7 @@ void validate(LinearProblem& p) {
     validate_sequences(p);
     const Extents data{p.batch, p.time, p.channels};
     check_steps(p, p.channels, size_of(Dtype::c128), "batch * time * channels * bytes of an element");
+    settle_states(p, {1, p.state_rows(), p.channels}, size_of(state_dtype(p.dtype)));
     const Extents gate{p.gate_batch(), p.gate_time(), p.gate_channels()};
     settle(p.input, data, p, 0, p.dtype, false, "input");
     settle(p.output, data, p, 0, p.dtype, true, "output");

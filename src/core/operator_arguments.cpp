@@ -35,8 +35,8 @@ Axes with_element(const OperatorProblem& p, const Axes& axes) {
 std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass, size_t scratch_bytes,
                                              bool scratch_required) {
     std::vector<ArgumentSpec> specs;
-    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, const Axes& axes, bool state) {
-        const Dtype dtype = p.is_custom() ? Dtype{} : state ? state_dtype(p.dtype) : p.dtype;
+    const auto add = [&](int32_t id, const char* name, Presence presence, bool written, const Axes& axes) {
+        const Dtype dtype = p.is_custom() ? Dtype{} : p.dtype;
         specs.push_back(dense_argument(id, name, presence, written, axes, dtype));
     };
     const Axes inputs = with_element(
@@ -44,22 +44,25 @@ std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass
     const Axes states = with_element(p, {p.state_rows(), p.channels});
     const Axes outputs = p.is_reduction() ? states : inputs;
     const Axes gates = with(inputs, {p.dim});
-    if (p.is_affine()) add(id_of(ArgId::gate), "GATE", required, false, gates, false);
+    const auto add_state = [&](int32_t id, const char* name, Presence presence, bool written) {
+        const Dtype dtype = p.is_custom() ? Dtype{} : state_dtype(p.dtype);
+        specs.push_back(state_argument(id, name, presence, written, states, 0, p, dtype));
+    };
+    if (p.is_affine()) add(id_of(ArgId::gate), "GATE", required, false, gates);
     const bool state_needed = p.is_custom() && p.mode == OperatorMode::exclusive;
-    add(id_of(ArgId::state_in), "STATE_IN", state_needed ? required : optional, false, states, true);
+    add_state(id_of(ArgId::state_in), "STATE_IN", state_needed ? required : optional, false);
     if (pass == Pass::forward) {
-        add(id_of(ArgId::input), "INPUT", required, false, inputs, false);
-        add(id_of(ArgId::output), "OUTPUT", required, true, outputs, false);
-        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, true);
+        add(id_of(ArgId::input), "INPUT", required, false, inputs);
+        add(id_of(ArgId::output), "OUTPUT", required, true, outputs);
+        add_state(id_of(ArgId::state_out), "STATE_OUT", optional, true);
     } else {
-        if (keeps_input(p))
-            add(id_of(ArgId::input), "INPUT", p.is_affine() ? optional : required, false, inputs, false);
-        if (keeps_output(p)) add(id_of(ArgId::output), "OUTPUT", optional, false, outputs, false);
-        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, outputs, false);
-        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, true);
-        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, inputs, false);
-        if (p.is_affine()) add(grad_of(ArgId::gate), "GRAD|GATE", optional, true, gates, false);
-        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, true);
+        if (keeps_input(p)) add(id_of(ArgId::input), "INPUT", p.is_affine() ? optional : required, false, inputs);
+        if (keeps_output(p)) add(id_of(ArgId::output), "OUTPUT", optional, false, outputs);
+        add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, outputs);
+        add_state(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false);
+        add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, inputs);
+        if (p.is_affine()) add(grad_of(ArgId::gate), "GRAD|GATE", optional, true, gates);
+        add_state(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true);
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);

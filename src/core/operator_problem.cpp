@@ -111,6 +111,7 @@ void validate(OperatorProblem& p) {
     // 8 arrays of elements of 16 bytes a number bound every size that is formed later.
     const Extent most = (p.is_affine() ? p.gate_element() : p.element()).named("bytes of an element") * 8 * 16;
     check_steps(p, p.channels, most, "batch * time * channels * bytes of an element");
+    settle_states(p, {1, p.state_rows(), p.channels * p.element()}, p.state_number_bytes());
 }
 
 std::string OperatorProblem::describe() const {

@@ -137,11 +137,15 @@ class FamilyPlan final : public Plan {
         kernel_detail_ = kernel_->describe();
         forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
         backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        forward_states_ = StridedStates(forward_);
+        backward_states_ = StridedStates(backward_);
         cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
         description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
                                    problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
                                    Family::memory(problem_, *kernel_), scratch_bytes(Pass::forward),
                                    scratch_bytes(Pass::backward));
+        for (const StridedStates* states : {&forward_states_, &backward_states_})
+            if (!states->none()) description_ += fmt::format("copied through scratch: {}\n", states->describe());
         if (!choice.passed_over.empty()) description_ += "passed over\n" + choice.passed_over;
         const size_t most = std::max(scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
         const bool elsewhere = options_.caller_scratch || options_.allocator.allocate != nullptr;
@@ -168,7 +172,8 @@ class FamilyPlan final : public Plan {
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
         Family::check_pass(problem_, pass);
-        auto buffers = Family::buffers(problem_, pass, check_arguments(pass, specs(pass), arguments));
+        const Pointers given = check_arguments(pass, specs(pass), arguments);
+        auto buffers = Family::buffers(problem_, pass, given);
         backend_->check_memory(specs(pass), arguments, options_);
         if (problem_.packed())
             check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype,
@@ -176,6 +181,14 @@ class FamilyPlan final : public Plan {
                           problem_.time);
         if (pass == Pass::backward) check_reserve(buffers, stream);
         const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
+        const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
+        std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
+        if (!states.none()) {
+            buffers = Family::buffers(problem_, pass, states.in_scratch(given, scratch.get()));
+            into_scratch = states.copies(given, scratch.get(), false);
+            out_of_scratch = states.copies(given, scratch.get(), true);
+        }
+        copy_states(into_scratch, stream);
         buffers.scratch = scratch.get();
         auto behind = buffers;
         if constexpr (has_reserve)
@@ -184,6 +197,7 @@ class FamilyPlan final : public Plan {
             kernel_->forward(behind, stream);
         else
             kernel_->backward(behind, stream);
+        copy_states(out_of_scratch, stream);
         if (pass == Pass::forward) mark_reserve(buffers, stream);
     }
 
@@ -192,6 +206,9 @@ class FamilyPlan final : public Plan {
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
 
+    void copy_states(const std::vector<RowCopy>& copies, void* stream) const {
+        for (const RowCopy& copy : copies) backend_->copy_rows(copy, options_, stream);
+    }
     bool marked(const Buffers& buffers) const { return buffers.reserve != nullptr && !problem_.empty(); }
     Cookie cookie(const Buffers& buffers) const {
         Cookie mine = cookie_;
@@ -222,6 +239,7 @@ class FamilyPlan final : public Plan {
     std::unique_ptr<typename Family::Kernel> kernel_;
     std::shared_ptr<void> kept_scratch_;
     std::vector<ArgumentSpec> forward_, backward_;
+    StridedStates forward_states_, backward_states_;
     Cookie cookie_;  // but for state_in
     std::string kernel_name_, kernel_detail_, description_;
 };

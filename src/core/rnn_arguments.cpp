@@ -10,7 +10,6 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     const auto add = [&](int32_t id, const char* name, Presence presence, bool written, const Axes& axes, Dtype dtype) {
         specs.push_back(dense_argument(id, name, presence, written, axes, dtype));
     };
-    const Dtype state = state_dtype(p.dtype);
     const bool forward = pass == Pass::forward;
     const CellCounts counts = p.counts();
     const Extent outer = p.layout == RnnLayout::btghd ? p.batch : p.time;
@@ -19,10 +18,14 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     const Axes output =
         p.all_states ? Axes{counts.states, outer, inner, p.heads, p.head_dim} : Axes{outer, inner, p.heads, p.head_dim};
     const Axes weight{counts.gates, p.heads, p.head_dim, p.head_dim}, bias{counts.biases, p.heads, p.head_dim};
-    const Axes states{counts.states, p.state_rows(), p.heads, p.head_dim};
+    const auto add_state = [&](int32_t id, const char* name, bool written) {
+        specs.push_back(state_argument(id, name, optional, written,
+                                       {counts.states, p.state_rows(), p.heads, p.head_dim}, 1, p,
+                                       state_dtype(p.dtype)));
+    };
     add(id_of(ArgId::weight), "WEIGHT", required, false, weight, p.weight_dtype);
     add(id_of(ArgId::output), "OUTPUT", required, forward, output, p.dtype);
-    add(id_of(ArgId::state_in), "STATE_IN", optional, false, states, state);
+    add_state(id_of(ArgId::state_in), "STATE_IN", false);
     if (p.training) {
         add(id_of(ArgId::reserve), "RESERVE", required, forward, {reserve_bytes}, Dtype{});
         specs.back().alignment = 64;
@@ -30,14 +33,14 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     if (forward) {
         add(id_of(ArgId::input), "INPUT", required, false, input, p.dtype);
         add(id_of(ArgId::bias), "BIAS", optional, false, bias, p.weight_dtype);
-        add(id_of(ArgId::state_out), "STATE_OUT", optional, true, states, state);
+        add_state(id_of(ArgId::state_out), "STATE_OUT", true);
     } else {
         add(grad_of(ArgId::output), "GRAD|OUTPUT", required, false, output, p.dtype);
-        add(grad_of(ArgId::state_out), "GRAD|STATE_OUT", optional, false, states, state);
+        add_state(grad_of(ArgId::state_out), "GRAD|STATE_OUT", false);
         add(grad_of(ArgId::input), "GRAD|INPUT", optional, true, input, p.dtype);
         add(grad_of(ArgId::weight), "GRAD|WEIGHT", optional, true, weight, p.weight_dtype);
         add(grad_of(ArgId::bias), "GRAD|BIAS", optional, true, bias, p.weight_dtype);
-        add(grad_of(ArgId::state_in), "GRAD|STATE_IN", optional, true, states, state);
+        add_state(grad_of(ArgId::state_in), "GRAD|STATE_IN", true);
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);

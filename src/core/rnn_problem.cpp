@@ -45,6 +45,7 @@ void validate(RnnProblem& p) {
     const Extent width = p.heads.named("heads * head_dim") * p.head_dim;
     static_cast<void>(width.named("bytes of WEIGHT") * p.head_dim * most);
     check_steps(p, width, most, "batch * time * heads * head_dim * bytes of an element");
+    settle_states(p, {p.counts().states, p.state_rows(), width}, size_of(state_dtype(p.dtype)));
 }
 
 std::string RnnProblem::describe() const {

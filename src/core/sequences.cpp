@@ -28,6 +28,36 @@ void check_steps(const Sequences& p, Extent inner, Extent bytes, const char* wha
     if (p.packed()) static_cast<void>((p.num_sequences.named("bytes of SEQ_OFFSETS") + 1) * size_of(p.offsets_dtype));
 }
 
+namespace {
+
+void settle(StateStrides& strides, const StateExtents& e, Extent bytes, const char* name) {
+    if (strides.row < 0) fail(Code::invalid_argument, "{}.row is {}; accepted are strides >= 0", name, strides.row);
+    if (strides.state < 0)
+        fail(Code::invalid_argument, "{}.state is {}; accepted are strides >= 0", name, strides.state);
+    if (e.states == 1 && strides.state != 0)
+        fail(Code::invalid_argument, "{}.state is {}, but there is one state; accepted is 0", name, strides.state);
+    if (strides.row == 0) strides.row = e.width;
+    if (strides.state == 0 && e.states > 1) strides.state = e.rows.named(name) * strides.row;
+    if (e.rows == 0 || e.width == 0) return;
+    static_cast<void>(((e.rows - 1).named(name) * strides.row + (e.states - 1) * strides.state + e.width) * bytes);
+    const int64_t extents[] = {e.states, e.rows, e.width}, steps[] = {strides.state, strides.row, 1};
+    if (!strides_nest(extents, steps, 3))
+        fail(Code::invalid_argument,
+             "{} strides (row {}, state {}) make {} states of {} rows of {} elements overlap; each stride must step "
+             "over "
+             "what the smaller ones cover",
+             name, strides.row, strides.state, e.states, e.rows, e.width);
+}
+
+}  // namespace
+
+void settle_states(Sequences& p, const StateExtents& extents, Extent bytes) {
+    settle(p.state_in, extents, bytes, "state_in");
+    settle(p.state_out, extents, bytes, "state_out");
+    settle(p.grad_state_in, extents, bytes, "grad_state_in");
+    settle(p.grad_state_out, extents, bytes, "grad_state_out");
+}
+
 std::string describe_sequences(const Sequences& p) {
     std::string text;
     if (p.direction == Direction::reverse) text += " reverse";

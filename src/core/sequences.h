@@ -9,12 +9,23 @@
 
 namespace flashscan {
 
+// Elements from one row of a state to the next, and from one of a cell's states to the next; what lies in a row is dense.
+struct StateStrides {
+    Extent row, state;
+};
+
+// Rows of the states of one problem: `width` elements each, `states` times.
+struct StateExtents {
+    Extent states, rows, width;
+};
+
 struct Sequences {
     Direction direction{};
     bool has_reset = false;
     Extent batch, time;
     Extent num_sequences;  // 0: not packed
     Dtype offsets_dtype = Dtype::i64;
+    StateStrides state_in, state_out, grad_state_in, grad_state_out;
 
     bool packed() const { return num_sequences > 0; }
     // Rows of STATE_IN and STATE_OUT.
@@ -27,6 +38,10 @@ void validate_sequences(Sequences& sequences);
 // Checks that `inner` values of `bytes` fit for every step, and for every state and offset; `what` names the steps'. An
 // extent of 0 does not make the others fit.
 void check_steps(const Sequences& sequences, Extent inner, Extent bytes, const char* what);
+
+// Fills in the strides of the states that are left at zero and checks the others, so that no two elements of a state
+// share memory. `bytes` are those of an element.
+void settle_states(Sequences& sequences, const StateExtents& extents, Extent bytes);
 
 // " reverse reset sequences7", or less.
 std::string describe_sequences(const Sequences& sequences);

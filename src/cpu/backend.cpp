@@ -88,6 +88,13 @@ class CpuBackend final : public Backend {
         return true;
     }
 
+    void copy_rows(const RowCopy& copy, const Options&, void*) const override {
+        auto* to = static_cast<std::byte*>(copy.to);
+        const auto* from = static_cast<const std::byte*>(copy.from);
+        for (int64_t i = 0; i < copy.count; ++i)
+            std::memcpy(to + i * copy.to_step, from + i * copy.from_step, static_cast<size_t>(copy.bytes));
+    }
+
     std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options&,
                                       void*) const override {
         std::vector<int64_t> values(static_cast<size_t>(count));

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/backend.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "cuda/linear.h"
@@ -123,6 +125,25 @@ class CudaBackend final : public Backend {
     }
     bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const override {
         return copy_and_wait(to, from, bytes, options, stream, "reading RESERVE");
+    }
+
+    // One copy of rows for the device, but for steps that are longer than its copies take.
+    void copy_rows(const RowCopy& copy, const Options& options, void* stream) const override {
+        const DeviceScope scope(options.device);
+        constexpr int64_t longest_step = std::numeric_limits<int32_t>::max();
+        const auto bytes = static_cast<size_t>(copy.bytes);
+        if (std::max(copy.to_step, copy.from_step) <= longest_step) {
+            cuda::check(cudaMemcpy2DAsync(copy.to, static_cast<size_t>(copy.to_step), copy.from,
+                                          static_cast<size_t>(copy.from_step), bytes, static_cast<size_t>(copy.count),
+                                          cudaMemcpyDeviceToDevice, stream_of(stream)),
+                        "copying the rows of a state");
+            return;
+        }
+        for (int64_t i = 0; i < copy.count; ++i)
+            cuda::check(cudaMemcpyAsync(static_cast<std::byte*>(copy.to) + i * copy.to_step,
+                                        static_cast<const std::byte*>(copy.from) + i * copy.from_step, bytes,
+                                        cudaMemcpyDeviceToDevice, stream_of(stream)),
+                        "copying a row of a state");
     }
 
     std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,

@@ -66,7 +66,11 @@ PIN_FIELD(flashscan_strides, batch, 0);
 PIN_FIELD(flashscan_strides, time, 8);
 PIN_FIELD(flashscan_strides, channels, 16);
 
-PIN(linear_desc, sizeof(flashscan_linear_desc) >= 216);
+PIN(state_strides, sizeof(flashscan_state_strides) == 16);
+PIN_FIELD(flashscan_state_strides, row, 0);
+PIN_FIELD(flashscan_state_strides, state, 8);
+
+PIN(linear_desc, sizeof(flashscan_linear_desc) >= 280);
 PIN_FIELD(flashscan_linear_desc, struct_size, 0);
 PIN_FIELD(flashscan_linear_desc, dtype, 4);
 PIN_FIELD(flashscan_linear_desc, gate_dtype, 8);
@@ -87,8 +91,12 @@ PIN_FIELD(flashscan_linear_desc, output, 120);
 PIN_FIELD(flashscan_linear_desc, grad_input, 144);
 PIN_FIELD(flashscan_linear_desc, grad_gate, 168);
 PIN_FIELD(flashscan_linear_desc, grad_output, 192);
+PIN_FIELD(flashscan_linear_desc, state_in, 216);
+PIN_FIELD(flashscan_linear_desc, state_out, 232);
+PIN_FIELD(flashscan_linear_desc, grad_state_in, 248);
+PIN_FIELD(flashscan_linear_desc, grad_state_out, 264);
 
-PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 80);
+PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 144);
 PIN_FIELD(flashscan_rnn_desc, struct_size, 0);
 PIN_FIELD(flashscan_rnn_desc, dtype, 4);
 PIN_FIELD(flashscan_rnn_desc, weight_dtype, 8);
@@ -103,6 +111,10 @@ PIN_FIELD(flashscan_rnn_desc, heads, 48);
 PIN_FIELD(flashscan_rnn_desc, head_dim, 56);
 PIN_FIELD(flashscan_rnn_desc, num_sequences, 64);
 PIN_FIELD(flashscan_rnn_desc, recurrent_clip, 72);
+PIN_FIELD(flashscan_rnn_desc, state_in, 80);
+PIN_FIELD(flashscan_rnn_desc, state_out, 96);
+PIN_FIELD(flashscan_rnn_desc, grad_state_in, 112);
+PIN_FIELD(flashscan_rnn_desc, grad_state_out, 128);
 
 PIN(custom_operator, sizeof(flashscan_custom_operator) >= 96);
 PIN_FIELD(flashscan_custom_operator, struct_size, 0);
@@ -119,7 +131,7 @@ PIN_FIELD(flashscan_custom_operator, code_bytes, 72);
 PIN_FIELD(flashscan_custom_operator, name, 80);
 PIN_FIELD(flashscan_custom_operator, adjoint_name, 88);
 
-PIN(operator_desc, sizeof(flashscan_operator_desc) >= 80);
+PIN(operator_desc, sizeof(flashscan_operator_desc) >= 144);
 PIN_FIELD(flashscan_operator_desc, struct_size, 0);
 PIN_FIELD(flashscan_operator_desc, dtype, 4);
 PIN_FIELD(flashscan_operator_desc, kind, 8);
@@ -134,6 +146,10 @@ PIN_FIELD(flashscan_operator_desc, channels, 48);
 PIN_FIELD(flashscan_operator_desc, dim, 56);
 PIN_FIELD(flashscan_operator_desc, num_sequences, 64);
 PIN_FIELD(flashscan_operator_desc, custom, 72);
+PIN_FIELD(flashscan_operator_desc, state_in, 80);
+PIN_FIELD(flashscan_operator_desc, state_out, 96);
+PIN_FIELD(flashscan_operator_desc, grad_state_in, 112);
+PIN_FIELD(flashscan_operator_desc, grad_state_out, 128);
 
 PIN(statuses, FLASHSCAN_STATUS_OK == 0 && FLASHSCAN_STATUS_INVALID_ARGUMENT == 10 &&
                   FLASHSCAN_STATUS_INVALID_STRUCT == 11 && FLASHSCAN_STATUS_STRUCT_TOO_NEW == 12 &&

@@ -63,7 +63,7 @@ constexpr flashscan_status invalid = FLASHSCAN_STATUS_INVALID_ARGUMENT;
 
 const BadOperator bad_descs[] = {
     {"StructSizeZero", [](auto& d) { d.struct_size = 0; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"operator_desc", "is 0"}},
-    {"StructSizeShort", [](auto& d) { d.struct_size = 79; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"79", "80"}},
+    {"StructSizeShort", [](auto& d) { d.struct_size = 143; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"143", "144"}},
     {"DtypeMissing", [](auto& d) { d.dtype = 0; }, invalid, {"dtype is 0", "DTYPE_F32 (201)", "DTYPE_C128 (206)"}},
     {"DtypeIndex", [](auto& d) { d.dtype = FLASHSCAN_DTYPE_I32; }, invalid, {"dtype is i32"}},
     {"DtypeWithoutOrder",

@@ -30,7 +30,7 @@ const BadRnn bad_descs[] = {
      [](auto& d) { d.struct_size = 0; },
      FLASHSCAN_STATUS_INVALID_STRUCT,
      {"flashscan_rnn_desc", "is 0"}},
-    {"StructSizeShort", [](auto& d) { d.struct_size = 79; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"79", "80"}},
+    {"StructSizeShort", [](auto& d) { d.struct_size = 143; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"143", "144"}},
     {"DtypeMissing",
      [](auto& d) { d.dtype = 0; },
      FLASHSCAN_STATUS_INVALID_ARGUMENT,

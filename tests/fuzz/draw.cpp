@@ -31,6 +31,7 @@ void draw_common(Random& random, P& p) {
     p.reverse = random.chance(0.5);
     p.state_in = random.chance(0.5);
     p.state_out = random.chance(0.5);
+    p.pooled = random.chance(0.15);
     p.batch_invariant = random.chance(0.2);
     p.caller_scratch = random.chance(0.3);
     p.threads = static_cast<int32_t>(random.between(0, 4));

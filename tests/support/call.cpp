@@ -242,7 +242,7 @@ static bool states_in_place(const Problem& p) { return p.in_place && p.sequences
 Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
     const int32_t state = state_dtype(p.dtype);
-    const Tensor states = dense_tensor(p.state_rows(), p.channels);
+    const Tensor states = state_tensor(p);
     call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
     call.input(FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::input), data.input);
     if (p.in_place)
@@ -252,9 +252,9 @@ Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Dat
         call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), written_time(p, data));
     if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
     if (p.state_out && p.state_in && states_in_place(p))
-        call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, 1);
+        call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, p.state_rows());
     else if (p.state_out)
-        call.output(FLASHSCAN_ARG_STATE_OUT, state, states, 1);
+        call.output(FLASHSCAN_ARG_STATE_OUT, state, states, p.state_rows());
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
     return call;
@@ -264,7 +264,7 @@ Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Da
     constexpr int32_t grad = FLASHSCAN_GRAD;
     Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
     const int32_t state = state_dtype(p.dtype);
-    const Tensor states = dense_tensor(p.state_rows(), p.channels);
+    const Tensor states = state_tensor(p);
     call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
     if ((p.gradients & gradient_gate) != 0)
         call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), data.output);
@@ -282,9 +282,9 @@ Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Da
                     p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : written_time(p, data));
     const bool state_wanted = (p.gradients & gradient_state) != 0 && p.state_in;
     if (state_wanted && p.state_out && states_in_place(p))
-        call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
+        call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, p.state_rows());
     else if (state_wanted)
-        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, 1);
+        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, p.state_rows());
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;

@@ -33,9 +33,9 @@ Call forward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, c
     const int32_t state = state_dtype(p.dtype);
     call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
     if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), data.state_in);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
     call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output_time(p, data));
-    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, dense(p, p.state_extents()), 1);
+    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), p.state_rows());
     add_masks(call, {}, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
     return call;
@@ -48,14 +48,13 @@ Call backward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, 
     if (reads_input(p)) call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
     if (reads_output(p)) call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output);
     if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), data.state_in);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
     call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), data.grad_output);
-    if (p.state_out)
-        call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p, p.state_extents()), data.grad_state_out);
+    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), data.grad_state_out);
     const int64_t end = written_time(p, data);
     call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), end);
     if (p.affine()) call.output(grad | FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), end);
-    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, dense(p, p.state_extents()), 1);
+    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), p.state_rows());
     add_masks(call, {}, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;
@@ -147,7 +146,7 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, const Operato
     sizes.grad_state_out = moduli(data.grad_state_out);
     OperatorProblem wide = p;
     wide.dtype = wide_dtype(p.dtype);
-    wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = false;
+    wide.pooled = wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = false;
     const std::map<int32_t, Values> values = oracle(wide, data), bounds = oracle(wide, sizes);
     double largest = 0;
     for (const Value& y : data.input) largest = std::max(largest, std::abs(y));

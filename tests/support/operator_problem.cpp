@@ -52,6 +52,8 @@ bool parse_flag(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
         p.state_out = true;
     else if (word == "invariant")
         p.batch_invariant = true;
+    else if (word == "pooled")
+        p.pooled = true;
     else if (word == "caller-scratch")
         p.caller_scratch = true;
     else if (word == "misaligned")
@@ -129,6 +131,7 @@ std::string text_of(const OperatorProblem& p) {
     if (p.state_in) text += " state-in";
     if (p.state_out) text += " state-out";
     if (p.batch_invariant) text += " invariant";
+    if (p.pooled) text += " pooled";
     if (p.caller_scratch) text += " caller-scratch";
     if (p.misaligned) text += " misaligned";
     if (p.allow_tf32) text += " tf32";
@@ -146,6 +149,12 @@ OperatorProblem operator_problem_of(const std::string& text) {
     return problem;
 }
 
+Tensor state_tensor(const OperatorProblem& p) {
+    Tensor tensor = state_tensor(1, p.state_rows(), p.channels * p.element(), p.pooled);
+    tensor.misaligned = p.misaligned;
+    return tensor;
+}
+
 flashscan_operator_desc desc_of(const OperatorProblem& p) {
     flashscan_operator_desc desc{};
     desc.struct_size = sizeof desc;
@@ -161,6 +170,7 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     desc.channels = p.channels;
     desc.dim = p.dim;
     desc.num_sequences = p.sequences;
+    set_state_strides(desc, state_tensor(p));
     return desc;
 }
 

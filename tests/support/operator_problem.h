@@ -24,6 +24,7 @@ struct OperatorProblem {
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
+    bool pooled = false;                       // states are rows of a pool, with gaps between them
     bool batch_invariant = false, caller_scratch = false;
     bool allow_tf32 = false;
     bool misaligned = false;  // every array one element past an aligned address
@@ -51,6 +52,7 @@ std::string text_of(const OperatorProblem& problem);
 // Throws std::invalid_argument naming the word that is not understood.
 OperatorProblem operator_problem_of(const std::string& text);
 
+Tensor state_tensor(const OperatorProblem& problem);
 flashscan_operator_desc desc_of(const OperatorProblem& problem);
 flashscan_options options_of(const OperatorProblem& problem, int32_t backend, const std::string& kernel);
 // Every kernel by name but the oracle, and the planner of every backend that has kernels; these and the oracle.

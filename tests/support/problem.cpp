@@ -55,6 +55,7 @@ bool parse_flag(Problem& p, const std::string& word) {
     if (word == "in-place") return p.in_place = true;
     if (word == "invariant") return p.batch_invariant = true;
     if (word == "caller-scratch") return p.caller_scratch = true;
+    if (word == "pooled") return p.pooled = true;
     if (word == "BTC" || word == "BCT") {
         p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
         return true;
@@ -134,7 +135,7 @@ Problem Problem::widened() const {
     wide.gate_dtype = wide_dtype(gate_dtype);
     wide.layout = FLASHSCAN_LAYOUT_BTC;
     wide.placement = Placement::dense;
-    wide.in_place = wide.batch_invariant = wide.caller_scratch = false;
+    wide.in_place = wide.pooled = wide.batch_invariant = wide.caller_scratch = false;
     wide.threads = 1;
     return wide;
 }
@@ -155,6 +156,7 @@ std::string text_of(const Problem& p) {
         text += fmt::format(" place-{}", placement_names[static_cast<int>(p.placement)]);
     if (p.in_place) text += " in-place";
     if (p.batch_invariant) text += " invariant";
+    if (p.pooled) text += " pooled";
     if (p.caller_scratch) text += " caller-scratch";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.gates != Gates::mixed) text += fmt::format(" gates-{}", gates_names[static_cast<int>(p.gates)]);
@@ -210,6 +212,17 @@ Tensor dense_tensor(int64_t rows, int64_t channels) {
     return tensor;
 }
 
+Tensor state_tensor(int64_t states, int64_t rows, int64_t width, bool pooled) {
+    Tensor tensor;
+    tensor.extents = {states, rows, width};
+    tensor.strides = {rows * width, width, 1};
+    tensor.strides_given = pooled;
+    if (pooled) tensor.strides = {width + 1, states * (width + 1) + 2, 1};
+    return tensor;
+}
+
+Tensor state_tensor(const Problem& p) { return state_tensor(1, p.state_rows(), p.channels, p.pooled); }
+
 flashscan_linear_desc desc_of(const Problem& p) {
     flashscan_linear_desc desc{};
     desc.struct_size = sizeof desc;
@@ -236,6 +249,7 @@ flashscan_linear_desc desc_of(const Problem& p) {
     desc.grad_input = strides(Role::grad_input);
     desc.grad_gate = strides(Role::grad_gate);
     desc.grad_output = strides(Role::grad_output);
+    set_state_strides(desc, state_tensor(p));
     return desc;
 }
 

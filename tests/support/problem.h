@@ -53,6 +53,7 @@ struct Problem {
     uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in
     Placement placement = Placement::dense;
     bool in_place = false;  // every pair of arguments that may be the same memory is
+    bool pooled = false;    // states are rows of a pool, with gaps between them
     bool batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
     Gates gates = Gates::mixed;
@@ -98,6 +99,16 @@ enum class Role {
 };
 Tensor tensor_of(const Problem& problem, Role role);
 Tensor dense_tensor(int64_t rows, int64_t channels);
+// The axes are a cell's states, rows, and what lies in a row.
+Tensor state_tensor(int64_t states, int64_t rows, int64_t width, bool pooled);
+Tensor state_tensor(const Problem& problem);
+// Gives a descriptor of any family the strides of all states.
+template <typename Desc>
+void set_state_strides(Desc& desc, const Tensor& tensor) {
+    if (!tensor.strides_given) return;
+    const int64_t states = tensor.extents[0] > 1 ? tensor.strides[0] : 0;
+    desc.state_in = desc.state_out = desc.grad_state_in = desc.grad_state_out = {tensor.strides[1], states};
+}
 
 flashscan_linear_desc desc_of(const Problem& problem);
 // The options point into `kernel`.

@@ -26,9 +26,9 @@ Call forward_call(const RnnProblem& p, const Plan& plan, int32_t backend, const 
     call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p.input_extents()), data.input);
     call.input(FLASHSCAN_ARG_WEIGHT, p.weight_dtype, dense(p.weight_extents()), data.weight);
     if (p.bias) call.input(FLASHSCAN_ARG_BIAS, p.weight_dtype, dense(p.bias_extents()), data.bias);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
     call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), written_time(p, data));
-    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), 1);
+    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), p.state_rows());
     if (p.backward) call.opaque(FLASHSCAN_ARG_RESERVE, plan.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE));
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
@@ -41,10 +41,10 @@ Call backward_call(const RnnProblem& p, const Plan& plan, int32_t backend, const
     const int32_t state = state_dtype(p.dtype);
     call.input(FLASHSCAN_ARG_WEIGHT, p.weight_dtype, dense(p.weight_extents()), data.weight);
     call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), forward.values(FLASHSCAN_ARG_OUTPUT));
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), data.state_in);
+    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
     call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 64);
     call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p.output_extents()), data.grad_output);
-    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, dense(p.state_extents()), data.grad_state_out);
+    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), data.grad_state_out);
     if ((p.gradients & rnn_gradient_input) != 0)
         call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p.input_extents()), written_time(p, data));
     if ((p.gradients & rnn_gradient_weight) != 0)
@@ -52,7 +52,7 @@ Call backward_call(const RnnProblem& p, const Plan& plan, int32_t backend, const
     if ((p.gradients & rnn_gradient_bias) != 0)
         call.output(grad | FLASHSCAN_ARG_BIAS, p.weight_dtype, dense(p.bias_extents()), 1);
     if ((p.gradients & rnn_gradient_state) != 0 && p.state_in)
-        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, dense(p.state_extents()), 1);
+        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), p.state_rows());
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;

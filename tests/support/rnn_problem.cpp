@@ -62,6 +62,8 @@ bool parse_flag(RnnProblem& p, const std::string& word) {
         p.bias = false;
     else if (word == "invariant")
         p.batch_invariant = true;
+    else if (word == "pooled")
+        p.pooled = true;
     else if (word == "caller-scratch")
         p.caller_scratch = true;
     else
@@ -167,7 +169,7 @@ RnnProblem RnnProblem::widened() const {
     RnnProblem wide = *this;
     wide.dtype = wide.weight_dtype = FLASHSCAN_DTYPE_F64;
     wide.all_states = wide.backward = true;
-    wide.batch_invariant = wide.caller_scratch = false;
+    wide.pooled = wide.batch_invariant = wide.caller_scratch = false;
     wide.threads = 1;
     wide.gradients = 15;
     return wide;
@@ -193,6 +195,7 @@ std::string text_of(const RnnProblem& p) {
     }
     if (p.clip > 0) text += fmt::format(" clip{}", p.clip);
     if (p.batch_invariant) text += " invariant";
+    if (p.pooled) text += " pooled";
     if (p.caller_scratch) text += " caller-scratch";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values != RnnValues::usual) text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);
@@ -207,6 +210,8 @@ RnnProblem rnn_problem_of(const std::string& text) {
 }
 
 std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem) { return stream << text_of(problem); }
+
+Tensor state_tensor(const RnnProblem& p) { return state_tensor(p.states(), p.state_rows(), p.width(), p.pooled); }
 
 flashscan_rnn_desc desc_of(const RnnProblem& p) {
     flashscan_rnn_desc desc{};
@@ -226,6 +231,7 @@ flashscan_rnn_desc desc_of(const RnnProblem& p) {
     desc.head_dim = p.dim;
     desc.num_sequences = p.sequences;
     desc.recurrent_clip = p.clip;
+    set_state_strides(desc, state_tensor(p));
     return desc;
 }
 

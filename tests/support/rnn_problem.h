@@ -35,6 +35,7 @@ struct RnnProblem {
     bool bias = true, all_states = false;
     uint32_t gradients = 15;  // GRAD|STATE_IN only together with state_in
     double clip = 0;
+    bool pooled = false;  // states are rows of a pool, with gaps between them
     bool batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
     RnnValues values = RnnValues::usual;
@@ -66,6 +67,7 @@ std::string text_of(const RnnProblem& problem);
 RnnProblem rnn_problem_of(const std::string& text);
 std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem);
 
+Tensor state_tensor(const RnnProblem& problem);
 flashscan_rnn_desc desc_of(const RnnProblem& problem);
 flashscan_options options_of(const RnnProblem& problem, int32_t backend, const std::string& kernel);
 // Every kernel by name but the oracle, and the planner of every backend that has kernels; these and the oracle.

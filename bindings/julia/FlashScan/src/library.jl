@@ -42,6 +42,12 @@ struct Strides
 end
 Strides() = Strides(0, 0, 0)
 
+struct StateStrides
+    row::Int64
+    state::Int64
+end
+StateStrides() = StateStrides(0, 0)
+
 struct LinearDesc
     struct_size::UInt32
     dtype::Int32
@@ -63,6 +69,10 @@ struct LinearDesc
     grad_input::Strides
     grad_gate::Strides
     grad_output::Strides
+    state_in::StateStrides
+    state_out::StateStrides
+    grad_state_in::StateStrides
+    grad_state_out::StateStrides
 end
 
 struct RnnDesc
@@ -80,6 +90,10 @@ struct RnnDesc
     head_dim::Int64
     num_sequences::Int64
     recurrent_clip::Float64
+    state_in::StateStrides
+    state_out::StateStrides
+    grad_state_in::StateStrides
+    grad_state_out::StateStrides
 end
 
 struct CustomOperator
@@ -113,6 +127,10 @@ struct OperatorDesc
     dim::Int64
     num_sequences::Int64
     custom::Ptr{CustomOperator}
+    state_in::StateStrides
+    state_out::StateStrides
+    grad_state_in::StateStrides
+    grad_state_out::StateStrides
 end
 
 # Fields by name; those left out are 0, their default in C.

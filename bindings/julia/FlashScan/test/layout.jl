@@ -3,7 +3,8 @@
 
 const root = normpath(joinpath(@__DIR__, "..", "..", "..", ".."))
 const mirrors = Dict("flashscan_arg" => FlashScan.Arg, "flashscan_options" => FlashScan.COptions,
-                     "flashscan_strides" => FlashScan.Strides, "flashscan_linear_desc" => LinearDesc,
+                     "flashscan_strides" => FlashScan.Strides,
+                     "flashscan_state_strides" => FlashScan.StateStrides, "flashscan_linear_desc" => LinearDesc,
                      "flashscan_rnn_desc" => RnnDesc, "flashscan_operator_desc" => OperatorDesc,
                      "flashscan_custom_operator" => FlashScan.CustomOperator)
 
@@ -18,7 +19,7 @@ const mirrors = Dict("flashscan_arg" => FlashScan.Arg, "flashscan_options" => Fl
         index = findfirst(isequal(Symbol(pin[2])), fieldnames(mirror))
         @test index !== nothing && fieldoffset(mirror, index) == parse(Int, pin[3])
     end
-    @test sizeof(LinearDesc) == 216 && sizeof(RnnDesc) == 80 && sizeof(OperatorDesc) == 80
+    @test sizeof(LinearDesc) == 280 && sizeof(RnnDesc) == 144 && sizeof(OperatorDesc) == 144
     exported = readlines(joinpath(root, "tests/abi/exports.txt"))
     @test issubset(["flashscan_$name" for name in FlashScan.FUNCTIONS], exported)
 end

@@ -54,6 +54,13 @@ class Strides(Structure):
     _fields_ = [("batch", c_int64), ("time", c_int64), ("channels", c_int64)]
 
 
+class StateStrides(Structure):
+    _fields_ = [("row", c_int64), ("state", c_int64)]
+
+
+STATE_STRIDES = [(name, StateStrides) for name in ("state_in", "state_out", "grad_state_in", "grad_state_out")]
+
+
 class LinearDesc(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -76,6 +83,7 @@ class LinearDesc(Structure):
         ("grad_input", Strides),
         ("grad_gate", Strides),
         ("grad_output", Strides),
+        *STATE_STRIDES,
     ]
 
 
@@ -95,6 +103,7 @@ class RnnDesc(Structure):
         ("head_dim", c_int64),
         ("num_sequences", c_int64),
         ("recurrent_clip", c_double),
+        *STATE_STRIDES,
     ]
 
 
@@ -114,6 +123,7 @@ class OperatorDesc(Structure):
         ("dim", c_int64),
         ("num_sequences", c_int64),
         ("custom", c_void_p),
+        *STATE_STRIDES,
     ]
 
 

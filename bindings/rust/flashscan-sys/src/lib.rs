@@ -157,6 +157,13 @@ pub struct flashscan_strides {
 }
 
 #[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct flashscan_state_strides {
+    pub row: i64,
+    pub state: i64,
+}
+
+#[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct flashscan_linear_desc {
     pub struct_size: u32,
@@ -179,6 +186,10 @@ pub struct flashscan_linear_desc {
     pub grad_input: flashscan_strides,
     pub grad_gate: flashscan_strides,
     pub grad_output: flashscan_strides,
+    pub state_in: flashscan_state_strides,
+    pub state_out: flashscan_state_strides,
+    pub grad_state_in: flashscan_state_strides,
+    pub grad_state_out: flashscan_state_strides,
 }
 
 #[repr(C)]
@@ -198,6 +209,10 @@ pub struct flashscan_rnn_desc {
     pub head_dim: i64,
     pub num_sequences: i64,
     pub recurrent_clip: f64,
+    pub state_in: flashscan_state_strides,
+    pub state_out: flashscan_state_strides,
+    pub grad_state_in: flashscan_state_strides,
+    pub grad_state_out: flashscan_state_strides,
 }
 
 pub type flashscan_host_operator =
@@ -267,6 +282,10 @@ pub struct flashscan_operator_desc {
     pub dim: i64,
     pub num_sequences: i64,
     pub custom: *const flashscan_custom_operator,
+    pub state_in: flashscan_state_strides,
+    pub state_out: flashscan_state_strides,
+    pub grad_state_in: flashscan_state_strides,
+    pub grad_state_out: flashscan_state_strides,
 }
 
 extern "C" {

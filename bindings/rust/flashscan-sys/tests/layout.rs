@@ -37,15 +37,16 @@ fn offsets_are_those_of_the_c_tests() {
         flashscan_arg_info: id, access, optional, dtype, num_axes, extents, strides, bytes, alignment, name;
         flashscan_pass_info: backend, device, num_args, scratch_bytes, reserve_bytes, kernel, detail;
         flashscan_strides: batch, time, channels;
+        flashscan_state_strides: row, state;
         flashscan_linear_desc: struct_size, dtype, gate_dtype, layout, gate_form, gate_broadcast, direction, flags, batch,
             time, channels, num_sequences, offsets_dtype, reserved, input, gate, output, grad_input, grad_gate,
-            grad_output;
+            grad_output, state_in, state_out, grad_state_in, grad_state_out;
         flashscan_rnn_desc: struct_size, dtype, weight_dtype, layout, cell, direction, flags, offsets_dtype, batch, time,
-            heads, head_dim, num_sequences, recurrent_clip;
+            heads, head_dim, num_sequences, recurrent_clip, state_in, state_out, grad_state_in, grad_state_out;
         flashscan_custom_operator: struct_size, code_kind, element_bytes, state, state_bytes, host, host_adjoint, batched,
             batched_adjoint, code, code_bytes, name, adjoint_name;
         flashscan_operator_desc: struct_size, dtype, kind, layout, mode, direction, flags, offsets_dtype, batch, time,
-            channels, dim, num_sequences, custom;
+            channels, dim, num_sequences, custom, state_in, state_out, grad_state_in, grad_state_out;
     }
     let mut pinned = BTreeMap::new();
     for line in source("tests/abi/layout.c").lines() {
@@ -62,10 +63,11 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_arg_info>(), 144);
     assert_eq!(size_of::<flashscan_pass_info>(), 48);
     assert_eq!(size_of::<flashscan_strides>(), 24);
-    assert_eq!(size_of::<flashscan_linear_desc>(), 216);
-    assert_eq!(size_of::<flashscan_rnn_desc>(), 80);
+    assert_eq!(size_of::<flashscan_state_strides>(), 16);
+    assert_eq!(size_of::<flashscan_linear_desc>(), 280);
+    assert_eq!(size_of::<flashscan_rnn_desc>(), 144);
     assert_eq!(size_of::<flashscan_custom_operator>(), 96);
-    assert_eq!(size_of::<flashscan_operator_desc>(), 80);
+    assert_eq!(size_of::<flashscan_operator_desc>(), 144);
 }
 
 #[test]

@@ -36,7 +36,7 @@ mod scan;
 pub use custom::{CustomForward, CustomPlan, CustomScan};
 pub use element::{Bf16, Complex, Element, F16};
 pub use error::Error;
-pub use linear::{Broadcast, GateForm, Linear, LinearBackward, LinearForward, LinearPlan, Strides};
+pub use linear::{Broadcast, GateForm, Linear, LinearBackward, LinearForward, LinearPlan, StateStrides, Strides};
 pub use options::Options;
 pub use plan::{Pass, Plan};
 pub use rnn::{Cell, Reserve, Rnn, RnnBackward, RnnForward, RnnLayout, RnnPlan};

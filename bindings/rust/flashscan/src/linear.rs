@@ -39,6 +39,8 @@ impl BitOr for Broadcast {
 
 /// Elements from one batch entry, step or channel to the next; all zero for a dense tensor in the layout.
 pub use sys::flashscan_strides as Strides;
+/// Elements from one row of a state to the next, and from one of a cell's states to the next; 0 for dense ones.
+pub use sys::flashscan_state_strides as StateStrides;
 
 /// Makes plans for the linear recurrence `h[t] = a[t] h[t-1] + x[t]`, elementwise over batch and channels. `T` is the type
 /// of the data, `G` that of the gate: the same, `f32` with 16-bit data or `Complex<f32>`, or `f64` with `Complex<f64>`.
@@ -117,6 +119,12 @@ impl<T: Element, G: Element> Linear<T, G> {
         /// Strides of their gradients.
         grad_strides(input: Strides, gate: Strides, output: Strides)
             |desc| (desc.grad_input, desc.grad_gate, desc.grad_output) = (input, gate, output);
+        /// Where the rows of the states before the first and after the last step lie.
+        state_strides(state_in: StateStrides, state_out: StateStrides)
+            |desc| (desc.state_in, desc.state_out) = (state_in, state_out);
+        /// The same of their gradients.
+        grad_state_strides(state_in: StateStrides, state_out: StateStrides)
+            |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
     }
 
     pub fn build(&self) -> Result<LinearPlan<T, G>, Error> {

@@ -137,6 +137,12 @@ impl<T: Element, W: Element> Rnn<T, W> {
         packed(sequences: usize) |desc| desc.num_sequences = extent(sequences);
         /// Limits the gradient that reaches h through the recurrent weights, at every step; 0: no limit.
         recurrent_clip(limit: f64) |desc| desc.recurrent_clip = limit;
+        /// Where the rows of the states before the first and after the last step lie.
+        state_strides(state_in: crate::StateStrides, state_out: crate::StateStrides)
+            |desc| (desc.state_in, desc.state_out) = (state_in, state_out);
+        /// The same of their gradients.
+        grad_state_strides(state_in: crate::StateStrides, state_out: crate::StateStrides)
+            |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
     }
 
     pub fn build(&self) -> Result<RnnPlan<T, W>, Error> {

@@ -74,6 +74,10 @@ pub(crate) fn descriptor(
         dim: extent(dim),
         num_sequences: 0,
         custom: ptr::null(),
+        state_in: Default::default(),
+        state_out: Default::default(),
+        grad_state_in: Default::default(),
+        grad_state_out: Default::default(),
     }
 }
 
@@ -82,6 +86,12 @@ macro_rules! scan_setters {
         crate::plan::setters! {
             mode(mode: crate::Mode) |desc| desc.mode = mode as i32;
             layout(layout: crate::Layout) |desc| desc.layout = layout as i32;
+            /// Where the rows of the states before the first and after the last step lie.
+            state_strides(state_in: crate::StateStrides, state_out: crate::StateStrides)
+                |desc| (desc.state_in, desc.state_out) = (state_in, state_out);
+            /// The same of their gradients.
+            grad_state_strides(state_in: crate::StateStrides, state_out: crate::StateStrides)
+                |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
             /// Reverse: the same on the sequence turned round, and turned back.
             direction(direction: crate::Direction) |desc| desc.direction = direction as i32;
             /// So many sequences one after another in one row (batch 1); calls take `seq_offsets`.

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels read and write dense states. States with strides are copied into SCRATCH before a kernel and out of it after.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/arguments.h"
+
+namespace flashscan {
+
+// `count` rows of `bytes`, at `from + i * from_step` and `to + i * to_step`; steps in bytes.
+struct RowCopy {
+    void* to = nullptr;
+    int64_t to_step = 0;
+    const void* from = nullptr;
+    int64_t from_step = 0;
+    int64_t bytes = 0, count = 0;
+};
+
+// The states of one pass that have strides.
+class StridedStates {
+  public:
+    StridedStates() = default;
+    // Enlarges SCRATCH, the last of `specs`, by the dense copies.
+    explicit StridedStates(std::vector<ArgumentSpec>& specs);
+
+    bool none() const { return states_.empty(); }
+    // Their names.
+    std::string describe() const;
+    // Puts the copies in the place of the states that are given.
+    Pointers in_scratch(const Pointers& given, void* scratch) const;
+    // Between the caller's states and the copies: those that the pass reads, or those that it wrote.
+    std::vector<RowCopy> copies(const Pointers& given, void* scratch, bool written) const;
+
+  private:
+    struct State {
+        int32_t id;
+        const char* name;
+        bool written;
+        size_t offset;                      // in SCRATCH
+        int64_t row_bytes, rows, row_step;  // steps in bytes
+        int64_t states, state_step;
+    };
+    std::vector<State> states_;
+};
+
+}  // namespace flashscan
