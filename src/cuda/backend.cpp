@@ -8,15 +8,12 @@
 #include <limits>
 #include <vector>
 
-#include "cuda/linear.h"
-#include "cuda/operator_custom.h"
-#include "cuda/operator_elements.h"
-#include "cuda/operator_matrices.h"
-#include "cuda/rnn.h"
-#include "cuda/rnn_fused.h"
-#include "cuda/rnn_persistent.h"
+#include "cuda/launch/scratch_pool.h"
+#include "cuda/linear/candidates.h"
+#include "cuda/matrix/candidates.h"
+#include "cuda/operators/candidates.h"
+#include "cuda/rnn/candidates.h"
 #include "cuda/runtime.h"
-#include "cuda/scratch_pool.h"
 
 namespace flashscan::cuda {
 namespace {

@@ -38,7 +38,8 @@ CustomOperator custom_of(const std::string& code, const std::string& name) {
 }
 
 std::string compiled(const CustomOperator& custom) {
-    return compile(operator_source(custom, "#include \"cuda/kernels/custom_tree_pairs.cuh\"\n", kernel), custom, arch);
+    return compile(operator_source(custom, "#include \"cuda/operators/custom/tree_pairs.cuh\"\n", kernel), custom,
+                   arch);
 }
 
 // The sentence of the failure, which has this status.
@@ -83,7 +84,7 @@ extern "C" __device__ void scale_adjoint(void*, const void*, const void*, const 
     custom.device_state = "12345678";
     custom.adjoint_name = "scale_adjoint";
     const KernelSource source =
-        operator_source(custom, "#include \"cuda/kernels/custom_tree_pairs.cuh\"\n",
+        operator_source(custom, "#include \"cuda/operators/custom/tree_pairs.cuh\"\n",
                         "extern \"C\" __global__ void k(TreeParams p, TreeLevel level, char* memory) {\n"
                         "    tree_combine<CustomOperator>(p, level);\n"
                         "    tree_differentiate<double, CustomAdjoint>(p, level, memory);\n}\n");
@@ -99,7 +100,7 @@ TEST_F(Compile, ScansOfElementsOfAnySize) {
             "last");
         custom.element_bytes = bytes;
         const KernelSource source =
-            operator_source(custom, "#include \"cuda/kernels/custom_element.cuh\"\n",
+            operator_source(custom, "#include \"cuda/operators/custom/element.cuh\"\n",
                             "extern \"C\" __global__ void k(const __grid_constant__ ElementScanParams p) {\n"
                             "    scan_elements<CustomScanOperator<CustomOperator>>(p);\n}\n");
         EXPECT_EQ(compile(source, custom, arch).substr(1, 3), "ELF") << bytes;

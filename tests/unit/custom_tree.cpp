@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "cuda/operator_custom_levels.h"
+#include "cuda/operators/custom/levels.h"
 
 namespace flashscan::cuda {
 namespace {

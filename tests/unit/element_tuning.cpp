@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the scan of elements cuts problems: a pure function of the shape.
-#include "cuda/tuning/element_tuning.h"
-
 #include <gtest/gtest.h>
+
+#include "cuda/operators/tuning.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/launch.h"
+#include "cuda/launch/launch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the CUDA backend cuts linear problems: a pure function of the shape.
-#include "cuda/tuning/linear_tuning.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "cuda/linear/tuning.h"
 
 namespace {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products make the prefixes of a chain.
-#include "cuda/kernels/matrix_tree.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
+
+#include "cuda/matrix/tree.h"
 
 namespace {
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How chains of matrices are cut in time, and which kernels walk them.
-#include "cuda/tuning/matrix_tuning.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 
-#include "cuda/kernels/matrix_scan.h"
-#include "cuda/kernels/matrix_tree.h"
+#include "cuda/matrix/scan.h"
+#include "cuda/matrix/tree.h"
+#include "cuda/matrix/tuning.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/recent.h"
+#include "cuda/rnn/recent.h"
 
 #include <gtest/gtest.h>
 

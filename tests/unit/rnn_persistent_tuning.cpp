@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How persistent kernels share out a recurrent network: a pure function of the shape.
-#include "cuda/tuning/rnn_persistent_tuning.h"
-
 #include <gtest/gtest.h>
 
 #include "core/rounding.h"
+#include "cuda/rnn/persistent/tuning.h"
 
 namespace {
 

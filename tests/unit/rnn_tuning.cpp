@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which team of blocks runs a recurrent network: a pure function of the shape and of the table of kernels.
-#include "cuda/tuning/rnn_tuning.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "cuda/rnn/fused/tuning.h"
 
 namespace {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/loader/tensor_map.h"
 
-#include "cuda/kernels/tensor_maps.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {

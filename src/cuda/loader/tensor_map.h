@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdint>
 
+#include "math/number.h"
+
 namespace flashscan::cuda {
 
 struct MapAxis {
@@ -23,6 +25,9 @@ struct MapShape {
 
 // That bases and strides of tensors must have, in bytes.
 constexpr int64_t map_alignment = 16;
+
+// Elements of 16 bytes are two in a map.
+FLASHSCAN_HD constexpr int map_parts(int64_t element_bytes) { return element_bytes == 16 ? 2 : 1; }
 
 bool has_tensor_maps();
 // Whether a map can have this shape.

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that blocks of one launch publish for later blocks, in global memory whose bits are all ones before the launch.
+//
+// A value is written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word that
+// is published has that value, so the data are their own flag and nothing orders one word after another. Whoever waits
+// reads a word again until it is there.
+#pragma once
+
+#include "cuda/device/ptx/shared_words.cuh"
+
+namespace flashscan::cuda {
+
+// A value of type T as words of 8 bytes.
+template <typename T>
+union Words {
+    static constexpr int count = static_cast<int>((sizeof(T) + 7) / 8);
+    uint64_t words[count];
+    T value;
+
+    __device__ __forceinline__ Words() {
+#pragma unroll
+        for (int i = 0; i < count; ++i) words[i] = 0;
+    }
+};
+
+template <typename T>
+__device__ __forceinline__ void publish_value(void* memory, int64_t index, const T& value) {
+    Words<T> u;
+    u.value = value;
+    uint64_t* const to = static_cast<uint64_t*>(memory) + index * Words<T>::count;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i)
+        // Only NaNs of the caller's can look like "not yet"; another NaN says the same.
+        ptx::store_word(to + i, u.words[i] == ptx::empty_word ? ptx::empty_word ^ 0x8000000080000000ULL : u.words[i]);
+}
+
+// What is known of a value.
+template <typename T>
+__device__ __forceinline__ void ask_for_value(const void* memory, int64_t index, Words<T>& u) {
+    const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i) u.words[i] = ptx::load_word(from + i);
+}
+// Waits for the words of `u` that were not known.
+template <typename T>
+__device__ __forceinline__ T await_value(const void* memory, int64_t index, Words<T> u) {
+    const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i)
+        while (u.words[i] == ptx::empty_word) u.words[i] = ptx::load_word(from + i);
+    return u.value;
+}
+template <typename T>
+__device__ __forceinline__ T await_value(const void* memory, int64_t index) {
+    Words<T> u;
+    ask_for_value(memory, index, u);
+    return await_value(memory, index, u);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values that blocks of one launch send each other again and again through the same global memory.
+//
+// A value is written and read in words of 16 bytes, each a single access, half of it a tag: the number of the turn, and a
+// mark in the lowest bit. Whoever waits reads a word again until it has the turn's number, so the data are their own flag
+// and nothing orders one word after another.
+#pragma once
+
+#include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/ptx/tagged_words.cuh"
+
+namespace flashscan::cuda {
+
+template <typename T>
+__device__ __forceinline__ void send_value(void* memory, int64_t index, const T& value, uint64_t tag) {
+    Words<T> u;
+    u.value = value;
+    ptx::TaggedWord* const to = static_cast<ptx::TaggedWord*>(memory) + index * Words<T>::count;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i) ptx::store_tagged(to + i, u.words[i], tag);
+}
+
+// Waits for a lane's `count` of at most Most values, Stride apart, and calls take(i, value, mark) for each. All that are
+// missing are looked for at once: one after another each would take a way to the memory and back.
+template <typename T, int Most, int Stride = 1, typename Take>
+__device__ __forceinline__ void await_values(const void* memory, int64_t index, int count, uint64_t wave, Take&& take) {
+    constexpr int words = Words<T>::count;
+    const ptx::TaggedWord* const from = static_cast<const ptx::TaggedWord*>(memory) + index * words;
+    ptx::TaggedWord seen[Most * words];
+    bool all;
+    do {
+        all = true;
+#pragma unroll
+        for (int i = 0; i < Most * words; ++i)
+            if (i < count * words) seen[i] = ptx::load_tagged(from + i / words * Stride * words + i % words);
+#pragma unroll
+        for (int i = 0; i < Most * words; ++i)
+            if (i < count * words) all = all && seen[i].tag >> 1 == wave;
+    } while (!all);
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < Most; ++i) {
+        Words<T> u;
+#pragma unroll
+        for (int n = 0; n < words; ++n) u.words[n] = seen[i * words + n].word;
+        if (i < count) take(i, u.value, (seen[i * words].tag & 1) != 0);
+    }
+}
+
+}  // namespace flashscan::cuda

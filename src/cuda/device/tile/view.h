@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors as kernels see them, and how warps lie over them: plain data, no CUDA types.
+#pragma once
+
+#include <cstdint>
+
+namespace flashscan::cuda {
+
+// How a warp lies over a tensor and reaches memory.
+//   channels       neighbouring lanes are neighbouring rows; each element for itself, any strides
+//   channel_packs  the same, rows contiguous and aligned: whole elements, 16-bit ones in pairs
+//   time           neighbouring lanes are neighbouring segments of time, any strides
+//   time_vectors   the same, time contiguous and aligned to 16 bytes
+enum class Access {
+    channels,
+    channel_packs,
+    time,
+    time_vectors
+};
+inline constexpr int access_count = 4;
+constexpr bool is_time_inner(Access access) { return access >= Access::time; }
+
+// A tensor as a kernel sees it. Strides are in bytes.
+struct View {
+    char* data = nullptr;
+    int64_t batch = 0, row = 0, time = 0;
+};
+
+// Divides numbers below 2^31 by a constant: n / d = n * magic / 2^(32 + shift).
+struct Divisor {
+    uint32_t magic = 0, shift = 0;
+};
+constexpr Divisor divisor_of(uint32_t d) {
+    uint32_t log2 = 0;
+    while (uint64_t{1} << log2 < d) ++log2;
+    if (log2 == 0) return {0, 0};
+    return {static_cast<uint32_t>(((uint64_t{1} << (31 + log2)) + d - 1) / d), log2 - 1};
+}
+
+// Lanes of a warp that have rows where pairs of rows may begin anywhere (skewed_pairs.cuh): all but the last.
+inline constexpr int skewed_pair_lanes = 31;
+
+}  // namespace flashscan::cuda

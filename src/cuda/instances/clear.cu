@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear.h"
-#include "cuda/kernels/clear.cuh"
-
-namespace flashscan::cuda {
-
-const void* clear_look_back_kernel() { return reinterpret_cast<const void*>(&clear_look_back); }
-
-}  // namespace flashscan::cuda

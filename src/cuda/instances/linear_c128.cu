@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_c128() { return make_linear_kernels<Complex<double>, Complex<double>>(Dtype::c128, Dtype::c128); }
-
-}  // namespace flashscan::cuda

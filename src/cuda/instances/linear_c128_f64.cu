@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_c128_f64() { return make_linear_kernels<Complex<double>, double>(Dtype::c128, Dtype::f64); }
-
-}  // namespace flashscan::cuda

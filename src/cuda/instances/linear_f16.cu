@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_f16() { return make_linear_kernels<__half, __half>(Dtype::f16, Dtype::f16); }
-
-}  // namespace flashscan::cuda

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_f16_f32() { return make_linear_kernels<__half, float>(Dtype::f16, Dtype::f32); }
-
-}  // namespace flashscan::cuda

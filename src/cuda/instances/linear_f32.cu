@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_f32() { return make_linear_kernels<float, float>(Dtype::f32, Dtype::f32); }
-
-}  // namespace flashscan::cuda

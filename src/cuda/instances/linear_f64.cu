@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/linear_instance.cuh"
-
-namespace flashscan::cuda {
-
-LinearKernels linear_f64() { return make_linear_kernels<double, double>(Dtype::f64, Dtype::f64); }
-
-}  // namespace flashscan::cuda

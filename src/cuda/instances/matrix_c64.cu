@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/matrix_instance.cuh"
-
-namespace flashscan::cuda {
-
-const MatrixKernels& matrix_c64() { return make_simt_kernels<Complex<float>>(); }
-
-}  // namespace flashscan::cuda

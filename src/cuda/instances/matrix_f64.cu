@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/matrix_instance.cuh"
-
-namespace flashscan::cuda {
-
-const MatrixKernels& matrix_f64() { return make_simt_kernels<double>(); }
-
-}  // namespace flashscan::cuda

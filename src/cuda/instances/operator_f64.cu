@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/operator_instance.cuh"
-
-namespace flashscan::cuda {
-
-void add_operator_f64(std::vector<ElementKernels>& table) { add_element_kernels<double>(table, Dtype::f64); }
-
-}  // namespace flashscan::cuda

@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/rnn_instance.cuh"
-
-namespace flashscan::cuda {
-
-RnnDataKernels rnn_f64() { return make_rnn_data_kernels<double>(Dtype::f64); }
-RnnWeightKernels rnn_f64_f64() { return make_rnn_weight_kernels<double, double>(Dtype::f64, Dtype::f64); }
-
-}  // namespace flashscan::cuda

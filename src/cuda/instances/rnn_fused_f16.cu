@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/rnn_fused_instance.cuh"
-
-namespace flashscan::cuda {
-
-std::span<const RnnFusedShape> rnn_fused_f16(Cell cell) { return make_fused_shapes<__half>(cell); }
-const void* rnn_fused_f16_weights(Dtype weight_dtype) { return make_weight_kernel<__half>(weight_dtype); }
-
-}  // namespace flashscan::cuda

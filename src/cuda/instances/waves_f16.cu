@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#include "cuda/instances/waves_instance.cuh"
-
-namespace flashscan::cuda {
-
-WaveKernels waves_f16() { return make_wave_kernels<__half>(Dtype::f16); }
-
-}  // namespace flashscan::cuda

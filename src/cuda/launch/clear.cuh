@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sets all bits of the memory that chunks meet through, while the launch that uses it already begins.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/ptx/launch.cuh"
+
+namespace flashscan::cuda {
+
+__global__ void __launch_bounds__(256) clear_look_back(uint64_t* words, int64_t count) {
+    ptx::let_next_launch_begin();
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += gridDim.x * 256)
+        words[i] = ~uint64_t{0};
+}
+
+}  // namespace flashscan::cuda

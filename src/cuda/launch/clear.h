@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace flashscan::cuda {
+
+// Sets 8-byte words to all ones: (uint64_t* words, int64_t count), blocks of 256 threads.
+const void* clear_look_back_kernel();
+
+}  // namespace flashscan::cuda

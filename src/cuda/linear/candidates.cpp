@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which kernels take which problems.
+#include "cuda/linear/candidates.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "cuda/linear/kernel.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Names the device's own limit where a pass does not fit it.
+std::string refusal_of(const LinearPass& pass, int device) {
+    if (pass.blocks() > std::numeric_limits<int32_t>::max())
+        return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
+    if (pass.batch_loop > 1 && pass.batches * pass.tuning.row_groups > std::numeric_limits<int32_t>::max())
+        return fmt::format("batch is {}; blocks sum over up to 2^31 - 1 groups of rows in turn", pass.batches);
+    const int available = shared_memory_of_block(device);
+    const cudaFuncAttributes attributes = kernel_attributes(pass.kernel(), "asking for a kernel's attributes");
+    const int needed = static_cast<int>(attributes.sharedSizeBytes) + pass.shared_bytes();
+    if (needed > available)
+        return fmt::format("a block needs {} bytes of shared memory, of which device {} has {}", needed, device,
+                           available);
+    return {};
+}
+
+PassVariants variants_of(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool batch_invariant) {
+    PassVariants variants;
+    if (algorithm == LinearAlgorithm::chunked && can_align(problem, pass, batch_invariant))
+        variants.push_back(make_linear_pass(problem, pass, algorithm, true, batch_invariant));
+    variants.push_back(make_linear_pass(problem, pass, algorithm, false, batch_invariant));
+    return variants;
+}
+
+// Names what a kernel fed by the copy engine lacks on the device.
+std::string copy_engine_refusal_of(const void* kernel, int device) {
+    if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
+        return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
+    if (kernel_attributes(kernel).ptxVersion < 90)
+        return "the library was built without code of compute capability 9.0";
+    return {};
+}
+
+std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, PassVariants forward,
+                                   PassVariants backward, std::string& refusal) {
+    for (const PassVariants* variants : {&forward, &backward})
+        for (const LinearPass& pass : *variants) {
+            refusal = refusal_of(pass, options.device);
+            if (!refusal.empty()) return nullptr;
+        }
+    return make_linear_kernel(problem, options, std::move(forward), std::move(backward));
+}
+std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
+                                   std::string& refusal) {
+    const DeviceScope scope(options.device);
+    return make(problem, options, variants_of(problem, Pass::forward, algorithm, options.batch_invariant),
+                variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
+}
+
+PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
+
+// The passes that `make_passes` makes, by the copy `engine` or without, and chunks for the others and for tensors that are
+// not aligned as those need.
+template <typename MakePasses>
+std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
+                                                 MakePasses&& make_passes, const char* takes, std::string& refusal,
+                                                 bool engine = true) {
+    if (options.batch_invariant) {
+        refusal = "rows are shared out by their number, which BATCH_INVARIANT rules out";
+        return nullptr;
+    }
+    const DeviceScope scope(options.device);
+    std::array<PassVariants, 2> variants;
+    const void* kernel = nullptr;
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+        PassVariants& all = variants[pass == Pass::backward];
+        all = variants_of(problem, pass, LinearAlgorithm::chunked, false);
+        const PassVariants preferred = make_passes(pass);
+        if (preferred.empty()) continue;
+        kernel = preferred.front().kernel();
+        all.insert(all.begin(), preferred.begin(), preferred.end());
+    }
+    refusal = kernel == nullptr ? takes : engine ? copy_engine_refusal_of(kernel, options.device) : std::string();
+    if (!refusal.empty()) return nullptr;
+    return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
+}
+
+// Chunks of packed sequences begin where those before end, so that their bits depend on them.
+bool may_cut_time(const LinearProblem& problem, const Options& options) {
+    return !options.batch_invariant || !problem.packed();
+}
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
+                                                std::string& refusal) {
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
+    return make_before_chunks(
+        problem, options,
+        [&](Pass pass) {
+            PassVariants passes = list_of(make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()));
+            if (!passes.empty() && options.kernel.empty())
+                if (auto l = make_columns_pass(problem, pass, 2, true, true)) passes.push_back(*l);
+            return passes;
+        },
+        "takes rows of 16-bit data for most multiprocessors that are not packed, channels innermost, with a gate "
+        "for each element and strides of 16 bytes",
+        refusal);
+}
+
+std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
+                                               std::string& refusal) {
+    return make_before_chunks(
+        problem, options,
+        [&](Pass pass) {
+            PassVariants passes;
+            for (const bool skewed : {false, true})
+                if (auto l = make_rows_pass(problem, pass, skewed, options.kernel.empty())) passes.push_back(*l);
+            return passes;
+        },
+        "takes many rows with time innermost, strides that are alike in multiples of 16 bytes, and gates that are "
+        "given by value where steps are reset or packed, for each element backward",
+        refusal, false);
+}
+
+std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal) {
+    return make_before_chunks(
+        problem, options,
+        [&](Pass pass) {
+            PassVariants passes;
+            const bool must_suit = options.kernel.empty();
+            // Where strips are few, narrower ones are more, and their chunks are longer.
+            auto wide = make_columns_pass(problem, pass, 2, false, must_suit);
+            auto narrow = make_columns_pass(problem, pass, 1, false, must_suit);
+            if (wide && narrow && must_suit)
+                (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1 ? wide : narrow).reset();
+            for (const auto& l : {wide, narrow})
+                if (l) passes.push_back(*l);
+            if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);
+            return passes;
+        },
+        "takes many rows with channels innermost, aligned but for 16-bit data, and gates that are given by value where "
+        "steps are reset or packed, for each element backward",
+        refusal, false);
+}
+
+std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,
+                                                std::string& refusal) {
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
+    return make_before_chunks(
+        problem, options,
+        [&](Pass pass) { return list_of(make_waves_pass(problem, pass, multiprocessors, options.kernel.empty())); },
+        "takes few long rows in multiples of 16 bytes of time, or of channels but for f32 forward, neither packed nor "
+        "reset, in f32, bf16 or f16 with a gate by value for each element",
+        refusal);
+}
+
+std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
+                                                 std::string& refusal) {
+    if (options.kernel.empty() && may_cut_time(problem, options)) {
+        refusal = "time may be cut into chunks, which run side by side";
+        return nullptr;
+    }
+    return make(problem, options, LinearAlgorithm::stream, refusal);
+}
+
+std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal) {
+    if (!may_cut_time(problem, options)) {
+        refusal = "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
+        return nullptr;
+    }
+    return make(problem, options, LinearAlgorithm::chunked, refusal);
+}
+
+}  // namespace flashscan::cuda

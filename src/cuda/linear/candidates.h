@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the linear recurrence; LinearCandidate::make functions.
+#pragma once
+
+#include "core/backend.h"
+
+namespace flashscan::cuda {
+
+std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
+                                                std::string& refusal);
+std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal);
+std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
+                                               std::string& refusal);
+std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,
+                                                std::string& refusal);
+std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
+                                                 std::string& refusal);
+// Takes every problem; a pass that sums rows at every step, or whose tiles the device cannot hold, streams.
+std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
+                                                  std::string& refusal);
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence in chunks of time: a block owns a chunk, chunks meet through look-back.
+//
+//     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
+//
+// Ownership  A block of 8 warps owns a chunk of consecutive steps of some rows; 2^log2_warp_rows warps stand side by side
+//            in rows, the others follow each other in time. A lane holds L steps of V rows in registers.
+// Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order into the
+//               block's (A, X)
+//            2. the block publishes (A, X), looks back for its carry, and every lane walks its steps with it and stores
+// Bytes      Reads and writes every element once, and a summary of 8 to 32 bytes a row and chunk.
+// Order      The association is fixed by the problem, and with it every bit. blockIdx.x runs through the rows first, so
+//            that the chunks before one began long before it.
+// Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
+//            every single-pass scan relies on.
+// Sync       What passes between blocks validates itself (look_back.cuh): no flags, no fences.
+// Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
+//            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
+//            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
+//            prefetch the next chunk (87 %). With rows for all multiprocessors relay.cuh, columns.cuh
+//            and rows.cuh are faster.
+//            Unaligned rows with time innermost pass through shared memory (device/tile/time_words.cuh): what is executed for an
+//            element weighs as much as bytes under way, so words are copied to where lanes find them.
+#pragma once
+
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/linear/gate_gradient.cuh"
+#include "cuda/linear/look_back.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Ty, Access access, bool Backward>
+struct ChunkedConfig {
+    using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 256>;
+    static constexpr int warps = 8;
+    static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
+    using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
+    static constexpr int buffers = warps * Buffer::bytes;
+    using Sum = GateGradientSum<Ty, Shape, warps>;
+    using Chain = LookBack<Ty, warps, Shape::max_rows>;
+};
+
+// What a lane holds of a chunk.
+template <typename Ty, typename Shape>
+struct ChunkedTile {
+    using GateCopies = Copies<typename Ty::G, Shape>;
+    using Data = Copies<typename Ty::X, Shape>;
+    typename Data::Fetched states_in;  // backward
+    Steps<typename Ty::G, Shape> gate;
+    Steps<typename Ty::X, Shape> source;
+    Events<Shape::L> events;
+    bool eventful;                       // any lane of the warp has events
+    typename Ty::Map through[Shape::V];  // the row's summary in the warp up to and with this lane's steps
+};
+
+// A thread's place, and what it does from there.
+template <typename Ty, Access access, bool Down, bool Backward>
+struct ChunkedBlock {
+    using Config = ChunkedConfig<Ty, access, Backward>;
+    using Shape = typename Config::Shape;
+    using Buffer = typename Config::Buffer;
+    using Tile = ChunkedTile<Ty, Shape>;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using Sum = typename Config::Sum;
+    using Chain = typename Config::Chain;
+    using Walker = Walk<Ty, Shape, Down, Backward>;
+    using Before = StatesBefore<X, Shape, Down>;
+    static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    static constexpr uint32_t asking_blocks = 64;  // side by side in rows, from which on it pays to ask for carries
+
+    const LinearParams& p;
+    Chain chain;
+    Place at;
+    int warp_row, warp_time;  // the warp's place in the block, in the order of the walk
+    int64_t group;            // of rows, in the batch
+    char* buffer;
+
+    // Batch entries that a block walks one after another.
+    static __device__ __forceinline__ int entries(const LinearParams& p) { return Backward ? p.batch_loop : 1; }
+
+    // Made anew for each phase of the kernel: what it takes to know where one is need not be kept in registers.
+    static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
+                                                        int entry) {
+        const int thread = ptx::thread_index(), warp = thread / 32;
+        const int warps_in_time = warps >> p.log2_warp_rows;
+        const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
+        const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
+        const uint32_t chunk = blockIdx.z * gridDim.y + blockIdx.y;
+        const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
+        const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
+        const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
+        const int64_t group = row_group - batch * groups_of_batch;
+        // Down mirrors the places in memory.
+        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
+        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
+        const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * L;
+        return {p,
+                {p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows,
+                 warps_in_time},
+                place_of<Shape>(batch, row0, t0, p.rows, end_of_steps(p.offsets, p.end), thread & 31, p.log2_lane_rows),
+                warp_row,
+                warp_time,
+                group,
+                shared_memory() + warp * (Config::buffers / warps)};
+    }
+
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
+    __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
+
+    // Many rows take so long that the carries into the block's link are mostly known by now. Asked for before the tile is
+    // loaded, they are there when it is.
+    __device__ __forceinline__ void ask_for_carry(Words<Wide> (&known)[V]) const {
+        const bool asks = p.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
+        if (asks) ptx::wait_for_launch_before();  // which clears the chain's memory
+#pragma unroll
+        for (int v = 0; v < V; ++v) chain.ask_for_link(row_of(v), asks, known[v]);
+    }
+
+    __device__ __forceinline__ void load(Tile& tile) const {
+        typename Tile::GateCopies::Fetched gate_in;
+        typename Tile::Data::Fetched source_in;
+        Tile::GateCopies::fetch(p.gate, at, 0, p.time, buffer + Buffer::gate, gate_in);
+        Tile::Data::fetch(p.source, at, 0, p.time, buffer + Buffer::source, source_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
+        constexpr int before = Shape::time_inner ? 0 : Down ? -1 : 1;
+        if (gate_wanted()) Tile::Data::fetch(p.states, at, before, p.time, buffer + Buffer::states, tile.states_in);
+        if constexpr (Buffer::staged) ptx::end_copy_group();
+        tile.events = events_of<Shape, Down, Backward>(p, at);
+        tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
+        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // all but the states
+        Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
+        Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);
+    }
+
+    // Each warp's summary goes to the block's shared memory.
+    __device__ __forceinline__ void summarize(Tile& tile) const {
+        const Walker walk{p, at, tile.events};
+        walk.complete(tile.gate);
+        with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+            walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
+            scan_lanes(tile.through);  // here, where it is known whether steps can be cut
+        });
+    }
+    __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            segments().scan(m[v]);
+            if (segments().is_last())
+                chain.shared.totals[(warp_time << chain.log2_rows) + row_of(v)] = to_record<Ty>(m[v]);
+        }
+    }
+
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
+                                               Wide (&carry)[V]) const {
+        const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            carry[v] =
+                edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        __syncthreads();
+        if (p.chunks > 1) {
+            ptx::wait_for_launch_before();  // which clears the chain's memory
+            chain.publish();
+            chain.fold_earlier();
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (p.chunks > 1)
+                carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
+            carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
+            carry[v] = segments().enter(through[v], carry[v]);
+        }
+    }
+
+    __device__ __forceinline__ void walk(Tile& tile, Wide (&carry)[V], Sum& sums, bool first_entry) const {
+        const Walker walk{p, at, tile.events};
+        if constexpr (Backward) {
+            walk_back(walk, tile, carry, sums, first_entry);
+        } else {
+            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+                walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
+            });
+        }
+        if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
+        const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
+        if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
+    // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
+    __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
+        const Wide held = Before::held_edge(at, states);
+        return Before::is_held(p, at) ? held : Before::load_edge(p, at);
+    }
+
+    __device__ __forceinline__ void walk_back(const Walker& walk, Tile& tile, Wide (&carry)[V], Sum& sums,
+                                              bool first_entry) const {
+        Steps<X, Shape> states{};
+        Wide edge{};
+        if (gate_wanted()) {
+            if constexpr (Buffer::staged) ptx::wait_for_copy_groups<0>();
+            Tile::Data::arrange(tile.states_in, at, buffer + Buffer::states, states);
+            if constexpr (Shape::time_inner) edge = edge_of(states);
+        }
+        const Before before{at, states, edge};
+        Wide first[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
+        if (gate_wanted() && sums.wanted()) {
+            sums.begin(at);
+            walk.template backward<Kind::general>(
+                tile.gate, tile.source, carry, first, before,
+                [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
+            return;
+        }
+        with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+            walk.template backward<decltype(kind)::value>(
+                tile.gate, tile.source, carry, first, before,
+                [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
+        });
+        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
+    }
+
+    // What the sums over batch entries, time or rows leave.
+    __device__ __forceinline__ void write_sums(const Sum& sums) const {
+        if (p.sum_time) return sums.write_time_sums(at, group, chain.chunk, warp_row, warp_time, p.log2_warp_rows);
+        if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
+        Steps<G, Shape> gate;
+        sums.take(gate);
+        Tile::GateCopies::store(gate, p.grad_gate, at, buffer + Buffer::gate);
+    }
+};
+
+template <typename Ty, Access access, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warps,
+                                  ChunkedConfig<Ty, access, Backward>::resident)
+    linear_chunked(const __grid_constant__ LinearParams p) {
+    using Block = ChunkedBlock<Ty, access, Down, Backward>;
+    using Config = typename Block::Config;
+    __shared__ typename Config::Chain::Shared chain_memory;
+    if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;
+
+    typename Config::Sum sums{p, reinterpret_cast<typename Ty::GateWide*>(shared_memory() + Config::buffers)};
+    const int entries = Block::entries(p);
+    for (int entry = 0; entry < entries; ++entry) {
+        typename Block::Tile tile;
+        Words<typename Ty::Wide> known[Block::V];
+        {
+            const Block block = Block::here(p, chain_memory, entry);
+            block.ask_for_carry(known);
+            block.load(tile);
+            if (entry > 0) __syncthreads();  // the chain's shared memory was read until here
+            block.summarize(tile);
+        }
+        typename Ty::Wide carry[Block::V];
+        const Block block = Block::here(p, chain_memory, entry);
+        block.find_carry(tile.through, known, carry);
+        block.walk(tile, carry, sums, entry == 0);
+        if constexpr (Backward)
+            if (entry == entries - 1 && block.gate_wanted() && sums.wanted()) block.write_sums(sums);
+    }
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps at which the recurrence does not simply go on: resets and the edges of packed sequences, a bit a step.
+#pragma once
+
+#include "cuda/device/tile/sequences.cuh"
+#include "cuda/device/tile/steps.cuh"
+#include "cuda/linear/params.h"
+
+namespace flashscan::cuda {
+
+// The events of a lane's L steps, bit i that of its step i in the order of memory.
+template <int L>
+struct Events {
+    using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
+    Mask reset = 0;
+    Mask begin = 0, end = 0;  // first and last step of a sequence in the order of the walk
+
+    static __device__ __forceinline__ bool at(Mask mask, int step) { return (mask >> step & 1) != 0; }
+    // In any lane of the warp.
+    __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
+};
+
+// Bit i tells whether byte i of the four is not zero.
+__device__ __forceinline__ uint32_t nonzero_bytes(uint32_t four) {
+    const uint32_t high = ((four & 0x7f7f7f7fU) + 0x7f7f7f7fU | four) & 0x80808080U;
+    return (high >> 7) * 0x10204080U >> 28;
+}
+
+// A lane reads the vectors of 16 bytes that its steps lie in, but for those that RESET may share with other memory.
+template <int L>
+__device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParams& p, const Place& at) {
+    using Mask = typename Events<L>::Mask;
+    const uint8_t* const end = p.reset + p.batches * p.time;
+    const uint8_t* const mine = p.reset + at.batch * p.time + at.t0;
+    Mask bits = 0;
+#pragma unroll 1
+    for (int step = -static_cast<int>(reinterpret_cast<uintptr_t>(mine) & 15); step < at.steps; step += 16) {
+        const uint8_t* const from = mine + step;
+        Mask flags = 0;
+        if (from >= p.reset && from + 16 <= end) {
+            const uint4 v = *reinterpret_cast<const uint4*>(from);
+            flags = nonzero_bytes(v.x) | nonzero_bytes(v.y) << 4 | nonzero_bytes(v.z) << 8 | nonzero_bytes(v.w) << 12;
+        } else {
+#pragma unroll 1
+            for (int i = max(at.first - step, 0); i < 16 && step + i < at.steps; ++i) flags |= Mask(from[i] != 0) << i;
+        }
+        bits |= step < 0 ? flags >> -step : flags << step;
+    }
+    return at.steps > 0 ? bits & ~Mask(0) >> (8 * sizeof(Mask) - at.steps) & ~Mask(0) << at.first : 0;
+}
+
+// Adds the first and last steps in memory of the sequences that lie in a warp's steps. Offsets that are equal, of which
+// there may be any number, are edges of one place.
+template <int L>
+__device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offsets, const Place& at,
+                                                   typename Events<L>::Mask& low, typename Events<L>::Mask& high) {
+    using Mask = typename Events<L>::Mask;
+    if (at.warp_steps <= 0) return;
+    const int mine = at.segment * L;
+    int64_t n = find_sequence_together(offsets, at.warp_t0, at.lane);
+    for (bool more = true; more; n += 32) {
+        const int64_t offset = offsets.given(min(n + at.lane, offsets.sequences)) - at.warp_t0;
+        const bool inside = n + at.lane <= offsets.sequences && offset <= at.warp_steps;
+        const int edge = inside ? static_cast<int>(max(offset, int64_t{-1})) : 1 << 30;
+        int k = 0;  // the lane that has the first edge which is not before this lane's steps
+#pragma unroll
+        for (int half = 16; half > 0; half /= 2)
+            if (__shfl_sync(0xffffffffU, edge, k + half - 1) < mine) k += half;
+        for (bool reached = true; __any_sync(0xffffffffU, reached); ++k) {
+            const int step = __shfl_sync(0xffffffffU, edge, k & 31) - mine;
+            reached = k < 32 && step <= at.steps;
+            if (reached && step >= 0 && step < at.steps) low |= Mask(1) << step;
+            if (reached && step >= 1) high |= Mask(1) << (step - 1);
+        }
+        more = __all_sync(0xffffffffU, inside);
+    }
+}
+
+// Whether STATE_IN is h before a step of an unpacked row that is an event: time innermost it is the edge of the states.
+template <typename Shape, bool Backward>
+__device__ __forceinline__ bool row_has_end(const LinearParams& p) {
+    return Backward && !Shape::time_inner && p.offsets.data == nullptr && p.state_in != nullptr;
+}
+template <typename Shape, bool Backward>
+__device__ __forceinline__ bool may_have_events(const LinearParams& p) {
+    return p.reset != nullptr || p.offsets.data != nullptr || row_has_end<Shape, Backward>(p);
+}
+
+// The first step of an unpacked row, backward an end of the walk.
+template <int L, bool Down>
+__device__ __forceinline__ typename Events<L>::Mask first_step_of_row(const LinearParams& p, const Place& at) {
+    const int64_t first = (Down ? 0 : p.time - 1) - at.t0;
+    return first >= 0 && first < at.steps ? typename Events<L>::Mask(1) << first : 0;
+}
+
+// Lanes that hold no step of a sequence have none.
+template <typename Shape, bool Down, bool Backward>
+__device__ __forceinline__ Events<Shape::L> events_of(const LinearParams& p, const Place& at) {
+    constexpr int L = Shape::L;
+    using Mask = typename Events<L>::Mask;
+    Events<L> events;
+    if (p.reset != nullptr) events.reset = reset_bits<L>(p, at);
+    if (p.offsets.data != nullptr) {
+        Mask low = 0, high = 0;
+        add_sequence_edges<L>(p.offsets, at, low, high);
+        events.begin = Down ? high : low;
+        events.end = Down ? low : high;
+    }
+    if (row_has_end<Shape, Backward>(p)) events.end = first_step_of_row<L, Down>(p, at);
+    return events;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of a gate that is broadcast over batch, time or channels. What a block can sum is summed in its registers
+// and shared memory, in a fixed order; what it cannot leaves it as partial sums in the arithmetic's dtype, which
+// `reduce_gate_gradient` adds in a fixed order.
+#pragma once
+
+#include "cuda/linear/params.h"
+#include "cuda/linear/walk.cuh"
+
+namespace flashscan::cuda {
+
+// A lane's share. Sums over time are kept in registers, one a row. Other gradients, one a step and row, go to the
+// block's shared memory [step][row of the lane][thread], where batch entries walked one after another add up.
+template <typename Ty, typename Shape, int Warps>
+struct GateGradientSum {
+    using G = typename Ty::G;
+    using GateWide = typename Ty::GateWide;
+    static constexpr int L = Shape::L, V = Shape::V, threads = 32 * Warps;
+    static constexpr int shared_bytes = L * V * threads * static_cast<int>(sizeof(GateWide));
+
+    const LinearParams& p;
+    GateWide* area;
+    GateWide sum[V]{};
+
+    __device__ __forceinline__ bool wanted() const { return p.sum_batch || p.sum_time || p.sum_rows; }
+    __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
+        const int64_t batch = p.batch_loop > 1 ? 0 : at.batch;
+        return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
+    }
+    __device__ __forceinline__ GateWide& of_step(int i, int v, int thread) const {
+        return area[(i * V + v) * threads + thread];
+    }
+
+    // Before the first step: what no step will add to is zero.
+    __device__ __forceinline__ void begin(const Place& at) const {
+        if (!wanted() || p.sum_time) return;
+        for (int i = at.steps; i < L; ++i)
+            for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
+    }
+
+    // The gradients at a step, of the first batch entry or a later one.
+    __device__ __forceinline__ void add(const Place& at, int i, const GateWide (&values)[V], bool first) {
+        if (i >= at.steps) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (p.sum_time) {
+                sum[v] = sum[v] + values[v];
+                continue;
+            }
+            GateWide& to = of_step(i, v, static_cast<int>(threadIdx.x));
+            to = first ? values[v] : to + values[v];
+        }
+    }
+
+    // Each lane's own gradients, complete.
+    __device__ __forceinline__ void take(Steps<G, Shape>& gate) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v) gate.set(i, v, of_step(i, v, static_cast<int>(threadIdx.x)));
+    }
+
+    // A partial sum for every step and row.
+    __device__ __forceinline__ void write_steps(const Place& at) const {
+        for (int i = 0; i < at.steps; ++i)
+            for (int v = 0; v < at.rows; ++v)
+                *slot(at, at.t0 + i - p.begin, at.row + v) = of_step(i, v, static_cast<int>(threadIdx.x));
+    }
+
+    // A partial sum over the rows of a warp, all of whose lanes hold rows, for every step; lane i adds those of step i.
+    __device__ __forceinline__ void write_row_sums(const Place& at, int64_t row_slot) const {
+        __syncwarp();
+        for (int i = at.lane; i < min(L, at.warp_steps); i += 32) {
+            GateWide total{};
+            for (int other = 0; other < 32; ++other)
+                for (int v = 0; v < V; ++v)
+                    total = total + of_step(i, v, static_cast<int>(threadIdx.x & ~31U) + (at.lane + other) % 32);
+            *slot(at, at.warp_t0 + i - p.begin, row_slot) = total;
+        }
+        __syncwarp();
+    }
+
+    static __device__ __forceinline__ GateWide butterfly(GateWide value, int from, int to) {
+        for (int distance = from; distance < to; distance *= 2)
+            value = value + shuffle(value, static_cast<int>(threadIdx.x & 31U) ^ distance);
+        return value;
+    }
+
+    // Sums over time, complete, of the rows of a block; `warp_row` and `warp_time` are the warp's place in it.
+    __device__ __forceinline__ void write_time_sums(const Place& at, int64_t group, int64_t time_slot, int warp_row,
+                                                    int warp_time, int log2_warp_rows) const {
+        __shared__ GateWide warp_sums[Shape::max_rows * Warps];
+        const int warp_rows = V << at.log2_rows, rows = warp_rows << log2_warp_rows;
+        const int warps_in_time = Warps >> log2_warp_rows, thread = static_cast<int>(threadIdx.x);
+        for (int v = 0; v < V; ++v) {
+            const GateWide over_segments =
+                Shape::time_inner ? butterfly(sum[v], 1, at.segments()) : butterfly(sum[v], 1 << at.log2_rows, 32);
+            if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
+        }
+        __syncthreads();
+        for (int row = thread; row < rows; row += threads)
+            for (int w = 1; w < warps_in_time; ++w) warp_sums[row] = warp_sums[row] + warp_sums[w * rows + row];
+        __syncthreads();
+        if (!p.sum_rows) {
+            for (int row = thread; row < rows; row += threads)
+                if (group * rows + row < p.rows) *slot(at, time_slot, group * rows + row) = warp_sums[row];
+        } else if (thread == 0) {
+            GateWide total = warp_sums[0];
+            for (int row = 1; row < rows; ++row) total = total + warp_sums[row];
+            *slot(at, time_slot, group) = total;
+        }
+    }
+};
+
+template <typename G>
+__global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
+    using GateWide = typename Element<G>::Wide;
+    constexpr int threads_per_sum = 32;
+    const int64_t out_batches = p.sum_batch ? 1 : p.batches;
+    const int64_t out_times = p.sum_time ? 1 : p.slots_time, out_rows = p.sum_rows ? 1 : p.slots_rows;
+    const int64_t sum_times = p.sum_time ? p.slots_time : 1, sum_rows = p.sum_rows ? p.slots_rows : 1;
+    const int64_t terms = p.partial != nullptr ? (p.sum_batch ? p.batches : 1) * sum_times * sum_rows : 0;
+    // Few terms: a thread a sum, neighbours side by side in memory. Many: a warp a sum, and a tree over its lanes.
+    const int width = terms >= 4 * threads_per_sum ? threads_per_sum : 1;
+    const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x / width;
+    const int part = static_cast<int>(thread % width);
+    const int64_t end = end_of_steps(p.offsets, p.time_offset + p.slots_time);
+    for (int64_t out = thread / width; out < out_batches * out_times * out_rows; out += stride) {
+        const int64_t row = out % out_rows, time = out / out_rows % out_times, batch = out / out_rows / out_times;
+        if (!p.sum_time && time + p.time_offset >= end) continue;
+        GateWide sum{};
+        for (int64_t term = part; term < terms; term += width) {
+            const int64_t r = term % sum_rows + row, t = term / sum_rows % sum_times + time;
+            const int64_t b = term / sum_rows / sum_times + batch;
+            sum = sum + static_cast<const GateWide*>(p.partial)[(b * p.slots_stride + t) * p.slots_rows + r];
+        }
+        for (int distance = width / 2; distance > 0; distance /= 2)
+            sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
+        if (part != 0) continue;
+        char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row +
+                   (time + p.time_offset) * p.grad_gate.time;
+        *reinterpret_cast<G*>(to) = Element<G>::narrow(sum);
+    }
+}
+
+// The state of sequences without steps.
+template <typename Wide>
+__global__ void __launch_bounds__(256) pass_empty_sequences(const __grid_constant__ EmptyParams p) {
+    for (int64_t n = blockIdx.x; n < p.offsets.sequences; n += gridDim.x) {
+        if (load_offset(p.offsets, n) != load_offset(p.offsets, n + 1)) continue;
+        for (int64_t c = threadIdx.x; c < p.channels; c += blockDim.x) {
+            const int64_t index = n * p.channels + c;
+            static_cast<Wide*>(p.carry_out)[index] =
+                p.carry_in != nullptr ? static_cast<const Wide*>(p.carry_in)[index] : Wide{};
+        }
+    }
+}
+
+}  // namespace flashscan::cuda

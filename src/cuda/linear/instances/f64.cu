@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/linear/instances/instance.cuh"
+
+namespace flashscan::cuda {
+
+LinearKernels linear_f64() { return make_linear_kernels<double, double>(Dtype::f64, Dtype::f64); }
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills one entry of the table.
+#pragma once
+
+#include "cuda/linear/chunked.cuh"
+#include "cuda/linear/columns.cuh"
+#include "cuda/linear/instances/table.h"
+#include "cuda/linear/relay.cuh"
+#include "cuda/linear/rows.cuh"
+#include "cuda/linear/stream.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Config, int Warps>
+constexpr TileFacts facts_of() {
+    return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
+}
+
+template <typename Ty, bool Backward>
+void fill_stream(LinearKernels& k) {
+    const auto fill = [&]<bool TimeInner>() {
+        k.stream[TimeInner][0][Backward] =
+            reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, false, Backward>);
+        k.stream[TimeInner][1][Backward] = reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, true, Backward>);
+        k.stream_tile[TimeInner][Backward] = facts_of<StreamConfig<Ty, TimeInner, Backward>, 1>();
+    };
+    fill.template operator()<false>();
+    fill.template operator()<true>();
+}
+
+template <typename Ty, bool Backward>
+void fill_chunked(LinearKernels& k) {
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    // Elements that are aligned as a whole already are packs of one.
+    constexpr bool whole = sizeof(X) >= 4 && alignof(X) == sizeof(X) && sizeof(G) >= 4 && alignof(G) == sizeof(G);
+    const auto fill = [&]<Access access, Access compiled>() {
+        using Config = ChunkedConfig<Ty, compiled, Backward>;
+        constexpr int n = static_cast<int>(access);
+        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
+        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
+        k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
+    };
+    fill.template operator()<Access::channels, whole ? Access::channel_packs : Access::channels>();
+    fill.template operator()<Access::channel_packs, Access::channel_packs>();
+    fill.template operator()<Access::time, Access::time>();
+    fill.template operator()<Access::time_vectors, Access::time_vectors>();
+}
+
+template <typename Ty, bool Backward>
+void fill_rows(LinearKernels& k) {
+    if constexpr (sizeof(typename Ty::X) == sizeof(typename Ty::G)) {
+        k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
+        k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
+        k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
+    }
+}
+
+template <typename Ty, bool Backward>
+void fill_columns(LinearKernels& k) {
+    const auto fill = [&]<int pack>() {
+        using Config = ColumnsConfig<Ty, pack, Backward>;
+        constexpr int n = pack - 1;
+        k.columns[n][0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, false, Backward>);
+        k.columns[n][1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, true, Backward>);
+        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, Config::warps, 0, 0};
+    };
+    if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
+    if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();
+    // Wider elements are as fast in chunks.
+    if constexpr (sizeof(typename Ty::X) == 2) {
+        k.skewed_columns[0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, false, Backward>);
+        k.skewed_columns[1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, true, Backward>);
+    }
+}
+
+template <typename Ty, bool Backward>
+void fill_relay(LinearKernels& k) {
+    if constexpr (sizeof(typename Ty::X) == 2) {
+        using Config = RelayConfig<Ty, Backward>;
+        k.relay[0][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, false, Backward>);
+        k.relay[1][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, true, Backward>);
+        k.relay_tile[Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes, Config::warp_bytes};
+    }
+}
+
+template <typename X, typename G>
+LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
+    using Ty = Types<X, G>;
+    LinearKernels k{};
+    k.dtype = dtype;
+    k.gate_dtype = gate_dtype;
+    k.record_bytes = static_cast<int>(sizeof(Words<Record<Ty>>));
+    k.carry_bytes = static_cast<int>(sizeof(Words<typename Ty::Wide>));
+    fill_stream<Ty, false>(k);
+    fill_stream<Ty, true>(k);
+    fill_chunked<Ty, false>(k);
+    fill_chunked<Ty, true>(k);
+    fill_rows<Ty, false>(k);
+    fill_rows<Ty, true>(k);
+    fill_columns<Ty, false>(k);
+    fill_columns<Ty, true>(k);
+    fill_relay<Ty, false>(k);
+    fill_relay<Ty, true>(k);
+    k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);
+    k.pass_empty_sequences = reinterpret_cast<const void*>(&pass_empty_sequences<typename Ty::Wide>);
+    return k;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/linear/kernel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cuda/launch/launch.h"
+#include "cuda/linear/relay_params.h"
+#include "cuda/linear/rows_params.h"
+#include "cuda/linear/waves/params.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int reduce_threads = 256;
+
+bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignment) {
+    return std::all_of(addresses.begin(), addresses.end(),
+                       [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
+}
+
+// Null is anywhere.
+bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates, uintptr_t alignment) {
+    const uintptr_t place = reinterpret_cast<uintptr_t>(*gates.begin());
+    const auto alike = [&](const void* x) {
+        return x == nullptr || (reinterpret_cast<uintptr_t>(x) - place) % alignment == 0;
+    };
+    return std::all_of(data.begin(), data.end(), alike) && std::all_of(gates.begin(), gates.end(), alike);
+}
+
+void point(View& view, const void* data) { view.data = static_cast<char*>(const_cast<void*>(data)); }
+
+class Linear final : public LinearKernel {
+  public:
+    Linear(const LinearProblem& problem, const Options& options, PassVariants forward, PassVariants backward)
+        : p_(problem), device_(options.device), forward_(std::move(forward)), backward_(std::move(backward)) {
+        const DeviceScope scope(device_);
+        overlaps_ = can_overlap(forward_.front().kernel(), device_);
+        for (const PassVariants* variants : {&forward_, &backward_})
+            for (const LinearPass& pass : *variants) allow_shared_memory(pass.kernel(), device_);
+    }
+
+    std::string describe() const override {
+        return fmt::format("forward {}; backward {}", forward_.front().describe(), backward_.front().describe());
+    }
+
+    size_t scratch_bytes(Pass pass) const override {
+        size_t bytes = 0;
+        for (const LinearPass& p : pass == Pass::forward ? forward_ : backward_)
+            bytes = std::max(bytes, p.workspace.bytes());
+        return bytes;
+    }
+
+    void forward(const LinearBuffers& b, void* stream) const override {
+        const bool states = b.state_in != nullptr || b.state_out != nullptr;
+        const LinearPass& pass = pick(forward_, states, {b.input, b.output}, {b.gate});
+        const DeviceScope scope(device_);
+        LinearParams params = common(pass, b);
+        point(params.source, b.input);
+        point(params.result, b.output);
+        run(pass, params, b.state_in, b.state_out, b.scratch, stream);
+    }
+
+    void backward(const LinearBuffers& b, void* stream) const override {
+        const void* output = b.grad_gate != nullptr ? b.output : nullptr;
+        const bool states = b.state_in != nullptr || b.grad_state_in != nullptr || b.grad_state_out != nullptr;
+        const LinearPass& pass = pick(backward_, states, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
+        const DeviceScope scope(device_);
+        LinearParams params = common(pass, b);
+        point(params.source, b.grad_output);
+        point(params.result, b.grad_input);
+        if (b.grad_gate != nullptr) {
+            point(params.states, b.output);
+            point(params.grad_gate, b.grad_gate);
+            params.state_in = b.state_in;
+        }
+        run(pass, params, b.grad_state_out, b.grad_state_in, b.scratch, stream);
+    }
+
+  private:
+    static const LinearPass& pick(const PassVariants& variants, bool states, std::initializer_list<const void*> data,
+                                  std::initializer_list<const void*> gates) {
+        for (const LinearPass& pass : variants)
+            if ((pass.takes_states || !states) && are_aligned(data, pass.data_alignment) &&
+                are_aligned(gates, pass.gate_alignment) &&
+                (!pass.skewed || pass.takes_columns() || lie_alike(data, gates, bulk_alignment)))
+                return pass;
+        return variants.back();
+    }
+
+    LinearParams common(const LinearPass& pass, const LinearBuffers& b) const {
+        LinearParams params = pass.params;
+        point(params.gate, b.gate);
+        params.reset = p_.has_reset ? b.reset : nullptr;
+        params.offsets.data = p_.packed() ? b.seq_offsets : nullptr;
+        return params;
+    }
+
+    // One launch, or one for each piece that time is cut into, from the first to the last in the order of the walk.
+    void run(const LinearPass& pass, LinearParams& params, const void* carry_in, void* carry_out, void* scratch,
+             void* stream) const {
+        if (params.offsets.data != nullptr) {
+            params.carry_in = carry_in;
+            params.carry_out = carry_out;
+            pass_empty_sequences(pass, params, stream);
+            carry_in = nullptr;
+            carry_out = nullptr;
+        }
+        char* const base = static_cast<char*>(scratch);
+        bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
+        if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // of nothing, which is zero
+            reduce(pass, params, 0, p_.time, stream);
+            point(params.grad_gate, nullptr);
+            point(params.states, nullptr);
+            sums = false;
+        }
+        if (pass.batches * pass.rows == 0) return;
+        const bool partial = sums && pass.partial_rows > 0;
+        if (partial) params.partial = base + pass.partial;
+        if (sums) params.batch_loop = static_cast<int32_t>(pass.batch_loop);
+        const int64_t launches = pass.launches();
+        const int64_t steps = launches > 1 ? pass.launch_steps : int64_t{p_.time};
+        for (int64_t n = 0; n < launches; ++n) {
+            const int64_t place = pass.down ? launches - 1 - n : n;
+            params.begin = place * steps;
+            params.end = std::min<int64_t>(params.begin + steps, p_.time);
+            params.edge_in = n == 0 ? carry_in : base + pass.edges;
+            params.edge_out = n == launches - 1 ? carry_out : base + pass.edges;
+            launch_steps(pass, params, base, stream);
+            if (partial) reduce(pass, params, params.begin, params.end, stream);
+        }
+    }
+
+    // Of the tensors that the call has.
+    static void encode_maps(const LinearPass& pass, const LinearParams& params, TensorMaps& to) {
+        const std::array<CUtensorMap*, 5> maps = {&to.gate, &to.source, &to.states, &to.result, &to.grad_gate};
+        const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
+                                                    params.result.data, params.grad_gate.data};
+        for (size_t i = 0; i < maps.size(); ++i)
+            if (tensors[i] != nullptr) encode_map(*maps[i], pass.maps[i], tensors[i]);
+    }
+
+    static void launch_relay(const LinearPass& pass, const LinearParams& params, void* stream) {
+        RelayParams relay;
+        encode_maps(pass, params, relay);
+        relay.ring = pass.tuning.ring;
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        launch(pass.kernel(), shape, stream, params, relay);
+    }
+
+    static void clear_look_back(const LinearPass& pass, void* memory, void* stream) {
+        set_all_bits(memory, static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t)), stream);
+    }
+
+    void launch_waves(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        params.records = base + pass.records;
+        params.carries = base + pass.carries;
+        const LinearTuning& t = pass.tuning;
+        const Divisor by_chunks = divisor_of(static_cast<uint32_t>(t.chunks));
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        shape.cooperative = true;
+        if (pass.time_inner) {
+            clear_look_back(pass, params.records, stream);
+            const WavesParams waves{static_cast<uint32_t>(pass.wave_chunks()), by_chunks, t.ring};
+            shape.overlaps = overlaps_;
+            return launch(pass.kernel(), shape, stream, params, waves);
+        }
+        const StripWavesParams strips{static_cast<uint32_t>(pass.wave_chunks() / t.teams), by_chunks,
+                                      static_cast<uint32_t>(t.teams), pass.dense ? 1 : 0,
+                                      static_cast<int32_t>(pass.wave_box_steps())};
+        TensorMaps maps;
+        if (pass.mapped()) encode_maps(pass, params, maps);
+        launch(pass.kernel(), shape, stream, params, strips, maps);
+    }
+
+    void launch_rows(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        const bool hands_on = params.chunks > 1;
+        if (hands_on) {
+            params.carries = base + pass.carries;
+            clear_look_back(pass, params.carries, stream);
+        }
+        RowsParams rows;
+        rows.groups = static_cast<uint32_t>(pass.tuning.set_groups);
+        rows.blocks = static_cast<uint32_t>(pass.tuning.set_groups * params.chunks);
+        rows.by_groups = divisor_of(rows.groups);
+        rows.by_blocks = divisor_of(rows.blocks);
+        rows.by_rows = divisor_of(static_cast<uint32_t>(pass.rows));
+        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
+        shape.shared_bytes = pass.shared_bytes();
+        shape.overlaps = hands_on && overlaps_;
+        launch(pass.kernel(), shape, stream, params, rows);
+    }
+
+    void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
+        if (pass.relays()) return launch_relay(pass, params, stream);
+        if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
+        if (pass.waves()) return launch_waves(pass, params, base, stream);
+        const int64_t steps = params.end - params.begin;
+        params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
+        const bool looks_back = params.chunks > 1;
+        if (looks_back) {
+            params.records = base + pass.records;
+            params.totals = base + pass.totals;
+            params.carries = base + pass.carries;
+            clear_look_back(pass, params.records, stream);
+        }
+        // Rows first, so that blocks that run at once read what lies together and chunks begin long after those before.
+        const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
+        LaunchShape shape = blocks_of(pass.batches / params.batch_loop * pass.tuning.row_groups, 32 * pass.warps());
+        shape.blocks.y = static_cast<unsigned>(layers);
+        shape.blocks.z = static_cast<unsigned>(planes);
+        shape.shared_bytes = pass.shared_bytes();
+        shape.overlaps = looks_back && overlaps_;
+        launch(pass.kernel(), shape, stream, params);
+    }
+
+    void reduce(const LinearPass& pass, const LinearParams& params, int64_t begin, int64_t end, void* stream) const {
+        ReduceParams r;
+        r.partial = params.partial;
+        r.grad_gate = params.grad_gate;
+        r.batches = pass.batches / params.batch_loop;
+        r.sum_batch = params.sum_batch;
+        r.sum_time = params.sum_time;
+        r.sum_rows = params.sum_rows;
+        r.slots_rows = pass.partial_rows > 0 ? pass.partial_rows : pass.rows;  // without rows nothing is booked
+        r.slots_time = r.sum_time == 0 ? end - begin : std::min<int64_t>(params.chunks, pass.partial_time);
+        r.slots_stride = pass.partial_time;
+        r.time_offset = begin;
+        r.offsets = params.offsets;
+        const int64_t sums =
+            (r.sum_batch ? 1 : r.batches) * (r.sum_time ? 1 : r.slots_time) * (r.sum_rows ? 1 : r.slots_rows);
+        if (sums == 0) return;
+        const int64_t blocks = std::min<int64_t>(ceil_div(sums * 32, reduce_threads), 4096);
+        launch(pass.kernels->reduce_gate_gradient, blocks_of(blocks, reduce_threads), stream, r);
+    }
+
+    void pass_empty_sequences(const LinearPass& pass, const LinearParams& params, void* stream) const {
+        if (params.carry_out == nullptr || p_.channels == 0) return;
+        EmptyParams e;
+        e.carry_in = params.carry_in;
+        e.carry_out = params.carry_out;
+        e.offsets = params.offsets;
+        e.channels = p_.channels;
+        launch(pass.kernels->pass_empty_sequences, blocks_of(std::min<int64_t>(p_.num_sequences, 1024), 256), stream,
+               e);
+    }
+
+    LinearProblem p_;
+    int device_;
+    PassVariants forward_, backward_;
+    bool overlaps_ = false;  // a kernel may begin before the one that clears its look-back memory has ended
+};
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_kernel(const LinearProblem& problem, const Options& options,
+                                                 PassVariants forward, PassVariants backward) {
+    return std::make_unique<Linear>(problem, options, std::move(forward), std::move(backward));
+}
+
+}  // namespace flashscan::cuda

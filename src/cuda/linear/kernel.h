@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The linear recurrence as its passes run it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/backend.h"
+#include "cuda/linear/pass.h"
+
+namespace flashscan::cuda {
+
+// Passes for tensors aligned as their strides allow, absent where they rule it out, then one for any.
+using PassVariants = std::vector<LinearPass>;
+
+std::unique_ptr<LinearKernel> make_linear_kernel(const LinearProblem& problem, const Options& options,
+                                                 PassVariants forward, PassVariants backward);
+
+}  // namespace flashscan::cuda

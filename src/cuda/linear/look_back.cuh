@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the chunks of linear_chunked find their carries.
+//
+// Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. A chunk composes the totals of the
+// earlier groups of its link, then the summaries of the earlier chunks of its group, in a tree fixed by its place, and
+// applies them to the carry that its link starts from, which the last chunk of the link before published. The last
+// chunk of a group publishes the group's total without waiting for any carry, so what is known one after another is
+// the carries of links alone.
+//
+// Blocks hand each other summaries and carries through memory that the host fills with ones before the launch. They are
+// written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word that is
+// published has that value, so the data are their own flag and nothing orders one word after another.
+#pragma once
+
+#include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/ptx/barrier.cuh"
+#include "cuda/device/tile/steps.cuh"
+#include "cuda/linear/params.h"
+
+namespace flashscan::cuda {
+
+// A summary in memory. A reset inside it is told by a NaN that arithmetic does not make.
+template <typename Ty>
+struct Record {
+    typename Ty::Wide x;
+    typename Ty::GateWide a;
+};
+
+__device__ __forceinline__ float cut_mark(float) { return __int_as_float(0x7fc0f1a5); }
+__device__ __forceinline__ double cut_mark(double) { return __longlong_as_double(0x7ff8f1a5f1a50000LL); }
+template <typename T>
+__device__ __forceinline__ Complex<T> cut_mark(Complex<T>) {
+    return {cut_mark(T{}), T(0)};
+}
+__device__ __forceinline__ bool is_cut_mark(float a) { return __float_as_int(a) == 0x7fc0f1a5; }
+__device__ __forceinline__ bool is_cut_mark(double a) { return __double_as_longlong(a) == 0x7ff8f1a5f1a50000LL; }
+template <typename T>
+__device__ __forceinline__ bool is_cut_mark(Complex<T> a) {
+    return is_cut_mark(a.re);
+}
+
+template <typename Ty>
+__device__ __forceinline__ Record<Ty> to_record(const typename Ty::Map& m) {
+    return {m.x, m.cut ? cut_mark(m.a) : m.a};
+}
+template <typename Ty>
+__device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
+    return {r.a, r.x, is_cut_mark(r.a)};
+}
+
+// A block's place in the chain, and the shared memory of its part of it. The second half of the block's threads folds
+// the summaries of chunks while the first folds the totals of groups.
+template <typename Ty, int Warps, int MaxRows>
+struct LookBack {
+    using Map = typename Ty::Map;
+    using Wide = typename Ty::Wide;
+    static constexpr int threads = 32 * Warps, half = threads / 2;
+    struct Shared {
+        Record<Ty> totals[MaxRows * Warps];  // [warps in the order of the walk][rows]
+        Record<Ty> folds[threads];           // [parts left after a warp's tree][rows]: of totals, then of summaries
+    };
+
+    const LinearParams& p;
+    Shared& shared;
+    uint32_t chunk, row_group, row_groups;  // row_groups: of all batches
+    int log2_rows, warps_in_time;           // of a group, of the block
+
+    __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
+    __device__ __forceinline__ uint32_t group() const { return chunk >> p.log2_group_chunks; }
+    __device__ __forceinline__ uint32_t link() const { return group() >> p.log2_link_groups; }
+    __device__ __forceinline__ int earlier_chunks() const {
+        return static_cast<int>(chunk - (group() << p.log2_group_chunks));
+    }
+    __device__ __forceinline__ int earlier_groups() const {
+        return static_cast<int>(group() - (link() << p.log2_link_groups));
+    }
+    __device__ __forceinline__ bool last_of_group() const { return earlier_chunks() == (1 << p.log2_group_chunks) - 1; }
+    __device__ __forceinline__ bool last_of_link() const {
+        return last_of_group() && earlier_groups() == (1 << p.log2_link_groups) - 1;
+    }
+    __device__ __forceinline__ bool last() const { return chunk + 1 >= p.chunks; }
+    __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
+        return (static_cast<int64_t>(k) * row_groups + row_group << log2_rows) + row;
+    }
+
+    __device__ __forceinline__ Map total_of(int warp, int row) const {
+        return to_map<Ty>(shared.totals[(warp << log2_rows) + row]);
+    }
+    __device__ __forceinline__ Map block_total(int row) const {
+        Map total = total_of(0, row);
+        for (int w = 1; w < warps_in_time; ++w) total = Ty::compose(total, total_of(w, row));
+        return total;
+    }
+
+    // After shared.totals is complete: makes the block's summary known to the later chunks of its group.
+    __device__ __forceinline__ void publish() const {
+        const int row = static_cast<int>(threadIdx.x);
+        if (row >= rows() || last() || last_of_group()) return;
+        publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
+    }
+
+    // What is known of the carry of a row into this chunk's link: nothing unless it `asks`.
+    __device__ __forceinline__ void ask_for_link(int row, bool asks, Words<Wide>& known) const {
+#pragma unroll
+        for (int i = 0; i < Words<Wide>::count; ++i) known.words[i] = ptx::empty_word;
+        if (asks) ask_for_value(p.carries, place(link(), row), known);
+    }
+    // The carry of a row into this chunk's link, of which some may be known. Only the first chunk takes `initial` from
+    // memory, and the others from it, so that the last chunk may overwrite the memory that it came from.
+    __device__ __forceinline__ Wide enter_link(int row, bool speaks, const Words<Wide>& known, Wide initial) const {
+        if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row), known);
+        if (speaks) publish_value(p.carries, place(0, row), initial);
+        return initial;
+    }
+
+    // Composes what is known of the earlier chunks of the link; for all threads of the block.
+    __device__ __forceinline__ void fold_earlier() const {
+        const int thread = static_cast<int>(threadIdx.x);
+        const int chunks = earlier_chunks(), groups = earlier_groups();
+        if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return;
+        if (thread >= half) {
+            if (chunks > 0) fold(p.records, chunk - static_cast<uint32_t>(chunks), chunks, thread - half, half);
+            ptx::named_barrier<1, half>();
+            const int row = thread - half;
+            if (row < rows() && last_of_group() && !last_of_link() && !last())
+                publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
+        } else {
+            if (groups > 0) fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
+            ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
+        }
+        __syncthreads();
+    }
+
+    // The carry of a row into a warp of this chunk, from that into the link. Where the link ends here, the thread that
+    // `speaks` for the row in the last warp publishes the carry into the next.
+    __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
+        if (p.chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
+        if (p.chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
+        for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
+        if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
+            publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));
+        return carry;
+    }
+
+  private:
+    // Folds of a row that half of the threads leave.
+    __device__ __forceinline__ int folds() const { return rows() <= 32 ? Warps / 2 : half >> log2_rows; }
+    __device__ __forceinline__ Map fold_of(int base, int n, int row) const {
+        return to_map<Ty>(shared.folds[(rows() <= 32 ? base / 32 << log2_rows : base) + (n << log2_rows) + row]);
+    }
+    __device__ __forceinline__ Wide apply_folds(int base, int row, Wide carry) const {
+        for (int n = 0; n < folds(); ++n) carry = Ty::apply(fold_of(base, n, row), carry);
+        return carry;
+    }
+    __device__ __forceinline__ Map group_total(int row, int chunks) const {
+        Map total = block_total(row);
+        if (chunks > 0)
+            for (int n = folds() - 1; n >= 0; --n) total = Ty::compose(fold_of(half, n, row), total);
+        return total;
+    }
+
+    // Composes `count` summaries from `start` by half of the threads, `thread` the first of them being 0: every row by
+    // half / rows threads, each a run of neighbours, then across the lanes of a warp.
+    __device__ __forceinline__ void fold(const void* records, uint32_t start, int count, int thread, int base) const {
+        const int lane = thread & 31, log2_parts = log2_of<half> - log2_rows;
+        const int row = thread & (rows() - 1), part = thread >> log2_rows;
+        const int first = count * part >> log2_parts, last = count * (part + 1) >> log2_parts;
+        Map m = Ty::identity();
+#pragma unroll 4
+        for (int i = first; i < last; ++i)
+            m = Ty::compose(m,
+                            to_map<Ty>(await_value<Record<Ty>>(records, place(start + static_cast<uint32_t>(i), row))));
+        __syncwarp();  // shuffles of lanes that are apart, as waiting leaves them, take several times as long
+        for (int distance = rows(); distance < 32; distance *= 2) {
+            const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
+            if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);
+        }
+        if (rows() >= 32)
+            shared.folds[base + thread] = to_record<Ty>(m);
+        else if (lane < rows())
+            shared.folds[((base + thread) / 32 << log2_rows) + row] = to_record<Ty>(m);
+    }
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// How one pass of a plan runs on a device: settled when the plan is made, so that a call only fills in pointers.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/linear_problem.h"
+#include "core/rounding.h"
+#include "core/workspace.h"
+#include "cuda/linear/instances/table.h"
+#include "cuda/linear/instances/waves_table.h"
+#include "cuda/linear/params.h"
+#include "cuda/linear/rows_params.h"
+#include "cuda/linear/tuning.h"
+#include "cuda/loader/tensor_map.h"
+
+namespace flashscan::cuda {
+
+// Of addresses and strides that the bulk copy engine takes.
+inline constexpr int64_t bulk_alignment = 16;
+
+struct LinearPass {
+    Pass pass{};
+    const LinearKernels* kernels = nullptr;
+    const WaveKernels* wave_kernels = nullptr;  // of waves
+    bool aligned = false;     // whole elements, pairs or vectors of 16 bytes may be read and written at once
+    bool time_inner = false;  // which axis the tiles have innermost
+    bool down = false;        // against the order of memory
+    bool fold = false;        // batch and channels are one axis of rows
+    int pack = 1;             // of columns: rows of a lane
+    // Rows may begin anywhere in a vector, at the same place in every tensor; pairs of rows of columns lie anywhere.
+    bool skewed = false;
+    bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
+    Extent batches, rows, time;
+    LinearTuning tuning;
+
+    // GRAD|GATE of a broadcast gate.
+    bool sums_gate = false, sums_steps = false;  // the latter step by step, not over time
+    int64_t batch_loop = 1;                      // batch entries that a block walks one after another
+    Extent partial_time, partial_rows;           // slots of one launch
+    int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
+
+    Extent blocks() const {
+        return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
+    }
+    std::string describe() const;
+
+    LinearParams params;                               // of every launch, but for what depends on the call
+    uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
+    bool takes_states = true;                          // a call may have them
+
+    // Relay and waves, channels innermost: shapes of the maps of gate, source, states, result and grad_gate.
+    std::array<MapShape, 5> maps;
+    bool mapped() const { return relays() || (waves() && !time_inner && !dense); }
+
+    Workspace workspace;
+    size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
+
+    Access access() const {
+        return time_inner ? aligned ? Access::time_vectors : Access::time
+               : aligned  ? Access::channel_packs
+                          : Access::channels;
+    }
+    bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
+    bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
+    bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
+    bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
+    bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
+    const TileFacts& tile() const {
+        const bool backward = pass == Pass::backward;
+        if (takes_columns()) return kernels->columns_tile[pack - 1][backward];
+        return streams() ? kernels->stream_tile[time_inner][backward]
+                         : kernels->chunked_tile[static_cast<int>(access())][backward];
+    }
+    LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps, row_lanes()}; }
+    int row_lanes() const { return takes_columns() && skewed ? skewed_pair_lanes : 32; }
+    const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
+    Extent wave_sequences() const { return batches * tuning.row_groups; }
+    Extent wave_chunks() const { return wave_sequences() * tuning.chunks; }
+    // Rows that a warp has side by side, and a chunk of waves.
+    int64_t warp_rows(int lane_rows) const { return int64_t{lane_rows} << tuning.log2_lane_rows; }
+    int64_t wave_rows() const { return warp_rows(wave_facts().lane_rows); }
+    // Steps of a map's box, of which a chunk has a few.
+    int64_t wave_box_steps() const {
+        int64_t steps = tuning.chunk_steps;
+        while (steps > 256) steps /= 2;
+        return steps;
+    }
+    const RelayFacts& relay_tile() const { return kernels->relay_tile[pass == Pass::backward]; }
+    // Steps of a warp's stage.
+    int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
+    const void* kernel() const {
+        const bool backward = pass == Pass::backward;
+        if (relays()) return kernels->relay[down][backward];
+        if (waves()) return wave_kernels->kernel[time_inner][down][backward];
+        if (takes_rows()) return kernels->rows[down][backward];
+        if (takes_columns())
+            return skewed ? kernels->skewed_columns[down][backward] : kernels->columns[pack - 1][down][backward];
+        return streams() ? kernels->stream[time_inner][down][backward]
+                         : kernels->chunked[static_cast<int>(access())][down][backward];
+    }
+    int warps() const {
+        if (waves()) return wave_facts().threads / 32;
+        return relays() || takes_rows() || takes_columns() ? tuning.warps : tile().warps;
+    }
+    int shared_bytes() const;
+    int64_t launches() const { return time <= launch_steps ? Extent(1) : ceil_div(time, launch_steps); }
+};
+
+LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
+                            bool batch_invariant);
+
+// What passes of all kinds are made from.
+std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
+std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass);
+// Its kernels and axes; the tuning is left.
+LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant);
+LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
+// The tensor as the pass's kernel sees it.
+View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
+void settle_params(LinearPass& l, const LinearProblem& p);
+// Whether extents and strides allow the pass's aligned access.
+bool fits_aligned(const LinearPass& l, const LinearProblem& p);
+// The same of chunks.
+bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
+
+// The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
+// another algorithm is faster.
+std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+
+// The same by rows, `skewed` or aligned.
+std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
+
+// The same by columns whose lanes have one row or two, `skewed` or aligned.
+std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed,
+                                            bool must_suit);
+
+// The same in waves of chunks.
+std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
+
+}  // namespace flashscan::cuda

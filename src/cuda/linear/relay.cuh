@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrence in 16 bits with channels innermost as a relay: a block walks some rows from end to end, its warps take
+// stages of time in turn.
+//
+//     stage n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
+//
+// Ownership  A block owns rows from the first step to the last. Its warps stand in 2^log2_warp_rows columns of rows; the
+//            warps of a column take its stages in turn. A lane holds L steps of V rows of a stage in registers, and the
+//            segments of a row in a warp follow each other in time.
+// Passes     1. a warp takes a stage from its ring in shared memory and summarises it; lanes are composed in order
+//            2. it takes the carry from the warp before, hands A c + X to the warp after, walks its steps with c and
+//               gives the stage back, which the copy engine stores and fills with a later one
+// Bytes      Reads and writes every element once, nothing else.
+// Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
+//            that nothing overlaps: all that they need is worked out before the carry is there.
+// Sync       A barrier in shared memory for each warp's carry, at which all lanes of the warp before arrive: they wrote
+//            it, and have read their own, which is written again after. One of the bytes for each stage of its ring.
+// Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
+//            never leave it. An H200 reaches 92 to 94 % of the stream in 16 bits, columns.cuh 89 to 92 % and
+//            chunked.cuh 80 %; with wider elements columns are faster.
+//            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
+//            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
+//            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
+// Limits     Data of 16 bits, rows for most multiprocessors, a gate for each element, nothing packed. A stage's
+//            instructions must take less time than its bytes, so gates are worked out once for both passes.
+#pragma once
+
+#include "cuda/device/ptx/async_proxy.cuh"
+#include "cuda/device/ptx/bulk_copy.cuh"
+#include "cuda/device/ptx/cluster.cuh"
+#include "cuda/device/ptx/exchange.cuh"
+#include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/device/tile/copies.cuh"
+#include "cuda/device/tile/stage_tile.cuh"
+#include "cuda/linear/relay_params.h"
+#include "cuda/linear/walk.cuh"
+#include "cuda/loader/tensor_map.h"
+
+namespace flashscan::cuda {
+
+template <typename Ty, bool Backward>
+struct RelayConfig {
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    static constexpr int lane_bytes = 64;  // of each tensor
+    using Shape = TileShape<X, G, Access::channel_packs, Backward, lane_bytes*(Backward ? 3 : 2)>;
+    static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
+    static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
+    static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
+    static constexpr int most_warps = 8;
+    // Carries between warps, and barriers: one for each stage of a ring, and the carry's.
+    static constexpr int barriers = relay_most_stages + 1;
+    static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
+    static constexpr int warp_bytes = carry_bytes + barriers * 8;
+};
+
+template <typename Ty, bool Down, bool Backward>
+struct RelayWarp {
+    using Config = RelayConfig<Ty, Backward>;
+    using Shape = typename Config::Shape;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    using Before = StatesBefore<X, Shape, Down>;
+    using Walker = Walk<Ty, Shape, Down, Backward, false>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr int reset_turns = 2 * L > 32 ? 2 : 1;  // steps of a stage by lanes; a row has at most two segments
+
+    const LinearParams& p;
+    const RelayParams& r;
+    int lane, place, column_warps;  // the warp's place in its column
+    Place origin;                   // the lane's in the stage that begins at step 0
+    int row0;                       // of the warp
+    int stages;                     // of time
+    char* ring;
+    uint32_t barriers;
+    // What the carry's way needs, at hand before the carry is there. Who hands the carry on arrives at the barrier of who
+    // waits for it.
+    Wide *taken, *handed;  // the lane's rows
+    uint32_t taken_barrier, handed_barrier;
+
+    static __device__ __forceinline__ RelayWarp here(const LinearParams& p, const RelayParams& r) {
+        extern __shared__ __align__(1024) char relay_memory[];
+        const int thread = ptx::thread_index(), lane = thread & 31, warp = thread / 32;
+        const int warps = static_cast<int>(blockDim.x) / 32;
+        const uint32_t batch = p.batches > 1 ? quotient(blockIdx.x, p.by_row_groups) : 0;
+        const int group = static_cast<int>(blockIdx.x - batch * static_cast<uint32_t>(p.row_groups));
+        const int column = warp & ((1 << p.log2_warp_rows) - 1);
+        const int place = warp >> p.log2_warp_rows, column_warps = warps >> p.log2_warp_rows;
+        const int next = place + 1 == column_warps ? 0 : place + 1;
+        const int stage_steps = L * (32 >> p.log2_lane_rows);
+        const int row0 = ((group << p.log2_warp_rows) + column) * (V << p.log2_lane_rows);
+        const Place origin = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
+        char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
+        const uint32_t barriers = ptx::shared_address(carries + warps * Config::carry_bytes);
+        // Of the warp at a place of the column.
+        const auto carries_of = [&](int to) {
+            const int index = (to << p.log2_warp_rows) + column;
+            return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + origin.pack * V;
+        };
+        const auto barriers_of = [&](int to) {
+            return barriers + ((to << p.log2_warp_rows) + column) * Config::barriers * 8;
+        };
+        return {p,
+                r,
+                lane,
+                place,
+                column_warps,
+                origin,
+                row0,
+                static_cast<int>((p.time + stage_steps - 1) / stage_steps),
+                relay_memory + warp * r.ring * Config::stage_bytes,
+                barriers_of(place),
+                carries_of(place),
+                carries_of(next),
+                barriers_of(place) + 8 * relay_most_stages,
+                barriers_of(next) + 8 * relay_most_stages};
+    }
+
+    __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ int turn(int k) const { return k * column_warps + place; }
+    // The first step in memory of the stage of a turn.
+    __device__ __forceinline__ int time_of(int n) const {
+        return (Down ? stages - 1 - n : n) * (L * (32 >> p.log2_lane_rows));
+    }
+    // place_of, but for what is the same in all stages.
+    __device__ __forceinline__ Place place_at(int n) const {
+        Place at = origin;
+        const int t0 = time_of(n);
+        at.warp_t0 = t0;
+        at.t0 = t0 + at.segment * L;
+        at.warp_steps = min(static_cast<int>(p.time) - t0, L * at.segments());
+        at.steps = at.rows == 0 ? 0 : max(min(at.warp_steps - at.segment * L, L), 0);
+        return at;
+    }
+    __device__ __forceinline__ char* stage(int slot) const { return ring + slot * Config::stage_bytes; }
+    static __device__ __forceinline__ char* source_of(char* stage) { return stage + Config::gate_bytes; }
+    static __device__ __forceinline__ char* states_of(char* stage) {
+        return stage + Config::gate_bytes + Config::data_bytes;
+    }
+
+    __device__ __forceinline__ void make_barriers() const {
+        if (lane == 0) {
+            for (int i = 0; i < r.ring; ++i) ptx::make_byte_barrier(barriers + 8 * i);
+            ptx::make_barrier(taken_barrier, 32);
+        }
+        __syncthreads();
+    }
+
+    // Starts loading the warp's k-th stage.
+    __device__ __forceinline__ void load(int k, int slot) const {
+        const int n = turn(k);
+        if (n >= stages || lane != 0) return;
+        constexpr int shift = Down ? -1 : 1;
+        const uint32_t to = ptx::shared_address(stage(slot)), barrier = barriers + 8 * slot;
+        const auto box = [&](int offset, const CUtensorMap& map, int parts, int t) {
+            ptx::load_box(to + offset, &map, row0 * parts, t, static_cast<int>(origin.batch), barrier);
+        };
+        const int t = time_of(n);
+        ptx::expect_bytes(barrier, Config::stage_bytes - (Backward && !gate_wanted() ? Config::data_bytes : 0));
+        box(0, r.gate, map_parts(sizeof(G)), t);
+        box(Config::gate_bytes, r.source, map_parts(sizeof(X)), t);
+        if (gate_wanted()) box(Config::gate_bytes + Config::data_bytes, r.states, map_parts(sizeof(X)), t + shift);
+    }
+    // Starts storing what pass 2 left in a stage.
+    __device__ __forceinline__ void store(int n, int slot) const {
+        ptx::fence_async_proxy();
+        __syncwarp();
+        if (lane != 0) return;
+        const uint32_t from = ptx::shared_address(stage(slot));
+        const auto box = [&](int offset, const CUtensorMap& map, int parts) {
+            ptx::store_box(from + offset, &map, row0 * parts, time_of(n), static_cast<int>(origin.batch));
+        };
+        if (p.result.data != nullptr) box(Config::gate_bytes, r.result, map_parts(sizeof(X)));
+        if (gate_wanted()) box(0, r.grad_gate, map_parts(sizeof(G)));
+        ptx::end_store_group();
+    }
+
+    __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {origin}; }
+
+    // Leaves the carry of turn 0 where others take theirs.
+    __device__ __forceinline__ void begin() const {
+        const Wide* const edge = static_cast<const Wide*>(p.edge_in);
+        const Place at = place_at(0);
+        if (place == 0 && segments().mine() == 0)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                taken[v] = edge != nullptr && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
+        __syncwarp();
+    }
+
+    // Takes the carry of the k-th stage from the warp before and hands on what it becomes.
+    __device__ __forceinline__ void pass_carry(int k, const Map (&through)[V], Wide (&carry)[V]) const {
+        const int n = turn(k);
+        const bool hands = n + 1 < stages, last_segment = segments().is_last();
+        const bool alone = column_warps == 1;
+        // The carry of turn 0 was there from the start.
+        if (n > 0 && !alone) ptx::wait_for_phase(taken_barrier, place == 0 ? k - 1 & 1 : k & 1);
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry[v] = taken[v];
+        if (alone) __syncwarp();
+        if (hands && last_segment)
+#pragma unroll
+            for (int v = 0; v < V; ++v) handed[v] = Ty::apply(through[v], carry[v]);
+        if (alone)
+            __syncwarp();
+        else if (hands)
+            ptx::arrive(handed_barrier);
+        if (p.log2_lane_rows == 5) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
+    }
+
+    // What a stage needs of memory besides its tensors, loaded a turn ahead, where memory is not far: 16-bit turns are
+    // shorter than its latency under load.
+    struct Ahead {
+        uint8_t reset[reset_turns];  // of the lane's steps if the warp's were dealt out to its lanes
+    };
+    __device__ __forceinline__ Ahead look_ahead(int k) const {
+        Ahead ahead{};
+        if (p.reset == nullptr || turn(k) >= stages) return ahead;
+        const uint8_t* const reset = p.reset + origin.batch * p.time;
+        const int t0 = time_of(turn(k)) + lane;
+#pragma unroll
+        for (int i = 0; i < reset_turns; ++i)
+            if (t0 + 32 * i < p.time) ahead.reset[i] = reset[t0 + 32 * i];
+        constexpr int fetched = 4;
+        if (lane == 0 && turn(k + fetched) < stages) ptx::prefetch(reset + time_of(turn(k + fetched)));
+        return ahead;
+    }
+    __device__ __forceinline__ Events<L> events_of_stage(const Ahead& ahead, const Place& at) const {
+        using Mask = typename Events<L>::Mask;
+        Events<L> events;
+        uint64_t bits = 0;
+        if (p.reset != nullptr)
+#pragma unroll
+            for (int i = 0; i < reset_turns; ++i)
+                bits |= static_cast<uint64_t>(__ballot_sync(0xffffffffU, ahead.reset[i] != 0)) << (32 * i);
+        events.reset = static_cast<Mask>(bits >> (at.segment * L)) & ~Mask(0) >> (8 * sizeof(Mask) - L);
+        if (row_has_end<Shape, Backward>(p)) events.end = first_step_of_row<L, Down>(p, at);
+        return events;
+    }
+
+    // The k-th stage; `last` is the slot of the one before.
+    __device__ __forceinline__ void walk(int k, int slot, int last, uint32_t parity, const Ahead& ahead) const {
+        const int n = turn(k);
+        const Place at = place_at(n);
+        const Events<L> events = events_of_stage(ahead, at);
+        const bool eventful = may_have_events<Shape, Backward>(p) && events.any();
+        const Walker walk{p, at, events};
+        ptx::wait_for_phase(barriers + 8 * slot, parity);
+        char* const here = stage(slot);
+        Steps<G, Shape> gate;
+        Steps<X, Shape> source, states{};
+        StageTile<G, Shape>::load(here, at, gate);
+        StageTile<X, Shape>::load(source_of(here), at, source);
+        if (gate_wanted()) StageTile<X, Shape>::load(states_of(here), at, states);
+        walk.complete(gate);
+        GateValues<Ty, Shape> values{gate};
+        walk.evaluate(values);
+        Map through[V];
+        if (eventful)
+            walk.template summarize<Kind::cuts>(values, source, through);
+        else
+            walk.template summarize<Kind::plain>(values, source, through);
+        // Here the stage before has been read, and the wait for the carry is still to come.
+        if (lane == 0) ptx::wait_for_stores_to_read<0>();
+        load(k + r.ring - 1, last);
+#pragma unroll
+        for (int v = 0; v < V; ++v) segments().scan(through[v]);
+        Wide carry[V], first[V];
+        pass_carry(k, through, carry);
+#pragma unroll
+        for (int v = 0; v < V; ++v) first[v] = Backward ? walk.before_row(v) : Wide{};
+        if constexpr (Backward)
+            with_kind<Ty>(p, eventful, [&](auto kind) {
+                walk.template backward<decltype(kind)::value>(
+                    values, source, carry, first, Before{at, states, {}},
+                    [&](int i, const GateWide(&gradients)[V]) { gate.set(i, gradients); });
+            });
+        else if (eventful)
+            walk.template forward<Kind::cuts>(values, source, carry);
+        else
+            walk.template forward<Kind::plain>(values, source, carry);
+        StageTile<X, Shape>::store(source, at, source_of(here));
+        if (gate_wanted()) StageTile<G, Shape>::store(gate, at, here);
+        if (p.edge_out == nullptr || n < stages - 1 || !segments().is_last()) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
+    }
+
+    __device__ __forceinline__ void run() const {
+        make_barriers();
+        for (int k = 0; k < r.ring - 1; ++k) load(k, k);
+        begin();
+        Ahead ahead = look_ahead(0);
+        int slot = 0, last = r.ring - 1;
+        uint32_t parity = 0;
+        for (int k = 0; turn(k) < stages; ++k) {
+            const Ahead after = look_ahead(k + 1);
+            walk(k, slot, last, parity, ahead);
+            store(turn(k), slot);
+            ahead = after;
+            last = slot;
+            if (++slot == r.ring) {
+                slot = 0;
+                parity ^= 1;
+            }
+        }
+        if (lane == 0) ptx::wait_for_stores_to_read<0>();
+    }
+};
+
+template <typename Ty, bool Down, bool Backward>
+__global__ void __launch_bounds__(32 * RelayConfig<Ty, Backward>::most_warps)
+    linear_relay(const __grid_constant__ LinearParams p, const __grid_constant__ RelayParams r) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
+    RelayWarp<Ty, Down, Backward>::here(p, r).run();
+#endif
+}
+
+}  // namespace flashscan::cuda

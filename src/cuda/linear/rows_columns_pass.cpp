@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passes in sets: by rows (rows.cuh) and by columns (columns.cuh).
+#include <algorithm>
+#include <limits>
+
+#include "cuda/linear/pass.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Whether all tensors of a row lie at the same place in vectors of 16 bytes where those of the first row do.
+bool can_skew(const LinearPass& l, const LinearProblem& p) {
+    if (l.kernels->rows_skew == 0) return false;
+    const View gate = view_of(l, p.gate, p.gate_dtype);
+    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
+    return gate.time == size_of(p.dtype) && std::all_of(tensors.begin(), tensors.end(), [&](const Strides& strides) {
+               const View v = view_of(l, strides, p.dtype);
+               return v.time == gate.time && (v.row - gate.row) % bulk_alignment == 0 &&
+                      (l.batches == 1 || (v.batch - gate.batch) % bulk_alignment == 0);
+           });
+}
+
+// Whether channels lie side by side in all tensors.
+bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
+    const std::vector<Strides> tensors = tensors_and_gates_of(p, l.pass);
+    return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
+}
+
+// Gates by value where steps are reset or packed, and for each element where they have a gradient.
+bool can_take(const LinearProblem& p, Pass pass) {
+    if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return false;
+    return (p.gate_broadcast == 0 || pass == Pass::forward) && p.time > 0 && p.batch * p.channels > 0;
+}
+
+// A carry into every chunk but the first of each row.
+void book_carries(LinearPass& l) {
+    if (l.tuning.chunks <= 1) return;
+    const Extent lanes = l.batches * ceil_div(l.rows, l.pack);
+    l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
+    l.carries = l.workspace.book(l.look_back_bytes);
+}
+
+// Once the pass is tuned; whether the blocks of a set can be counted.
+bool settle(LinearPass& l, const LinearProblem& p) {
+    if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return false;
+    l.launch_steps = p.time;
+    settle_params(l, p);
+    l.params.chunks = l.tuning.chunks;
+    l.takes_states = !p.packed();
+    book_carries(l);
+    return true;
+}
+
+}  // namespace
+
+std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool skewed, bool must_suit) {
+    if (!can_take(p, pass)) return std::nullopt;
+    LinearPass l = begin_pass(p, pass, true, false);
+    l.skewed = skewed;
+    l.tuning.algorithm = LinearAlgorithm::rows;
+    if (!l.time_inner || l.kernel() == nullptr || l.batches * l.rows > std::numeric_limits<int32_t>::max())
+        return std::nullopt;
+    if (skewed ? !can_skew(l, p) : !fits_aligned(l, p)) return std::nullopt;
+    LinearShape shape = shape_of(l, p, false);
+    if (skewed) shape.skew = l.kernels->rows_skew;
+    l.tuning = tune_rows(shape, l.lane_tile());
+    if ((must_suit && !rows_suit(shape, l.tuning)) || !settle(l, p)) return std::nullopt;
+    return l;
+}
+
+std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, int pack, bool skewed, bool must_suit) {
+    if (!can_take(p, pass)) return std::nullopt;
+    const bool backward = pass == Pass::backward;
+    LinearPass l = begin_pass(p, pass, true, false);
+    l.tuning.algorithm = LinearAlgorithm::columns;
+    l.pack = pack;
+    l.skewed = skewed;
+    if (l.time_inner || l.kernel() == nullptr) return std::nullopt;
+    if (skewed ? !can_skew_pairs(l, p) : !fits_aligned(l, p)) return std::nullopt;
+    LinearShape shape = shape_of(l, p, false);
+    if (skewed) shape.shares_sectors = true;
+    l.tuning = tune_columns(shape, l.lane_tile());
+    const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
+    if ((must_suit && !columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p)) return std::nullopt;
+    // Without code for what happens rarely at once.
+    if (backward && p.gate_form != GateForm::value) l.takes_states = false;
+    // Chunks of wide elements are short, and scratch memory is promised to be small.
+    const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
+    const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
+    if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return std::nullopt;
+    return l;
+}
+
+}  // namespace flashscan::cuda

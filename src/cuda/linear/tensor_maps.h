@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda.h>
+
+namespace flashscan::cuda {
+
+// Of the tensors of LinearParams, for the bulk copy engine: axes rows, time, batch.
+struct TensorMaps {
+    CUtensorMap gate, source, states, result, grad_gate;
+};
+
+}  // namespace flashscan::cuda

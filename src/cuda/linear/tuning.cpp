@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/linear/tuning.h"
+
+#include <algorithm>
+
+#include "core/rounding.h"
+#include "cuda/device/scan/look_back_tuning.h"
+#include "cuda/linear/params.h"
+#include "cuda/linear/waves/params.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Bytes of loads that the whole device has under way: fewer leave its memory idle, more get into each other's way.
+constexpr int64_t relay_bytes = 6 << 20;
+constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
+// Shared memory of a block that a multiprocessor has no room for twice.
+constexpr int relay_lone_bytes = 117 << 10;
+
+// Waves: rows up to which they are faster than chunks, [time_inner][backward], how long those must be, and how many teams
+// walk side by side.
+constexpr int64_t wave_most_rows[2][2] = {{128, 128}, {64, 128}};
+constexpr int64_t wave_most_teams = 4;
+constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
+
+// Rows: groups of a set, about the blocks of 8 warps that an H200 holds, and twice as many of the shorter chunks of wide
+// elements backward; those from which on rows are faster.
+constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
+constexpr int64_t rows_least_groups = 256;
+// Groups of one chunk each that run at once: where they are no more, lanes in vain cost nothing.
+constexpr int64_t rows_side_by_side = 512;
+
+// Columns: groups of a set at the least, and strips from which on columns are faster.
+constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+// Chains of so few chunks are as fast as looking back, and strips of so few that warps in vain cost nothing.
+constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
+
+// As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
+// as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
+int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
+    if (shape.sums_rows_every_step) return 5;
+    if (shape.time_inner) {
+        int log2_segments = log2_up(ceil_div(shape.time, tile.steps), 5);
+        const auto wasted = [&] { return round_up(shape.time, int64_t{tile.steps} << log2_segments) - shape.time; };
+        if (shape.time > int64_t{32} * tile.steps)
+            while (log2_segments > 3 && 10 * wasted() > 3 * shape.time) --log2_segments;
+        return 5 - log2_segments;
+    }
+    return shape.batch_invariant ? 5 : log2_up(ceil_div(shape.rows, tile.lane_rows), 5);
+}
+
+// As many warps after one another as time has steps for, but no more than a seventh of them in vain.
+int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
+    const int64_t warps = ceil_div(time, warp_steps);
+    const auto wasted = [&](int log2) {
+        const int64_t block = int64_t{1} << log2;
+        return round_up(warps, block) - warps;
+    };
+    int log2 = log2_up(warps, log2_warps);
+    while (log2 > 0 && 7 * wasted(log2) > warps) --log2;
+    return log2;
+}
+
+}  // namespace
+
+LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::stream;
+    t.row_groups = ceil_div(shape.rows, int64_t{32} * tile.lane_rows);
+    t.chunk_steps = tile.steps;
+    return t;
+}
+
+LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::chunked;
+    t.log2_lane_rows = log2_lane_rows(shape, tile);
+    const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps;
+    const int log2_warps = log2_up(tile.warps, 5);
+    int64_t rows = 0;
+    const auto cut = [&](int log2_warp_rows) {
+        t.log2_warp_rows = log2_warp_rows;
+        rows = int64_t{tile.lane_rows} << (t.log2_lane_rows + log2_warp_rows);
+        t.row_groups = ceil_div(shape.rows, rows);
+        t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
+        t.chunks = std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
+    };
+    // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
+    const auto waits = [&] {
+        return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
+    };
+    int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
+    // Warps of one block store at about the same time, so that their parts of a sector meet before memory needs it.
+    const bool one_warp = shape.rows <= int64_t{tile.lane_rows} << t.log2_lane_rows;
+    if (shape.shares_sectors && !one_warp && !shape.time_inner && !shape.batch_invariant)
+        log2_warp_rows = std::max(log2_warp_rows, 1);
+    cut(log2_warp_rows);
+    if (waits()) cut(0);
+    if (!waits()) return t;
+    // The widest tile counts where bits may not depend on the number of rows.
+    const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
+    t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
+    t.log2_link_groups = t.log2_group_chunks;
+    return t;
+}
+
+LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::relay;
+    t.warps = 8;
+    const auto blocks = [&] {
+        t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
+        return shape.batches * t.row_groups;
+    };
+    if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
+    while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
+    if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
+    // With rings of three stages six warps load what is best, but where steps take longer than their bytes.
+    const bool light = !cost.gate_form && !cost.reset && t.log2_lane_rows == 5;
+    if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
+    const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
+    const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
+    const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
+    t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
+    return t;
+}
+
+LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::rows;
+    const int64_t warp_steps = int64_t{32} * tile.steps;
+    const int64_t row_warps = ceil_div(shape.time + shape.skew, warp_steps);
+    t.chunks = ceil_div(row_warps, int64_t{tile.warps});
+    const int64_t in_time = ceil_div(row_warps, t.chunks);
+    t.chunk_steps = warp_steps * in_time;
+    t.log2_lane_rows = 0;
+    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // blocks of one warp are too many
+    t.warps = static_cast<int>(in_time << t.log2_warp_rows);
+    t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
+    t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
+    t.blocks = ceil_div(t.row_groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool rows_suit(const LinearShape& shape, const LinearTuning& rows) {
+    if (rows.chunks == 1 && rows.row_groups <= rows_side_by_side) return true;
+    const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time - shape.skew;
+    const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
+    return wasted < shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
+}
+
+LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::columns;
+    const int log2_warps = log2_up(tile.warps, 5);
+    const int64_t strip = int64_t{tile.row_lanes} * tile.lane_rows;
+    const bool few = shape.batches * ceil_div(shape.rows, strip) <= columns_few_strips &&
+                     shape.time <= columns_few_chunks * tile.warps * tile.steps;
+    const int log2_in_time = few ? log2_up(ceil_div(shape.time, tile.steps), log2_warps)
+                                 : log2_warps_in_time(shape.time, tile.steps, log2_warps);
+    // Warps of one block store at about the same time, so that their parts of a sector meet; blocks of one are too many.
+    t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
+    const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
+    t.warps = 1 << (log2_time + t.log2_warp_rows);
+    t.chunk_steps = int64_t{tile.steps} << log2_time;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
+    const int64_t groups = shape.batches * t.row_groups;
+    // Of like size, as in a short one blocks would wait for each other.
+    const int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
+    t.set_groups = ceil_div(groups, sets);
+    t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool columns_suit(const LinearShape& shape, const LinearTile& tile, const LinearTuning& columns, bool narrowest) {
+    const bool aligned = tile.row_lanes == 32;
+    if (aligned && (columns.chunks == 1 || (narrowest && columns.chunks <= columns_few_chunks))) return true;
+    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
+    const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
+    const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
+    return 7 * wasted <= shape.time && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
+}
+
+LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
+    LinearTuning t;
+    t.algorithm = LinearAlgorithm::waves;
+    t.warps = tile.warps;
+    t.ring = tile.ring;
+    t.log2_lane_rows = log2_up(ceil_div(shape.rows, tile.lane_rows), log2_up(tile.rows / tile.lane_rows, 5));
+    const int64_t rows = int64_t{tile.lane_rows} << t.log2_lane_rows;
+    t.row_groups = ceil_div(shape.rows, rows);
+    t.chunk_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps * tile.warps;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    // Strips side by side are walked at once. Each row of a team's strip has a block that finds its carries.
+    const int64_t sequences = shape.batches * t.row_groups, most_blocks = std::min(multiprocessors, wave_most_blocks);
+    while (!shape.time_inner && t.teams < wave_most_teams && sequences % (2 * t.teams) == 0 &&
+           most_blocks / (2 * t.teams) >= rows)
+        t.teams *= 2;
+    t.blocks = t.teams * std::min(most_blocks / t.teams, std::max(sequences / t.teams * t.chunks, rows));
+    return t;
+}
+
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward) {
+    const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
+    return rows <= wave_most_rows[shape.time_inner][backward] &&
+           sequences * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
+}
+
+bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors) {
+    const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
+    // Where multiprocessors are idle, so is memory.
+    return 5 * blocks >= 4 * waves * multiprocessors && shape.time >= 256;
+}
+
+}  // namespace flashscan::cuda

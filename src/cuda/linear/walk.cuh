@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+// One lane's walk over the steps it holds, which is the recurrence itself.
+//
+//   forward    h' = a h + x                              h takes the place of x
+//   backward   g = d + c, c' = conj(a) g, from the last step to the first in the order of computation
+//              g takes the place of d, and g conj(h_before da/dg) that of the gate
+//
+// Both carry one number from step to step (h or c) through an affine map, so a run of steps is summarised as
+// (product of the gates, result for a zero carry): `summarize`. Down walks against the order of memory.
+// Steps that do not exist have an open gate and zeros, which is the identity. Warps whose steps have no events, and
+// gates given by value, take loops without the code for them.
+#pragma once
+
+#include "cuda/device/tile/copies.cuh"
+#include "cuda/linear/events.cuh"
+
+namespace flashscan::cuda {
+
+// States at the edges of packed sequences: [sequence, row], the sequence being that of step t. Out of line: they are
+// rare.
+template <typename Wide>
+__device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t t,
+                                                 int64_t rows, int64_t row) {
+    return static_cast<const Wide*>(states)[find_sequence(offsets, t) * rows + row];
+}
+template <typename Wide>
+__device__ __noinline__ void store_sequence_state(void* states, const SequenceOffsets& offsets, int64_t t, int64_t rows,
+                                                  int64_t row, Wide value) {
+    static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
+}
+
+// A row's segments in a warp, in the order of the walk.
+template <typename Ty, typename Shape, bool Down>
+struct Segments {
+    const Place& at;
+    // Lanes between consecutive segments of a row.
+    __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
+    __device__ __forceinline__ int count() const { return at.segments(); }
+    // The lane's own.
+    __device__ __forceinline__ int mine() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
+    __device__ __forceinline__ bool is_last() const { return mine() == count() - 1; }
+    __device__ __forceinline__ int lane_before(int distance) const {
+        return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
+    }
+    // Makes `m`, a segment's summary, that of the segments up to and with it.
+    __device__ __forceinline__ void scan(typename Ty::Map& m) const {
+        for (int distance = 1; distance < count(); distance *= 2) {
+            const typename Ty::Map earlier = Ty::shuffle_map(m, lane_before(distance));
+            if (mine() >= distance) m = Ty::compose(earlier, m);
+        }
+    }
+    // What the carry of the row's first segment is at the lane's own; `through` is what scan made.
+    __device__ __forceinline__ typename Ty::Wide enter(const typename Ty::Map& through, typename Ty::Wide carry) const {
+        const typename Ty::Map before = Ty::shuffle_map(through, lane_before(1));
+        return mine() > 0 ? Ty::apply(before, carry) : carry;
+    }
+};
+
+// What the loops over steps are compiled for.
+enum class Kind {
+    plain,  // gates by value, no events
+    forms,  // log or logit gates, no events
+    logs,   // log gates of f32 arithmetic, no events
+    cuts,   // gates by value; resets, sequences without states at their edges, unpacked rows with STATE_IN
+    general
+};
+
+// Calls f with the kind of a warp's steps as a constant. General: where there are events, gates may be of other forms, and
+// sequences may have states.
+template <typename Ty, bool General = true, typename F>
+__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+    // Functions of other gates are calls, for which there is one loop.
+    constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
+    if constexpr (General) {
+        const bool states =
+            p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
+        if (events && (states || p.gate_form != gate_value)) return f(std::integral_constant<Kind, Kind::general>{});
+    }
+    if (events)
+        f(std::integral_constant<Kind, Kind::cuts>{});
+    else if (p.gate_form == gate_value)
+        f(std::integral_constant<Kind, Kind::plain>{});
+    else if (quick && p.gate_form == gate_log)
+        f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
+    else
+        f(std::integral_constant<Kind, Kind::forms>{});
+}
+
+// A lane's gates, worked out once.
+template <typename Ty, typename Shape>
+struct GateValues {
+    const Steps<typename Ty::G, Shape>& given;
+    typename Ty::GateWide value[Shape::L][Shape::V];
+};
+
+// h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
+// the lane's own, and `edge` is the one beyond them.
+template <typename X, typename Shape, bool Down>
+struct StatesBefore {
+    using Wide = typename Element<X>::Wide;
+    const Place& at;
+    const Steps<X, Shape>& states;
+    Wide edge;
+
+    __device__ __forceinline__ Wide operator()(int i, int v) const {
+        if constexpr (!Shape::time_inner) return states.get(i, v);
+        const int neighbour = Down ? i - 1 : i + 1;
+        if (neighbour < 0 || neighbour >= Shape::L) return edge;
+        const Wide h = states.get(neighbour, 0);
+        const bool beyond = Down ? i <= most_skew<Shape> && i == at.first : neighbour == at.steps;
+        return beyond ? edge : h;
+    }
+    // Whether another lane of the warp holds the edge, and what is there then.
+    static __device__ __forceinline__ bool is_held(const LinearParams& p, const Place& at) {
+        return Down ? at.segment > 0
+                    : at.segment < at.segments() - 1 && at.steps == Shape::L && at.t0 + Shape::L < p.time;
+    }
+    static __device__ __forceinline__ Wide held_edge(const Place& at, const Steps<X, Shape>& states) {
+        return shuffle(states.get(Down ? Shape::L - 1 : 0, 0), Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
+    }
+    // The edge from memory: beyond a row it is STATE_IN, while packed sequences have ends of their own.
+    static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
+        const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
+        if (at.steps <= 0) return {};
+        if (t < 0 || t >= p.time) {
+            const bool given = p.state_in != nullptr && p.offsets.data == nullptr;
+            return given ? static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row] : Wide{};
+        }
+        Steps<X, Shape> one{};
+        load_element<X>(p.states.data + at.batch * p.states.batch + at.row * p.states.row + t * p.states.time,
+                        one.word);
+        return one.get(0, 0);
+    }
+};
+
+// Packed: the problem may be of packed sequences.
+template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
+struct Walk {
+    using Ty = Ty_;
+    using Shape = Shape_;
+    static constexpr bool Down = Down_, Backward = Backward_;
+    using X = typename Ty::X;
+    using G = typename Ty::G;
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    using Map = typename Ty::Map;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    const LinearParams& p;
+    const Place& at;
+    const Events<L>& events;
+
+    // Opens the gates of steps that do not exist.
+    __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
+        if (at.steps >= L) return;
+        const GateWide open = open_gate<GateWide>(p.gate_form);
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (i < at.steps) continue;
+#pragma unroll
+            for (int v = 0; v < V; ++v) gate.set(i, v, open);
+        }
+    }
+
+    // As a constant where the kind of a warp's steps tells it.
+    template <Kind kind>
+    __device__ __forceinline__ int form() const {
+        if constexpr (kind == Kind::plain || kind == Kind::cuts) return gate_value;
+        if constexpr (kind == Kind::logs) return gate_log;
+        if constexpr (kind == Kind::forms && std::is_same_v<GateWide, float>) return gate_logit;
+        return p.gate_form;
+    }
+    template <Kind kind>
+    __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
+        if constexpr (kind == Kind::plain || kind == Kind::cuts) return g;
+        if (kind == Kind::general && p.gate_form == gate_value) return g;
+        return gate_of(form<kind>(), g);
+    }
+    using Given = Steps<G, Shape>;
+    using Values = GateValues<Ty, Shape>;
+    template <Kind kind>
+    __device__ __forceinline__ GateWide value_of(const Given& gate, int i, int v) const {
+        return gate_value_of<kind>(gate.get(i, v));
+    }
+    template <Kind kind>
+    __device__ __forceinline__ GateWide value_of(const Values& gate, int i, int v) const {
+        return gate.value[i][v];
+    }
+    static __device__ __forceinline__ GateWide given(const Given& gate, int i, int v) { return gate.get(i, v); }
+    static __device__ __forceinline__ GateWide given(const Values& gate, int i, int v) { return gate.given.get(i, v); }
+    __device__ __forceinline__ void evaluate(Values& gates) const {
+        with_kind<Ty>(p, false, [&](auto kind) {
+#pragma unroll
+            for (int i = 0; i < L; ++i)
+#pragma unroll
+                for (int v = 0; v < V; ++v) gates.value[i][v] = value_of<decltype(kind)::value>(gates.given, i, v);
+        });
+    }
+
+    __device__ __forceinline__ bool exists(int i) const {
+        return (i >= most_skew<Shape> || i >= at.first) && i < at.steps;
+    }
+    // Calls body(i) for the lane's steps in the order of the walk. For complex gates (1 + 0i) inf is NaN, so steps that
+    // do not exist are left out.
+    template <typename Body>
+    __device__ __forceinline__ void for_steps(Body&& body) const {
+#pragma unroll
+        for (int k = 0; k < L; ++k) {
+            const int i = Down ? L - 1 - k : k;
+            if (!Ty::complex_gate || exists(i)) body(i);
+        }
+    }
+
+    template <Kind kind>
+    static constexpr bool has_events = kind >= Kind::cuts;
+
+    // The carry that enters at a begin edge of a packed sequence, and the one that leaves at an end edge.
+    __device__ __forceinline__ Wide injected(int step, int v) const {
+        if (!Packed || p.carry_in == nullptr || v >= at.rows) return Wide{};
+        return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
+    }
+    __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
+        if (!Packed || p.carry_out == nullptr || v >= at.rows) return;
+        store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
+    }
+    // h before the first step of an unpacked row, loaded by the lane that holds that step, and of a sequence.
+    __device__ __forceinline__ Wide before_row(int v) const {
+        if (events.end == 0 || p.offsets.data != nullptr || p.state_in == nullptr || v >= at.rows) return Wide{};
+        return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
+    }
+    __device__ __forceinline__ Wide before_sequence(int step, int v) const {
+        if (p.state_in == nullptr || v >= at.rows) return Wide{};
+        return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
+    }
+
+    // Of kind cuts: steps before which the carry is dropped, backward after which, where the begin of a sequence counts
+    // for the step that the walk takes before it.
+    __device__ __forceinline__ typename Events<L>::Mask cuts() const {
+        if (!Backward) return events.begin | events.reset;
+        return events.reset | (Down ? events.begin << 1 : events.begin >> 1);
+    }
+    // Whether the carry into the lane is dropped, backward.
+    __device__ __forceinline__ bool cut_at_start() const {
+        return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
+    }
+
+    // The loops over steps take gates as given or as values.
+    template <Kind kind, typename Gates>
+    __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
+        const auto cut = cuts();
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            m[v] = Ty::identity();
+            m[v].cut = kind == Kind::cuts && (cut != 0 || cut_at_start());
+        }
+        for_steps([&](int i) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                const Wide x = source.get(i, v);
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) m[v] = {a, injected(i, v), true};
+                    if (events.at(events.reset, i)) {
+                        m[v] = {a, Backward ? Wide{} : x, true};
+                        continue;
+                    }
+                }
+                const Wide through = Backward ? conj(a) * (x + m[v].x) : multiply_add(a, m[v].x, x);
+                m[v].x = kind == Kind::cuts && events.at(cut, i) ? Backward ? Wide{} : x : through;
+                m[v].a = Backward ? conj(a) * m[v].a : a * m[v].a;
+            }
+        });
+    }
+
+    // Walks with carry h in and out.
+    template <Kind kind, typename Gates>
+    __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
+        const auto cut = cuts();
+        for_steps([&](int i) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                const Wide x = source.get(i, v);
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) h[v] = injected(i, v);
+                    h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
+                    if (events.at(events.end, i)) leave(i, v, h[v]);
+                } else {
+                    h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
+                }
+            }
+            source.set(i, h);
+        });
+    }
+
+    // Walks with carry c in and out. before(i, v) is h before step i, first[v] before the row's first step; the
+    // gradients of a step's gates as given go to sink(i, values).
+    template <Kind kind, typename Gates, typename Before, typename Sink>
+    __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
+                                             const Wide (&first)[V], Before&& before, Sink&& sink) const {
+        const auto cut = cuts();
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (kind == Kind::cuts && cut_at_start()) c[v] = Wide{};
+        for_steps([&](int i) {
+            Wide results[V];
+            GateWide gate_gradients[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                Wide h = before(i, v);
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.begin, i)) c[v] = injected(i, v);
+                if (has_events<kind> && events.at(events.end, i))
+                    h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
+                const bool reset = has_events<kind> && events.at(events.reset, i);
+                const Wide g = source.get(i, v) + c[v];
+                c[v] = (kind == Kind::cuts ? events.at(cut, i) : reset) ? Wide{} : conj(a) * g;
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.end, i)) leave(i, v, c[v]);
+                results[v] = g;
+                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
+                gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(g * conj(h));
+            }
+            source.set(i, results);
+            sink(i, gate_gradients);
+        });
+    }
+};
+
+}  // namespace flashscan::cuda

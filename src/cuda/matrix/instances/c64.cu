@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/matrix/instances/instance.cuh"
+
+namespace flashscan::cuda {
+
+const MatrixKernels& matrix_c64() { return make_simt_kernels<Complex<float>>(); }
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products and affine maps: what a call reads and writes, as walks over chains of matrices.
+#include <limits>
+
+#include "cuda/launch/sequence_offsets.h"
+#include "cuda/matrix/candidates.h"
+#include "cuda/matrix/params.h"
+#include "cuda/matrix/pass.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+class Matrices final : public OperatorKernel {
+  public:
+    Matrices(const OperatorProblem& problem, const Options& options, std::string& refusal)
+        : p_(problem), device_(options.device), numbers_(state_dtype(p_.dtype)) {
+        MatrixShape shape;
+        shape.dim = static_cast<int32_t>(p_.dim);
+        shape.rows = p_.is_affine() ? 1 : shape.dim;
+        shape.has_sums = p_.is_affine();
+        shape.chains = p_.chains();
+        shape.steps = p_.time;
+        shape.cuttable = !p_.packed();
+        shape.plan_chains = options.batch_invariant ? std::min<int64_t>(shape.chains, 1) : shape.chains;
+        shape.plain = !p_.is_affine() && p_.dtype == Dtype::f32 && !p_.allow_tf32;
+        forward_pass_ = MatrixPass(shape, numbers_, p_.is_reduction(), device_, forward_, refusal);
+        if (!refusal.empty()) return;
+        if (p_.is_reduction()) {
+            prefix_pass_ = forward_pass_.of_all_steps(backward_);
+            prefixes_ = backward_.book(elements(p_.input_count()));
+        }
+        shape.plain = false;
+        shape.has_sums = !p_.is_reduction();
+        backward_pass_ = MatrixPass(shape, numbers_, false, device_, backward_, refusal);
+        gradients_ = backward_.book(elements(p_.input_count()));
+        if (gradient_blocks() > std::numeric_limits<int32_t>::max())
+            refusal = fmt::format("the gradients are {} blocks; takes up to {}", gradient_blocks(),
+                                  std::numeric_limits<int32_t>::max());
+    }
+
+    std::string describe() const override {
+        return fmt::format("forward {}; backward {}", forward_pass_.describe(), backward_pass_.describe());
+    }
+    size_t scratch_bytes(Pass pass) const override {
+        return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
+    }
+
+    void forward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        MatrixWalk walk = forward_walk(b);
+        walk.emits_before = static_cast<int32_t>(p_.mode == OperatorMode::exclusive);
+        walk.emitted_dtype = p_.dtype;
+        walk.emitted = p_.is_reduction() ? nullptr : b.output;
+        walk.reduced = p_.is_reduction() ? b.output : nullptr;
+        walk.reduced_dtype = p_.dtype;
+        walk.finished = b.state_out;
+        forward_pass_.run(walk, static_cast<char*>(b.scratch), stream);
+    }
+
+    void backward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        char* const scratch = static_cast<char*>(b.scratch);
+        const bool needs_y = p_.is_affine() ? b.grad_gate != nullptr : b.grad_input != nullptr;
+        if (needs_y && p_.is_reduction()) {
+            MatrixWalk prefixes = forward_walk(b);
+            prefixes.emits_before = 1;
+            prefixes.emitted_dtype = numbers_;
+            prefixes.emitted = scratch + prefixes_;
+            prefix_pass_.run(prefixes, scratch, stream);
+        }
+        MatrixWalk walk = backward_walk(b);
+        // g, where it needs no rounding right into GRAD|INPUT.
+        const bool direct = p_.is_affine() && (!needs_y || (b.grad_input != nullptr && p_.dtype == numbers_));
+        walk.emitted_dtype = direct ? p_.dtype : numbers_;
+        walk.emitted = direct ? b.grad_input : needs_y ? scratch + gradients_ : nullptr;
+        backward_pass_.run(walk, scratch, stream);
+        if (!needs_y || p_.input_count() == 0) return;
+        MatrixGradient m = gradient(b, scratch);
+        m.g = walk.emitted;
+        m.grad_input = direct ? nullptr : b.grad_input;
+        launch_gradient(m, stream);
+    }
+
+  private:
+    Extent elements(Extent count) const { return count * p_.element() * size_of(numbers_); }
+
+    // What both directions have in common.
+    MatrixWalk common(const OperatorBuffers& b) const {
+        MatrixWalk walk;
+        walk.dim = static_cast<int32_t>(p_.dim);
+        walk.rows = p_.is_affine() ? 1 : walk.dim;
+        walk.chains = p_.chains();
+        walk.chains_inside = std::max<int64_t>(p_.channels, 1);
+        walk.offsets = offsets_of(p_, b.seq_offsets);
+        walk.places = places();
+        walk.matrix = p_.is_affine() ? b.gate : b.input;
+        walk.matrix_dtype = walk.addend_dtype = walk.added_start_dtype = p_.dtype;
+        // The rows are states, f32 by promise even where the matrices have 16 bits, which tf32 holds as they are.
+        walk.rounded_factors = static_cast<int32_t>(p_.allow_tf32 && p_.dtype == Dtype::f32);
+        return walk;
+    }
+    MatrixWalk forward_walk(const OperatorBuffers& b) const {
+        MatrixWalk walk = common(b);
+        walk.transposed = static_cast<int32_t>(p_.is_affine());
+        walk.addend = p_.is_affine() ? b.input : nullptr;
+        walk.turned = static_cast<int32_t>(p_.direction == Direction::reverse);
+        walk.start = b.state_in != nullptr ? MatrixStart::carried : MatrixStart::nothing;
+        walk.started = b.state_in;
+        return walk;
+    }
+    MatrixWalk backward_walk(const OperatorBuffers& b) const {
+        MatrixWalk walk = common(b);
+        walk.transposed = static_cast<int32_t>(!p_.is_affine());
+        walk.conjugate = static_cast<int32_t>(is_complex(p_.dtype));
+        walk.addend = p_.is_reduction() ? nullptr : b.grad_output;
+        walk.adds_before = static_cast<int32_t>(p_.mode == OperatorMode::inclusive);
+        walk.emits_before = 1;
+        walk.turned = static_cast<int32_t>(p_.direction == Direction::forward);
+        walk.start = MatrixStart::carried;
+        walk.started = b.grad_state_out;
+        walk.added_start = p_.is_reduction() ? b.grad_output : nullptr;
+        walk.finished = b.grad_state_in;
+        return walk;
+    }
+
+    MatrixPlaces places() const {
+        const auto steps = p_.steps();
+        return {p_.packed() ? 0 : steps.batch, steps.time, steps.channels};
+    }
+
+    MatrixGradient gradient(const OperatorBuffers& b, const char* scratch) const {
+        MatrixGradient m;
+        m.dim = static_cast<int32_t>(p_.dim);
+        m.chains_inside = p_.channels;
+        m.steps = p_.time;
+        m.offsets = offsets_of(p_, b.seq_offsets);
+        m.places = places();
+        m.turned = static_cast<int32_t>(p_.direction == Direction::reverse);
+        m.y_is_before = static_cast<int32_t>(p_.mode != OperatorMode::inclusive);
+        m.dtype = p_.dtype;
+        m.y_dtype = p_.is_reduction() ? numbers_ : p_.dtype;
+        m.y = p_.is_reduction() ? scratch + prefixes_ : b.output;
+        m.state_in = b.state_in;
+        m.grad_gate = b.grad_gate;
+        return m;
+    }
+    int64_t gradient_tiles() const { return ceil_div(p_.dim, matrix_gradient_block_tile); }
+    Extent gradient_blocks() const {
+        return p_.is_affine() ? Extent() : p_.input_count() * gradient_tiles() * gradient_tiles();
+    }
+    void launch_gradient(const MatrixGradient& m, void* stream) const {
+        const MatrixKernels& kernels = matrix_kernels(numbers_);
+        if (p_.is_affine()) {
+            constexpr int64_t most_blocks = 132 * 64;
+            const int64_t count = p_.input_count() * p_.gate_element();
+            const int64_t blocks = std::min(most_blocks, ceil_div(count, matrix_gradient_block));
+            launch(kernels.affine_gradient, blocks_of(blocks, matrix_gradient_block), stream, m, count);
+            return;
+        }
+        launch(kernels.gradient, blocks_of(gradient_blocks(), matrix_gradient_block), stream, m,
+               static_cast<int32_t>(gradient_tiles()));
+    }
+
+    OperatorProblem p_;
+    int device_;
+    Dtype numbers_;
+    Workspace forward_, backward_;
+    MatrixPass forward_pass_, prefix_pass_, backward_pass_;
+    size_t prefixes_ = 0, gradients_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_operator_matrices(const OperatorProblem& problem, const Options& options,
+                                                       std::string& refusal) {
+    if (!problem.is_affine() && problem.kind != OperatorKind::matmul) {
+        refusal = "elements are no matrices";
+        return nullptr;
+    }
+    const DeviceScope scope(options.device);
+    auto kernel = std::make_unique<Matrices>(problem, options, refusal);
+    return refusal.empty() ? std::move(kernel) : nullptr;
+}
+
+}  // namespace flashscan::cuda

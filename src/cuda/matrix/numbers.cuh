@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers of matrices in memory, of a dtype known at run time, as they are computed with: f32 for 16-bit data.
+#pragma once
+
+#include "core/types.h"
+#include "cuda/device/math/types.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Number>
+inline constexpr Dtype dtype_of_number = Dtype::f32;
+template <>
+inline constexpr Dtype dtype_of_number<double> = Dtype::f64;
+template <>
+inline constexpr Dtype dtype_of_number<Complex<float>> = Dtype::c64;
+template <>
+inline constexpr Dtype dtype_of_number<Complex<double>> = Dtype::c128;
+
+template <typename Number>
+struct RealOf {
+    using Type = Number;
+};
+template <typename T>
+struct RealOf<Complex<T>> {
+    using Type = T;
+};
+
+template <typename Number>
+using RealType = typename RealOf<Number>::Type;
+
+template <typename Number>
+__device__ __forceinline__ Number load_number(const void* from, Dtype dtype, int64_t i) {
+    if constexpr (std::is_same_v<Number, float>) {
+        if (dtype == Dtype::bf16) return __bfloat162float(static_cast<const __nv_bfloat16*>(from)[i]);
+        if (dtype == Dtype::f16) return __half2float(static_cast<const __half*>(from)[i]);
+    }
+    return static_cast<const Number*>(from)[i];
+}
+
+template <typename Number>
+__device__ __forceinline__ void store_number(void* to, Dtype dtype, int64_t i, Number x) {
+    if constexpr (std::is_same_v<Number, float>) {
+        if (dtype == Dtype::bf16) {
+            static_cast<__nv_bfloat16*>(to)[i] = __float2bfloat16_rn(x);
+            return;
+        }
+        if (dtype == Dtype::f16) {
+            static_cast<__half*>(to)[i] = __float2half_rn(x);
+            return;
+        }
+    }
+    static_cast<Number*>(to)[i] = x;
+}
+
+// Numbers that are loaded and stored together.
+template <typename Number>
+struct alignas(16) MatrixWord {
+    static constexpr int width = 16 / sizeof(Number);
+    Number n[width];
+};
+
+// A tile's rows one after the other in shared memory.
+template <typename Number, int Rows, int Stride>
+struct MatrixRows {
+    using Word = MatrixWord<Number>;
+    static constexpr int row_stride = Stride, row_numbers = Rows * Stride;
+
+    static __device__ __forceinline__ Word read(const Number* rows, int row, int column) {
+        return *reinterpret_cast<const Word*>(rows + row * Stride + column);
+    }
+    static __device__ __forceinline__ void write(Number* rows, int row, int column, const Word& x) {
+        *reinterpret_cast<Word*>(rows + row * Stride + column) = x;
+    }
+    static __device__ __forceinline__ void put(Number* rows, int row, int column, Number x) {
+        rows[row * Stride + column] = x;
+    }
+    static __device__ __forceinline__ void publish() {}
+};
+
+// x = high + low with high the nearest of tf32's 11 significant bits; low of infinity is NaN.
+__device__ __forceinline__ void split_tf32(float x, float& high, float& low) {
+    high = __uint_as_float((__float_as_uint(x) + 0x1000U) & 0xffffe000U);
+    low = x - high;
+}
+
+// Factors of sums that tensor cores have made of 8 Chunk products, as f32 adds them up. Rounding towards zero takes
+// 0.36 (Chunk + 1) 2^-24 of such a sum on average; as many of them are made larger by 2^-23 as make up for it.
+template <int Chunk>
+class MakeUp {
+  public:
+    __device__ __forceinline__ float next() {
+        const float factor = enlarged_ & 1U ? 1.0F + 0x1p-23F : 1.0F;
+        enlarged_ = __funnelshift_r(enlarged_, enlarged_, 1);
+        return factor;
+    }
+
+  private:
+    static_assert(Chunk == 1 || Chunk == 2 || Chunk == 4);
+    uint32_t enlarged_ = Chunk == 1 ? 0x49494949U : Chunk == 2 ? 0x55555555U : 0xfefefefeU;
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which steps of which chain a block walks, and with which rows; see params.h.
+#pragma once
+
+#include "cuda/device/tile/sequences.cuh"
+#include "cuda/matrix/params.h"
+
+namespace flashscan::cuda {
+
+__device__ __forceinline__ void clear_counters(const MatrixWalk& w) {
+    for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < w.num_counters;
+         i += static_cast<int64_t>(gridDim.x) * blockDim.x)
+        w.counters[i] = 0;
+}
+
+struct MatrixPiece {
+    int64_t piece, chain;
+    int64_t all;     // steps
+    int64_t count;   // that are walked
+    int64_t places;  // where r is emitted
+    int32_t rows, first_row;
+    bool product;  // P is walked, not U or r
+    bool adds, emits;
+
+    // `has_addend`: of the walk.
+    __device__ __forceinline__ MatrixPiece(const MatrixWalk& w, int tile_rows, bool has_addend) {
+        // All of them are fewer than blocks, and divisions of 64 bits are long.
+        const auto pieces = static_cast<uint32_t>(w.pieces), tiles_of_rows = static_cast<uint32_t>(w.row_tiles);
+        const auto tile = static_cast<int32_t>(blockIdx.x % tiles_of_rows);
+        piece = blockIdx.x / tiles_of_rows % pieces;
+        chain = blockIdx.x / tiles_of_rows / pieces;
+        // The tiles of U, then those of P.
+        const bool has_rows = w.work == MatrixWork::walk || has_addend;
+        const int32_t tiles = has_rows ? (w.rows + tile_rows - 1) / tile_rows : 0;
+        product = tile >= tiles;
+        rows = product ? w.dim : w.rows;
+        first_row = (product ? tile - tiles : tile) * tile_rows;
+        adds = has_addend && !product;
+        emits = w.work == MatrixWork::walk && w.emitted != nullptr;
+        find_steps(w);
+    }
+
+    // The element of step s, and of rows of r or u the first number of the block's.
+    __device__ __forceinline__ int64_t place(int64_t s) const { return base_ + s * stride_; }
+    __device__ __forceinline__ int64_t rows_at(int64_t element, int dim) const {
+        return (element * rows + first_row) * dim;
+    }
+    // Where the summary of the piece is, and the r that it starts from.
+    __device__ __forceinline__ int64_t own(const MatrixWalk& w) const { return chain * w.pieces + piece; }
+    __device__ __forceinline__ bool is_last(const MatrixWalk& w) const { return piece == w.pieces - 1; }
+
+    __device__ __forceinline__ MatrixStart start(const MatrixWalk& w) const {
+        if (w.work == MatrixWork::summaries)
+            return product || w.adds_before == 0 ? MatrixStart::nothing : MatrixStart::zeros;
+        return piece > 0 ? MatrixStart::carried : w.start;
+    }
+    // The element of `last` that belongs to the chain.
+    __device__ __forceinline__ int64_t last_place(const MatrixWalk& w) const {
+        const auto own = static_cast<uint32_t>(chain), inside = static_cast<uint32_t>(w.last_inside);
+        return w.last_places.time + own / inside * w.last_places.outer + own % inside * w.last_places.inner;
+    }
+
+  private:
+    int64_t base_, stride_;
+
+    __device__ __forceinline__ void find_steps(const MatrixWalk& w) {
+        const auto own = static_cast<uint32_t>(chain), inside = static_cast<uint32_t>(w.chains_inside);
+        const int64_t outer = own / inside;
+        int64_t from = 0, length = w.steps;
+        if (w.offsets.data != nullptr) {
+            from = load_offset(w.offsets, outer);
+            length = load_offset(w.offsets, outer + 1) - from;
+        }
+        base_ = outer * w.places.outer + own % inside * w.places.inner +
+                (w.turned != 0 ? from + length - 1 : from) * w.places.time;
+        stride_ = w.turned != 0 ? -w.places.time : w.places.time;
+        const int64_t skipped = piece * w.piece_steps;
+        base_ += skipped * stride_;
+        all = places = count = max(min(length - skipped, w.piece_steps), int64_t{0});
+        if (w.work != MatrixWork::walk || w.leaves_end == 0 || !is_last(w) || count == 0) return;
+        --count;
+        if (w.emits_before == 0) --places;
+    }
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of matrices r[s] = r[s-1] M[s] in f32 with nothing added, see params.h, in f32 accuracy on tensor cores of
+// compute capability 9.0: what prefix products and reductions spend their time in.
+//
+// The block's last warpgroup produces (pipeline_producer.cuh): it splits M into high and low parts of tf32 and keeps
+// both, StageDepth rows at a time, in a ring of stages in shared memory. The others consume: each has 64
+// rows of r, or with ColumnGroups the same rows and a share of the columns. A warp's 16 rows are its own; it takes them
+// from shared memory, splits them into its registers, and multiplies them there with a stage, 64 columns at a time.
+//
+// Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, since a lane then has the k of r that it
+// has as columns of the sum. A stage has 16-byte words of four k of a column, a row of words for each half of eight k:
+// neighbouring lanes store neighbouring words. Tensor cores sum 8 Chunk products, f32 sums the rest (MakeUp).
+//
+// Bytes: M once for every tile of rows. Synchronisation: two barriers a stage, and with ColumnGroups two more a step.
+#pragma once
+
+#include "cuda/device/ptx/barrier.cuh"
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/ptx/wgmma.cuh"
+#include "cuda/matrix/pipeline_producer.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Tile>
+class MatrixPipeline {
+    using Word = MatrixWord<float>;
+    static constexpr uint32_t step_chunks = Tile::dim / (8 * Tile::chunk);
+    static constexpr int dim = Tile::dim, row_words = dim / 4, column_tiles = Tile::columns / 64;
+    // Whether r is stored while it is multiplied: a tenth of a walk, but where registers and code are full.
+    static constexpr bool stores_late = dim <= 128;
+    static constexpr int stage_chunks = Tile::stage_depth / (8 * Tile::chunk);
+
+  public:
+    __device__ __forceinline__ MatrixPipeline(const MatrixWalk& walk, unsigned char* shared)
+        : w_(walk),
+          at_(walk, Tile::rows, false),
+          r_(reinterpret_cast<Word*>(shared)),
+          ring_(r_ + Tile::rows * row_words),
+          d_(walk.dim),
+          step_stages_((walk.dim + Tile::stage_depth - 1) / Tile::stage_depth),
+          group_(static_cast<int>(threadIdx.x) / 128),
+          thread_(static_cast<int>(threadIdx.x) % 128),
+          own_swizzle_(static_cast<uint32_t>(swizzle(thread_ % 32 / 4) * 16)),
+          own_rows_(reinterpret_cast<unsigned char*>(r_ + (first_row() + thread_ % 32 / 4) * row_words) +
+                    thread_ % 4 * 8) {
+        kind_ = at_.start(w_);
+        skips_ = kind_ == MatrixStart::nothing && at_.count > 0;
+    }
+
+    __device__ __forceinline__ void run() {
+        if (threadIdx.x == 0) ring_.make();
+        ptx::let_next_launch_begin();
+        ptx::wait_for_launch_before();
+        clear_counters(w_);
+        __syncthreads();
+        if (group_ == Tile::consumers) {
+            ptx::give_registers_up<Tile::producer_registers>();
+            PipelineProducer<Tile>(w_, at_, first_step(), ring_, thread_).run();
+        } else {
+            ptx::take_registers<Tile::consumer_registers>();
+            consume();
+        }
+    }
+
+  private:
+    __device__ __forceinline__ int64_t first_step() const { return skips_ ? 1 : 0; }
+
+    // A consuming warp has rows first_row() and on, 16 of them, and columns first_column() and on.
+    __device__ __forceinline__ int first_row() const { return group_ / Tile::column_groups * 64 + thread_ / 32 * 16; }
+    __device__ __forceinline__ int first_column() const { return group_ % Tile::column_groups * Tile::columns; }
+    // Word `word` of a row of r in shared memory: lanes that load or store at once do it in different banks.
+    static __device__ __forceinline__ int swizzle(int row) { return (row & 1) << 2 | (row & 2); }
+    static __device__ __forceinline__ int place(int row, int word) { return row * row_words + (word ^ swizzle(row)); }
+    // Numbers 2q and 2q + 1 of eight columns of a lane's rows.
+    __device__ __forceinline__ float2& pair(uint32_t half, uint32_t eight) const {
+        return *reinterpret_cast<float2*>(own_rows_ + half * (8 * row_words * 16) + eight / 4 * 128 +
+                                          ((eight % 4 * 32) ^ own_swizzle_));
+    }
+    // Before another lane of those that share rows reads what this one wrote, or writes what it read.
+    __device__ __forceinline__ void sync_rows() const {
+        if constexpr (Tile::column_groups == 1)
+            __syncwarp();
+        else if (group_ / Tile::column_groups == 0)
+            ptx::named_barrier<1, 128 * Tile::column_groups>();
+        else
+            ptx::named_barrier<2, 128 * Tile::column_groups>();
+    }
+
+    // Calls body(row, word) for the warp's words of r, for `Unrolled` of a lane's at once.
+    template <int Unrolled, typename Body>
+    __device__ __forceinline__ void for_words(Body&& body) const {
+        constexpr int words = Tile::columns / 4;
+#pragma unroll Unrolled
+        for (int n = 0; n < words / 2; ++n) {
+            const int i = thread_ % 32 + 32 * n;
+            body(first_row() + i / words, first_column() / 4 + i % words);
+        }
+    }
+    // Whether rows of `data` are there from end to end, in words.
+    __device__ __forceinline__ bool in_words(const void* data) const {
+        return d_ == dim && at_.first_row + Tile::rows <= at_.rows && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+    }
+    // Fills the rows with those of an element of `data`, or of the unit matrix.
+    __device__ __forceinline__ void load_rows(const void* data, int64_t element, bool unit) const {
+        const float* const from = static_cast<const float*>(data) + at_.rows_at(element, d_);
+        if (data != nullptr && in_words(data)) {
+            for_words<8>([&](int row, int word) {
+                r_[place(row, word)] = *reinterpret_cast<const Word*>(from + row * dim + 4 * word);
+            });
+            return;
+        }
+        for_words<1>([&](int row, int word) {
+            Word x{};
+#pragma unroll
+            for (int n = 0; n < 4; ++n) {
+                const int column = 4 * word + n;
+                const bool there = at_.first_row + row < at_.rows && column < d_;
+                if (there && data != nullptr) x.n[n] = from[row * d_ + column];
+                if (there && unit && at_.first_row + row == column) x.n[n] = 1;
+            }
+            r_[place(row, word)] = x;
+        });
+    }
+    __device__ __forceinline__ void store_rows(void* data, int64_t element) const {
+        float* const to = static_cast<float*>(data) + at_.rows_at(element, d_);
+        if (in_words(data)) {
+            for_words<8>(
+                [&](int row, int word) { *reinterpret_cast<Word*>(to + row * dim + 4 * word) = r_[place(row, word)]; });
+            return;
+        }
+        for_words<1>([&](int row, int word) {
+            const Word x = r_[place(row, word)];
+#pragma unroll
+            for (int n = 0; n < 4; ++n)
+                if (at_.first_row + row < at_.rows && 4 * word + n < d_) to[row * d_ + 4 * word + n] = x.n[n];
+        });
+    }
+
+    // Of a lane's words of r those that are stored beside chunk `chunk` of a product.
+    __device__ __forceinline__ void store_share(float* to, int chunk) const {
+        constexpr int words = Tile::columns / 4, own = words / 2;
+        constexpr int share = own > static_cast<int>(step_chunks) ? own / static_cast<int>(step_chunks) : 1;
+        if (chunk * share >= own) return;
+#pragma unroll
+        for (int n = 0; n < share; ++n) {
+            const int i = thread_ % 32 + 32 * (chunk * share + n);
+            const int row = first_row() + i / words, word = first_column() / 4 + i % words;
+            *reinterpret_cast<Word*>(to + row * dim + 4 * word) = r_[place(row, word)];
+        }
+    }
+
+    __device__ __forceinline__ void consume() {
+        int stage = 0;
+        uint32_t phase = 0;
+        // r[-1] is loaded, or M[0] as r[0].
+        const bool has_start = !skips_ || (at_.emits && w_.emits_before != 0);
+        float* left_to_emit = nullptr;  // where rows go while they are multiplied
+#pragma unroll 1
+        for (int64_t s = has_start ? -1 : 0; s < at_.count; ++s) {
+            if (s < first_step()) {
+                const bool first = s == 0, carried = at_.piece > 0;
+                const void* const start = kind_ != MatrixStart::carried ? nullptr : carried ? w_.carries : w_.started;
+                load_rows(first ? w_.matrix : start,
+                          first     ? at_.place(0)
+                          : carried ? at_.own(w_)
+                                    : at_.chain,
+                          kind_ == MatrixStart::nothing && !first);
+            } else {
+                multiply(stage, phase, left_to_emit);
+                left_to_emit = nullptr;
+                sync_rows();
+                if (d_ == dim)
+                    keep<true>();
+                else
+                    keep<false>();
+            }
+            const int64_t emitted = w_.emits_before != 0 ? s + 1 : s;
+            if (at_.emits && emitted >= 0 && emitted < at_.places) {
+                if (stores_late && in_words(w_.emitted) && s + 1 >= first_step() && s + 1 < at_.count) {
+                    left_to_emit = static_cast<float*>(w_.emitted) + at_.rows_at(at_.place(emitted), dim);
+                } else {
+                    __syncwarp();
+                    store_rows(w_.emitted, at_.place(emitted));
+                }
+            }
+            sync_rows();
+        }
+        finish();
+    }
+    // r after the last step.
+    __device__ __forceinline__ void finish() const {
+        const bool summary = w_.work == MatrixWork::summaries;
+        if (!summary && !at_.is_last(w_)) return;
+#pragma unroll 1
+        for (int i = 0; i < 3; ++i) {
+            void* const to = summary  ? (i == 0 ? w_.products : nullptr)
+                             : i == 0 ? w_.finished
+                             : i == 1 ? w_.reduced
+                                      : w_.last;
+            if (to != nullptr) store_rows(to, summary ? at_.own(w_) : i < 2 ? at_.chain : at_.last_place(w_));
+        }
+    }
+
+    // A chunk of the warp's rows.
+    struct Factors {
+        uint32_t high[Tile::chunk][4], low[Tile::chunk][4];
+    };
+    __device__ __forceinline__ void load_factors(Factors& f, uint32_t chunk) const {
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float2 x = pair(half, chunk * Tile::chunk + c);
+                float high[2], low[2];
+                split_tf32(x.x, high[0], low[0]);
+                split_tf32(x.y, high[1], low[1]);
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    f.high[c][2 * i + half] = __float_as_uint(high[i]);
+                    f.low[c][2 * i + half] = __float_as_uint(low[i]);
+                }
+            }
+    }
+    // Begins a chunk's products with 64 columns of M, as a group of products of their own.
+    static __device__ __forceinline__ void begin_products(float (&part)[32], const Factors& left, uint64_t right) {
+        constexpr uint64_t to_low = Tile::stage_words, eight_k = 2 * dim;  // in units of 16 bytes
+        ptx::fence_products();
+        // The small ones first: what rounding towards zero takes is in proportion to what is there.
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.low[c], right + c * eight_k, c > 0);
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c)
+            ptx::multiply_columns(part, left.high[c], right + to_low + c * eight_k, true);
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.high[c], right + c * eight_k, true);
+        ptx::end_products();
+    }
+    // Adds the products of all groups but the last `Later`, of which `part` is the last and had `left`.
+    template <int Later>
+    static __device__ __forceinline__ void add_products(float (&sum)[32], const float (&part)[32], const Factors& left,
+                                                        float factor) {
+        ptx::wait_for_ended_products<Later>();
+#pragma unroll
+        for (int c = 0; c < Tile::chunk; ++c) ptx::release_operand(left.high[c]), ptx::release_operand(left.low[c]);
+#pragma unroll
+        for (int i = 0; i < 32; ++i) sum[i] = fmaf(part[i], factor, sum[i]);
+    }
+    // Waits for a stage; returns the part of it that begins with the consumer's columns.
+    __device__ __forceinline__ uint64_t await(int stage, uint32_t phase) const {
+        ptx::wait_for_phase(ring_.full(stage), phase);
+        // The same in all lanes, which the compiler does not know.
+        const uint32_t words = __shfl_sync(0xffffffffU, ptx::shared_address(ring_.words(stage)), 0);
+        return ptx::describe_words(words + static_cast<uint32_t>(first_column() * 16), dim * 16);
+    }
+    __device__ __forceinline__ void free(int& stage, uint32_t& phase) const {
+        if (thread_ % 32 == 0) ptx::arrive(ring_.empty(stage));
+        if (++stage == Tile::stages) stage = 0, phase ^= 1;
+    }
+    static constexpr uint64_t chunk_words = 2 * Tile::chunk * dim;  // of a stage
+
+    // sum_ = r M, with M in the stages from `stage` on; stores r at `emitted` unless null.
+    __device__ __forceinline__ void multiply(int& stage, uint32_t& phase, float* emitted) {
+#pragma unroll
+        for (auto& tile : sum_)
+#pragma unroll
+            for (float& s : tile) s = 0;
+        if constexpr (Tile::consumers == 1) {
+            multiply_alone(await(stage, phase), emitted);
+            free(stage, phase);
+            return;
+        }
+        Factors left;
+        load_factors(left, 0);
+        uint32_t chunk = 0;
+#pragma unroll 1
+        for (int i = 0; i < step_stages_; ++i) {
+            const uint64_t right = await(stage, phase);
+#pragma unroll
+            for (int c = 0; c < stage_chunks; ++c, ++chunk) {
+                if (static_cast<int>(chunk) * 8 * Tile::chunk >= d_) break;
+                multiply_chunk(left, chunk, right + c * chunk_words, emitted);
+            }
+            free(stage, phase);
+        }
+    }
+    // A warpgroup that has the tensor cores to itself begins a chunk's products before it waits for those of the last.
+    __device__ __forceinline__ void multiply_alone(uint64_t right, float* emitted) {
+        static_assert(Tile::consumers > 1 || (Tile::stage_depth == dim && column_tiles == 1));
+        Factors left[step_chunks];
+        float part[2][32], factor[step_chunks];
+        load_factors(left[0], 0);
+#pragma unroll
+        for (int c = 0; c < static_cast<int>(step_chunks); ++c) {
+            factor[c] = make_up_.next();
+            begin_products(part[c % 2], left[c], right + c * chunk_words);
+            if (c + 1 < static_cast<int>(step_chunks)) load_factors(left[c + 1], c + 1);
+            if (emitted != nullptr) store_share(emitted, c);
+            if (c > 0) add_products<1>(sum_[0], part[(c - 1) % 2], left[c - 1], factor[c - 1]);
+        }
+        constexpr int last = step_chunks - 1;
+        add_products<0>(sum_[0], part[last % 2], left[last], factor[last]);
+    }
+    // `left`: the chunk's; is replaced by the next one's. `right`: where the chunk's part of M begins.
+    __device__ __forceinline__ void multiply_chunk(Factors& left, uint32_t chunk, uint64_t right, float* emitted) {
+        Factors next{};
+        const float factor = make_up_.next();
+#pragma unroll
+        for (int j = 0; j < column_tiles; ++j) {
+            if (first_column() + 64 * j >= d_) break;
+            float part[32];
+            begin_products(part, left, right + 64 * j);
+            if (j == 0 && chunk + 1 < step_chunks) load_factors(next, chunk + 1);
+            if (stores_late && j == 0 && emitted != nullptr) store_share(emitted, static_cast<int>(chunk));
+            add_products<0>(sum_[j], part, left, factor);
+        }
+        left = next;
+    }
+    // r = sum_, with zeros where no columns are: 0 times infinity is NaN.
+    template <bool Whole>
+    __device__ __forceinline__ void keep() const {
+        const int q = thread_ % 4;
+#pragma unroll
+        for (int j = 0; j < column_tiles; ++j)
+#pragma unroll
+            for (int i = 0; i < 16; ++i) {
+                const int column = first_column() + 64 * j + i / 2 * 8 + 2 * q;
+                pair(i % 2, (first_column() + 64 * j) / 8 + i / 2) = make_float2(
+                    Whole || column < d_ ? sum_[j][2 * i] : 0.0F, Whole || column + 1 < d_ ? sum_[j][2 * i + 1] : 0.0F);
+            }
+    }
+
+    const MatrixWalk& w_;
+    const MatrixPiece at_;
+    Word* const r_;
+    const PipelineRing<Tile> ring_;
+    const int d_, step_stages_, group_, thread_;
+    const uint32_t own_swizzle_;
+    unsigned char* const own_rows_;  // the first pair of a lane's first row
+    MatrixStart kind_;
+    bool skips_;  // M[0] is r[0]
+    float sum_[column_tiles][32];
+    MakeUp<Tile::chunk> make_up_;
+};
+
+template <typename Tile>
+__global__ __launch_bounds__(Tile::threads,
+                             Tile::blocks) void matrix_pipeline(const __grid_constant__ MatrixWalk walk) {
+#ifdef FLASHSCAN_HAS_WGMMA
+    extern __shared__ __align__(1024) unsigned char shared[];
+    MatrixPipeline<Tile>(walk, shared).run();
+#endif
+}
+
+}  // namespace flashscan::cuda

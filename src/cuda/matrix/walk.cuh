@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chains of matrices: r[s] = r[s-1] M[s] + u[s], see params.h.
+//
+// A block has a piece of a chain's time and some of its rows, which it keeps in shared memory and walks from the first
+// step to the last; M comes by in slabs of some of its rows, fetched ahead. Pieces whose r[-1] is not known yet are
+// summarised instead, r -> r P + U, with P walked from M[0] by all of its d rows, and U by the rows of r. The summaries
+// are a chain of the same form, as long as there are pieces, and its r are the r[-1] of the pieces and the r after the
+// last step. n steps so cost 2n products, in as many pieces at once as one likes, and a reduction n; nothing depends on
+// timing.
+//
+// Bytes: M once for every Tile::rows rows of r and every launch. Synchronisation: a barrier a slab, one a step, and one
+// more where r is emitted.
+#pragma once
+
+#include "cuda/device/ptx/async_copy.cuh"
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/ptx/wgmma.cuh"
+#include "cuda/matrix/numbers.cuh"
+#include "cuda/matrix/piece.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Tile>
+inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile::Number)) *
+                                           (Tile::row_numbers + Tile::stages * Tile::slab * Tile::slab_stride);
+
+// Plain: f32 matrices as they are, nothing added, everything in words of 16 bytes: a third of the code, which small
+// problems wait for.
+template <typename Tile, bool Plain>
+class MatrixBlock {
+    using Number = typename Tile::Number;
+    using Real = RealType<Number>;
+    using Word = MatrixWord<Number>;
+    static constexpr int width = Word::width, row_words = Tile::dim / width;
+
+  public:
+    __device__ __forceinline__ MatrixBlock(const MatrixWalk& walk, Number* shared)
+        : w_(walk),
+          at_(walk, Tile::rows, !Plain && walk.addend != nullptr),
+          row_(shared),
+          slabs_(shared + Tile::row_numbers),
+          d_(walk.dim) {
+        copies_ = is_transposed()                               ? Copies::numbers
+                  : in_words(w_.matrix, w_.matrix_dtype)        ? Copies::words
+                  : sizeof(Number) == 4 && in_octets(w_.matrix) ? Copies::octets
+                                                                : Copies::numbers;
+        depth_ = (d_ + Tile::depth_unit - 1) / Tile::depth_unit * Tile::depth_unit;
+        slabs_of_step_ = (d_ + Tile::slab - 1) / Tile::slab;
+    }
+
+    __device__ __forceinline__ void run() {
+        // What is not of the matrix is read as zeros.
+        for (int i = threadIdx.x; i < matrix_shared_bytes<Tile> / 16; i += Tile::threads)
+            reinterpret_cast<Word*>(row_)[i] = Word{};
+        ptx::let_next_launch_begin();
+        ptx::wait_for_launch_before();
+        clear_counters(w_);
+        __syncthreads();
+        walk(begin());
+        __syncthreads();
+        finish();
+    }
+
+  private:
+    __device__ __forceinline__ bool is_transposed() const { return !Plain && w_.transposed != 0; }
+    __device__ __forceinline__ bool is_conjugate() const { return !Plain && w_.conjugate != 0; }
+
+    __device__ __forceinline__ bool in_words(const void* data, Dtype dtype) const {
+        return Plain ||
+               (dtype == dtype_of_number<Number> && d_ % width == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0);
+    }
+    __device__ __forceinline__ bool in_octets(const void* data) const {
+        return (w_.matrix_dtype == Dtype::bf16 || w_.matrix_dtype == Dtype::f16) && d_ % 8 == 0 &&
+               reinterpret_cast<uintptr_t>(data) % 16 == 0;
+    }
+    __device__ __forceinline__ int rows_here() const { return min(Tile::rows, at_.rows - at_.first_row); }
+
+    // Calls body(row, column) for the words of the block's rows, of which some may reach beyond the last column.
+    template <typename Body>
+    __device__ __forceinline__ void for_words(Body&& body) const {
+        const int count = rows_here() * row_words;
+#pragma unroll 2
+        for (int i = threadIdx.x; i < count; i += Tile::threads)
+            if (i % row_words * width < d_) body(i / row_words, i % row_words * width);
+    }
+    // The numbers of `data` from `at` on, as far as the row goes.
+    __device__ __forceinline__ Word load_word(const void* data, Dtype dtype, int64_t at, int column, bool whole) const {
+        Word x{};
+        if (whole) return *reinterpret_cast<const Word*>(static_cast<const Number*>(data) + at);
+#pragma unroll
+        for (int n = 0; n < width; ++n)
+            if (column + n < d_) x.n[n] = load_number<Number>(data, dtype, at + n);
+        return x;
+    }
+    __device__ __forceinline__ void store_word(void* data, Dtype dtype, int64_t at, int column, bool whole,
+                                               const Word& x) const {
+        if (whole) {
+            *reinterpret_cast<Word*>(static_cast<Number*>(data) + at) = x;
+            return;
+        }
+#pragma unroll
+        for (int n = 0; n < width; ++n)
+            if (column + n < d_) store_number(data, dtype, at + n, x.n[n]);
+    }
+
+    // Fills the rows with an array's.
+    __device__ __forceinline__ void load_rows(const void* data, Dtype dtype, int64_t element) const {
+        const bool whole = in_words(data, dtype);
+        const int64_t from = at_.rows_at(element, d_);
+        for_words([&](int row, int column) {
+            Tile::write(row_, row, column,
+                        load_word(data, dtype, from + static_cast<int64_t>(row) * d_ + column, column, whole));
+        });
+    }
+    // Fills the rows with those of M[0], of which there are d.
+    __device__ __forceinline__ void load_matrix_rows() const {
+        if (!is_transposed() && !is_conjugate()) {
+            load_rows(w_.matrix, w_.matrix_dtype, at_.place(0));
+            return;
+        }
+        const int64_t from = at_.place(0) * d_ * d_;
+        for_words([&](int row, int column) {
+            for (int n = 0; n < width && column + n < d_; ++n) {
+                const int own = at_.first_row + row, i = is_transposed() ? column + n : own,
+                          j = is_transposed() ? own : column + n;
+                const Number x =
+                    load_number<Number>(w_.matrix, w_.matrix_dtype, from + static_cast<int64_t>(i) * d_ + j);
+                Tile::put(row_, row, column + n, is_conjugate() ? conj(x) : x);
+            }
+        });
+    }
+    __device__ __forceinline__ void load_unit_rows() const {
+        for (int row = threadIdx.x; row < rows_here(); row += Tile::threads)
+            Tile::put(row_, row, at_.first_row + row, one(Number{}));
+    }
+
+    // r[-1] of the piece: zeros or the unit matrix where there is none.
+    __device__ __forceinline__ void load_start(MatrixStart kind) const {
+        if (kind == MatrixStart::nothing && !at_.adds) load_unit_rows();
+        if (kind != MatrixStart::carried) return;
+        constexpr Dtype own = dtype_of_number<Number>;
+        if (at_.piece > 0) {
+            load_rows(w_.carries, own, at_.own(w_));
+            return;
+        }
+        if (w_.started != nullptr) load_rows(w_.started, own, at_.chain);
+        if (Plain || w_.added_start == nullptr) return;
+        __syncthreads();
+        pass_on(w_.added_start, w_.added_start_dtype, at_.chain, -1);
+    }
+
+    // Puts r of the first steps into shared memory; returns the step to go on with.
+    __device__ __forceinline__ int64_t begin() {
+        const MatrixStart kind = at_.start(w_);
+        const bool skips = kind == MatrixStart::nothing && at_.count > 0;
+        if (!skips || (at_.emits && w_.emits_before != 0)) {
+            load_start(kind);
+            __syncthreads();
+            settle(-1);
+        }
+        if (!skips) return 0;
+        __syncthreads();
+        if (!at_.adds) load_matrix_rows();
+        __syncthreads();
+        settle(0);
+        return 1;
+    }
+
+    // Adds to r[s - 1] M[s], which is in the rows, what belongs to it, and emits it. s = -1: before the first step.
+    __device__ __forceinline__ void settle(int64_t s) const {
+        const int64_t adds = w_.adds_before != 0 ? s + 1 : s, emits = w_.emits_before != 0 ? s + 1 : s;
+        const bool add = at_.adds && adds >= 0 && adds < at_.all, emit = at_.emits && emits >= 0 && emits < at_.places;
+        if (add || emit) pass_on(add ? w_.addend : nullptr, w_.addend_dtype, at_.place(adds), emit ? emits : -1);
+    }
+    // Adds the rows of `element` of an array, if there is one, and emits the rows as r of step `emits` unless negative.
+    __device__ __forceinline__ void pass_on(const void* addend, Dtype addend_dtype, int64_t element,
+                                            int64_t emits) const {
+        const bool add = addend != nullptr, whole_in = in_words(addend, addend_dtype);
+        const bool whole_out = in_words(w_.emitted, w_.emitted_dtype);
+        const int64_t from = at_.rows_at(element, d_), to = at_.rows_at(at_.place(emits), d_);
+        for_words([&](int row, int column) {
+            const int64_t at = static_cast<int64_t>(row) * d_ + column;
+            Word x = Tile::read(row_, row, column);
+            if (add) {
+                const Word u = load_word(addend, addend_dtype, from + at, column, whole_in);
+#pragma unroll
+                for (int n = 0; n < width; ++n) x.n[n] = x.n[n] + u.n[n];
+                Tile::write(row_, row, column, x);
+            }
+            if (emits >= 0) store_word(w_.emitted, w_.emitted_dtype, to + at, column, whole_out, x);
+        });
+    }
+
+    __device__ __forceinline__ void walk(int64_t first) {
+        Tile tile;
+        tile.clear();
+        Tile::publish();
+        int64_t s = first, fetch_step = first;
+        int slab = 0, stage = 0, fetch_slab = 0, fetch_stage = 0, ahead = Tile::stages - 1;
+        while (s < at_.count) {
+            if (ahead == 0) {
+                ptx::wait_for_copy_groups<Tile::stages - 2>();
+                __syncthreads();
+            }
+            if (fetch_step < at_.count) fetch(fetch_step, fetch_slab, fetch_stage);
+            ptx::end_copy_group();
+            if (++fetch_stage == Tile::stages) fetch_stage = 0;
+            if (++fetch_slab == slabs_of_step_) fetch_slab = 0, ++fetch_step;
+            if (ahead > 0) {
+                --ahead;
+                continue;
+            }
+            const int k = slab * Tile::slab;
+            tile.multiply(row_, k, slabs_ + stage * Tile::slab * Tile::slab_stride, min(Tile::slab, depth_ - k), d_,
+                          !Plain && w_.matrix_dtype != dtype_of_number<Number>, !Plain && w_.rounded_factors != 0,
+                          is_conjugate());
+            if (++stage == Tile::stages) stage = 0;
+            if (++slab < slabs_of_step_) continue;
+            __syncthreads();
+            tile.store(row_, d_);
+            tile.clear();
+            if (at_.adds || at_.emits) {
+                __syncthreads();
+                settle(s);
+            }
+            Tile::publish();
+            slab = 0;
+            ++s;
+        }
+    }
+
+    // Rows slab * Tile::slab and on of M[s].
+    __device__ __forceinline__ void fetch(int64_t s, int slab, int stage) const {
+        Number* const to = slabs_ + stage * Tile::slab * Tile::slab_stride;
+        const int first = slab * Tile::slab, there = min(Tile::slab, d_ - first);
+        const int64_t element = at_.place(s) * d_ * d_, from = element + static_cast<int64_t>(first) * d_;
+        if (Plain || copies_ == Copies::words)
+            fetch_words(to, static_cast<const Number*>(w_.matrix) + from, there);
+        else if (copies_ == Copies::octets)
+            fetch_octets(to, from, there);
+        else
+            fetch_numbers(to, element, first, there);
+        if (first + there == depth_ || there == Tile::slab) return;
+        // The rows up to a multiple of what a product takes.
+        for (int i = threadIdx.x; i < (min(Tile::slab, depth_ - first) - there) * Tile::dim; i += Tile::threads)
+            to[(there + i / Tile::dim) * Tile::slab_stride + i % Tile::dim] = Number{};
+    }
+    __device__ __forceinline__ void fetch_words(Number* to, const Number* from, int there) const {
+#pragma unroll 2
+        for (int i = threadIdx.x; i < there * row_words; i += Tile::threads) {
+            const int k = i / row_words, n = i % row_words * width;
+            if (n < d_) ptx::copy_async<16>(to + k * Tile::slab_stride + n, from + k * d_ + n);
+        }
+    }
+    // Eight 16-bit numbers at a time.
+    __device__ __forceinline__ void fetch_octets(Number* to, int64_t from, int there) const {
+        if constexpr (std::is_same_v<Number, float>) {
+            constexpr int in_row = Tile::dim / 8;
+#pragma unroll 2
+            for (int i = threadIdx.x; i < there * in_row; i += Tile::threads) {
+                const int k = i / in_row, n = i % in_row * 8;
+                if (n >= d_) continue;
+                const uint4 words = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(w_.matrix) + from +
+                                                                    static_cast<int64_t>(k) * d_ + n);
+                float4 x[2];
+                widen(words.x, x[0].x, x[0].y), widen(words.y, x[0].z, x[0].w);
+                widen(words.z, x[1].x, x[1].y), widen(words.w, x[1].z, x[1].w);
+                *reinterpret_cast<float4*>(to + k * Tile::slab_stride + n) = x[0];
+                *reinterpret_cast<float4*>(to + k * Tile::slab_stride + n + 4) = x[1];
+            }
+        }
+    }
+    __device__ __forceinline__ void widen(uint32_t word, float& low, float& high) const {
+        if (w_.matrix_dtype == Dtype::bf16)
+            low = Element<__nv_bfloat16>::widen_half(word, 0), high = Element<__nv_bfloat16>::widen_half(word, 1);
+        else
+            low = Element<__half>::widen_half(word, 0), high = Element<__half>::widen_half(word, 1);
+    }
+    __device__ __forceinline__ void fetch_numbers(Number* to, int64_t element, int first, int there) const {
+        const bool across = is_transposed();
+        const int fast = across ? Tile::slab : Tile::dim;
+        for (int i = threadIdx.x; i < Tile::slab * Tile::dim; i += Tile::threads) {
+            const int k = across ? i % fast : i / fast, n = across ? i / fast : i % fast;
+            if (k >= there || n >= d_) continue;
+            const int64_t from = element + (across ? static_cast<int64_t>(n) * d_ + first + k
+                                                   : static_cast<int64_t>(first + k) * d_ + n);
+            Number* const number = to + k * Tile::slab_stride + n;
+            if (w_.matrix_dtype != dtype_of_number<Number>) {
+                *number = load_number<Number>(w_.matrix, w_.matrix_dtype, from);
+                continue;
+            }
+            const auto* parts = reinterpret_cast<const Real*>(static_cast<const Number*>(w_.matrix) + from);
+#pragma unroll
+            for (size_t part = 0; part < sizeof(Number) / sizeof(Real); ++part)
+                ptx::copy_async<sizeof(Real)>(reinterpret_cast<Real*>(number) + part, parts + part);
+        }
+    }
+
+    // r after the last step.
+    __device__ __forceinline__ void finish() const {
+        constexpr Dtype own = dtype_of_number<Number>;
+        if (w_.work == MatrixWork::summaries) {
+            store_rows(at_.product ? w_.products : w_.sums, own, at_.own(w_));
+            return;
+        }
+        if (!at_.is_last(w_)) return;
+        if (w_.finished != nullptr) store_rows(w_.finished, own, at_.chain);
+        if (w_.reduced != nullptr) store_rows(w_.reduced, w_.reduced_dtype, at_.chain);
+        if (w_.last != nullptr) store_rows(w_.last, w_.last_dtype, at_.last_place(w_));
+    }
+    __device__ __forceinline__ void store_rows(void* data, Dtype dtype, int64_t element) const {
+        const bool whole = in_words(data, dtype);
+        const int64_t to = at_.rows_at(element, d_);
+        for_words([&](int row, int column) {
+            store_word(data, dtype, to + static_cast<int64_t>(row) * d_ + column, column, whole,
+                       Tile::read(row_, row, column));
+        });
+    }
+
+    enum class Copies {  // of slabs, at a time
+        words,
+        octets,  // of 16-bit numbers
+        numbers
+    };
+
+    const MatrixWalk& w_;
+    const MatrixPiece at_;
+    Number* const row_;
+    Number* const slabs_;
+    const int d_;
+    int depth_, slabs_of_step_;
+    Copies copies_;
+};
+
+template <typename Tile, bool Plain>
+__global__ __launch_bounds__(Tile::threads) void matrix_walk(const __grid_constant__ MatrixWalk walk) {
+#ifndef FLASHSCAN_HAS_WGMMA
+    if constexpr (Tile::by_warpgroups) return;
+#endif
+    extern __shared__ __align__(1024) unsigned char shared[];
+    MatrixBlock<Tile, Plain>(walk, reinterpret_cast<typename Tile::Number*>(shared)).run();
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Combines the pairs of one level of a custom operator's tree (tree_params.h), a thread a pair, operands where they lie.
+// Reads two elements a pair and writes one; the adjoint reads four and writes two. Compiled at run time around the
+// user's functions.
+//
+// Op: the functor over the user's function, made of its state.
+#pragma once
+
+#include "cuda/operators/custom/tree_params.h"
+#include "cuda/operators/custom/unaligned_numbers.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Op>
+__device__ __forceinline__ void tree_combine(const TreeParams& p, const TreeLevel& level) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * tree_block + threadIdx.x;
+    if (index >= level.count) return;
+    const TreePair pair = p.pair(level, index);
+    if (pair.valid) Op{p.state}(pair.left, pair.right, pair.out);
+}
+
+// T: the numbers that gradients are made of. `grad_left` is memory for an element a pair.
+template <typename T, typename Adjoint>
+__device__ __forceinline__ void tree_differentiate(const TreeParams& p, const TreeLevel& level, char* grad_left) {
+    const int64_t index = static_cast<int64_t>(blockIdx.x) * tree_block + threadIdx.x;
+    if (index >= level.count) return;
+    const TreeAdjoint pair = p.adjoint(level, index);
+    if (!pair.valid) return;
+    char* more = grad_left + index * p.bytes;
+    Adjoint{p.state}(pair.left, pair.right, pair.grad_out, more, pair.grad_right);
+    for (int64_t i = 0; i < p.bytes / static_cast<int64_t>(sizeof(T)); ++i)
+        add_number<T>(pair.grad_left, i, load_number<T>(more, i));
+}
+
+}  // namespace flashscan::cuda

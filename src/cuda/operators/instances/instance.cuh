@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the entries of a dtype.
+#pragma once
+
+#include <vector>
+
+#include "cuda/operators/instances/table.h"
+#include "cuda/operators/numbers_backward.cuh"
+#include "cuda/operators/tiny.cuh"
+
+namespace flashscan::cuda {
+
+// `Element` is what is scanned, of elements of Op.
+template <typename Op, typename Element>
+ElementFacts facts_of(bool backward) {
+    ElementFacts facts;
+    facts.bytes = Op::bytes;
+    facts.words = ElementWords<Element>::count;
+    facts.run_bytes = static_cast<int>(sizeof(Run<Element>));
+    facts.steps = ElementScan<Op>::L;
+    facts.warps = ElementScan<Op>::warps;
+    facts.buffer_bytes = element_buffer_bytes(facts.bytes, facts.steps, facts.warps);
+    facts.keeps = ElementScan<Op>::kept;
+    facts.backward = backward;
+    return facts;
+}
+
+template <typename X, int V, typename Operator>
+ElementKernels number_kernels(Dtype dtype, int kind) {
+    using Op = Numbers<X, V, Operator>;
+    ElementKernels k;
+    k.dtype = dtype;
+    k.kind = kind;
+    k.forward = facts_of<Op, typename Op::Element>(false);
+    k.backward = facts_of<Op, typename NumberSlopes<X, V>::Element>(true);
+    k.backward.keeps = false;
+    k.forward.channels = k.backward.channels = V;
+    k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
+    k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
+    k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
+    k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    return k;
+}
+
+template <typename X, int D>
+ElementKernels tiny_kernels(Dtype dtype) {
+    using Op = Tiny<X, D>;
+    ElementKernels k;
+    k.dtype = dtype;
+    k.dim = D;
+    k.forward = facts_of<Op, typename Op::Element>(false);
+    k.backward = facts_of<Op, typename TinyMaps<X, D>::Element>(true);
+    k.backward.keeps = false;
+    k.backward.buffer_bytes = 0;
+    k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
+    k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
+    k.gradients = reinterpret_cast<const void*>(&tiny_backward<X, D>);
+    k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    return k;
+}
+
+template <typename X, int D>
+void add_tiny(std::vector<ElementKernels>& table, Dtype dtype) {
+    if constexpr (D <= largest_tiny_dim && Tiny<X, D>::bytes <= largest_tiny_bytes) {
+        table.push_back(tiny_kernels<X, D>(dtype));
+        add_tiny<X, D + 1>(table, dtype);
+    }
+}
+
+// Pairs of channels where a number has 16 bits.
+template <typename X>
+void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
+    with_number_operators<typename Element<X>::Wide>([&](int kind, auto op) {
+        table.push_back(number_kernels<X, 1, decltype(op)>(dtype, kind));
+        if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2, decltype(op)>(dtype, kind));
+    });
+    add_tiny<X, 1>(table, dtype);
+}
+
+}  // namespace flashscan::cuda

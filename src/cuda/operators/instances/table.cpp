@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/operators/instances/table.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace flashscan::cuda {
+
+void add_operator_f32(std::vector<ElementKernels>& table);
+void add_operator_bf16(std::vector<ElementKernels>& table);
+void add_operator_f16(std::vector<ElementKernels>& table);
+void add_operator_f64(std::vector<ElementKernels>& table);
+void add_operator_c64(std::vector<ElementKernels>& table);
+void add_operator_c128(std::vector<ElementKernels>& table);
+
+namespace {
+
+template <typename F>
+const ElementKernels* find(F&& fits) {
+    static const std::vector<ElementKernels> table = [] {
+        std::vector<ElementKernels> all;
+        for (auto* add : {add_operator_f32, add_operator_bf16, add_operator_f16, add_operator_f64, add_operator_c64,
+                          add_operator_c128})
+            add(all);
+        return all;
+    }();
+    const auto found = std::find_if(table.begin(), table.end(), fits);
+    return found == table.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels) {
+    return find([&](const ElementKernels& k) {
+        return k.dtype == dtype && k.dim == 0 && k.kind == static_cast<int>(kind) && k.forward.channels == channels;
+    });
+}
+
+const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim) {
+    return find([&](const ElementKernels& k) { return dim > 0 && k.dtype == dtype && k.dim == dim; });
+}
+
+}  // namespace flashscan::cuda

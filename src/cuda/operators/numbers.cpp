@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <vector>
+
+#include "cuda/operators/backward_params.h"
+#include "cuda/operators/candidates.h"
+#include "cuda/operators/scan.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Both passes for elements of one channel, or of two. Backward begins with the scan, of which it keeps the marks.
+struct Variant {
+    const ElementKernels& kernels;
+    Workspace forward, backward;
+    OperatorScan scan;
+    size_t marks = 0;
+    ElementPass gradients;
+
+    Variant(const OperatorProblem& p, const ElementKernels& k, const Options& options)
+        : kernels(k), scan(p, k, options, forward) {
+        if (p.kind != OperatorKind::add) {
+            backward = forward;
+            if (scan.is_cut()) marks = backward.book(Extent(scan.marks()) * k.forward.run_bytes);
+        }
+        gradients = make_element_pass(p, k.backward, options.batch_invariant, backward);
+    }
+
+    std::string refusal(int device) const {
+        std::string why = scan.refusal();
+        return why.empty() ? refusal_of(gradients, kernels.gradients, device) : why;
+    }
+    uintptr_t alignment() const { return static_cast<uintptr_t>(kernels.forward.bytes); }
+};
+
+class Numbers final : public OperatorKernel {
+  public:
+    Numbers(const OperatorProblem& problem, const Options& options, std::vector<std::unique_ptr<Variant>> variants)
+        : p_(problem),
+          device_(options.device),
+          variants_(std::move(variants)),
+          overlaps_(can_overlap(variants_.front()->kernels.gradients, device_)) {}
+
+    std::string describe() const override {
+        const Variant& v = *variants_.front();
+        return fmt::format("forward {}; backward {}", v.scan.describe(), v.gradients.describe());
+    }
+    size_t scratch_bytes(Pass pass) const override {
+        size_t bytes = 0;
+        for (const auto& v : variants_)
+            bytes = std::max(bytes, (pass == Pass::forward ? v->forward : v->backward).bytes());
+        return bytes;
+    }
+
+    void forward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        pick({b.input, b.output}).scan.forward(b, stream);
+    }
+
+    void backward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        const bool recomputes = p_.kind != OperatorKind::add;
+        const void* const input = recomputes ? b.input : nullptr;
+        const Variant& v = pick({input, b.grad_output, b.grad_input});
+        char* const base = static_cast<char*>(b.scratch);
+        const bool marked = recomputes && v.scan.is_cut();
+        if (marked) v.scan.find_marks(b, base + v.marks, stream);
+        NumbersBackwardParams params;
+        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
+        params.grid =
+            grid_of_call(v.gradients, v.kernels.backward, b.seq_offsets, b.scratch, {input, grad_scan, b.grad_input});
+        params.input = input;
+        params.grad_output = grad_scan;
+        params.grad_reduced = p_.is_reduction() ? b.grad_output : nullptr;
+        params.grad_state_out = b.grad_state_out;
+        params.state_in = b.state_in;
+        params.marks = marked ? base + v.marks : nullptr;
+        params.grad_input = b.grad_input;
+        params.grad_state_in = b.grad_state_in;
+        params.mode = static_cast<int32_t>(p_.mode);
+        params.kind = static_cast<int32_t>(p_.kind);
+        launch_elements(v.kernels.gradients, v.gradients, params, overlaps_, stream);
+        pass_empty_gradients(p_, v.kernels, b, stream);
+    }
+
+  private:
+    const Variant& pick(std::initializer_list<const void*> data) const {
+        const Variant& first = *variants_.front();
+        const bool aligned = std::all_of(data.begin(), data.end(), [&](const void* x) {
+            return reinterpret_cast<uintptr_t>(x) % first.alignment() == 0;
+        });
+        return aligned ? first : *variants_.back();
+    }
+
+    OperatorProblem p_;
+    int device_;
+    std::vector<std::unique_ptr<Variant>> variants_;  // of pairs of channels, where there are; of single ones
+    bool overlaps_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
+                                                      std::string& refusal) {
+    const OperatorProblem& p = problem;
+    if (p.is_custom() || p.dim > 0) {
+        refusal = "elements are no numbers";
+        return nullptr;
+    }
+    const DeviceScope scope(options.device);
+    std::vector<std::unique_ptr<Variant>> variants;
+    const bool pairs = p.layout == Layout::btc && p.channels > 1 && p.channels % 2 == 0;
+    for (const int channels : {2, 1}) {
+        const ElementKernels* kernels = channels == 1 || pairs ? number_kernels(p.dtype, p.kind, channels) : nullptr;
+        if (kernels == nullptr) continue;
+        variants.push_back(std::make_unique<Variant>(p, *kernels, options));
+        refusal = variants.back()->refusal(options.device);
+        if (!refusal.empty()) return nullptr;
+    }
+    return std::make_unique<Numbers>(p, options, std::move(variants));
+}
+
+}  // namespace flashscan::cuda

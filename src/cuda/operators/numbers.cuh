@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators on numbers as elements of V neighbouring channels: the scan of device/scan/element_scan.cuh.
+#pragma once
+
+#include "cuda/device/scan/element_scan.cuh"
+#include "cuda/operators/element_numbers.cuh"
+#include "math/operators.h"
+
+namespace flashscan::cuda {
+
+enum NumberKind {
+    number_add = 0,
+    number_mul = 1,
+    number_min = 2,
+    number_max = 3,
+    number_logaddexp = 4
+};
+
+// Calls f with the operator. Complex numbers have no order.
+template <typename Wide, typename F>
+void with_number_operators(F&& f) {
+    f(number_add, combine::Add{});
+    f(number_mul, combine::Mul{});
+    if constexpr (NumberPart<Wide>::count == 1) {
+        f(number_min, combine::Min{});
+        f(number_max, combine::Max{});
+        f(number_logaddexp, combine::LogAddExp{});
+    }
+}
+
+template <typename Operator, typename Wide>
+__device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
+    return Operator::combine(l, r);
+}
+// Out of line where it is long, and where it is long and rare.
+template <typename Operator, bool rare, typename Wide>
+__device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
+    constexpr bool is_long = std::is_same_v<Operator, combine::LogAddExp>;
+    if constexpr (is_long && (rare || std::is_same_v<Wide, double>))
+        return combine_apart<Operator>(l, r);
+    else
+        return Operator::combine(l, r);
+}
+
+__device__ __forceinline__ float number_of(double x, float) { return static_cast<float>(x); }
+__device__ __forceinline__ double number_of(double x, double) { return x; }
+template <typename T>
+__device__ __forceinline__ Complex<T> number_of(double x, Complex<T>) {
+    return {static_cast<T>(x), T(0)};
+}
+
+template <typename X, int V, typename Operator>
+struct Numbers {
+    using Storage = cuda::Element<X>;
+    using Wide = typename Storage::Wide;
+    struct Element {
+        Wide v[V];
+    };
+    static constexpr int bytes = V * static_cast<int>(sizeof(X)), state_bytes = V * static_cast<int>(sizeof(Wide));
+    static constexpr int count = V;
+    static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1, has_gradients = true;
+
+    Numbers() = default;
+    __device__ __forceinline__ Numbers(int32_t, const void*) {}
+
+    template <bool rare = false>
+    __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
+        Element y;
+#pragma unroll
+        for (int n = 0; n < V; ++n) y.v[n] = combine_numbers<Operator, rare>(l.v[n], r.v[n]);
+        return y;
+    }
+    __device__ __forceinline__ Element combine_rarely(const Element& l, const Element& r) const {
+        return combine<true>(l, r);
+    }
+    __device__ __forceinline__ Element identity() const {
+        Element y;
+#pragma unroll
+        for (int n = 0; n < V; ++n) y.v[n] = number_of(Operator::identity(), Wide{});
+        return y;
+    }
+
+    __device__ __forceinline__ Element load(const char* from, bool aligned) const {
+        Element x;
+        if constexpr (V == 2) {
+            if (aligned) {
+                const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+                x.v[0] = Storage::widen_half(word, 0);
+                x.v[1] = Storage::widen_half(word, 1);
+                return x;
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < V; ++n) x.v[n] = load_number<X>(from + n * sizeof(X), aligned);
+        return x;
+    }
+    __device__ __forceinline__ void store(char* to, const Element& y, bool aligned) const {
+        if constexpr (V == 2) {
+            if (aligned) {
+                *reinterpret_cast<uint32_t*>(to) = Storage::narrow_pair(y.v[0], y.v[1]);
+                return;
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < V; ++n) store_number<X>(to + n * sizeof(X), y.v[n], aligned);
+    }
+    __device__ __forceinline__ Element load_state(const char* from) const {
+        Element x;
+#pragma unroll
+        for (int n = 0; n < V; ++n) x.v[n] = load_number<Wide>(from + n * sizeof(Wide), false);
+        return x;
+    }
+    __device__ __forceinline__ void store_state(char* to, const Element& y) const {
+#pragma unroll
+        for (int n = 0; n < V; ++n) store_number<Wide>(to + n * sizeof(Wide), y.v[n], false);
+    }
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/operators/scan.h"
+
+#include "cuda/launch/sequence_offsets.h"
+#include "cuda/operators/backward_params.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int empty_threads = 256;
+
+}  // namespace
+
+OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options,
+                           Workspace& workspace)
+    : p_(problem),
+      kernels_(kernels),
+      device_(options.device),
+      batch_invariant_(options.batch_invariant),
+      pass_(make_element_pass(problem, kernels.forward, options.batch_invariant, workspace)),
+      overlaps_(can_overlap(kernels.scan, device_)) {}
+
+std::string OperatorScan::refusal() const {
+    if (batch_invariant_ && p_.packed())
+        return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
+    return refusal_of(pass_, kernels_.scan, device_);
+}
+
+ElementScanParams OperatorScan::common(const OperatorBuffers& b, const void* output) const {
+    ElementScanParams params;
+    params.grid = grid_of_call(pass_, kernels_.forward, b.seq_offsets, b.scratch, {b.input, output});
+    params.input = b.input;
+    params.state_in = b.state_in;
+    params.mode = static_cast<int32_t>(p_.mode);
+    params.kind = static_cast<int32_t>(p_.kind);
+    params.operator_state = kernels_.operator_state;
+    return params;
+}
+
+void OperatorScan::forward(const OperatorBuffers& b, void* stream) const {
+    void* const output = p_.is_reduction() ? nullptr : b.output;
+    ElementScanParams params = common(b, output);
+    params.output = output;
+    params.reduced = p_.is_reduction() ? b.output : nullptr;
+    params.state_out = b.state_out;
+    launch_elements(kernels_.scan, pass_, params, overlaps_, stream);
+    pass_empty(b, stream);
+}
+
+void OperatorScan::find_marks(const OperatorBuffers& b, void* marks, void* stream) const {
+    ElementScanParams params = common(b, nullptr);
+    params.marks = marks;
+    launch_elements(kernels_.scan, pass_, params, overlaps_, stream);
+}
+
+void OperatorScan::find_prefixes(const OperatorBuffers& b, void* prefixes, void* stream) const {
+    ElementScanParams params = common(b, nullptr);
+    params.prefixes = prefixes;
+    params.mode = element_exclusive;
+    launch_elements(kernels_.scan, pass_, params, overlaps_, stream);
+}
+
+void OperatorScan::pass_empty(const OperatorBuffers& b, void* stream) const {
+    EmptyElementParams params;
+    params.offsets = pass_.grid.offsets;
+    params.offsets.data = b.seq_offsets;
+    params.rows = p_.channels / kernels_.forward.channels;
+    params.chains = p_.state_rows() * params.rows;
+    params.state_in = b.state_in;
+    params.state_out = b.state_out;
+    params.reduced = p_.is_reduction() ? b.output : nullptr;
+    params.kind = static_cast<int32_t>(p_.kind);
+    params.operator_state = kernels_.operator_state;
+    const bool written = params.state_out != nullptr || params.reduced != nullptr;
+    if (!written || params.chains == 0 || (!p_.packed() && p_.time > 0)) return;
+    launch(kernels_.empty, threads_in_blocks(params.chains, empty_threads), stream, params);
+}
+
+void pass_empty_gradients(const OperatorProblem& p, const ElementKernels& kernels, const OperatorBuffers& b,
+                          void* stream) {
+    if (b.grad_state_in == nullptr || p.chains() == 0 || (!p.packed() && p.time > 0)) return;
+    EmptyGradientParams params;
+    params.offsets = offsets_of(p, b.seq_offsets);
+    params.numbers = p.chains() * p.element();
+    params.row_numbers = p.channels * p.element();
+    params.grad_reduced = p.is_reduction() ? b.grad_output : nullptr;
+    params.grad_state_out = b.grad_state_out;
+    params.grad_state_in = b.grad_state_in;
+    launch(kernels.empty_gradients, threads_in_blocks(params.numbers, empty_threads), stream, params);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/operators/backward_params.h"
+#include "cuda/operators/candidates.h"
+#include "cuda/operators/scan.h"
+
+namespace flashscan::cuda {
+namespace {
+
+class Tiny final : public OperatorKernel {
+  public:
+    Tiny(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options)
+        : p_(problem),
+          kernels_(kernels),
+          device_(options.device),
+          scan_(problem, kernels, options, forward_),
+          overlaps_(can_overlap(kernels.gradients, device_)) {
+        if (p_.is_reduction()) {  // OUTPUT does not have the prefixes
+            backward_ = forward_;
+            prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
+        }
+        gradients_ = make_element_pass(problem, kernels.backward, options.batch_invariant, backward_);
+    }
+
+    std::string refusal() const {
+        std::string why = scan_.refusal();
+        return why.empty() ? refusal_of(gradients_, kernels_.gradients, device_) : why;
+    }
+    std::string describe() const override {
+        return fmt::format("forward {}; backward {}", scan_.describe(), gradients_.describe());
+    }
+    size_t scratch_bytes(Pass pass) const override { return (pass == Pass::forward ? forward_ : backward_).bytes(); }
+
+    void forward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        scan_.forward(b, stream);
+    }
+
+    void backward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        char* const prefixes = static_cast<char*>(b.scratch) + prefixes_;
+        if (p_.is_reduction() && b.grad_input != nullptr) scan_.find_prefixes(b, prefixes, stream);
+        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
+        TinyBackwardParams params;
+        params.grid = grid_of_call(gradients_, kernels_.backward, b.seq_offsets, b.scratch,
+                                   {b.input, b.output, grad_scan, b.grad_input});
+        params.input = b.input;
+        params.before = p_.is_reduction() ? prefixes : b.output;
+        params.grad_output = grad_scan;
+        params.grad_reduced = p_.is_reduction() ? b.grad_output : nullptr;
+        params.grad_state_out = b.grad_state_out;
+        params.state_in = b.state_in;
+        params.grad_input = b.grad_input;
+        params.grad_state_in = b.grad_state_in;
+        params.mode = static_cast<int32_t>(p_.mode);
+        params.prefix = p_.is_reduction()                    ? prefix_wide
+                        : p_.mode == OperatorMode::exclusive ? prefix_exclusive
+                                                             : prefix_inclusive;
+        launch_elements(kernels_.gradients, gradients_, params, overlaps_, stream);
+        pass_empty_gradients(p_, kernels_, b, stream);
+    }
+
+  private:
+    OperatorProblem p_;
+    const ElementKernels& kernels_;
+    int device_;
+    Workspace forward_, backward_;
+    OperatorScan scan_;
+    size_t prefixes_ = 0;
+    ElementPass gradients_;
+    bool overlaps_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
+                                                   std::string& refusal) {
+    const OperatorProblem& p = problem;
+    if (p.kind != OperatorKind::matmul) {
+        refusal = "elements are no matrices";
+        return nullptr;
+    }
+    const ElementKernels* kernels = tiny_kernels(p.dtype, p.dim);
+    if (kernels == nullptr) {
+        refusal = fmt::format("a thread's registers hold matrices of up to {} rows and {} bytes", largest_tiny_dim,
+                              largest_tiny_bytes);
+        return nullptr;
+    }
+    const DeviceScope scope(options.device);
+    auto tiny = std::make_unique<Tiny>(p, *kernels, options);
+    refusal = tiny->refusal();
+    if (!refusal.empty()) return nullptr;
+    return tiny;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/operators/tuning.h"
+
+#include <algorithm>
+
+#include "core/rounding.h"
+#include "cuda/device/scan/look_back_tuning.h"
+
+namespace flashscan::cuda {
+namespace {
+
+int log2_lane_rows(const ElementShape& s) {
+    if (s.time_inner) return 5 - log2_up(ceil_div(s.time, s.steps), 5);
+    return s.batch_invariant ? 5 : log2_up(s.rows, 5);
+}
+
+}  // namespace
+
+ElementTuning tune_elements(const ElementShape& s) {
+    ElementTuning t;
+    t.log2_lane_rows = log2_lane_rows(s);
+    const int64_t warp_steps = int64_t{32 >> t.log2_lane_rows} * s.steps;
+    const int log2_warps = log2_up(s.warps, 5);
+    const auto cut = [&](int log2_warp_rows) {
+        t.log2_warp_rows = log2_warp_rows;
+        t.row_groups = ceil_div(s.rows, int64_t{1} << (t.log2_lane_rows + log2_warp_rows));
+        t.chunk_steps = warp_steps * (s.warps >> log2_warp_rows);
+        t.chunks = std::max<int64_t>(ceil_div(s.time, t.chunk_steps), 1);
+    };
+    // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
+    const auto waits = [&] { return t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks); };
+    cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
+    if (waits()) cut(0);
+    if (!waits()) return t;
+    // The widest tile counts where bits may not depend on the number of rows.
+    const int64_t rows = s.batch_invariant && !s.time_inner ? 32 : int64_t{1} << t.log2_lane_rows;
+    t.log2_group_chunks = log2_group_chunks(s.warps, rows);
+    t.log2_link_groups = t.log2_group_chunks;
+    return t;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks backward in one launch, from the last step to the first: a team of blocks keeps R^T of a head on
+// chip (team.cuh) and multiplies it by the gradients of the pre-activations.
+//
+//     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
+//
+// A lane owns elements (unit, row): it gets what reaches their h through R out of the product, carries the gradients of
+// their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team; what the step made
+// is stored while the next product waits for its operands. d_raw and the h before each step are left for one product
+// that the host enqueues, GRAD|WEIGHT; sums for GRAD|BIAS stay in registers. What a step reads is fetched into L2 eight
+// steps ahead and loaded, and turned into the cell's slopes, before its product ends.
+//
+// A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
+// states. Costs are those of forward, with `gates` times as much through L2. Warps are in roles where forward's are.
+#pragma once
+
+#include "cuda/rnn/fused/backward_job.cuh"
+#include "cuda/rnn/fused/roles.cuh"
+
+namespace flashscan::cuda {
+
+// A block's walk through its jobs where all warps do both products and cells.
+template <typename X, typename Cell, typename S>
+__device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsigned char* shared) {
+    const TeamVectors<S> vectors(f, shared, 0);
+    vectors.begin();
+    const RnnBackwardPace<Cell> pace(f, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
+    TeamWeights<S> weights(shared);
+    int head = -1;
+    uint32_t turn = 0;  // nothing is read at a job's first step
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnBackwardJob<X, Cell, S> work(f, pace, index, 0);
+        if (work.job().steps == 0) continue;
+        if (work.job().head != head) load_weights(f, work.job(), weights);
+        head = work.job().head;
+        work.begin(vectors);
+        const auto product = [&](uint32_t of) {
+            return [&, of](auto early, auto late, auto& sums) {
+                team_product<X>(weights, vectors, of, shared, early, late, sums);
+            };
+        };
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
+            work.hand_step_on(vectors, turn, step, [&] { team_send<X>(weights, vectors, turn); });
+            if (step > work.first()) work.take_through(step, product(turn));
+        }
+        work.finish(product(turn - 1));
+        // Without a last product, the next job's first adds where this one's last did.
+        if (!work.needs_last(f)) __syncthreads();
+    }
+}
+
+// The walk of a warp of cells.
+template <typename X, typename Cell, typename S>
+__device__ __forceinline__ void rnn_backward_cells(const RnnFusedParams& f, unsigned char* shared, int shift) {
+    const TeamVectors<S> vectors(f, shared, shift);
+    const RnnBackwardPace<Cell> pace(f, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
+    uint32_t turn = 0;
+    for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
+        RnnBackwardJob<X, Cell, S> work(f, pace, index, shift);
+        if (work.job().steps == 0) continue;
+        work.begin(vectors);
+        const auto product = [&](uint32_t of) {
+            return [&, of](auto early, auto late, auto& sums) {
+                team_take_sums(vectors, of, shift, shared, early, late, sums);
+            };
+        };
+        for (int step = work.end() - 1; step >= work.first(); --step, ++turn) {
+            work.hand_step_on(vectors, turn, step, [=] { TeamRoles<S>::tell_put(shift); });
+            if (step > work.first()) work.take_through(step, product(turn));
+        }
+        work.finish(product(turn - 1));
+    }
+}
+
+template <typename X, typename Cell, typename S>
+__global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid_constant__ RnnFusedParams f) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
+    extern __shared__ __align__(128) unsigned char memory[];
+    unsigned char* const shared = ptx::held_shared(memory);
+    using Job = RnnBackwardJob<X, Cell, S>;
+    const auto steps = [&](const RnnJob<S>& job) { return Job::end(f, job) - static_cast<int>(f.first); };
+    if constexpr (S::cell_warps == 0) {
+        rnn_backward_alone<X, Cell, S>(f, shared);
+    } else if (TeamRoles<S>::multiplies()) {
+        TeamRoles<S>::template set_registers<S::product_registers>();
+        multiply_turns<X, S>(f, shared, steps, Job::needs_last(f));
+    } else {
+        TeamRoles<S>::template set_registers<S::cell_registers>();
+        const int shift = TeamRoles<S>::shift();
+        if (shift < 2) rnn_backward_cells<X, Cell, S>(f, shared, shift);
+    }
+#endif
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+
+#include "cuda/launch/launch.h"
+#include "cuda/launch/sequence_offsets.h"
+#include "cuda/rnn/candidates.h"
+#include "cuda/rnn/edges.h"
+#include "cuda/rnn/fused/params.h"
+#include "cuda/rnn/fused/teams.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// A launch of backward leaves the factors of this many rows for one product.
+constexpr int64_t launch_rows = 16384;
+
+class Fused final : public RnnKernel {
+  public:
+    Fused(const RnnProblem& problem, const Options& options, std::string& refusal)
+        : p_(problem),
+          device_(options.device),
+          s_(problem, false, launch_rows),
+          edges_(p_, s_),
+          order_weights_(rnn_fused_weight_kernel(problem.dtype, problem.weight_dtype)) {
+        kernel_attributes(order_weights_);
+        if (!s_.any) return;
+        forward_teams_ = make_teams(p_, Pass::forward, options, refusal);
+        if (refusal.empty()) book_forward();
+        if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
+        if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
+        if (p_.training && refusal.empty()) book_backward();
+        if (options.kernel.empty() && refusal.empty() && !p_.packed()) refusal = prefer_products();
+    }
+
+    std::string describe() const override {
+        if (!s_.any) return "nothing to do";
+        std::string text = cuda::describe(forward_teams_);
+        if (p_.training)
+            text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_),
+                                p_.packed() ? p_.time : s_.chunk_steps);
+        return text;
+    }
+    size_t scratch_bytes(Pass pass) const override {
+        return pass == Pass::forward ? forward_.bytes() : backward_.bytes();
+    }
+    size_t reserve_bytes() const override {
+        if (!s_.any) return 0;
+        const Extent elements = p_.batch.named("RESERVE") * p_.time * p_.heads * round_up(p_.head_dim, 8);
+        return static_cast<size_t>(elements * forward_teams_.kernel->kept * sizeof(float));
+    }
+
+    void forward(const RnnBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        edges_.pass_states(b, b.state_in, b.state_out, stream);
+        if (!s_.any) return;
+        char* const base = static_cast<char*>(b.scratch);
+        RnnFusedParams f = common(b, base + forward_ring_, forward_teams_, stream);
+        f.weights = order_weights(b, base + forward_weights_, forward_teams_, 0, stream);
+        f.p.bias = edges_.widen_bias(b, base + forward_bias_, stream);
+        f.p.input = b.input;
+        f.p.state_out = b.state_out;
+        f.end = p_.time;
+        launch(forward_teams_, f, stream);
+    }
+
+    void backward(const RnnBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        edges_.pass_states(b, b.grad_state_out, b.grad_state_in, stream);
+        if (!s_.any) return edges_.clear_gradients(b, stream);
+        char* const base = static_cast<char*>(b.scratch);
+        const int period = backward_teams_.kernel->depth / static_cast<int>(s_.gates);
+        RnnFusedParams f = common(b, base + backward_ring_, backward_teams_, stream);
+        f.weights = order_weights(b, base + backward_weights_, backward_teams_, period, stream);
+        f.p.states = base + states_;
+        f.p.grad_output = b.grad_output;
+        f.p.grad_state_out = b.grad_state_out;
+        f.p.grad_input = b.grad_input;
+        f.p.grad_state_in = b.grad_state_in;
+        f.input_words =
+            static_cast<int32_t>(p_.head_dim % 2 == 0 && reinterpret_cast<uintptr_t>(b.grad_input) % 4 == 0);
+        f.clip = static_cast<float>(f.p.clip);
+        f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
+        f.gradients = b.grad_weight != nullptr ? base + gradients_ : nullptr;
+        f.factors = b.grad_weight != nullptr ? base + factors_ : nullptr;
+        if (p_.packed())
+            run_packed(base, f, stream);
+        else
+            run_launches(base, f, stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows(), stream);
+        edges_.store_grad_weight(b, base + weight_sums_, stream);
+    }
+
+  private:
+    void run_launches(char* base, RnnFusedParams& f, void* stream) const {
+        if (f.factors != nullptr && s_.padded != p_.head_dim) clear_factors(base, 0, stream);
+        for (f.end = p_.time; f.end > 0; f.end = f.first) {
+            f.first = f.factors != nullptr ? std::max<int64_t>(f.end - s_.chunk_steps, 0) : 0;
+            launch(backward_teams_, f, stream);
+            if (f.factors != nullptr) {
+                clear_factors(base, f.end - f.first, stream);
+                add_grad_weights(base, 0, f.end < p_.time, stream);
+            }
+            if (f.first > 0) fill_ring(backward_teams_, f.ring, stream);
+        }
+    }
+    // Which rows take part in a step is known on the device alone: one launch leaves the factors of all steps.
+    void run_packed(char* base, RnnFusedParams& f, void* stream) const {
+        if (f.factors != nullptr) clear_factors(base, 0, stream);
+        if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes(), stream);
+        f.end = p_.time;
+        launch(backward_teams_, f, stream);
+        if (f.factors == nullptr) return;
+        for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
+    }
+    // Rows of the factors, whole chunks of them.
+    Extent factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
+    size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
+
+    void book_forward() {
+        forward_weights_ = forward_.book(static_cast<size_t>(ordered_words(forward_teams_)) * 16);
+        forward_bias_ = forward_.book(bytes_of(p_.bias_count(), s_.wide));
+        forward_ring_ = forward_.book(ring_bytes(forward_teams_));
+    }
+    void book_backward() {
+        backward_weights_ = backward_.book(static_cast<size_t>(ordered_words(backward_teams_)) * 16);
+        backward_ring_ = backward_.book(ring_bytes(backward_teams_));
+        states_ = backward_.book(bytes_of(p_.counts().states * s_.rows * p_.width(), s_.wide));
+        bias_sums_ = backward_.book(bias_sum_bytes());
+        gradients_ = backward_.book(bytes_of(factor_rows() * s_.product(), s_.dtype));
+        factors_ = backward_.book(bytes_of(factor_rows() * s_.factor(), s_.dtype));
+        weight_sums_ = backward_.book(bytes_of(s_.weights(), s_.wide));
+        blas_ = backward_.book(grad_weights_.workspace_bytes());
+    }
+
+    // Why a network of so many rows had better alternate with products; empty: it had not. Packed sequences would follow
+    // one another there.
+    std::string prefer_products() const {
+        const auto multiply_adds = static_cast<double>(p_.batch * p_.weight_count());
+        double ours = fused_step_us(forward_teams_, Pass::forward);
+        double theirs = alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
+        if (p_.training) {
+            ours += fused_step_us(backward_teams_, Pass::backward);
+            theirs += alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
+        }
+        if (ours <= theirs) return "";
+        return fmt::format(
+            "batch is {}; teams would take {} rows of a head at once, about {:.0f} us a step against {:.0f}", p_.batch,
+            forward_teams_.teams * forward_teams_.kernel->rows, ours, theirs);
+    }
+
+    // Words of 16 bytes.
+    int64_t ordered_words(const RnnTeams& t) const {
+        return p_.heads * t.blocks * t.kernel->product_threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
+    }
+    // `period`: of k in backward, 0 in forward.
+    const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
+        const RnnFusedKernel& k = *t.kernel;
+        const RnnFusedWeightParams params{b.weight,
+                                          to,
+                                          static_cast<int32_t>(s_.gates),
+                                          static_cast<int32_t>(p_.heads),
+                                          static_cast<int32_t>(p_.head_dim),
+                                          t.blocks,
+                                          k.row_gates,
+                                          k.groups,
+                                          k.unit_warps,
+                                          k.parts,
+                                          k.planes,
+                                          k.tiles,
+                                          k.steps,
+                                          period,
+                                          static_cast<int32_t>(k.scatters)};
+        launch(order_weights_, threads_in_blocks(ordered_words(t), rnn_fused_weight_block), stream, params);
+        return to;
+    }
+
+    RnnFusedParams common(const RnnBuffers& b, void* ring, const RnnTeams& t, void* stream) const {
+        RnnFusedParams f;
+        f.p = edges_.common(b);
+        f.offsets = offsets_of(p_, b.seq_offsets);
+        f.heads = static_cast<int32_t>(p_.heads);
+        f.blocks = t.blocks;
+        f.teams = static_cast<int32_t>(t.teams);
+        f.tiles = static_cast<int32_t>(t.tiles);
+        f.jobs = static_cast<int32_t>(t.jobs);
+        f.ring = ring;
+        fill_ring(t, ring, stream);
+        return f;
+    }
+
+    // Those of `steps` and more: products take whole chunks.
+    void clear_factors(char* base, int64_t steps, void* stream) const {
+        const int64_t there = steps * s_.rows, rows = factor_rows() - there;
+        clear(base + gradients_ + bytes_of(there * s_.product(), s_.dtype), bytes_of(rows * s_.product(), s_.dtype),
+              stream);
+        clear(base + factors_ + bytes_of(there * s_.factor(), s_.dtype), bytes_of(rows * s_.factor(), s_.dtype),
+              stream);
+    }
+    // The product of a chunk.
+    void add_grad_weights(char* base, int64_t step, bool add, void* stream) const {
+        const int64_t row = step * s_.rows;
+        grad_weights_.together.run(base + factors_ + bytes_of(row * s_.factor(), s_.dtype),
+                                   base + gradients_ + bytes_of(row * s_.product(), s_.dtype), base + weight_sums_, add,
+                                   base + blas_, stream);
+    }
+
+    RnnProblem p_;
+    int device_;
+    RnnShape s_;
+    RnnEdges edges_;
+    const void* order_weights_;
+    RnnTeams forward_teams_, backward_teams_;
+    RnnProducts grad_weights_;
+    Workspace forward_, backward_;
+    size_t forward_weights_ = 0, forward_bias_ = 0, forward_ring_ = 0;
+    size_t backward_weights_ = 0, backward_ring_ = 0, states_ = 0, bias_sums_ = 0, gradients_ = 0, factors_ = 0;
+    size_t weight_sums_ = 0, blas_ = 0;
+};
+
+// Why no fused kernel takes the problem; empty: one may.
+std::string refuse(const RnnProblem& p, int device) {
+    if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
+    if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
+    if (p.time > std::numeric_limits<int32_t>::max())
+        return fmt::format("time is {}; takes up to {}", p.time, std::numeric_limits<int32_t>::max());
+    const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);
+    if (major < 9) return fmt::format("the device's compute capability is {}.x; needs 9.0", major);
+    return "";
+}
+
+}  // namespace
+
+std::unique_ptr<RnnKernel> make_rnn_fused(const RnnProblem& problem, const Options& options, std::string& refusal) {
+    refusal = refuse(problem, options.device);
+    if (!refusal.empty()) return nullptr;
+    const DeviceScope scope(options.device);
+    auto kernel = std::make_unique<Fused>(problem, options, refusal);
+    return refusal.empty() ? std::move(kernel) : nullptr;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the fused kernels' entries of the table for one dtype.
+#pragma once
+
+#include <array>
+
+#include "cuda/rnn/fused/backward.cuh"
+#include "cuda/rnn/fused/forward.cuh"
+#include "cuda/rnn/fused/team_scatter.cuh"
+#include "cuda/rnn/fused/weights.cuh"
+#include "cuda/rnn/instances/fused_table.h"
+
+namespace flashscan::cuda {
+
+static_assert(rnn_fused_weight_block == rnn_fused_weight_threads);
+
+template <typename X>
+const void* make_weight_kernel(Dtype weight_dtype) {
+    return weight_dtype == Dtype::f32 ? reinterpret_cast<const void*>(&rnn_fused_weights<X, float>)
+                                      : reinterpret_cast<const void*>(&rnn_fused_weights<X, X>);
+}
+
+template <typename X, typename Cell, typename S>
+RnnFusedKernel describe_team(const void* function) {
+    return {function,        S::threads,  S::product_threads,
+            S::shared_bytes, S::units,    S::team_rows,
+            S::depth,        S::scatters, RnnKept<X, Cell>::count,
+            S::gates,        S::groups,   S::unit_warps,
+            S::parts,        S::planes,   S::tiles,
+            S::steps};
+}
+template <typename X, typename Cell, typename S>
+RnnFusedKernel make_backward() {
+    return describe_team<X, Cell, S>(reinterpret_cast<const void*>(&rnn_fused_backward<X, Cell, S>));
+}
+
+template <typename X, typename Cell, Team Kind, int HeadDim, TeamSize Forward, TeamSize Backward>
+RnnFusedShape make_shape() {
+    constexpr int planes = TeamNumber<X>::planes;
+    using F = TeamShape<planes, Cell::gates, 1, Kind, Forward>;
+    RnnFusedShape shape{Kind, HeadDim, {}, {}};
+    shape.forward = describe_team<X, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<X, Cell, F>));
+    shape.backward = make_backward<X, Cell, TeamShape<planes, 1, Cell::gates, Kind, Backward>>();
+    return shape;
+}
+
+// How many of `all` operands of a warp are in shared memory where registers hold `resident`.
+constexpr int stored_operands(int all, int resident) { return all > resident ? all - resident : 0; }
+
+// All 64 units in a block.
+template <typename X, typename Cell, int Rows>
+RnnFusedShape make_block_shape() {
+    constexpr int G = Cell::gates, parts = Rows == 8 && G % 2 == 0 ? 4 : 2;
+    return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 1, 4, Rows},
+                      TeamSize{2, 1, 4, parts, 4 * G / parts, Rows}>();
+}
+// 32 units a block.
+template <typename X, typename Cell, int HeadDim, int Rows>
+RnnFusedShape make_cluster_shape() {
+    return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32, Rows},
+                      TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64, Rows}>();
+}
+// 16 units a block. Tiles of 8 rows; backward moves `gates` times as much, so that few pay sooner.
+template <typename X, typename Cell, int HeadDim, int ForwardTiles, int BackwardTiles>
+RnnFusedShape make_grid_shape() {
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, ForwardTiles, 1, 8, HeadDim / 128},
+                      TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
+}
+
+// Backward of large heads has 32 units a block and tiles of 4 rows: half as many blocks read what all have made, and
+// each reads half as much, against weights that registers do not hold.
+template <typename X, typename Cell, int HeadDim>
+RnnFusedShape make_large_grid_shape() {
+    constexpr int steps = Cell::gates * HeadDim / 128;
+    return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, 1, 1, 8, HeadDim / 128},
+                      TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 14)}>();
+}
+// 16 rows in two shifts, by warps in roles: four teams instead of two share out the rows of a batch.
+template <typename X, typename Cell, int HeadDim>
+RnnFusedShape make_rows_grid_shape() {
+    constexpr int G = Cell::gates, steps = HeadDim / 128, forward = (3 * G + 1) / 2 * steps, backward = 2 * G * steps;
+    return make_shape<X, Cell, Team::grid, HeadDim,
+                      TeamSize{3, 1, 1, 8, steps, 8, stored_operands(forward, 24), 3, 160, 96},
+                      TeamSize{4, 1, 1, 8, G * steps, 8, stored_operands(backward, 4), 4, 96, 160}>();
+}
+
+// f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.
+template <typename Cell, int HeadDim, int RowTiles, int Stored>
+RnnFusedShape make_wide_grid_shape() {
+    constexpr int steps = HeadDim / 128, plane = (Cell::gates + 1) / 2 * steps;
+    using F =
+        TeamShape<3, Cell::gates, 1, Team::grid, TeamSize{1, RowTiles, 1, 8, steps, 8, HeadDim > 768 ? plane : 0}>;
+    RnnFusedShape shape{Team::grid, HeadDim, {}, {}};
+    shape.forward = describe_team<float, Cell, F>(reinterpret_cast<const void*>(&rnn_fused_forward<float, Cell, F>));
+    if constexpr (Cell::gates > 1)
+        shape.backward = make_backward<float, Cell, ScatterShape<3, Cell::gates, HeadDim, RowTiles, Stored>>();
+    else
+        shape.backward =
+            make_backward<float, Cell, TeamShape<3, 1, 1, Team::grid, TeamSize{2, 1, 1, 8, HeadDim / 128}>>();
+    return shape;
+}
+template <typename Cell>
+std::span<const RnnFusedShape> make_wide_shapes() {
+    constexpr int G = Cell::gates;
+    static const std::array shapes{
+        make_block_shape<float, Cell, 8>(),
+        make_cluster_shape<float, Cell, 128, 8>(),
+        make_shape<float, Cell, Team::grid, 256, TeamSize{2, 1, 1, 8, 2}, TeamSize{2, 1, 1, 8, 2 * G}>(),
+        make_wide_grid_shape<Cell, 512, 1, 0>(),
+        make_wide_grid_shape<Cell, 768, 2, 1>(),
+        make_wide_grid_shape<Cell, 1024, 2, 1>(),
+    };
+    return shapes;
+}
+
+template <typename X, typename Cell>
+std::span<const RnnFusedShape> make_half_shapes() {
+    static const std::array shapes{
+        make_block_shape<X, Cell, 4>(),         make_block_shape<X, Cell, 8>(),
+        make_cluster_shape<X, Cell, 128, 8>(),  make_cluster_shape<X, Cell, 256, 4>(),
+        make_cluster_shape<X, Cell, 256, 8>(),  make_cluster_shape<X, Cell, 512, 4>(),
+        make_cluster_shape<X, Cell, 512, 8>(),  make_grid_shape<X, Cell, 512, 4, 2>(),
+        make_large_grid_shape<X, Cell, 768>(),  make_rows_grid_shape<X, Cell, 768>(),
+        make_large_grid_shape<X, Cell, 1024>(), make_grid_shape<X, Cell, 1024, 4, 2>(),
+    };
+    return shapes;
+}
+
+template <typename X, typename Cell>
+std::span<const RnnFusedShape> make_cell_shapes() {
+    if constexpr (std::is_same_v<X, float>)
+        return make_wide_shapes<Cell>();
+    else
+        return make_half_shapes<X, Cell>();
+}
+
+template <typename X>
+std::span<const RnnFusedShape> make_fused_shapes(flashscan::Cell cell) {
+    switch (cell) {
+    case flashscan::Cell::lstm: return make_cell_shapes<X, LstmCell>();
+    case flashscan::Cell::gru: return make_cell_shapes<X, GruCell>();
+    case flashscan::Cell::elman: return make_cell_shapes<X, ElmanCell<false>>();
+    case flashscan::Cell::slstm: return make_cell_shapes<X, SlstmCell>();
+    case flashscan::Cell::elman_relu: return make_cell_shapes<X, ElmanCell<true>>();
+    default: return {};
+    }
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/rnn/instances/fused_table.h"
+
+namespace flashscan::cuda {
+
+std::span<const RnnFusedShape> rnn_fused_bf16(Cell cell);
+std::span<const RnnFusedShape> rnn_fused_f16(Cell cell);
+std::span<const RnnFusedShape> rnn_fused_f32(Cell cell);
+const void* rnn_fused_bf16_weights(Dtype weight_dtype);
+const void* rnn_fused_f16_weights(Dtype weight_dtype);
+const void* rnn_fused_f32_weights();
+
+std::span<const RnnFusedShape> rnn_fused_shapes(Dtype dtype, Cell cell) {
+    if (dtype == Dtype::bf16) return rnn_fused_bf16(cell);
+    if (dtype == Dtype::f16) return rnn_fused_f16(cell);
+    if (dtype == Dtype::f32) return rnn_fused_f32(cell);
+    return {};
+}
+
+const void* rnn_fused_weight_kernel(Dtype dtype, Dtype weight_dtype) {
+    if (dtype == Dtype::f32) return rnn_fused_f32_weights();
+    return dtype == Dtype::bf16 ? rnn_fused_bf16_weights(weight_dtype) : rnn_fused_f16_weights(weight_dtype);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/rnn/instances/table.h"
+
+#include "core/error.h"
+
+namespace flashscan::cuda {
+
+RnnDataKernels rnn_f32();
+RnnDataKernels rnn_bf16();
+RnnDataKernels rnn_f16();
+RnnDataKernels rnn_f64();
+RnnWeightKernels rnn_f32_f32();
+RnnWeightKernels rnn_bf16_bf16();
+RnnWeightKernels rnn_bf16_f32();
+RnnWeightKernels rnn_f16_f16();
+RnnWeightKernels rnn_f16_f32();
+RnnWeightKernels rnn_f64_f64();
+
+const RnnDataKernels& rnn_data_kernels(Dtype dtype) {
+    static const RnnDataKernels table[] = {rnn_f32(), rnn_bf16(), rnn_f16(), rnn_f64()};
+    for (const RnnDataKernels& entry : table)
+        if (entry.dtype == dtype) return entry;
+    fail(Code::internal_error, "no CUDA kernels for recurrent networks in {}", name_of(dtype));
+}
+
+const RnnWeightKernels& rnn_weight_kernels(Dtype dtype, Dtype weight_dtype) {
+    static const RnnWeightKernels table[] = {rnn_f32_f32(), rnn_bf16_bf16(), rnn_bf16_f32(),
+                                             rnn_f16_f16(), rnn_f16_f32(),   rnn_f64_f64()};
+    for (const RnnWeightKernels& entry : table)
+        if (entry.dtype == dtype && entry.weight_dtype == weight_dtype) return entry;
+    fail(Code::internal_error, "no CUDA kernels for {} weights of recurrent networks in {}", name_of(weight_dtype),
+         name_of(dtype));
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of recurrent networks that alternate with matrix products are launched with: plain data, no CUDA
+// types.
+//
+// A row is an entry of the batch; packed sequences follow each other in one row. An element is a (row, head, d) of the
+// states. Steps are counted in the order of computation. What is multiplied has head dim `padded`, D rounded up, with
+// zeros past D, so that every column starts aligned:
+//
+//     factors     [rows, H, padded]           h, or r h, before a step, in dtype
+//     products    [rows, H, G, padded]        R times factors, in the states' dtype
+//     gradients   [rows, H, G, padded]        of those products, in dtype
+//     through     [rows, H, padded]           R^T times gradients, in the states' dtype
+//     weights     [H, G, padded, padded]      R
+//     kept        [T, B, kept, H, D]          RESERVE
+#pragma once
+
+#include "cuda/device/tile/sequences.h"
+
+namespace flashscan::cuda {
+
+struct RnnTensorStrides {
+    int64_t state = 0, batch = 0, time = 0;
+};
+
+struct RnnParams {
+    int64_t rows = 0, time = 0, dim = 0, padded = 0;
+    int64_t width = 0;       // H D
+    int64_t state_rows = 0;  // of STATE_IN and STATE_OUT
+    RnnTensorStrides input_strides, output_strides;
+    int32_t reverse = 0;
+    int32_t output_states = 1;
+    double clip = 0;  // infinite: none
+
+    const uint8_t* reset = nullptr;
+    const int64_t* sequence = nullptr;  // [T], the sequence of each t or -1; null when not packed
+
+    const void* state_in = nullptr;  // here and below: null when not given
+    void* states = nullptr;          // [S, rows, H, D], the states before the next step; backward: their gradients
+    void* kept = nullptr;
+    void* factors = nullptr;
+    void* reset_factors = nullptr;  // cells that reset before the product: r h
+
+    // Forward.
+    const void* input = nullptr;
+    const void* bias = nullptr;  // in the states' dtype
+    const void* products = nullptr;
+    void* output = nullptr;  // backward reads it
+    void* state_out = nullptr;
+
+    // Backward.
+    const void* grad_output = nullptr;
+    const void* grad_state_out = nullptr;
+    void* grad_input = nullptr;
+    void* grad_state_in = nullptr;
+    void* gradients = nullptr;
+    void* through = nullptr;
+    void* bias_sums = nullptr;  // [biases, rows, H, D], the sums over time so far
+};
+
+// Packed sequences, and rows without a step.
+struct RnnSequenceParams {
+    SequenceOffsets offsets;
+    int64_t time = 0;
+    int64_t* sequence = nullptr;  // filled
+};
+
+// States that pass through a row without a step: [states, rows, width].
+struct RnnPassParams {
+    RnnSequenceParams sequences;
+    int64_t states = 0, rows = 0, width = 0;
+    const void* from = nullptr;  // null: zeros
+    void* to = nullptr;
+};
+
+// WEIGHT and its gradient [G, H, D, D] beside their padded form [H, G, padded, padded].
+struct RnnWeightParams {
+    const void* from = nullptr;
+    void* to = nullptr;
+    int64_t gates = 0, heads = 0, dim = 0, padded = 0;
+};
+
+// BIAS [columns] made wide, or the sums [columns of a gate, rows, width] of its gradient over rows.
+struct RnnBiasParams {
+    const void* from = nullptr;
+    void* to = nullptr;
+    int64_t biases = 0, rows = 0, width = 0;
+};
+
+}  // namespace flashscan::cuda

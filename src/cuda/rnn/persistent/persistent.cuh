@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent networks in one launch for every cell and dtype: the steps of rnn/forward.cuh and rnn/backward.cuh, one
+// element a thread, with products by the blocks of a team and a barrier in place of each launch.
+//
+//     forward     h goes through L2 to all blocks of the team; a block has all of k for the gates of its units
+//     backward    the gradients of a block's units times its rows of R go through L2 to the blocks of the others
+//
+// A block's rows of R stay in shared memory as far as they fit. A step takes a barrier through L2 (0.8 to 0.9 us on an
+// H200; where the team is a cluster, that one's barrier), the vectors' way there and back, its block's products and the cell; cells that reset before the product take
+// two of all but the last.
+#pragma once
+
+#include "cuda/rnn/backward.cuh"
+#include "cuda/rnn/forward.cuh"
+#include "cuda/rnn/persistent/block.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X, typename Cell>
+__global__ void __launch_bounds__(rnn_persistent_threads, 1)
+    rnn_persistent_forward(const __grid_constant__ RnnPersistentParams f) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    using Wide = typename Element<X>::Wide;
+    constexpr int G = Cell::gates, together = resets_before<Cell> ? G - 1 : G;
+    const RnnParams& p = f.p;
+    const auto factors = [&](int64_t step) {
+        return static_cast<X*>(p.factors) + (step & 1) * p.rows * f.heads * p.padded;
+    };
+    RnnPersistentBlock<X> block(f, shared, together);
+    for (int job = block.team(); job < f.heads * f.s.groups; job += f.s.teams) {
+        block.begin(job);
+        const RnnElement e = block.element();
+        const bool inside = block.inside();
+        Wide state[Cell::states] = {};
+        if (inside) {
+            enter_step(p, e, 0, -1, state);
+            store_narrow<X>(factors(0), e.factor(p), state[0]);
+        }
+        block.arrive();
+        for (int64_t step = 0; step < p.time; ++step) {
+            RnnForwardStep<X, Cell> work;
+            if (inside) work.load(p, e, step);
+            block.wait();
+            block.template gather<0>(factors(step));
+            Wide product[G] = {};
+            if (inside) block.template gathered<0, 0, together>(product);
+            if constexpr (resets_before<Cell>) {
+                if (inside) store_narrow<X>(p.reset_factors, e.factor(p), work.reset(product[0], state[0]));
+                block.arrive();
+                block.wait();
+                block.template gather<1>(static_cast<const X*>(p.reset_factors));
+                if (inside) block.template gathered<1, together, G>(product);
+            }
+            if (inside) {
+                work.run([&](int g) { return product[g]; }, state);
+                enter_step(p, e, step + 1, work.owner(), state);
+                store_narrow<X>(factors(step + 1), e.factor(p), state[0]);
+            }
+            if (step + 1 < p.time) block.arrive();
+            if (inside) work.store(p, e);
+        }
+    }
+}
+
+template <typename X, typename Cell>
+__global__ void __launch_bounds__(rnn_persistent_threads, 1)
+    rnn_persistent_backward(const __grid_constant__ RnnPersistentParams f) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    using Wide = typename Element<X>::Wide;
+    constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states;
+    constexpr int together = resets_before<Cell> ? G - 1 : G;
+    const RnnParams& p = f.p;
+    const int units = f.s.units;
+    const auto at = [&](void* data, int64_t step, int64_t row) -> void* {
+        return data == nullptr ? nullptr : static_cast<X*>(data) + (step - f.first) * p.rows * row;
+    };
+    RnnPersistentBlock<X> block(f, shared, together);
+    for (int job = block.team(); job < f.heads * f.s.groups; job += f.s.teams) {
+        block.begin(job);
+        const RnnElement e = block.element();
+        const bool inside = block.inside();
+        // Of the step after: its carry, and what reaches h through R.
+        Wide carried[S] = {}, through = 0, sums[P] = {};
+        if (inside && f.end < p.time) {
+            for (int s = 0; s < S; ++s) carried[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];
+            through = static_cast<const Wide*>(p.through)[e.factor(p)];
+        }
+        if (inside) load_sums(p, e, f.end - 1, sums);
+        const auto after = [&](Wide(&to)[S]) {
+            for (int s = 0; s < S; ++s) to[s] = carried[s];
+            return through;
+        };
+        for (int64_t step = f.end - 1; step >= f.first; --step) {
+            RnnBackwardStep<X, Cell> work;
+            if (inside) work.load(p, e, step);
+            if (step + 1 < f.end) {
+                block.wait();
+                through += block.scattered();
+            }
+            if (inside) {
+                Wide carry[S];
+                leave_step<Cell>(p, e, step + 1, work.n, after, carry);
+                work.run(p, e, step, carry);
+                for (int s = 0; s < S; ++s) carried[s] = carry[s];
+            }
+            through = 0;
+            if constexpr (resets_before<Cell>) {
+                block.give(together, work.d_pre[together]);
+                block.scatter(together * units, G * units);
+                block.arrive();
+                block.wait();
+                const Wide product = block.scattered();
+                if (inside) through = work.run_reset(product);
+            }
+            for (int g = 0; g < together; ++g) block.give(g, work.d_pre[Cell::recurrent(g)]);
+            block.scatter(0, together * units);
+            block.arrive();
+            if (inside) {
+                const int64_t factor = f.heads * p.padded;
+                store_gradients<X, Cell, 0, G>(p, e, step, work.n, work.d_pre, at(p.gradients, step, factor * G));
+                work.store_factors(p, e, at(p.factors, step, factor), at(p.reset_factors, step, factor));
+                for (int j = 0; j < P; ++j) sums[j] += work.d_pre[j];
+            }
+        }
+        block.wait();
+        through += block.scattered();
+        if (!inside) continue;
+        const Wide none[P] = {};
+        store_sums<0, P>(p, e, none, sums);
+        if (f.first > 0) {
+            for (int s = 0; s < S; ++s) static_cast<Wide*>(p.states)[e.carried(p, s)] = carried[s];
+            static_cast<Wide*>(p.through)[e.factor(p)] = through;
+        } else {
+            Wide carry[S];
+            leave_step<Cell>(p, e, 0, -1, after, carry);
+        }
+    }
+}
+
+}  // namespace flashscan::cuda

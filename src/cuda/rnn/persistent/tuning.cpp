@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/rnn/persistent/tuning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/rounding.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int threads = rnn_persistent_threads;
+constexpr int most_cluster_blocks = 16, multiprocessors_of_cluster = 18;  // those that can be one, on an H200
+
+bool resets_before(const RnnProblem& p) { return p.cell == Cell::gru_reset_before; }
+
+// Fills in what a block has in shared memory. False: its vectors and sums do not fit.
+bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded, int shared_bytes) {
+    const int64_t size = size_of(p.dtype), wide = size_of(state_dtype(p.dtype)), rows = s.tiles * 8;
+    const int64_t all = p.counts().gates * s.units, stride = rnn_persistent_stride(padded * size);
+    int64_t vectors = all * rows * wide, sums = threads * wide;
+    if (pass == Pass::forward) {
+        vectors = rows * stride;
+        sums = 0;
+        // Of one gather of all rows, or of the two of a cell that resets before.
+        for (const int64_t count : {resets_before(p) ? all - s.units : all, int64_t{s.units}}) {
+            const int64_t across = ceil_div(count, 16);
+            const int parts = rnn_persistent_parts(static_cast<int>(across * s.tiles));
+            sums = std::max(sums, parts * rows * across * 16 * wide);
+        }
+    }
+    vectors = round_up(vectors, 128), sums = round_up(sums, 128);
+    const int64_t left = shared_bytes - 1024 - vectors - sums;
+    if (left < 0) return false;
+    s.stored = static_cast<int32_t>(std::min(all, left / stride));
+    s.vectors_at = static_cast<int32_t>(round_up(s.stored * stride, 128));
+    s.sums_at = static_cast<int32_t>(s.vectors_at + vectors);
+    s.shared_bytes = static_cast<int32_t>(s.sums_at + sums);
+    return true;
+}
+
+}  // namespace
+
+RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t rows, int64_t padded, int multiprocessors,
+                                     int shared_bytes, bool clusters) {
+    RnnPersistentShape best;
+    double least = 0;
+    if (p.heads > std::numeric_limits<int32_t>::max()) return best;
+    const int64_t tiles = ceil_div(rows, 8), most_groups = std::min<int64_t>(tiles, multiprocessors);
+    const auto consider = [&](int64_t groups, int64_t teams, bool clustered) {
+        RnnPersistentShape s;
+        if (ceil_div(tiles, groups) > threads) return;
+        s.tiles = static_cast<int32_t>(ceil_div(tiles, groups));
+        s.groups = static_cast<int32_t>(groups);
+        s.teams = static_cast<int32_t>(teams);
+        s.clustered = static_cast<int32_t>(clustered);
+        s.units = static_cast<int32_t>(ceil_div(p.head_dim, clustered ? most_cluster_blocks : multiprocessors / teams));
+        s.blocks = static_cast<int32_t>(ceil_div(p.head_dim, s.units));
+        if (int64_t{s.units} * s.tiles * 8 > threads || !place(s, p, pass, padded, shared_bytes)) return;
+        const double us = persistent_step_us(p, pass, padded, s);
+        if (best.blocks > 0 && us >= least) return;
+        best = s;
+        least = us;
+    };
+    for (int64_t groups = 1; groups <= most_groups; ++groups) {
+        if (ceil_div(tiles, ceil_div(tiles, groups)) != groups) continue;  // fewer have as many tiles
+        const int64_t most = std::min<int64_t>(p.heads * groups, multiprocessors);
+        for (int64_t teams = most; teams > 0; teams = multiprocessors / (multiprocessors / teams + 1))
+            consider(groups, teams, false);
+        if (clusters) consider(groups, std::min<int64_t>(most, multiprocessors / multiprocessors_of_cluster), true);
+    }
+    return best;
+}
+
+double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const RnnPersistentShape& s) {
+    const auto size = static_cast<double>(size_of(p.dtype)), wide = static_cast<double>(size_of(state_dtype(p.dtype)));
+    const double columns = static_cast<double>(padded), rows = s.tiles * 8.0;
+    const double all = static_cast<double>(p.counts().gates * s.units);
+    const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
+    const double exchanges = resets_before(p) ? 2 : 1;
+    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles
+    double cycles = 600 + exchanges * each;
+    // Multiply-adds and bytes through L2 a cycle of a block: what backward reads has just been written elsewhere.
+    if (pass == Pass::forward) {
+        const double rate = size_of(p.dtype) == 2 ? 350 : 66;
+        cycles += rows * static_cast<double>(round_up(p.counts().gates * s.units, 16)) * columns / rate;
+        cycles += exchanges * rows * columns * size / 40;
+        cycles += (all - s.stored) * columns * size * s.tiles / 40;
+    } else {
+        const double rate = p.dtype == Dtype::f64 ? 32 : 49;
+        cycles += rows * all * columns / rate;
+        cycles += exchanges * rows * columns * 2 * wide / 25;
+        cycles += (all - s.stored) * columns * size * rows / 4 / 40;
+    }
+    return waves * cycles / 1700;
+}
+
+std::string describe(const RnnPersistentShape& s) {
+    return fmt::format("{} {} of {} blocks for {} rows of a head, {} rows of R of a block in shared memory", s.teams,
+                       s.clustered != 0 ? "clusters" : "teams", s.blocks, s.tiles * 8, s.stored);
+}
+
+}  // namespace flashscan::cuda
