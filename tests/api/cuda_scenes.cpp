@@ -73,6 +73,7 @@ std::vector<CudaScene> cuda_scenes() {
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
              {"relay", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
+             {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
              {"waves", "linear f32 BTC b1 t4096 c256"},
              {"stream", "linear f32 BTC b2 t256 c1024 state-in state-out"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
@@ -80,6 +81,7 @@ std::vector<CudaScene> cuda_scenes() {
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
+             {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},
              {"alternating", "rnn slstm f32 b4 t30 h2 d40 state-in state-out"}})
         list.push_back(scene_of(rnn_problem_of(problem), kernel, flashscan_plan_rnn));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
