@@ -53,8 +53,8 @@ def prefix_scan(x: torch.Tensor, prefix_func: Function, dim: int, pad_value: flo
 
     Args:
         x: any shape and dtype.
-        prefix_func: f of two tensors of n elements each, [n, *x.shape[dim + 1:]], that combines them pair by pair, the
-            earlier elements first; called about 2 log2(T) times, or not at all where it is torch.add, mul, minimum,
+        prefix_func: f of two tensors of n elements each, ``[n, *x.shape[dim + 1:]]``, that combines them pair by pair,
+            the earlier elements first; called about 2 log2(T) times, or not at all where it is torch.add, mul, minimum,
             maximum, logaddexp or matmul, which the library computes itself. No gradient goes to tensors that it holds.
         dim: the axis of time.
         pad_value: not used, as nothing is padded.

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sphinx's settings; docs/build.sh calls it with every warning as an error."""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import generate  # noqa: E402
+
+project = "flashscan"
+author = "The flashscan authors"
+copyright = author
+version = release = generate.version()
+
+extensions = ["myst_parser", "autoapi.extension", "sphinx.ext.napoleon"]
+exclude_patterns = ["requirements.txt"]
+nitpicky = False
+
+# Headings can be linked to as on code hosting sites.
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+# The Python reference is read from the sources: neither the library nor a framework is needed to build the site.
+autoapi_dirs = [str(HERE.parent / "bindings" / "python" / "src" / "flashscan")]
+autoapi_generate_api_docs = False
+autoapi_add_toctree_entry = False
+autoapi_keep_files = False
+autoapi_options = ["members", "imported-members", "show-module-summary"]
+autoapi_python_class_content = "class"
+napoleon_numpy_docstring = False
+suppress_warnings = ["autoapi.python_import_resolution"]
+
+python_use_unqualified_type_names = True
+
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "Recurrences over sequences, forward and backward, on CPUs and NVIDIA GPUs",
+    "page_width": "1200px",
+    "sidebar_width": "230px",
+    "fixed_sidebar": True,
+    "sidebar_collapse": True,
+}
+html_copy_source = False
+
+
+def offer_pages_outside(app, name, source):
+    """Markdown of the repository that is no page of the site is offered as the file that it is."""
+    folder = (HERE / name).parent
+
+    def offered(match):
+        outside = HERE not in (folder / match[1]).resolve().parents
+        return f"](path:{match[1]})" if outside else match[0]
+
+    source[0] = re.sub(r"\]\((\.\./[^)#:]*\.md)\)", offered, source[0])
+
+
+def setup(app):
+    app.connect("builder-inited", lambda app: generate.write_all(HERE / "_generated"))
+    app.connect("source-read", offer_pages_outside)
