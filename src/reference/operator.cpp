@@ -17,16 +17,22 @@ Wide wide(Complex<double> value) { return {value.re, value.im}; }
 double number(double value, double) { return value; }
 Complex<double> number(double value, Complex<double>) { return {value, 0}; }
 
-// y[i][j] (+)= sum over k of a[i][k] b[k][j]; Left and Right take the conjugate transpose of a and b.
+// y[i][j] (+)= sum over k of a[i][k] b[k][j], in the order of k; Left and Right take the conjugate transpose of a and b.
+// The innermost loop walks rows of b.
 template <bool Left, bool Right, typename T>
 void product(const T* a, const T* b, T* y, int64_t rows, int64_t depth, int64_t columns, bool add = false) {
+    const auto left = [&](int64_t i, int64_t k) { return Left ? conj(a[k * rows + i]) : a[i * depth + k]; };
     for (int64_t i = 0; i < rows; ++i) {
         T* row = y + i * columns;
         if (!add) std::fill_n(row, columns, T{});
-        for (int64_t k = 0; k < depth; ++k) {
-            const T left = Left ? conj(a[k * rows + i]) : a[i * depth + k];
+        if constexpr (Right) {
             for (int64_t j = 0; j < columns; ++j)
-                row[j] = row[j] + left * (Right ? conj(b[j * depth + k]) : b[k * columns + j]);
+                for (int64_t k = 0; k < depth; ++k) row[j] = row[j] + left(i, k) * conj(b[j * depth + k]);
+        } else {
+            for (int64_t k = 0; k < depth; ++k) {
+                const T factor = left(i, k);
+                for (int64_t j = 0; j < columns; ++j) row[j] = row[j] + factor * b[k * columns + j];
+            }
         }
     }
 }
