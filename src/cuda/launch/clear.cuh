@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets all bits of the memory that chunks meet through, while the launch that uses it already begins.
+// The kernel that sets all bits of the memory through which chunks hand each other values, while the launch that uses
+// it already begins. A thread writes every so many words of 8 bytes.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kernel with which launch.cpp sets memory to ones.
 #pragma once
 
 namespace flashscan::cuda {

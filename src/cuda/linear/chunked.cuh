@@ -1,26 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence in chunks of time: a block owns a chunk, chunks meet through look-back.
+// The kernel "chunked": the linear recurrence of any problem, cut into chunks of time that blocks take side by side.
 //
-//     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  A block of 8 warps owns a chunk of consecutive steps of some rows; 2^log2_warp_rows warps stand side by side
-//            in rows, the others follow each other in time. A lane holds L steps of V rows in registers.
-// Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order into the
-//               block's (A, X)
-//            2. the block publishes (A, X), looks back for its carry, and every lane walks its steps with it and stores
-// Bytes      Reads and writes every element once, and a summary of 8 to 32 bytes a row and chunk.
-// Order      The association is fixed by the problem, and with it every bit. blockIdx.x runs through the rows first, so
-//            that the chunks before one began long before it.
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0:
+// (A, X) is the chunk's summary, and summaries compose. Rows are (batch, channel) pairs.
+//
+// Ownership  A block of 8 warps owns a chunk of consecutive steps of some rows; 2^log2_warp_rows warps stand side by
+//            side in rows, the others follow each other in time. A lane holds L steps of V rows in registers.
+// Passes     1. Every lane loads its steps and summarises them; the summaries of lanes, then of warps, are composed in
+//               the order of time into the block's.
+//            2. The block publishes its summary, looks back for its carry (look_back.cuh), and every lane walks its
+//               steps with its own carry and stores them.
+// Bytes      Every element is read once and written once, and a summary of 8 to 32 bytes for each row and chunk.
+// Order      The association is fixed by the problem's shape, and with it every bit. blockIdx.x runs through the rows
+//            first, so that the chunks before a block's have begun long before it.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
 //            every single-pass scan relies on.
-// Sync       What passes between blocks validates itself (look_back.cuh): no flags, no fences.
-// Why        All loads of a tile are in flight at once and all of its steps stay in registers, so an H200's bandwidth is
-//            met by 16 warps of 8 KB each. Slower there: one warp a row from end to end (a lone warp issues too
-//            little); tiles in shared memory by the bulk copy engine (82 % of the stream); blocks that stay and
-//            prefetch the next chunk (87 %). With rows for all multiprocessors relay.cuh, columns.cuh
-//            and rows.cuh are faster.
-//            Unaligned rows with time innermost pass through shared memory (device/tile/time_words.cuh): what is executed for an
-//            element weighs as much as bytes under way, so words are copied to where lanes find them.
+// Sync       A block's warps meet at barriers. What passes between blocks validates itself (look_back.cuh): there are
+//            no flags and no fences.
+// Limits     None: every problem runs, elements that are not aligned one by one.
+// Why        All loads of a tile are in flight at once and all of its steps stay in registers, so 16 warps of 8 KB each
+//            meet an H200's bandwidth. Slower there: one warp a row from end to end (a lone warp issues too little);
+//            tiles in shared memory by the bulk copy engine (82 % of the stream); resident blocks that prefetch the
+//            next chunk (87 %). With rows for all multiprocessors relay.cuh, columns.cuh and rows.cuh are faster.
+//            Unaligned rows with time innermost pass through shared memory (device/tile/time_words.cuh): the
+//            instructions of an element cost as much as its bytes, so words are copied to where lanes find them.
 #pragma once
 
 #include "cuda/device/ptx/launch.cuh"

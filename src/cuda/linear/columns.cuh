@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence of many rows with channels innermost: a block owns a chunk of a strip of rows, chunks pass carries on.
+// The kernel "columns": the linear recurrence of many rows, channels innermost, in chunks that pass their carries on.
 //
-//     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a strip of rows, or of 2^log2_warp_rows strips
-//            side by side. A lane holds L steps of V rows in registers.
-// Skew       Where pairs of rows are not aligned, lanes load the pairs of memory and exchange what the next lane's begins
-//            with (device/tile/skewed_pairs.cuh), each tensor as it lies; a strip is a pair narrower for that.
-// Passes     1. every lane loads its steps and summarises them; the warps of a strip are composed in order
-//            2. every lane walks its steps with its carries and stores
-// Order      Blocks go through sets of strips as those of rows.cuh through sets of rows: through the strips of a set
-//            first, then through its chunks.
-// Bytes      Reads and writes every element once, and a carry a row and chunk.
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0. A
+// strip is the rows (neighbouring channels) that a warp covers.
+//
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a strip, or of 2^log2_warp_rows strips side
+//            by side. A lane holds L steps of V rows in registers.
+// Skew       Where pairs of 16-bit rows are not aligned, each tensor in its own way, lanes load the pairs as memory has
+//            them and pass the half that is their neighbour's to it (device/tile/skewed_pairs.cuh). The last lane of a
+//            warp then has no rows of its own, so that a strip is a pair narrower.
+// Passes     1. Every lane loads its steps and summarises them; the summaries of a strip's warps are composed in order.
+//            2. Every lane walks its steps with its carries and stores them.
+// Order      Blocks go through sets of strips as those of rows.cuh go through sets of rows: through the strips of a set
+//            first, then through its chunks (block_order.cuh). The association is fixed by the shape.
+// Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Progress   As in chunked.cuh, blocks wait for blocks of lower index only.
-// Sync       Carries validate themselves (look_back.cuh), those of a lane in one word where they fit. Warps meet once.
-// Why        No lane needs another's steps, and little is executed beside the steps: on an H200 95 to 98 % of the stream
-//            where elements have 4 bytes or more. 16-bit elements take twice the instructions for their bytes, between
-//            which loads stop: relay.cuh, whose loads never stop, is 2 to 3 % ahead there. Skewed pairs reach
+// Sync       A block's warps meet once. Carries between blocks validate themselves
+//            (device/exchange/published_values.cuh), those of a lane in one word where they fit.
+// Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
+//            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
+//            Backward takes a gate for each element; forward, with rows in pairs, also one for each channel. Packed
+//            sequences have no states.
+// Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
+//            stream where elements have 4 bytes or more. 16-bit elements take twice the instructions for their bytes,
+//            and loads stop meanwhile: relay.cuh, whose loads never stop, is 2 to 3 % ahead there. Skewed pairs reach
 //            58 to 71 %, where elements one by one reach 45 to 53.
 //            See bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
-// Limits     Aligned elements, or pairs of those of up to 4 bytes; pairs that lie anywhere, of 16-bit data, channels
-//            contiguous; gates by value where steps are reset or packed, or where backward takes states, for each
-//            element backward, in pairs for each channel forward; packed sequences without states.
 #pragma once
 
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/device/tile/skewed_pairs.cuh"
+#include "cuda/linear/block_order.cuh"
 #include "cuda/linear/look_back.cuh"
-#include "cuda/linear/set_order.cuh"
 #include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {

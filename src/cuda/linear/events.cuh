@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps at which the recurrence does not simply go on: resets and the edges of packed sequences, a bit a step.
+// Which of a lane's steps are not plain: those that are reset, and the first and the last steps of packed sequences. A
+// bit a step; warps without any take loops without the code for them.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"

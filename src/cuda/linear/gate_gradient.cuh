@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a gate that is broadcast over batch, time or channels. What a block can sum is summed in its registers
-// and shared memory, in a fixed order; what it cannot leaves it as partial sums in the arithmetic's dtype, which
-// `reduce_gate_gradient` adds in a fixed order.
+// The gradient of a gate that is broadcast over batch, time or channels: the sum of g[t] conj(h[t-1]) da/dg over what
+// shares the gate, in a fixed order. And the states of packed sequences without a step, which pass through.
+//
+// Ownership  What a block can sum is summed in its registers and shared memory. What it cannot is left as partial sums
+//            in the arithmetic's dtype, which the kernel reduce_gate_gradient adds in a fixed order: a thread for each
+//            gate, or a warp where there are many terms.
+// Bytes      Partial sums are written once and read once: one for each block, or for each step or row that is not
+//            summed.
+// Sync       Warps of a block meet at barriers; reduce_gate_gradient is a launch after the others.
 #pragma once
 
 #include "cuda/linear/params.h"

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of linear_chunked find their carries.
+// How the chunks of the kernels "chunked", "rows" and "columns" find the carry that enters them.
 //
-// Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. A chunk composes the totals of the
-// earlier groups of its link, then the summaries of the earlier chunks of its group, in a tree fixed by its place, and
-// applies them to the carry that its link starts from, which the last chunk of the link before published. The last
-// chunk of a group publishes the group's total without waiting for any carry, so what is known one after another is
-// the carries of links alone.
+// Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. The last chunk of a
+// group publishes the group's total without waiting for any carry. A chunk composes the totals of the earlier groups of
+// its link, then the summaries of the earlier chunks of its group, in a tree fixed by its place, and applies them to
+// the carry that enters its link, which the last chunk of the link before published. So only the carries of links are
+// known one after another. With rows enough a link is one chunk.
 //
-// Blocks hand each other summaries and carries through memory that the host fills with ones before the launch. They are
-// written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word that is
-// published has that value, so the data are their own flag and nothing orders one word after another.
+// Blocks hand each other summaries and carries through published values (device/exchange/published_values.cuh): there
+// are no flags and no fences, and the bits do not depend on which block is ready first.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"

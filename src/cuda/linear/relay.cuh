@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence in 16 bits with channels innermost as a relay: a block walks some rows from end to end, its warps take
-// stages of time in turn.
+// The kernel "relay": the linear recurrence in 16 bits with channels innermost. A block walks some rows from end to
+// end, and its warps take stages of time in turn, each handing the carry to the next.
 //
-//     stage n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  A block owns rows from the first step to the last. Its warps stand in 2^log2_warp_rows columns of rows; the
-//            warps of a column take its stages in turn. A lane holds L steps of V rows of a stage in registers, and the
-//            segments of a row in a warp follow each other in time.
-// Passes     1. a warp takes a stage from its ring in shared memory and summarises it; lanes are composed in order
-//            2. it takes the carry from the warp before, hands A c + X to the warp after, walks its steps with c and
-//               gives the stage back, which the copy engine stores and fills with a later one
-// Bytes      Reads and writes every element once, nothing else.
-// Order      Fixed by the shape. The carry passes from warp to warp through shared memory, some 30 instructions a stage
+// A stage maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
+//
+// Ownership  A block owns rows from the first step to the last. Its warps stand in 2^log2_warp_rows columns of rows;
+//            the warps of a column take its stages in turn, each from a ring of its own in shared memory. A lane holds
+//            L steps of V rows of a stage in registers; the lanes of a row hold segments that follow each other in
+//            time.
+// Passes     1. A warp takes a stage from its ring and summarises it; the lanes' summaries are composed in order.
+//            2. It takes the carry c from the warp before, hands A c + X to the warp after, walks its steps with c and
+//               gives the stage back, which the copy engine stores and fills with a later one.
+// Bytes      Every element is read once and written once, nothing else.
+// Order      The shape fixes it. The carry passes from warp to warp through shared memory, some 30 instructions a stage
 //            that nothing overlaps: all that they need is worked out before the carry is there.
-// Sync       A barrier in shared memory for each warp's carry, at which all lanes of the warp before arrive: they wrote
-//            it, and have read their own, which is written again after. One of the bytes for each stage of its ring.
+// Sync       Each warp's carry has a barrier in shared memory at which all lanes of the warp before arrive: they have
+//            written it, and have read their own, which is written again after. Each stage of a ring has a barrier that
+//            counts its bytes.
+// Limits     Data of 16 bits, rows for most multiprocessors, a gate for each element, nothing packed; compute
+//            capability 9.0 and newer. A stage's instructions must take less time than its bytes, so gates are worked
+//            out once for both passes.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
 //            never leave it. An H200 reaches 92 to 94 % of the stream in 16 bits, columns.cuh 89 to 92 % and
-//            chunked.cuh 80 %; with wider elements columns are faster.
-//            Prototypes in f32, 8 x 1024 rows of 8192 steps: 198 us with 6 MB under way on the device, 206 with 8, 214
-//            with 12: more loads get into each other's way. So do more streams: strips of 64, 128 and 256 bytes of rows
-//            reach 85, 92 and 97 % of the stream. In bf16 one warp a block reached 68 %, two 94 %, four 96 %.
-// Limits     Data of 16 bits, rows for most multiprocessors, a gate for each element, nothing packed. A stage's
-//            instructions must take less time than its bytes, so gates are worked out once for both passes.
+//            chunked.cuh 80 %; with wider elements columns are faster. See bench/results/tried_linear.md for other
+//            amounts of bytes under way, widths of strips and numbers of warps.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

@@ -1,35 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence of many rows with time innermost: a block owns a chunk of a row, chunks pass the carry on.
+// The kernel "rows": the linear recurrence of many rows, time innermost, in chunks that pass their carry on.
 //
-//     chunk k maps the carry c to A[k] c + X[k], with A[k] the product of its gates and X[k] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a row, or those of two rows side by side. A
-//            lane holds L steps in registers.
-// Skew       Lanes own whole vectors of 16 bytes wherever a row begins in one: its steps are counted from there, and
-//            those before its first are the identity, as are those past its last. Nothing is shifted, since all tensors
-//            of a row lie alike. The elements of the vectors at its ends go one by one (device/tile/skewed_vectors.cuh).
-// Passes     1. every lane loads its steps and summarises them; lanes, then warps, are composed in order
-//            2. every lane walks its steps with its carry and stores
-// Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks. A set has about
-//            as many rows as blocks run at once: the carry into a chunk is there when its block begins, and what is
-//            read at about the same time lies together.
-// Bytes      Reads and writes every element once, and a carry a row and chunk.
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
+//
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of one row, or of two rows side by side. A lane
+//            holds L steps in registers.
+// Skew       Lanes own whole aligned vectors of 16 bytes, wherever a row begins in its first one: steps are counted
+//            from that vector's first element, and those before the row's first and past its last are the identity.
+//            Nothing is shifted, since a row lies alike in all tensors. Elements of the vectors at the ends of a row,
+//            which may share them with other rows, go one by one (device/tile/skewed_vectors.cuh).
+// Passes     1. Every lane loads its steps and summarises them; the summaries of lanes, then of warps, are composed in
+//               order.
+//            2. Every lane walks its steps with its carry and stores them.
+// Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks
+//            (block_order.cuh). A set has about as many rows as blocks run at once. The carry into a chunk is then
+//            there when its block begins, and what is read at about the same time lies close together. The association
+//            is fixed by the shape.
+// Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Progress   As in chunked.cuh, blocks wait for blocks of lower index only.
-// Sync       The carry validates itself (look_back.cuh). Warps meet once.
-// Why        Nothing is waited for and little is executed beside the steps: on an H200 93 to 98 % of the stream, 80 to
-//            94 % where rows begin or end within vectors. chunked.cuh, which folds summaries and does more
-//            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, blocks that stay, and other
+// Sync       A block's warps meet once. The carry between blocks validates itself
+//            (device/exchange/published_values.cuh).
+// Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
+//            where steps are reset or packed. Backward takes a gate for each element; forward also one for several
+//            rows, or, where tensors are aligned, for a whole row. Packed sequences have no states.
+// Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
+//            80 to 94 % where rows begin or end within vectors. chunked.cuh, which folds summaries and does more
+//            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and other
 //            orders.
-// Limits     Time contiguous, each row at the same place in vectors of 16 bytes in all tensors, gates by value where steps
-//            are reset or packed; packed sequences without states; backward a gate for each element, forward also one
-//            for several rows, or for a row where tensors are aligned.
 #pragma once
 
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/linear/block_order.cuh"
 #include "cuda/linear/look_back.cuh"
-#include "cuda/linear/set_order.cuh"
 #include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {

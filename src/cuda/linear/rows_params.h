@@ -6,7 +6,7 @@
 
 namespace flashscan::cuda {
 
-// Blocks go through sets of groups of rows, or of strips of rows, of all batches (set_order.cuh).
+// Blocks go through sets of groups of rows, or of strips of rows, of all batches (block_order.cuh).
 struct RowsParams {
     uint32_t groups = 0, blocks = 0;  // of a set
     Divisor by_groups, by_blocks;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence step by step: a lane owns rows, a warp walks them from end to end.
+// The kernel "stream": the linear recurrence step by step. A lane owns rows, a warp walks them from end to end.
 //
-//     h[t] = a[t] h[t-1] + x[t]            forward
-//     g[t] = d[t] + conj(a[t+1]) g[t+1]    backward, with the gradients that follow from it
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, with the gradients that follow from it
 //
-// Ownership  A warp owns 32 rows from the first step to the last, a lane one of them. Nothing passes between lanes, so
-//            the bits are those of the sequential recurrence, whatever the other rows and sequences are.
+// Ownership  A block is one warp, which owns 32 rows from the first step to the last, a lane one of them. Nothing
+//            passes between lanes, so the bits are those of the sequential recurrence, whatever the other rows and
+//            sequences are.
 // Bytes      Forward reads two arrays and writes one, backward reads three and writes two, each element once.
-// Pipeline   The next tile of L steps is loaded while a lane walks one. Only the warp synchronises.
-// Limits     Fills a GPU only with rows for several warps on every multiprocessor.
+// Sync       Only the warp synchronises. The next tile of L steps is loaded while a lane walks one.
+// Limits     None, but it fills a GPU only with rows for several warps on every multiprocessor.
 #pragma once
 
 #include "cuda/linear/gate_gradient.cuh"

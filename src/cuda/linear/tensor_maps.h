@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tensor maps of a linear recurrence for the bulk copy engine.
 #pragma once
 
 #include <cuda.h>

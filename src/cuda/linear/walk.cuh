@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane's walk over the steps it holds, which is the recurrence itself.
+// The recurrence itself: one lane's walk over the steps that it holds in registers.
 //
 //   forward    h' = a h + x                              h takes the place of x
 //   backward   g = d + c, c' = conj(a) g, from the last step to the first in the order of computation
 //              g takes the place of d, and g conj(h_before da/dg) that of the gate
 //
-// Both carry one number from step to step (h or c) through an affine map, so a run of steps is summarised as
-// (product of the gates, result for a zero carry): `summarize`. Down walks against the order of memory.
-// Steps that do not exist have an open gate and zeros, which is the identity. Warps whose steps have no events, and
-// gates given by value, take loops without the code for them.
+// Either way one number, h or c, is carried from step to step through an affine map, so a run of steps is summarised as
+// (product of the gates, result for a carry of zero): `summarize`. Walks go with time or against it (Down: against the
+// order of memory). Steps that do not exist have a gate of 1 and zeros, which is the identity. Warps whose steps have
+// no events (events.cuh), and gates given by value, take loops without the code for them.
 #pragma once
 
 #include "cuda/device/tile/copies.cuh"

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of the elements of a chain of matrices, from the gradients g[t] of its prefixes y[t]:
+// The kernels for the gradients of the elements of a chain of matrices, from the gradients g[t] of its prefixes y[t]:
 //
 //     MATMUL    GRAD|INPUT[t] = y[t-1]^H g[t]
 //     AFFINE    GRAD|INPUT[t] = g[t],  GRAD|GATE[t] = g[t] y[t-1]^H
 //
-// The first step without STATE_IN was combined with nothing: its gradients are g and zeros. MATMUL: a block has a tile of
-// a product, whose factors go through shared memory 16 rows at a time; AFFINE: a thread has a number of GRAD|GATE.
+// The first step without STATE_IN was combined with nothing: its gradients are g and zeros.
+//
+// Ownership  MATMUL: a block of 256 threads has a tile of 64 x 64 of a product, a thread 4 x 4 of it; the factors go
+//            through shared memory 16 rows at a time. AFFINE: a thread has a number of GRAD|GATE.
+// Bytes      MATMUL reads both factors d / 64 times each and writes the product once; AFFINE reads vectors and writes
+//            GRAD|GATE once.
+// Sync       MATMUL: two barriers for 16 rows. Blocks do not need each other.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"

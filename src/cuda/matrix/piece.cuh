@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps of which chain a block walks, and with which rows; see params.h.
+// Which steps of which chain a block walks, and with which rows; params.h has the recurrence.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"

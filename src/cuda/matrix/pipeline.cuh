@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of matrices r[s] = r[s-1] M[s] in f32 with nothing added, see params.h, in f32 accuracy on tensor cores of
-// compute capability 9.0: what prefix products and reductions spend their time in.
+// The kernel for chains of f32 matrices with nothing added, r[s] = r[s-1] M[s] (params.h), in f32 accuracy on tensor
+// cores of compute capability 9.0, warp-specialised: what prefix products and reductions spend their time in.
 //
-// The block's last warpgroup produces (pipeline_producer.cuh): it splits M into high and low parts of tf32 and keeps
-// both, StageDepth rows at a time, in a ring of stages in shared memory. The others consume: each has 64
-// rows of r, or with ColumnGroups the same rows and a share of the columns. A warp's 16 rows are its own; it takes them
-// from shared memory, splits them into its registers, and multiplies them there with a stage, 64 columns at a time.
-//
-// Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, since a lane then has the k of r that it
-// has as columns of the sum. A stage has 16-byte words of four k of a column, a row of words for each half of eight k:
-// neighbouring lanes store neighbouring words. Tensor cores sum 8 Chunk products, f32 sums the rest (MakeUp).
-//
-// Bytes: M once for every tile of rows. Synchronisation: two barriers a stage, and with ColumnGroups two more a step.
+// Ownership  A block owns a piece of a chain's time and 64 rows of r for each group of consumers. Its last warpgroup is
+//            the producer (pipeline_producer.cuh): it splits M into high and low parts of tf32 and keeps both,
+//            StageDepth rows at a time, in a ring of stages in shared memory. The other warpgroups consume: each has 64
+//            rows of r, or with ColumnGroups the same rows and a share of the columns. A warp's 16 rows are its own: it
+//            takes them from shared memory, splits them into its registers, and multiplies them there with a stage, 64
+//            columns at a time.
+// Order      Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, since a lane then has the k
+//            of r that it has as columns of the sum. A stage has 16-byte words of four k of a column, a row of words
+//            for each half of eight k: neighbouring lanes store neighbouring words. Tensor cores sum 8 Chunk products,
+//            f32 sums the rest (MakeUp).
+// Bytes      M is read once for every tile of rows.
+// Sync       Two barriers a stage between producer and consumers, and with ColumnGroups two more a step.
+// Limits     Compute capability 9.0 alone (sm_90a); d is Tile::dim or less.
 #pragma once
 
 #include "cuda/device/ptx/barrier.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of stages of pipeline.cuh, and the warpgroup that fills it with the high and low parts of M.
+// The ring of stages of pipeline.cuh, and the producer: the warpgroup that fills it with the high and low parts of M.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block's product of rows with a matrix by multiply-adds of threads. A thread has the sums of every RowThreads-th row
-// and, in words of 16 bytes, of every ColumnThreads-th word of columns.
+// A Tile of walk.cuh: a block's product of its rows with a matrix by multiply-adds, of any dtype.
+//
+// Ownership  RowThreads x ColumnThreads threads; a thread has the sums of every RowThreads-th row and, in words of 16
+//            bytes, of every ColumnThreads-th word of columns.
 #pragma once
 
 #include "cuda/matrix/numbers.cuh"

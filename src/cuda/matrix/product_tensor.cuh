@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block's product of rows with a matrix on tensor cores, in f32 accuracy.
+// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores, in f32 accuracy.
 //
-// A factor x is split into hi + lo of tf32, 11 significant bits each, and x y = hi hi + hi lo + lo hi up to 2^-20 |x y|,
-// less than the d 2^-24 that a sum of d products in f32 may be off (Ootomo and Yokota 2022). 16-bit matrices have no lo.
-// Tensor cores round towards zero, which would add up: they sum 8 products, and those sums are added as f32 does, made up
-// for what they lack on average (MakeUp). Infinite factors, and those within 2^-12 of the largest f32, give NaN. A warp has 16 RowTiles x 8 ColumnTiles sums; what it reads
-// from shared memory lies so that the 32 words of a load are in different banks.
+// A factor x is split into hi + lo of tf32, 11 significant bits each, and x y = hi hi + hi lo + lo hi up to 2^-20 |x
+// y|, less than the d 2^-24 that a sum of d products in f32 may be off (Ootomo and Yokota 2022). 16-bit matrices have
+// no lo. Tensor cores round towards zero, which would add up: they sum 8 products, and those sums are added as f32
+// does, made up for what they lack on average (MakeUp).
+//
+// Ownership  RowWarps x ColumnWarps warps; a warp has 16 row_tiles x 8 column_tiles sums. What it reads from shared
+//            memory lies so that the 32 words of a load are in different banks.
+// Limits     Infinite factors, and those within 2^-12 of the largest f32, give NaN.
 #pragma once
 
 #include "cuda/device/ptx/mma.cuh"

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block's product of rows with a matrix on tensor cores by warpgroups, in f32 accuracy: as product_tensor.cuh, twice as
-// fast, on compute capability 9.0 alone.
+// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores by warpgroups, in f32 accuracy: as
+// product_tensor.cuh, twice as fast.
 //
-// What is computed is the transpose, M^T r^T: a warpgroup has 64 columns of M at a time as its left operand, whose lanes
-// split what they load into high and low parts; the rows are the right operand, kept split in shared memory.
+// What is computed is the transpose, M^T r^T. The rows are the right operand, kept split in shared memory.
+//
+// Ownership  A warpgroup has 64 columns of M at a time as its left operand; its lanes split what they load into high
+//            and low parts, in registers.
+// Limits     Compute capability 9.0 alone (sm_90a).
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of small f32 matrices r[s] = r[s-1] M[s] with nothing added, see params.h, in one launch: where walks of
-// pieces, level by level, would wait for launches and for steps one after the other.
+// The kernel that scans chains of small f32 matrices with nothing added, r[s] = r[s-1] M[s] (params.h), in one launch:
+// where walks of pieces, level by level, would wait for launches and for steps one after the other.
 //
-// A warp has S consecutive steps in shared memory and multiplies them in turn; eight warps, a block's chunk of the chain,
-// scan their totals. Chunks are gathered in groups of 16. A chunk publishes its product, the last of a group the group's.
-// What is before a chunk is a product of up to 15 groups and up to 15 chunks, folded as a tree fixed by its place; with
-// it every warp multiplies its own prefixes, which do not wait for each other.
-//
-// A product is a warp's: of each lane Dim / 8 rows and Dim / 4 columns, in multiply-adds.
-//
-// Bytes: every matrix once in and once out. Products: 2 - 1 / S a step and about 20 a chunk. Synchronisation: what passes
-// between blocks validates itself: memory is all ones before, which no multiply-add produces (its NaN is 0x7fffffff).
-// Limits: 256 chunks a chain.
+// Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory;
+//            of a product, which is a warp's, a lane has Dim / 8 rows and Dim / 4 columns, in multiply-adds.
+// Passes     1. A warp multiplies its steps in turn, and the block scans its warps' totals.
+//            2. Chunks are gathered in groups of 16. A chunk publishes its product, the last of a group the group's.
+//               What is before a chunk is a product of up to 15 groups and up to 15 chunks, folded as a tree fixed by
+//               its place.
+//            3. With it every warp multiplies its own prefixes, which do not wait for each other, and writes them.
+// Bytes      Every matrix is read once and written once. A step takes 2 - 1 / S products, a chunk about 20 more.
+// Sync       The block's warps meet at barriers. What passes between blocks validates itself: the memory is all ones
+//            before, which no multiply-add produces (its NaN is 0x7fffffff). Blocks wait for blocks of lower index
+//            only.
+// Limits     d up to 32, 256 chunks a chain.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"

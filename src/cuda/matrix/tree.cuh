@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// All prefixes of a chain of f32 matrices as a tree of products (tree.h) in one launch, in f32 accuracy on tensor
-// cores of compute capability 9.0: for chains of summaries, whose steps would each wait for the one before.
+// The kernel for all prefixes of a chain of f32 matrices as a tree of products (tree.h), in one launch, in f32 accuracy
+// on tensor cores of compute capability 9.0: for chains of summaries, whose steps would each wait for the one before.
 //
-// A block makes 64 x 64 numbers of a product, and its warpgroups share out the sum. A warpgroup takes 32 of the sum's
-// terms at a time: as its left operand, in registers, the transpose of the right matrix's, as its right one, in shared
-// memory, the left matrix's rows, both split into high and low parts of tf32 (product_warpgroup.cuh).
-//
-// Blocks are numbered level by level and wait for products that blocks before them make: counters in memory say how many
-// blocks of a product are done. The hardware starts blocks in this order, so that none waits for one that cannot run.
-//
-// Bytes: of a product, 2 d / 64 + 1 matrices. Synchronisation: two barriers of a warpgroup for 32 terms.
+// Ownership  A block makes 64 x 64 numbers of one product, and its two warpgroups share out the sum's terms, 32 at a
+//            time. A warpgroup has as its left operand, in registers, the transpose of the right matrix's, as its right
+//            one, in shared memory, the left matrix's rows, both split into high and low parts of tf32 (as
+//            product_warpgroup.cuh does).
+// Bytes      A product moves 2 d / 64 + 1 matrices.
+// Progress   Blocks are numbered level by level and wait for products that blocks before them make: counters in memory
+//            say how many blocks of a product are done. The hardware starts blocks in this order, so that none waits
+//            for one that cannot run.
+// Sync       Two barriers of a warpgroup for 32 terms; a count in memory for a block.
+// Limits     Compute capability 9.0 alone (sm_90a).
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

@@ -3,9 +3,9 @@
 // multiplied where. Compiles as C++ and as CUDA C++.
 //
 // With y[i] = x[i] at first, level k makes y[i] = y[j] y[i], j = (i >> k << k) - 1, for all i whose bit k is set
-// (Sklansky 1960). Products are never overwritten, so that none waits for the readers of another: y[i] before level k is
-// what the last level before did to it. Where the last prefix alone is wanted, products that it does not need are left
-// out; it has the same bits.
+// (Sklansky 1960). Products are never overwritten, so that none waits for the readers of another: y[i] before level k
+// is what the last level before did to it. Where the last prefix alone is wanted, products that it does not need are
+// left out; it has the same bits.
 #pragma once
 
 #include <cstdint>

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains of matrices: r[s] = r[s-1] M[s] + u[s], see params.h.
+// The kernel that walks chains of matrices: r[s] = r[s-1] M[s] + u[s]. params.h says how products of matrices and
+// affine maps, forward and backward, become this one recurrence.
 //
-// A block has a piece of a chain's time and some of its rows, which it keeps in shared memory and walks from the first
-// step to the last; M comes by in slabs of some of its rows, fetched ahead. Pieces whose r[-1] is not known yet are
-// summarised instead, r -> r P + U, with P walked from M[0] by all of its d rows, and U by the rows of r. The summaries
-// are a chain of the same form, as long as there are pieces, and its r are the r[-1] of the pieces and the r after the
-// last step. n steps so cost 2n products, in as many pieces at once as one likes, and a reduction n; nothing depends on
-// timing.
+// Time is cut into pieces. A piece whose r[-1] is not known yet is summarised first: it takes r to r P + U, where P is
+// walked from M[0] with all of its d rows, and U with the rows of r. The summaries are a chain of the same form, as
+// long as there are pieces; its r are the r[-1] of the pieces and the r after the last step. So n steps cost 2n
+// products, in as many pieces at once as one likes, and a reduction n. Nothing depends on timing.
 //
-// Bytes: M once for every Tile::rows rows of r and every launch. Synchronisation: a barrier a slab, one a step, and one
-// more where r is emitted.
+// Ownership  A block owns a piece of a chain's time and Tile::rows of its rows, which stay in shared memory from the
+//            first step to the last. M comes by in slabs of some of its rows, through a ring of Tile::stages. How
+//            threads share a product is the Tile's: product_simt.cuh, product_tensor.cuh or product_warpgroup.cuh.
+// Bytes      M is read once for every Tile::rows rows of r in every launch; u is read and r written once.
+// Sync       The block meets once a slab, once a step, and once more where r is emitted. Launches for summaries and for
+//            walks follow each other on the stream.
+// Limits     Tile::rows rows of d numbers and the slabs fit the shared memory of a block.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators on numbers as elements of V neighbouring channels: the scan of device/scan/element_scan.cuh.
+// The kernel "numbers": operators on numbers, forward. An element is V neighbouring channels, and the kernel is the
+// scan of device/scan/element_scan.cuh, whose opening comment says who owns what.
 #pragma once
 
 #include "cuda/device/scan/element_scan.cuh"

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward of operators on numbers.
+// The kernel "numbers", backward.
 //
 //     g[t-1] = dy[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
 //
 // Backward takes two launches. The first is the scan, of which only what enters each chunk is kept: the marks. The
-// second walks the other way; a block computes y again from its mark, and the slopes with it, and scans the maps
-// g -> s g + c of its steps.
+// second is the kernel here.
 //
-// Bytes      Reads three arrays (INPUT twice) and writes one. ADD's slopes are 1: it has no marks and reads GRAD|OUTPUT
-//            alone.
+// Ownership  As in device/scan/element_scan.cuh: a block owns a chunk of steps of some rows, a lane L of them.
+// Passes     A block walks the other way: it computes y again from its mark, and the slopes dy[t]/dy[t-1] with it, and
+//            scans the maps g -> s g + c of its steps as the scan does elements.
+// Bytes      Three arrays are read (INPUT twice) and one is written. ADD's slopes are 1: it has no marks and reads
+//            GRAD|OUTPUT alone.
+// Sync       That of the scan.
 #pragma once
 
 #include "cuda/operators/backward_params.h"

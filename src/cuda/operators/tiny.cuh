@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of D x D matrices that fit a thread's registers: the scan of device/scan/element_scan.cuh, and backward.
+// The kernel "tiny": products of D x D matrices that fit a thread's registers, forward and backward.
 //
+//     y[t] = y[t-1] x[t]                           forward: the scan of device/scan/element_scan.cuh
 //     g[t-1] = dy[t-1] + g[t] x[t]^H               GRAD|INPUT[t] = y[t-1]^H g[t]
 //
-// Backward scans the maps g -> g P + G of the steps, against time. y is read.
+// Backward reads y and scans the maps g -> g P + G of the steps, against time.
 //
+// Ownership  A lane has L steps of a row, each a matrix in its registers; a block a chunk of some rows, as in the scan.
 // Bytes      Forward reads one array and writes one; backward reads three, two of them twice, the second time from the
 //            caches, and writes one.
+// Sync       That of the scan.
+// Limits     D up to 4, matrices of up to 128 bytes.
 #pragma once
 
 #include "cuda/device/scan/element_scan.cuh"

@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks backward, in turns with products, from the last step to the first: one thread per element takes
-// what reaches h through the R of the step after, runs the cell's backward and leaves the gradients of the products.
+// The kernels "alternating", backward, from the last step to the first. The kernels "persistent" and "fused" take
+// parts.
+//
+//     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
 //     a step                   rnn_backward;  through = R^T gradients
 //     or, reset before         rnn_backward;  through = R_n^T;  rnn_backward_reset;  through += R_r^T, R_z^T
 //     after the first step     rnn_backward of step -1
 //
-// Every step's gradients and factors keep a place of their own, so that one product gives the gradient of R for many.
+// Ownership  A thread has an element (row, head, unit): it takes what reaches its h through the R of the step after,
+//            runs the cell's backward and leaves the gradients of its gates for the products.
+// Bytes      GRAD|OUTPUT, OUTPUT and RESERVE are read once, GRAD|INPUT is written once. Every step's gradients and
+//            factors keep a place of their own, so that one product gives the gradient of R for many steps.
+// Sync       As forward.cuh.
+// Limits     As forward.cuh.
 #pragma once
 
 #include "cuda/rnn/element.cuh"

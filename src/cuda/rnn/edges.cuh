@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recurrent network does before its first and after its last step: weights into the padded form of the products
-// and their gradient out of it, the sum of GRAD|BIAS over rows, sequences without a step. Once per call each.
+// The kernels for what every way to run a recurrent network does once before its first and after its last step: weights
+// into the padded form of the products and their gradient out of it, BIAS in the states' dtype, the sum of GRAD|BIAS
+// over rows, the sequence of each step, and states of sequences without a step.
+//
+// Ownership  A thread has a number; of the sum of GRAD|BIAS a block has 32 columns, whose 8 warps' sums are added in
+//            order.
+// Bytes      Each array is read once and written once.
+// Sync       A block's warps meet once for the sum, else nothing waits.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places of an element, and what happens to its states between two steps.
+// An element of a recurrent network, which is a unit of a head of a row: its places in the tensors of a call, and what
+// happens to its states between two steps.
+//
 // A step's kernel may start while the product before it ends: it loads what the call was given before it waits for that
 // launch, and touches what the call computes itself after it.
 #pragma once

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks forward, in turns with products: a step multiplies the factors by R, then one thread per element
-// adds INPUT and BIAS, runs the cell and leaves the factors of the next step.
+// The kernels "alternating", forward: a step of a recurrent network is a product by cuBLAS and one of these launches.
+// The kernel "persistent" runs the same steps inside one launch.
+//
+//     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
 //     before the first step    rnn_begin
 //     a step                   products = R factors;  rnn_forward
 //     or, reset before         products of r, z;  rnn_forward_reset: factors r h;  product of n;  rnn_forward
 //
-// Reads INPUT once and the products and carried states from L2; a step costs its two launches until
-// rows * width * (gates + states) fill the memory system.
+// Ownership  A thread has an element (row, head, unit): it adds INPUT, BIAS and the products of its gates, runs the
+//            cell, and leaves the states and the factor of the next product.
+// Bytes      INPUT is read once, OUTPUT and RESERVE are written once; products and carried states are read from L2.
+// Sync       Launches follow each other on the stream; a launch may begin while the one before ends (element.cuh).
+// Limits     None. A step costs its two launches until rows * width * (gates + states) fill the memory system.
 #pragma once
 
 #include "cuda/rnn/element.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers that cells of dtype X are worked out in: f32 as exact as its functions, others by short ones.
+// The numbers in which cells of dtype X are worked out: f32 with exact functions for f32, shorter functions for 16 bits
+// and for f64 (device/math/).
 #pragma once
 
 #include <type_traits>

@@ -7,7 +7,7 @@
 // that lanes that read neighbouring values read neighbouring words.
 #pragma once
 
-#include "cuda/device/ptx/shared_words.cuh"
+#include "cuda/device/ptx/global_words.cuh"
 
 namespace flashscan::cuda {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that blocks of one launch publish for later blocks, in global memory whose bits are all ones before the launch.
+// Values that blocks of one launch publish for later blocks, in global memory whose bits are all ones before the
+// launch.
 //
-// A value is written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word that
-// is published has that value, so the data are their own flag and nothing orders one word after another. Whoever waits
-// reads a word again until it is there.
+// A value is written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word
+// that is published has that value, so the data are their own flag and nothing orders one word after another. Whoever
+// waits reads a word again until it is there.
 #pragma once
 
-#include "cuda/device/ptx/shared_words.cuh"
+#include "cuda/device/ptx/global_words.cuh"
 
 namespace flashscan::cuda {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that blocks of one launch send each other again and again through the same global memory.
 //
-// A value is written and read in words of 16 bytes, each a single access, half of it a tag: the number of the turn, and a
-// mark in the lowest bit. Whoever waits reads a word again until it has the turn's number, so the data are their own flag
-// and nothing orders one word after another.
+// A value is written and read in words of 16 bytes, each a single access, half of it a tag: the number of the turn, and
+// a mark in the lowest bit. Whoever waits reads a word again until it has the turn's number, so the data are their own
+// flag and nothing orders one word after another.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// f64 whose functions are short, for cells of f64 data: within 3 units in the last place, no branches, sums of polynomials
-// as trees. The few elements of a block wait for each of an f64's long instructions.
+// f64 with short functions, for cells of f64 data: within 3 units in the last place, without branches, sums of
+// polynomials as trees. A step waits for the cells of a few elements, and so for each of an f64's long instructions.
 #pragma once
 
 #include "cuda/device/ptx/near_reciprocal.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 whose functions are short, for cells of 16-bit data: within 2^-20 of themselves or 2^-22 of 1, no branches. A step
-// of a fused kernel waits for its cell, so their length counts.
+// f32 with short functions, for cells of 16-bit data: within 2^-20 of the exact value or 2^-22 of 1, without branches.
+// A step of a fused kernel waits for its cell, so their length counts.
 #pragma once
 
 #include <cuda_runtime.h>

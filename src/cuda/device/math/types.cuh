@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Storage and arithmetic types of the linear kernels.
+// Types of stored elements and of the numbers that kernels compute with.
 //
-// Element<X>: how a stored element becomes the number it is computed with (f32 for 16-bit data) and back.
+// Element<X>: how a stored element becomes the number that it is computed with (f32 for 16-bit data) and back.
 // Types<X, G>: the pair of data and gate, and the affine map h -> A h + X that summarises a run of steps.
 #pragma once
 

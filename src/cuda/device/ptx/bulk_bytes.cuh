@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that lie together, moved by the bulk copy engine: counts and both addresses are multiples of 16. Loads count their
-// bytes at a barrier in shared memory (cluster.cuh); bulk_copy.cuh has what groups of stores need. Addresses are those of
-// the shared window; other compute capabilities than 9.0 and newer have none of it.
+// Bytes that lie together, moved by the bulk copy engine: counts and both addresses are multiples of 16. Loads count
+// their bytes at a barrier in shared memory (cluster.cuh); bulk_copy.cuh has what groups of stores need. Addresses are
+// those of the shared window; other compute capabilities than 9.0 and newer have none of it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's matrix product on tensor cores: 16 x 8 += 16 x 16 times 16 x 8. With r = lane / 4 and q = lane % 4 a lane has
-// of the left operand, two a word, (r, 2q..), (r + 8, 2q..), (r, 2q + 8..), (r + 8, 2q + 8..); of the right one
+// A warp's matrix product on tensor cores: 16 x 8 += 16 x 16 times 16 x 8. With r = lane / 4 and q = lane % 4 a lane
+// has of the left operand, two a word, (r, 2q..), (r + 8, 2q..), (r, 2q + 8..), (r + 8, 2q + 8..); of the right one
 // (2q.., r), (2q + 8.., r); of the sum (r, 2q), (r, 2q + 1), (r + 8, 2q), (r + 8, 2q + 1).
 #pragma once
 

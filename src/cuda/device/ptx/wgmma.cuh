@@ -2,9 +2,9 @@
 // Matrix products of a warpgroup, 4 warps, on tensor cores, asynchronously: compute capability 9.0 alone (sm_90a).
 //
 // 64 x N += 64 x 8 times 8 x N of tf32. The left operand and the sum are in registers: with r = lane / 4, q = lane % 4
-// and w = warp % 4, a lane has of the left one (16 w + r, q), (16 w + r + 8, q), (16 w + r, q + 4), (16 w + r + 8, q + 4),
-// and of the sum, for every 8 columns from c on, (16 w + r, c + 2q), (.., c + 2q + 1), (16 w + r + 8, c + 2q), (..).
-// The right operand is in shared memory, column by column, see describe_columns.
+// and w = warp % 4, a lane has of the left one (16 w + r, q), (16 w + r + 8, q), (16 w + r, q + 4), (16 w + r + 8, q +
+// 4), and of the sum, for every 8 columns from c on, (16 w + r, c + 2q), (.., c + 2q + 1), (16 w + r + 8, c + 2q),
+// (..). The right operand is in shared memory, column by column, see describe_columns.
 #pragma once
 
 #include <cstdint>

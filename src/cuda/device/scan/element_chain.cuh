@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the threads of all blocks find what is combined before their own steps.
+// How a thread of element_scan.cuh finds what is combined before its own steps.
 //
-// A thread brings the run of its steps. Lanes, then warps, are combined in the order of time into the chunk's run.
-// Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. A chunk combines the
-// runs of the earlier groups of its link and of the earlier chunks of its group, each in a tree fixed by its place, and
-// appends them to the run up to its link, which the last chunk of the link before published. The last chunk of a group
-// publishes the group's run without waiting for a link, so that what is known one after another is links alone.
+// A thread brings the run of its steps, which is their combination. Runs of lanes, then of warps, are combined in the
+// order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
+// 2^log2_link_groups. The last chunk of a group publishes the group's run without waiting for a link. A chunk combines
+// the runs of the earlier groups of its link and of the earlier chunks of its group, each in a tree fixed by its place,
+// and appends them to the run up to its link, which the last chunk of the link before published. So only links are
+// known one after another.
 //
 // Nothing is combined but runs of steps that exist: there is no identity and no padding.
 #pragma once

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefix scans and reductions of elements that fit a thread's registers, under any associative operator.
+// The kernel that scans or reduces elements that fit a thread's registers, under any associative operator.
 //
 //     y[t] = y[t-1] o x[t]
 //
 // Ownership  A block owns a chunk of consecutive steps of some rows, a lane L of the steps of a row, in registers.
-// Passes     1. every lane combines its steps into one element, which is combined across lanes and warps
-//            2. the block finds what is before its chunk (element_chain.cuh), and every lane walks its steps from there
-// Bytes      Reads and writes every element once, and a few a chunk for what chunks hand each other.
-// Order      The bracketing is fixed by the problem, and with it every bit. A reduction is the scan that writes its last
-//            elements alone.
-// Combines   2 - 1 / L + log2(lanes in time) / L an element and a few more a chunk; of elements that exist, never of
-//            identities or padding.
-// Sync       What passes between blocks validates itself (device/exchange/element_words.cuh): no flags, no fences.
-// NVRTC      Compiles without any header but ours.
+// Passes     1. Every lane combines its steps into one element, which is combined across lanes and warps.
+//            2. The block finds what is before its chunk (element_chain.cuh), and every lane walks its steps from
+//               there.
+// Bytes      Every element is read once and written once, and a few for each chunk, which chunks hand each other.
+// Order      The bracketing is fixed by the problem's shape, and with it every bit. A reduction is the scan that writes
+//            its last elements alone.
+// Combines   2 - 1 / L + log2(lanes in time) / L for each element and a few more for each chunk; of elements that
+//            exist, never of identities or padding.
+// Sync       A block's warps meet at barriers. What passes between blocks validates itself
+//            (device/exchange/element_words.cuh): there are no flags and no fences. Blocks wait for blocks of lower
+//            index only.
+// Limits     Elements of registers' size; the header compiles with NVRTC and includes none but ours.
 //
 // An operator is
 //
@@ -26,8 +29,8 @@
 //         Op(int32_t kind, const void* state);
 //         Element combine(const Element& l, const Element& r) const;
 //         Element combine_rarely(const Element& l, const Element& r) const;  // the same, in less code
-//         Element load(const char* from, bool aligned) const;    // aligned: to the largest power of 2 up to 16 in bytes
-//         void store(char* to, const Element& y, bool aligned) const;
+//         Element load(const char* from, bool aligned) const;    // aligned: to the largest power of 2 up to 16 in
+//     bytes void store(char* to, const Element& y, bool aligned) const;
 //         Element load_state(const char* from) const;            // of any alignment that states may have
 //         void store_state(char* to, const Element& y) const;
 //         Element identity() const;           // if has_identity

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves the elements of a lane between memory and where the lane has them: registers, or a slot of a buffer in shared
+// Copies of a lane's elements between memory and where the lane has them: registers, or a slot of a buffer in shared
 // memory.
 //
 // With neighbouring rows in neighbouring lanes every lane loads its own. With time innermost a lane's steps lie
-// together, and a warp's as well: the warp moves them in turn, whole vectors of 16 bytes where they are aligned, through
-// the buffer.
+// together, and a warp's as well: the warp moves them in turn, whole vectors of 16 bytes where they are aligned,
+// through the buffer.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many chunks a group of look-back has, for the families that choose it (the chains of carries: element_chain.cuh here).
+// How many chunks a group of look-back has, for the families that choose it (the chains of carries: element_chain.cuh
+// here).
 #pragma once
 
 #include <algorithm>

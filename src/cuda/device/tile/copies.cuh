@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles between memory and registers: `fetch` starts the loads of a tile and `arrange` gives each lane its
-// steps, so that the loads of several tensors are in flight at once; `store` writes a tile back.
+// Copies of tiles between memory and registers, chosen by how tensors lie. `fetch` starts the loads of a tile and
+// `arrange` gives each lane its steps, so that the loads of several tensors are in flight at once; `store` writes a
+// tile back.
 //
-// Channels innermost, a lane loads its own rows step by step and a warp's step is contiguous. Time innermost, lanes
-// exchange what the warp loads in turn through a buffer of the warp's in shared memory. Where tiles are staged, what was
-// fetched lies there, and asynchronous copies are waited for before `arrange`.
+// Channels innermost, a lane loads its own rows step by step, and what a warp loads of a step lies together. Time
+// innermost, lanes exchange what the warp loads in turn through a buffer of the warp's in shared memory. Where tiles
+// are staged, what was fetched lies there, and asynchronous copies are waited for before `arrange`.
 // Loads and stores are plain: on an H200 hints to evict first cost 10 % of the time.
 #pragma once
 

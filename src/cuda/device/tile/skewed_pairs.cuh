@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles of pairs of rows, channels innermost, whose steps begin anywhere. Where a step is odd, one that begins in
-// the middle of what a pair takes in memory, lanes load what lies together there, and take the first row of the lane
-// after them as their second. A warp's last lane lends what it loads and has no rows of its own.
+// Copies of tiles of pairs of 16-bit rows, channels innermost, whose steps begin at any address of an element.
 //
-// What is written is the warp's alone. Pairs are read as a whole where one row of them exists, but for the first and the
-// last of a tensor.
+// A step is odd where it begins in the middle of a pair in memory. Lanes load the pairs as they lie in memory. In odd
+// steps a lane's rows are the upper half of its pair and the lower half of the next lane's, which that lane passes on;
+// so a warp's last lane has no rows of its own. Stores go the same way back, and write only rows of the warp's. A pair
+// is read as a whole where one row of it exists, but for the first and the last of a tensor.
 #pragma once
 
 #include "cuda/device/tile/copies.cuh"

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles of one row a warp, time innermost, whose lanes own vectors of 16 bytes wherever the row begins in one:
-// the vectors that are all the row's go as in time_vectors.cuh, the elements of those at its ends, which neighbours
-// share, one by one, a lane each. No byte is touched that is not the row's.
+// Copies of tiles of one row a warp, time innermost, where the row may begin and end within a vector of 16 bytes.
+//
+// Lanes own whole aligned vectors. Vectors that are all the row's go as in time_vectors.cuh. The elements of the
+// vectors at its ends, which neighbouring rows may share, go one by one, a lane each. No byte is touched that is not
+// the row's.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"

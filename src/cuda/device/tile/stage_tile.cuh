@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A warp's tile in shared memory, channels innermost, as the bulk copy engine leaves it there and takes it away: steps
+// follow each other, each the packs of the warp's rows. Lanes move their parts between it and registers.
 #pragma once
 
 #include "cuda/device/tile/copies.cuh"

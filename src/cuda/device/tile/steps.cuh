@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lane's tile: L steps of V rows of a tensor, held in registers.
+// The tile of a warp: L steps of V rows of a tensor in the registers of each lane.
 //
+// With time innermost neighbouring lanes hold neighbouring segments of time, with channels innermost neighbouring rows.
 // A lane is a (pack of V rows, segment of L steps) pair. 2^log2_rows packs stand side by side in a warp and the
 // remaining factor of 32 is consecutive segments, so a warp covers V 2^log2_rows rows and L 32 / 2^log2_rows steps.
 #pragma once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost, aligned to 16 bytes: a warp loads contiguous vectors in turn and the lanes exchange
-// them through a buffer of the warp's in shared memory.
+// Copies of tiles with time innermost, aligned to 16 bytes. The vectors that a warp loads in turn lie together in
+// memory, but a lane's steps do too: so lanes exchange what they have loaded through a buffer of the warp's in shared
+// memory.
 #pragma once
 
 #include "cuda/device/tile/memory_words.cuh"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost, any strides and addresses: pieces of an element, or of two of 16 bits, are copied
-// asynchronously to where the lane that owns them finds whole vectors in the warp's buffer. What is under way takes no
-// registers.
+// Copies of tiles with time innermost, any strides and addresses. Pieces, each an element or two of 16 bits, are copied
+// asynchronously to where the lane that owns them finds whole vectors in the warp's buffer in shared memory, so that
+// what is under way takes no registers.
 //
-// 16-bit rows that begin at an odd element lie half a word off in the buffer, and lanes move them on as they read. No word
-// is touched that is not the row's alone: elements at its ends, which share words with others, go for themselves.
+// 16-bit rows that begin at an odd element lie half a word off in the buffer, and lanes shift them as they read. No
+// word is touched that is not the row's alone: elements at its ends, which share words with others, are copied by
+// themselves.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"

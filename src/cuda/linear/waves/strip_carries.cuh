@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of linear_strip_waves find their carries.
+// How the chunks of strip_waves.cuh find the carries that enter them.
 //
 // Blocks stand in teams, each of which has sequences of its own. Wave k of a team is chunks [k n, (k + 1) n) for its n
-// blocks, a chunk a block. Warps of their own see to it:
+// blocks, a chunk a block. Some warps of each block are for the exchange:
 //
-//   publisher  of every block, composes its warps' totals into the chunk's summary of each row and sends that to the
-//              row's reducer
-//   reducers   of a team's block r for row r of the chunks: compose a wave's summaries in a tree fixed by n, apply them to
-//              the carry that the wave starts from and send every block its carry
-//   receivers  of every block, take in the carries of the block's rows
+//   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
+//              the row's reducers
+//   reducers   of a team's block r, for row r of the chunks: compose a wave's summaries, in a tree fixed by n, apply
+//              them to the carry that enters the wave, and send every block its carry
+//   receivers  take in the carries of the block's rows
 //
-// So each summary is read once and each carry written once, by as many warps as chunks have rows. Reducers and receivers
-// take every other wave, because a way to the memory and back takes as long as a wave.
-// Where a sequence begins, the summary takes its first carry in and is cut, so that nothing passes from one to the next.
-// Blocks hand each other words of 16 bytes, half of it a tag: the number of the wave, and whether the summary is cut. The
-// blocks set all tags to ones, which no wave has, and meet once while their first loads are on their way. A slot is taken
-// again `slots` waves later: who publishes then has walked the chunk of the wave that the slot held, whose carries were
-// found after all had read the slot.
+// So each summary is read once and each carry written once, by as many warps as chunks have rows. There are two
+// reducers and two receivers, which take every other wave, because a way to the memory and back takes as long as a
+// wave. Where a sequence begins, the summary takes its first carry in and is cut, so that nothing passes from one to
+// the next. Blocks send each other tagged values (device/exchange/tagged_values.cuh), whose tag is the number of the
+// wave and whether the summary is cut. The blocks set all tags to ones, which no wave has, and meet once while their
+// first loads are on their way. A slot is used again `slots` waves later: whoever publishes then has walked the chunk
+// of the wave that the slot held, whose carries were found after all had read the slot.
 #pragma once
 
 #include <cooperative_groups.h>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How linear_strip_waves moves chunks between memory and shared memory.
+// How strip_waves.cuh moves chunks between memory and shared memory.
 //
-// A stage holds a chunk: its gates, its source, and backward the states before its steps; a tensor's part is a tile. One
-// thread has the copy engine fill stages, some chunks ahead of the one that is being summarised, and another has it store
-// what was walked. More loads at once would not come sooner, but words between blocks would wait behind them.
+// A stage of the ring holds a chunk: its gates, its source, and backward the states before its steps; a tensor's part
+// is a tile. One thread has the copy engine fill stages, some chunks ahead of the one that is being summarised, and
+// another has it store what was walked. More loads at once would not come sooner, but words between blocks would wait
+// behind them.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence of few long rows in waves of chunks, channels innermost: blocks that stay, a chunk each in a wave.
+// The kernel "waves" with channels innermost: the linear recurrence of few long rows by resident blocks.
 //
-//     chunk n maps the carry c of a row to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  A chunk is some steps of a strip of up to 128 bytes of rows. Blocks stand in teams, each with strips of its
-//            own; block b of a team's n owns chunks b, b + n, b + 2 n, ... of its strips' chunks in a line. Its 8 warps
-//            follow each other in time, and a lane holds L steps of 4 rows. Two more warps move chunks
-//            (strip_copies.cuh), five find carries (strip_carries.cuh).
-// Passes     1. a warp takes its part of chunk k + ahead from the ring of stages in shared memory and summarises it; its
-//               totals go to the publisher, which tells what the warps before it make of the carry
-//            2. it takes the carry into chunk k, walks its steps and gives the stage back, which is stored and filled with
-//               a later one
-// Bytes      Reads and writes every element once, and 64 bytes a row and chunk.
-// Order      Fixed by the shape and the number of blocks, and with it every bit.
+// A chunk is some steps of a strip, which is up to 128 bytes of neighbouring rows. It maps the carry c of a row to
+// A c + X, where A is the product of the row's gates and X its result for c = 0. Blocks stand in teams, each with
+// strips of its own; the chunks of a team's strips stand in one line, and a wave is the next n of them for its n
+// blocks.
+//
+// Ownership  Block b of a team owns chunks b, b + n, b + 2 n, ... Its 8 walking warps follow each other in time, and a
+//            lane holds L steps of 4 rows. Two more warps move chunks between memory and a ring of stages in shared
+//            memory (strip_copies.cuh), five find carries (strip_carries.cuh).
+// Passes     1. A warp takes its part of chunk k + ahead from the ring and summarises it; its totals go to the warp
+//               that publishes, which tells it what the warps before it make of the carry.
+//            2. It takes the carry into chunk k, walks its steps and gives the stage back, which is stored and filled
+//               with a later one.
+// Bytes      Every element is read once and written once, and 64 bytes for each row and chunk.
+// Order      The shape and the number of blocks fix it, and with it every bit.
 // Progress   All blocks wait for each other: a cooperative launch of no more than run at once.
-// Sync       Words that carry their own number between blocks, barriers in shared memory between the warps of one.
-// Why        As waves.cuh. Each row has reducers of its own, spread over the device. A carry takes 5 to 7 us: 2 to 6
-//            until a reducer sees a summary while loads run. Of (1, 2^20, 16) in bf16 an H200 takes 49 us forward where
-//            chunks that look back take 60, 69 instead of 104 backward; in f32 131 instead of 154 backward.
-//            The walking warps are what it takes longer than time innermost for: some 60 instructions an element, most
-//            of them to compose a warp's segments.
-// Limits     Gates by value for each element, of the data's dtype; nothing reset or packed; channels side by side, in whole
-//            16-byte vectors.
+// Sync       Words between blocks carry the number of their wave; the warps of a block meet at barriers in shared
+//            memory.
+// Limits     Gates are values for each element, of the data's dtype (f32 backward, bf16, f16); nothing is reset or
+//            packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
+// Why        As waves.cuh. The sums of each row are found by blocks of its own, spread over the device. A carry takes 5
+//            to 7 us: 2 to 6 until a reducer sees a summary while loads run. Of (1, 2^20, 16) in bf16 an H200 takes 49
+//            us forward where chunks that look back take 60, 69 instead of 104 backward; in f32 131 instead of 154
+//            backward. It takes longer than time innermost because of the walking warps: some 60 instructions an
+//            element, most of them to compose a warp's segments.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

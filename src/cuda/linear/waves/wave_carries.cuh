@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of linear_waves find their carries.
+// How the chunks of waves.cuh find the carry that enters them.
 //
-// Wave k is chunks [k n, (k + 1) n) for n blocks, a chunk a block. Warps of their own see to it:
+// Wave k is chunks [k n, (k + 1) n) for n blocks, a chunk a block. Each block has three warps for the exchange,
+// the third of which works in the first block alone:
 //
-//   publisher  of every block, composes its warps' totals into the chunk's summary and sends that to the reducer
-//   reducer    of the first block, composes a wave's summaries in a tree fixed by n, applies them to the carry that the
-//              wave starts from and sends every block its carry
-//   receiver   of every block, makes the block's carry those of its warps
+//   publisher  composes the totals of its block's walking warps into the chunk's summary and sends it to the reducer
+//   reducer    composes a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
+//              sends every block its carry; in the first block alone
+//   receiver   makes the block's carry those of its walking warps
 //
-// Where a row begins, the summary takes its first carry in and is cut, so that nothing passes from row to row.
-// Blocks hand each other words of 16 bytes, half of it a tag: the number of the wave, and whether the summary is cut. The
-// host sets all tags to ones, and no wave has that number. A slot is taken again `slots` waves later: who publishes then
-// has had a carry that was found after all had read the slot.
+// Where a row begins, the summary takes the row's first carry in and is cut, so that nothing passes from row to row.
+// Blocks send each other tagged values (device/exchange/tagged_values.cuh), whose tag is the number of the wave and
+// whether the summary is cut. The host sets all tags to ones, and no wave has that number. A slot is used again `slots`
+// waves later: whoever publishes then has had a carry that was found after all had read the slot.
 #pragma once
 
 #include "cuda/device/exchange/tagged_values.cuh"

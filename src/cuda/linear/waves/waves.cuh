@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence of few long rows in waves of chunks, time innermost: blocks that stay, a chunk each in a wave.
+// The kernel "waves" with time innermost: the linear recurrence of few long rows by resident blocks.
 //
-//     chunk n maps the carry c to A[n] c + X[n], with A[n] the product of its gates and X[n] its result for c = 0
+//     h[t] = a[t] h[t-1] + x[t]                    forward
+//     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
-// Ownership  Block b of n owns chunks b, b + n, b + 2 n, ... of all rows' chunks in a line. Each of its 8 warps owns a part
-//            of each chunk, which it loads into its ring of stages in shared memory, and a lane L steps of it. Three more
-//            warps find carries (wave_carries.cuh).
-// Passes     1. a warp takes chunk k + 2, backward k + 3, from its ring and summarises it; its total goes to the publisher
-//            2. it takes its carry for chunk k, walks its steps and gives the stage back, which the copy engine stores and
-//               fills with a later one
-// Bytes      Reads and writes every element once, and 32 bytes a chunk.
-// Order      Fixed by the shape and the number of blocks, and with it every bit.
+// A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
+// The chunks of all rows stand in one line, and a wave is the next n of them for the n blocks, a chunk a block.
+//
+// Ownership  Block b owns chunks b, b + n, b + 2 n, ... Each of its 8 walking warps owns a part of each chunk, which
+//            the copy engine loads into the warp's ring of stages in shared memory; a lane holds L steps of it. Three
+//            more warps find carries (wave_carries.cuh).
+// Passes     1. A warp takes its part of chunk k + 2, backward k + 3, from its ring and summarises it; its total goes
+//               to the warp that publishes the chunk's summary.
+//            2. It takes its carry for chunk k, walks its steps and gives the stage back, which the copy engine stores
+//               and fills with a later one.
+// Bytes      Every element is read once and written once, and 32 bytes for each chunk.
+// Order      The shape and the number of blocks fix it, and with it every bit.
 // Progress   All blocks wait for each other: a cooperative launch of no more than run at once.
-// Sync       Words that carry their own number between blocks, barriers in shared memory between the warps of one.
-// Why        Chunks that look back (linear/chunked.cuh) load, wait for their carry and store one after another, with
-//            nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never stop: of
-//            (1, 2^24, 1) in f32 an H200 takes 64 us forward where chunks take 88, backward 100 instead of 156. What
-//            remains beside the stream is mostly the way to the first and the last carries, which short data notice.
-//            Prototypes of that, forward: 64 us with chunks of 40 KB and two ahead, 82 with one, 64 with three, 71 with
-//            chunks of 24 KB and three. Where every block found its carry itself from all summaries of a wave it took
-//            twice as long, and 5 us a wave where a lane waited for one summary after the other. With channels innermost
-//            16 rows took as long as in chunks and 128 rows 1.7 times as long.
-// Limits     Gates by value for each element, of the data's dtype; nothing reset or packed; rows of whole 16-byte vectors.
+// Sync       Words between blocks carry the number of their wave; the warps of a block meet at barriers in shared
+//            memory.
+// Limits     Gates are values for each element, of the data's dtype (f32, bf16, f16); nothing is reset or packed; rows
+//            are whole 16-byte vectors; compute capability 9.0 and newer.
+// Why        Chunks that look back (chunked.cuh in linear/) load, wait for their carry and store one after another,
+//            with nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never
+//            stop: of (1, 2^24, 1) in f32 an H200 takes 64 us forward where chunks take 88, backward 100 instead of
+//            156. What remains beside the stream is mostly the way to the first and the last carries, which short data
+//            notice. See bench/results/tried_linear.md for other sizes of chunks and ways to find carries.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

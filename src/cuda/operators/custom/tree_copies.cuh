@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tree of custom operators moves beside the combinations: prefixes that no pair makes, last elements, operands
-// to where a callback finds them, and gradients, which are added as numbers.
+// The kernels that move what the tree of custom operators needs beside its combinations (tree_params.h): prefixes that
+// no pair makes, last elements, operands to where a callback finds them, and gradients, which are added as numbers.
 //
-// A thread moves one word of an element: the largest that divides it and all addresses. Each array is read and written
-// once; launches follow one another on the stream, no block waits for another.
+// Ownership  A thread moves one word of an element, the largest that divides it and all addresses; or adds one number.
+// Bytes      Each array is read once and written once.
+// Sync       None: launches follow one another on the stream, no block waits for another.
 #pragma once
 
 #include "cuda/operators/custom/tree_copies_params.h"

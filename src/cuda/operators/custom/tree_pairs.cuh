@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Combines the pairs of one level of a custom operator's tree (tree_params.h), a thread a pair, operands where they lie.
-// Reads two elements a pair and writes one; the adjoint reads four and writes two. Compiled at run time around the
-// user's functions.
+// The kernels that combine the pairs of one level of a custom operator's tree (tree_params.h), operands where they lie.
+// They are compiled at run time around the user's functions.
+//
+// Ownership  A thread has a pair.
+// Bytes      Two elements are read and one is written for each pair; the adjoint reads four and writes two.
+// Sync       None: a level is a launch.
 //
 // Op: the functor over the user's function, made of its state.
 #pragma once

@@ -7,8 +7,8 @@
 // combinations in 2 log2(n) levels (Blelloch 1990). A prefix is written where OUTPUT wants it, whatever level it comes
 // from. A reduction goes up and combines the rest, what is left over at the levels' ends, in the scan's order.
 //
-// A[k] of sequence n begins at its own start shifted by k, so that the levels of packed sequences need no table: shifted
-// lengths never add up to more than the shifted sum.
+// A[k] of sequence n begins at its own start shifted by k, so that the levels of packed sequences need no table:
+// shifted lengths never add up to more than the shifted sum.
 #pragma once
 
 #include <cstdint>

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks backward in one launch, from the last step to the first: a team of blocks keeps R^T of a head on
-// chip (team.cuh) and multiplies it by the gradients of the pre-activations.
+// The kernel "fused", backward: a recurrent network in one launch, from the last step to the first. A team of blocks
+// keeps R^T of a head on chip (team.cuh) and multiplies it by the gradients of the pre-activations.
 //
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
-// A lane owns elements (unit, row): it gets what reaches their h through R out of the product, carries the gradients of
-// their states in registers, runs the cell's backward and hands d_raw, all gates of it, to the team; what the step made
-// is stored while the next product waits for its operands. d_raw and the h before each step are left for one product
-// that the host enqueues, GRAD|WEIGHT; sums for GRAD|BIAS stay in registers. What a step reads is fetched into L2 eight
-// steps ahead and loaded, and turned into the cell's slopes, before its product ends.
-//
-// A launch takes steps [first, end); what it knows after its first step goes to the next launch through the carried
-// states. Costs are those of forward, with `gates` times as much through L2. Warps are in roles where forward's are.
+// Ownership  As forward.cuh. A lane owns elements (unit, row): it gets what reaches their h through R out of the
+//            product, carries the gradients of their states in registers, runs the cell's backward and hands d_raw, all
+//            gates of it, to the team. Sums for GRAD|BIAS stay in registers.
+// Bytes      GRAD|OUTPUT, OUTPUT, RESERVE and GRAD|INPUT are moved once. d_raw and the h before each step are left for
+//            one product that the host enqueues, GRAD|WEIGHT. What a step reads is fetched into L2 eight steps ahead
+//            and loaded, and turned into the cell's slopes, before its product ends; what it made is stored while the
+//            next product waits for its operands.
+// Sync       As forward.cuh, with `gates` times as much through L2, or by scattered sums (team_scatter.cuh).
+// Limits     As forward.cuh. A launch takes steps [first, end); what it knows after its first step goes to the next
+//            launch through the carried states.
 #pragma once
 
 #include "cuda/rnn/fused/backward_job.cuh"
-#include "cuda/rnn/fused/roles.cuh"
+#include "cuda/rnn/fused/warp_roles.cuh"
 
 namespace flashscan::cuda {
 

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks forward in one launch: a team of blocks keeps R of a head on chip and walks its rows from the first
-// step to the last (team.cuh).
+// The kernel "fused", forward: a recurrent network in one launch. A team of blocks keeps R of a head on chip and walks
+// its rows from the first step to the last (team.cuh).
 //
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
-// A lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers, runs the
-// cell and hands h to the team; what the step made is stored while the next product waits for its operands. INPUT is
-// fetched into L2 eight steps ahead, into registers one step ahead. Warps do all of this, or are in roles
-// (roles.cuh).
-//
-// Moves INPUT, OUTPUT and RESERVE once. A step takes, one after the other: h through L2 (or shared memory), the
-// products of a block, 6 cycles for each of its left operands in each of the SM's four partitions, the addition of
-// parts, the cell. On an H200 that is 1.1 us at D = 768 with 16 rows, 1.8 us with 64 in
-// roles, in f32 1.7 us at 512.
+// Ownership  A team owns a job, a head and a tile of rows, from its first step to its last, then its next job. A block
+//            owns some units of the head and the rows of R of their gates; a warp has its part of those in registers. A
+//            lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers,
+//            runs the cell and hands h to the team. Warps do all of this, or are specialised (warp_roles.cuh).
+// Bytes      INPUT, OUTPUT and RESERVE are moved once. INPUT is fetched into L2 eight steps ahead, into registers one
+//            step ahead; what a step made is stored while the next product waits for its operands.
+// Sync       The team's exchange of h, once a step (team_vectors.cuh); parts of sums meet at a barrier of the block.
+// Limits     R of a head fits the registers and shared memory of a team; every dtype but f64; every cell but those that
+//            reset before the product; compute capability 9.0 and newer.
+// Why        A step takes, one after the other: h through L2 (or shared memory), the products of a block, 6 cycles for
+//            each of its left operands in each of the SM's four partitions, the addition of parts, the cell. On an H200
+//            that is 1.1 us at D = 768 with 16 rows, 1.8 us with 64 in specialised warps, in f32 1.7 us at 512.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"
 #include "cuda/rnn/fused/element.cuh"
-#include "cuda/rnn/fused/roles.cuh"
+#include "cuda/rnn/fused/warp_roles.cuh"
 
 namespace flashscan::cuda {
 

@@ -9,8 +9,8 @@
 // so that a lane finds all gates of its elements in its own sums. Within 32 consecutive k the order is chosen such that
 // the right operands of a lane are 16 consecutive bytes of v. Units of all blocks make `runs` runs of k.
 //
-// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber). Operands of W that registers do not hold are in
-// shared memory.
+// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber). Operands of W that registers do not hold are
+// in shared memory.
 //
 // Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
 #pragma once

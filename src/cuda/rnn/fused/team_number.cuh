@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Numbers of dtype X as a team multiplies them, and computes with them. Tensor cores take 16 bits: an f32 is the sum of
-// three bf16, each the rounded rest of those before it. Of their nine products six make up the precision of f32; what is
-// left out is below 2^-25 of the whole.
+// three bf16, each the rounded rest of those before it. Of their nine products six make up the precision of f32; what
+// is left out is below 2^-25 of the whole.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

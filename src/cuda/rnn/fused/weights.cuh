@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// WEIGHT in the order in which the lanes of the fused kernels hold it: one thread makes the 16 bytes that a lane has of a
-// left operand, with zeros past the head's extents. Once per call; R stays in L2 on the way.
+// The kernel that puts WEIGHT into the order in which the lanes of the fused kernels hold it, once a call.
+//
+// Ownership  A thread makes the 16 bytes that a lane has of a left operand, with zeros past the head's extents.
+// Bytes      R is read once from memory, scattered reads meet it in L2; the operands are written once.
 #pragma once
 
 #include "cuda/rnn/fused/params.h"

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recurrent networks in one launch for every cell and dtype: the steps of rnn/forward.cuh and rnn/backward.cuh, one
-// element a thread, with products by the blocks of a team and a barrier in place of each launch.
+// The kernel "persistent": recurrent networks in one launch for every cell and dtype. A team of blocks runs the steps
+// of rnn/forward.cuh and rnn/backward.cuh with a barrier in place of each launch.
 //
-//     forward     h goes through L2 to all blocks of the team; a block has all of k for the gates of its units
-//     backward    the gradients of a block's units times its rows of R go through L2 to the blocks of the others
+//     forward     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
+//     backward    d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
-// A block's rows of R stay in shared memory as far as they fit. A step takes a barrier through L2 (0.8 to 0.9 us on an
-// H200; where the team is a cluster, that one's barrier), the vectors' way there and back, its block's products and the cell; cells that reset before the product take
-// two of all but the last.
+// Ownership  A team owns a job, a head and some rows, from its first step to its last, then its next job. A block owns
+//            some units of the head and the rows of R of their gates, which stay in shared memory as far as they fit.
+//            A block has 512 threads; a thread has an element (row, unit).
+// Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes through L2 to all blocks of the team; backward,
+//            the gradients of a block's units times its rows of R go through L2 to the blocks of the others. Rows of R
+//            that do not fit are read through L2 every step.
+// Sync       A barrier of the team a step, through L2 (0.8 to 0.9 us on an H200) or, where the team is a cluster, the
+//            cluster's. Cells that reset before the product take two.
+// Limits     8 rows of vectors fit shared memory. All blocks run at once: a cooperative launch, or clusters.
 #pragma once
 
 #include "cuda/rnn/backward.cuh"

@@ -3,9 +3,9 @@
 //
 //     out[m, n] = sum over k of row(m)[k] column(n)[k]
 //
-// Both sides lie with k innermost and are loaded 16 bytes at a time; `load(row, k)` gives zeros past the last k.
-// f64 and 16-bit numbers go to tensor cores: the order of k within a step is chosen such that a lane's 16 bytes are
-// what it has to have. f32 is summed by multiply-adds, each lane an eighth of k, and the lanes' sums added in a fixed
+// Both sides lie with k innermost and are loaded 16 bytes at a time; `load(row, k)` gives zeros past the last k. f64
+// and 16-bit numbers go to tensor cores: the order of k within a step is chosen such that a lane's 16 bytes are what it
+// has to have. f32 is summed by multiply-adds, each lane an eighth of k, and the lanes' sums are added in a fixed
 // order.
 #pragma once
 

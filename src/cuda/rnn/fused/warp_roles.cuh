@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team whose blocks have warps for products and warps for cells, and two tiles of rows, shifts, that take turns:
+// Specialised warps of a team's blocks: warps for products and warps for cells, and two tiles of rows, called shifts,
+// that take turns.
 //
 //     products    wait until the block has put a shift's vectors, ask for those of all, multiply, leave the sums
 //     cells       wait for the sums of a shift, add them up, run the cells, put the vectors, store and load
 //
-// A step of one shift is latency from end to end; with two of them and a warp's work in one role, products, cells and
-// the way of vectors through L2 overlap. Each shift has two barriers: sums that wait to be added, vectors that are put
-// (and sums that are read). Who has put all vectors of a turn has read the sums of the turn before.
+// A step of one shift is latency from end to end. With two of them and a warp's work in one role, products, cells and
+// the way of vectors through L2 overlap. Each shift has two barriers: one for sums that wait to be added, one for
+// vectors that are put and sums that are read. Whoever has put all vectors of a turn has read the sums of the turn
+// before.
 #pragma once
 
 #include "cuda/device/ptx/role_barrier.cuh"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of blocks that go through sets of groups of rows: through the groups of a set first, then through its chunks.
+// The order in which blocks take their work in the kernels "rows" and "columns": through sets of groups of rows, and of
+// a set through its groups first, then through its chunks. What is read at about the same time then lies close
+// together.
 #pragma once
 
 #include "cuda/device/tile/steps.cuh"
