@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The linear recurrence as its passes run it.
+// A plan's kernel of the linear recurrence, made of the passes (pass.h) that were chosen for it.
 #pragma once
 
 #include <memory>

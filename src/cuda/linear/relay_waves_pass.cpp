@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes whose kernels the bulk copy engine feeds.
+// Passes of the kernels "relay" and "waves", which the bulk copy engine feeds.
 #include <limits>
 
 #include "cuda/linear/pass.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes in sets: by rows (rows.cuh) and by columns (columns.cuh).
+// Passes of the kernels "rows" and "columns", whose blocks go through sets of groups of rows (block_order.cuh).
 #include <algorithm>
 #include <limits>
 

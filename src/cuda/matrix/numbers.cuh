@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of matrices in memory, of a dtype known at run time, as they are computed with: f32 for 16-bit data.
+// Loads and stores of numbers of matrices, whose dtype is known at run time, as they are computed with: f32 for 16-bit
+// data.
 #pragma once
 
 #include "core/types.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of elements in memory, and the gradients of sequences without steps.
+// Loads and stores of numbers as elements, and the kernel for the gradients of sequences without steps: a thread a
+// number.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

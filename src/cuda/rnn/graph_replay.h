@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Calls of a network whose steps are launches each, replayed as a CUDA graph.
 #pragma once
 
 #include "core/backend.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The last few keys that were asked for, each with how often and with a value that its user may set. The one not asked
-// for longest makes room, with its value.
+// A small cache: the last few keys that were asked for, each with how often and with a value that its user may set. The
+// key not asked for longest makes room, with its value.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The factors and gradients that steps of backward leave, a chunk of them for one product: GRAD|WEIGHT. For the kernels
-// that go step by step.
+// GRAD|WEIGHT for the kernels that go step by step: the factors and gradients that steps of backward leave are kept for
+// a chunk of steps, of which one product makes the gradient.
 #pragma once
 
 #include "cuda/rnn/params.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words in global memory through which blocks that run side by side hand each other a step's vectors.
+// Words of 4 and 16 bytes in global memory through which blocks that run side by side hand each other a step's vectors,
+// the fence and the count of arrivals that go with them, and prefetches into L2.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that stay in registers. The compiler would rather work them out again wherever they are used, and special
+// Values that the compiler keeps in registers. It would rather work them out again wherever they are used, and special
 // registers and parameters are slow to read.
 #pragma once
 

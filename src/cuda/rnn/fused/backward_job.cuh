@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lane does in a job of backward.cuh: its elements, from the last step to the first.
+// A lane's work in one job of backward.cuh: its elements (unit, row) from the last step to the first, with their
+// carried gradients in registers, and where they are in the tensors of the call.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fused kernels of recurrent networks share: where a lane's elements are in the tensors of a call.
+// Where a lane's elements (unit, row) are in the tensors of a call, and how many steps their rows have: what
+// forward.cuh and backward.cuh share.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team of blocks that holds a matrix on chip and multiplies it, step after step, by vectors that its blocks make:
+// A team: a group of blocks that holds a matrix on chip and multiplies it, step after step, by vectors that its blocks
+// make.
 //
 //     out[m, n] = sum over k of W[m, k] v[k, n]
 //
-// Each block has the rows m of its units, `gates` for each unit, and all of k; n are 8 row_tiles rows of the batch. A
-// block is unit_warps x parts warps: a warp has 8 `groups` units and one of the parts of k, its part of W in registers
-// as left operands of the tensor cores from the first step to the last. Half a 16 x 16 operand is one gate of 8 units,
-// so that a lane finds all gates of its elements in its own sums. Within 32 consecutive k the order is chosen such that
-// the right operands of a lane are 16 consecutive bytes of v. Units of all blocks make `runs` runs of k.
-//
-// Tensor cores multiply 16-bit numbers: f32 comes as planes (TeamNumber). Operands of W that registers do not hold are
-// in shared memory.
-//
-// Sums of parts are added in order through shared memory: bits depend on nothing but the shape.
+// Ownership  Each block has the rows m of its units, `gates` for each unit, and all of k; n are 8 row_tiles rows of the
+//            batch. A block is unit_warps x parts warps: a warp has 8 `groups` units and one of the parts of k, its
+//            part of W in registers as left operands of the tensor cores from the first step to the last. Operands of W
+//            that registers do not hold are in shared memory. Half a 16 x 16 operand is one gate of 8 units, so that a
+//            lane finds all gates of its elements in its own sums.
+// Order      Within 32 consecutive k the order is chosen such that the right operands of a lane are 16 consecutive
+//            bytes of v. Units of all blocks make `runs` runs of k. Sums of parts are added in order through shared
+//            memory: bits depend on nothing but the shape.
+// Sync       The all-gather of v (team_vectors.cuh), and a barrier of the block for the parts of sums.
+// Limits     Tensor cores multiply 16-bit numbers: f32 comes as planes (team_number.cuh).
 #pragma once
 
 #include <utility>

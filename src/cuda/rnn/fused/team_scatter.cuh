@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team that scatters, of parts of the grid, for R^T of backward: a block has the columns k of its own units, all
-// gates, and all rows m. It multiplies what it has made itself, and adds up what all blocks have left for its units:
+// A team (team.cuh) that exchanges by reduce-scatter, for R^T of backward: a block has the columns k of its own units,
+// all gates, and all rows m. It multiplies what it has made itself, and adds up what all blocks have left for its
+// units:
 //
 //     part[b][m, n] = sum over k of b of W[m, k] v[k, n];   out[m, n] = sum over b of part[b][m, n]
 //
-// A step moves 4 bytes into L2 and 4 out of it for each unit of the head, row and block, where a team that gathers
-// (team.cuh) moves 2 gates planes bytes out: a third for an LSTM in f32. Vectors of a block stay in its shared memory.
-//
-// Parts are f32 words in slots in global memory, which stay in L2. The last bit of a word is not the number's but says
-// in which round of the slots it was written, so that words validate themselves and no slot is ever cleared. Who has
-// all parts of a turn knows that all have read those of the turn before; where a job begins nothing is read. Parts are
-// added in order: bits depend on nothing but the shape.
+// Ownership  A block has 8 units and 8 warps, each with an eighth of the rows m. Vectors of a block stay in its shared
+//            memory. The team is a part of the grid.
+// Bytes      A step moves 4 bytes into L2 and 4 out of it for each unit of the head, row and block, where the
+//            all-gather moves 2 gates planes bytes out: a third for an LSTM in f32.
+// Sync       Parts are f32 words in slots in global memory, which stay in L2. The last bit of a word is not the
+//            number's but says in which round of the slots it was written, so that words validate themselves and no
+//            slot is ever cleared. Whoever has all parts of a turn knows that all have read those of the turn before;
+//            where a job begins nothing is read.
+// Order      Parts are added in order: bits depend on nothing but the shape.
 #pragma once
 
 #include "cuda/rnn/fused/team.cuh"

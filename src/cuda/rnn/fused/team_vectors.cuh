@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a team (team.cuh), and how its blocks hand each other a step's vectors:
+// The shape of a team (team.cuh), and the all-gather in which its blocks hand each other a step's vectors:
 //
 //     block     the team is one block: shared memory
 //     cluster   each block stores its part into the shared memory of all, where barriers count the bytes

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of a persistent kernel holds and does (persistent.cuh): rows of R, its share of the products with
+// What a block of the kernel "persistent" holds and does (persistent.cuh): rows of R, its share of the products with
 // them, and barriers with the rest of its team.
 //
 // Rows are m = gate * units + unit, all of k; those that shared memory does not hold are read through L2 every time.
 //
-//     gather     out[m, n] = sum over k of R[m, k] vector[n, k]: every block reads the vectors of all
-//     scatter    out[k, n] = sum over m of R[m, k] own[m, n]: every block leaves its part for all, and each adds up
-//                those of its units in the order of the blocks
+//     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block reads the vectors of
+//     all
+//     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block leaves its part for
+//     all, and each adds up those of its units in the order of the blocks
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
