@@ -65,7 +65,8 @@ class Group:
         names = list(dict.fromkeys(name for name in names if not name.endswith("_t")))
         if names:
             return ", ".join(names)
-        enums = [re.findall(r"^    (FLASHSCAN_\w+) =", body, re.M) for body in re.findall(r"^enum \{.*?^\};", text, re.M | re.S)]
+        bodies = re.findall(r"^enum \{.*?^\};", text, re.M | re.S)
+        enums = [re.findall(r"^    (FLASHSCAN_\w+) =", body, re.M) for body in bodies]
         return ", ".join(_shared(constants) for constants in enums)
 
 
@@ -128,7 +129,8 @@ def header_page() -> str:
 # ---- The Rust crate ----
 
 _RUST_ITEM = re.compile(
-    r"^ *(?:pub (?:unsafe )?(?:fn|struct|enum|trait|type) .*|\w+\([^)]*\) \|desc\|.*|[A-Z]\w+<'a.*\{|\w+: .* = sys::.*,)$"
+    r"^ *(?:pub (?:unsafe )?(?:fn|struct|enum|trait|type) .*"
+    r"|\w+\([^)]*\) \|desc\|.*|[A-Z]\w+<'a.*\{|\w+: .* = sys::.*,)$"
 )
 
 
@@ -178,7 +180,7 @@ def _rust_file(path: Path) -> list[str]:
 
 def rust_page() -> str:
     lines = (RUST / "lib.rs").read_text().splitlines()
-    page = ["# The crate flashscan, item by item", "", "Made of the doc comments; `cargo doc --open -p flashscan` has", "types with links.", ""]
+    page = ["# The crate flashscan, item by item", "", "Made of the doc comments, as `cargo doc --open -p flashscan` is.", ""]
     page += _rust_docs([line[3:].removeprefix(" ") for line in lines if line.startswith("//!")])
     files = ("lib", "linear", "rnn", "scan", "custom", "options", "plan", "element", "error")
     for name in files:
@@ -197,7 +199,8 @@ def _julia_docs(text: str) -> list[str]:
 
 
 def julia_page() -> str:
-    page = ["# The package FlashScan, function by function", "", "Made of the docstrings, which `?linear_scan` shows too.", ""]
+    page = ["# The package FlashScan, function by function", ""]
+    page += ["Made of the docstrings, which `?linear_scan` shows too.", ""]
     for path in [JULIA / "FlashScan.jl", *sorted(p for p in JULIA.glob("*.jl") if p.name != "FlashScan.jl")]:
         for text in re.findall(r'^(?:@doc raw|raw)?"""\n(.*?)^"""$', path.read_text(), re.M | re.S):
             signature = re.match(r"    .*?(\w+!?)(?:[({]|$)", text, re.M)

@@ -71,8 +71,8 @@ def layouts() -> str:
     figure.text(10, 171, "one half of a fused projection [B, T, 2 C]: read in place, T: 6, C: 1")
     for t in range(3):
         for c in range(6):
-            first = c < 3
-            figure.box(10 + (t * 6 + c) * 36, 180, 36, 28, f"t{t} c{c}" if first else "", colours[t] if first else WHITE)
+            text, colour = (f"t{t} c{c}", colours[t]) if c < 3 else ("", WHITE)
+            figure.box(10 + (t * 6 + c) * 36, 180, 36, 28, text, colour)
     figure.text(10, 230, "Colours are steps. Numbers are in elements; memory runs from left to right.")
     return figure.svg("Layouts in memory")
 
