@@ -10,6 +10,7 @@ JAX_PYTHON names the interpreter of an environment with JAX, for the examples th
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -21,6 +22,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "build" / "cpu" / "src"
+PACKAGE = ROOT / "bindings" / "python" / "src" / "flashscan"
+COMPAT = [path for path in sorted((PACKAGE / "compat").glob("*.py")) if path.stem != "__init__"]
+OTHER_NAMES = {"scan_cu", "scan_cu_single", "scan_tr"}  # of sequential_scan's scan
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_generated" not in page.parts]
 BLOCK = re.compile(r"^```([\w+{}-]*)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
@@ -146,6 +150,17 @@ def test_readme_is_short_and_names_its_commands():
     text = PAGES[0].read_text()
     assert text.count("\n") <= 120
     assert {"quickstart", "cpu"} <= set(re.findall(r"cmake --workflow --preset (\w+)", text))
+
+
+@pytest.mark.parametrize("module", ["", "torch", "jax", *(f"compat.{path.stem}" for path in COMPAT)])
+def test_references_name_everything(module):
+    path = PACKAGE / f"{module.replace('.', '/')}.py"
+    tree = ast.parse((path if path.exists() else PACKAGE / module / "__init__.py").read_text())
+    assignment = next(node for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
+    for name in ast.literal_eval(assignment.value):
+        full = ".".join(filter(None, ("flashscan", module, name)))
+        assert re.search(rf"^\.\. autoapi\w+:: {re.escape(full)}$", pages, re.MULTILINE) or name in OTHER_NAMES, full
 
 
 def tracked_pages():

@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import generate  # noqa: E402
+from docutils import nodes  # noqa: E402
 
 project = "flashscan"
 author = "The flashscan authors"
@@ -17,11 +18,9 @@ version = release = generate.version()
 
 extensions = ["myst_parser", "autoapi.extension", "sphinx.ext.napoleon"]
 exclude_patterns = ["requirements.txt"]
-nitpicky = False
 
 # Headings can be linked to as on code hosting sites.
 myst_heading_anchors = 4
-myst_enable_extensions = ["colon_fence"]
 
 # The Python reference is read from the sources: neither the library nor a framework is needed to build the site.
 autoapi_dirs = [str(HERE.parent / "bindings" / "python" / "src" / "flashscan")]
@@ -44,6 +43,7 @@ html_theme_options = {
     "sidebar_collapse": True,
 }
 html_copy_source = False
+smartquotes = False
 
 
 def offer_pages_outside(app, name, source):
@@ -57,6 +57,29 @@ def offer_pages_outside(app, name, source):
     source[0] = re.sub(r"\]\((\.\./[^)#:]*\.md)\)", offered, source[0])
 
 
+def show_equations(app, what, name, obj, options, lines):
+    """In docstrings, an indented block behind a sentence that ends with a colon is shown as it stands."""
+    for number in reversed(range(len(lines) - 1)):
+        line = lines[number]
+        if not line.endswith(":") or " " not in line.strip():
+            continue
+        inner = " " * (len(line) - len(line.lstrip()) + 4)
+        if lines[number + 1].startswith(inner):
+            lines.insert(number + 1, "")
+        if not lines[number + 1] and lines[number + 2 :] and lines[number + 2].startswith(inner):
+            lines[number] += ":"
+
+
+def shorten_types(app, tree, page):
+    """Names in signatures without the private modules that they come from."""
+    for node in list(tree.findall(nodes.Text)):
+        short = re.sub(r"\bflashscan\.(?:\w+\.)*_types\.", "", node)
+        if short != node:
+            node.parent.replace(node, nodes.Text(short))
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", show_equations, priority=400)  # before napoleon
+    app.connect("doctree-resolved", shorten_types)
     app.connect("builder-inited", lambda app: generate.write_all(HERE / "_generated"))
     app.connect("source-read", offer_pages_outside)

@@ -123,6 +123,10 @@ def header_page() -> str:
             page += [*prose, *heading] if len(group.comment) > _LONG else [*heading, *prose]
             if any(line.strip() for line in group.code):
                 page += _fence("c", _trimmed(group.code))
+    titles = " ".join(line for line in page if line.startswith("### "))
+    for name in re.findall(r"^FLASHSCAN_API.*?(flashscan_\w+)\(", HEADER.read_text(), re.M):
+        if _escaped(name) not in titles:
+            raise ValueError(f"{name} of flashscan.h has no heading of its own in the reference")
     return "\n".join(page)
 
 
