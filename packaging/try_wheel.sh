@@ -6,7 +6,8 @@
 #     packaging/try_wheel.sh dist/flashscan-*-manylinux_2_28_x86_64.whl bullseye
 #
 # Where the distribution's Python is 3.10 or newer the package is installed and scans; where it is older, a C program scans
-# with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is debootstrap's.
+# with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is
+# debootstrap's, and so are the words of DEBOOTSTRAP_OPTIONS, as --keyring=FILE.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 wheel=$(realpath "$1")
@@ -23,7 +24,7 @@ trap leave EXIT
 components=main
 grep -q ubuntu "/usr/share/debootstrap/scripts/$suite" && components=main,universe
 # shellcheck disable=SC2086
-debootstrap --variant=minbase --components="$components" --include=python3,python3-venv,ca-certificates \
+debootstrap ${DEBOOTSTRAP_OPTIONS:-} --variant=minbase --components="$components" --include=python3,python3-venv,ca-certificates \
     "$suite" "$root" $mirror >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
@@ -48,9 +49,11 @@ else
     python3 -m zipfile -e "$wheel" "$root/wheel"
     cp "$here/../tests/install/consumer/consumer.c" "$root"
     cp -r "$here/../include" "$root/include"
-    enter apt-get install -q -y --no-install-recommends gcc libc6-dev >"$root/apt.log" 2>&1 || { cat "$root/apt.log"; exit 1; }
+    enter apt-get install -q -y --no-install-recommends gcc libc6-dev >"$root/apt.log" 2>&1 ||
+        { cat "$root/apt.log"; exit 1; }
     enter gcc --version | head -n 1
-    enter gcc -std=c99 -I/include -o /consumer /consumer.c /wheel/flashscan/libflashscan.so -Wl,-rpath,/wheel/flashscan
-    enter /consumer
+    enter gcc -std=c99 -I/include -o /consumer /consumer.c /wheel/flashscan/libflashscan.so
+    # The wheel's file has no version in its name; loaded beforehand, it is known by the name that it carries.
+    enter env LD_PRELOAD=/wheel/flashscan/libflashscan.so /consumer
 fi
 echo "works in $suite"
