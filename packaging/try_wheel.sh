@@ -6,8 +6,8 @@
 #     packaging/try_wheel.sh dist/flashscan-*-manylinux_2_28_x86_64.whl bullseye
 #
 # Where the distribution's Python is 3.10 or newer the package is installed and scans; where it is older, a C program scans
-# with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is
-# debootstrap's, and so are the words of DEBOOTSTRAP_OPTIONS, as --keyring=FILE.
+# with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is debootstrap's, and so are
+# the words of DEBOOTSTRAP_OPTIONS, as --keyring=FILE.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 wheel=$(realpath "$1")
