@@ -12,10 +12,10 @@ folder=$1
 shift
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-glibc=${FLASHSCAN_OLD_GLIBC:-$work/glibc}  # one folder may serve many wheels
+glibc=$(realpath -m "${FLASHSCAN_OLD_GLIBC:-$work/glibc}")  # one folder may serve many wheels
 [ -d "$glibc" ] || "$here/get_old_glibc.sh" "$glibc"
-FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" --config-settings=cmake.define.FLASHSCAN_OLD_GLIBC="$glibc" "$@" \
-    "$here/../bindings/python"
+FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" \
+    --config-settings=cmake.define.FLASHSCAN_OLD_GLIBC="$glibc" "$@" "$here/../bindings/python"
 # libflashscan_jax.so meets libflashscan.so.0 where the package has loaded it.
 LD_LIBRARY_PATH=$glibc/openmp python3 -m auditwheel repair --plat "manylinux_2_28_$(uname -m)" --only-plat \
     --exclude libflashscan.so.0 -w "$folder" "$work"/*.whl

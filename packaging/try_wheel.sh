@@ -5,9 +5,9 @@
 #     packaging/try_wheel.sh WHEEL SUITE [MIRROR]
 #     packaging/try_wheel.sh dist/flashscan-*-manylinux_2_28_x86_64.whl bullseye
 #
-# Where the distribution's Python is 3.10 or newer the package is installed and scans; where it is older, a C program scans
-# with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is debootstrap's, and so are
-# the words of DEBOOTSTRAP_OPTIONS, as --keyring=FILE.
+# Where the distribution's Python is 3.10 or newer the package is installed and scans; where it is older, a C program
+# scans with the wheel's library, built with the distribution's GCC. Needs debootstrap; MIRROR is debootstrap's, and so
+# are the words of DEBOOTSTRAP_OPTIONS, as --keyring=FILE.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 wheel=$(realpath "$1")
@@ -24,8 +24,9 @@ trap leave EXIT
 components=main
 grep -q ubuntu "/usr/share/debootstrap/scripts/$suite" && components=main,universe
 # shellcheck disable=SC2086
-debootstrap ${DEBOOTSTRAP_OPTIONS:-} --variant=minbase --components="$components" --include=python3,python3-venv,ca-certificates \
-    "$suite" "$root" $mirror >"$root.log" 2>&1 || { tail -n 20 "$root.log"; exit 1; }
+debootstrap ${DEBOOTSTRAP_OPTIONS:-} --variant=minbase --components="$components" \
+    --include=python3,python3-venv,ca-certificates "$suite" "$root" $mirror >"$root.log" 2>&1 ||
+    { tail -n 20 "$root.log"; exit 1; }
 rm -f "$root.log"
 mount -t proc proc "$root/proc"
 cp /etc/resolv.conf "$root/etc"

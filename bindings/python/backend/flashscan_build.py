@@ -35,7 +35,7 @@ def _fmt():
     """The folder of fmt's headers, of which a source distribution carries a copy."""
     folder = Path(os.environ.get("FLASHSCAN_FMT_INCLUDE", "/usr/include")) / "fmt"
     if not (folder / "format.h").is_file():
-        raise FileNotFoundError(f"{folder} has no format.h; install fmt or set FLASHSCAN_FMT_INCLUDE to its include folder")
+        raise FileNotFoundError(f"{folder} has no format.h; install fmt or set FLASHSCAN_FMT_INCLUDE")
     return folder
 
 
