@@ -125,6 +125,45 @@ TEST(Bound, RejectsAWrongGradient) {
     EXPECT_FALSE(ok()) << "two units in the last place";
 }
 
+// Halves for 140 steps, into the denormal numbers, and doubles for as many.
+TEST(Bound, KnowsWhatStatesLoseBelowTheNormalNumbers) {
+    const Problem p = plain(FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_GATE_VALUE, 280);
+    Data data = make_data(p);
+    std::fill(data.input.begin(), data.input.end(), 0);
+    std::fill(data.state_in.begin(), data.state_in.end(), 1 + 0x1p-12);
+    for (size_t i = 0; i < data.gate.size(); ++i) data.gate[i] = i < data.gate.size() / 2 ? 0.5 : 2;
+    const Reference reference = reference_of(p, data);
+    Loop denormal, flushing;
+    denormal.keep = [](Value h) { return rounded(FLASHSCAN_DTYPE_F32, h); };
+    flushing.keep = [](Value h) { return std::abs(h) < 0x1p-126 ? 0 : h; };
+    EXPECT_TRUE(accepted(p, denormal.run(p, data), reference));
+    EXPECT_FALSE(accepted(p, flushing.run(p, data), reference)) << "at the end";
+    Values output = denormal.run(p, data);
+    const auto lowest = output.begin() + static_cast<std::ptrdiff_t>(output.size() / 2) - 1;
+    EXPECT_LT(std::abs(*lowest), 0x1p-139);
+    *lowest = 0;
+    EXPECT_FALSE(accepted(p, output, reference)) << "zero instead of 2^-140";
+}
+
+// h da/dg is less than half of the least number, and the loop in f32 gives 0.
+TEST(Bound, KnowsWhatGradientsOfGatesLoseBelowTheNormalNumbers) {
+    Problem p = plain(FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_GATE_LOGIT, 1);
+    p.state_out = false;
+    constexpr double gradient = 0x1p40, least = 0x1p-149;
+    Data data = make_data(p);
+    std::fill(data.input.begin(), data.input.end(), 0);
+    std::fill(data.state_in.begin(), data.state_in.end(), 100 * least);
+    std::fill(data.gate.begin(), data.gate.end(), -5.541);
+    std::fill(data.grad_output.begin(), data.grad_output.end(), gradient);
+    const Reference reference = reference_of(p, data);
+    const auto accepts = [&](double value) {
+        return compare("GRAD|GATE", p.extents(), 1, Values(data.gate.size(), value), reference.grad_gate).ok();
+    };
+    EXPECT_GT(reference.grad_gate.value[0].real(), 0.3 * least * gradient);
+    EXPECT_TRUE(accepts(0));
+    EXPECT_FALSE(accepts(2 * least * gradient));
+}
+
 using Long = std::complex<long double>;
 
 // The definition in the header as sums over pairs of steps, in long double, without a recurrence.

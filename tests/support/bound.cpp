@@ -13,14 +13,23 @@
 //     M[t] = |a[t]| M[t-1] + |x[t]|                                  the sum of the terms' moduli
 //     K[t] = |a[t]| (K[t-1] + (m + k[t]) M[t-1]) + M[t]              their roundings, the addition last
 //
-// which follows the conditioning: old terms count by what is left of them. It is widened by 5 % for the higher orders
-// and by a floor for products that underflow. A state below the normal numbers loses up to the least number in each step,
-// which later gates may make large. The result is then rounded once to its dtype, half an ulp. The oracle
-// makes the same kind of error with u = 2^-53, which is added to u. A step left out, a wrong initial state or states
-// kept in 16 bits differ by far more (tests/numeric/bound.cpp shows it).
+// which follows the conditioning: old terms count by what is left of them. It is widened by 5 % for the higher orders.
+// The result is then rounded once to its dtype, half an ulp. The oracle makes the same kind of error with u = 2^-53,
+// which is added to u. A step left out, a wrong initial state or states kept in 16 bits differ by far more
+// (tests/numeric/bound.cpp shows it).
 //
-// Backward is the same recurrence over g. GRAD|GATE is a product of g with an exact h[t-1] and da/dg; summed over n
-// elements it may add roundings of (32 + 8 sqrt n) u of the sum of moduli: n roundings of random sign stay below
+// Below the normal numbers a rounding is no longer relative to what is rounded: it loses up to half of v, the least
+// number above 0, and as much again in the oracle where that has the same type. Sums are exact there. The loop that
+// takes step after step in the arithmetic's type loses
+//
+//     U[t] = |a[t]| U[t-1] + m v + f |M[t-1]|
+//
+// where f is what the gate itself may lose: 0 of a gate by value, v of exp in f64, and in f32 the least normal number,
+// below which a GPU's exp is 0. A tree loses D m v more. Gates above 1 may make large what was lost.
+//
+// Backward is the same recurrence over g. GRAD|GATE[t] is g (h[t-1] da/dg), in this order: by value, where da/dg is 1,
+// it loses m v; else the product in the brackets loses as much, and f |h[t-1]|, and both are multiplied by g. Summed
+// over n elements it may add roundings of (32 + 8 sqrt n) u of the sum of moduli: n roundings of random sign stay below
 // 8 sqrt(n) u but for a chance of e^-32 (Higham and Mary, "A new approach to probabilistic rounding error analysis",
 // SISC 2019), while sums of sums make fewer.
 #include "support/bound.h"
@@ -31,18 +40,24 @@
 namespace support {
 namespace {
 
-// What the errors of one problem are made of.
+bool is_narrow(const Problem& p) {
+    return state_dtype(p.dtype) == FLASHSCAN_DTYPE_F32 || p.dtype == FLASHSCAN_DTYPE_C64;
+}
+
+// u, m, D, and of what underflows m v and f.
 struct Arithmetic {
     explicit Arithmetic(const Problem& p)
         : roundoff(unit_roundoff(state_dtype(p.dtype)) + 0x1p-53),
-          floor(state_dtype(p.dtype) == FLASHSCAN_DTYPE_F32 || p.dtype == FLASHSCAN_DTYPE_C64 ? 0x1p-118 : 0x1p-1000),
-          least(state_dtype(p.dtype) == FLASHSCAN_DTYPE_F32 || p.dtype == FLASHSCAN_DTYPE_C64 ? 0x1p-149 : 0x1p-1074),
           product(is_complex(p.dtype) ? 3 : 1),
-          depth(16 + 2 * std::log2(static_cast<double>(p.time) + 1)) {}
-    double roundoff, floor, least, product, depth;
+          depth(16 + 2 * std::log2(static_cast<double>(p.time) + 1)),
+          loss(product * (is_narrow(p) ? 0x1p-149 : 0x1p-1074)),
+          gate_loss(p.form == FLASHSCAN_GATE_VALUE ? 0
+                    : is_narrow(p)                 ? 0x1p-126
+                                                   : 0x1p-1074) {}
+    double roundoff, product, depth, loss, gate_loss;
 };
 
-// M and K of the comment above, for one row.
+// M, K and U of the comment above, for one row.
 struct Terms {
     double sum = 0, roundings = 0, underflow = 0;
 
@@ -53,12 +68,12 @@ struct Terms {
     void multiply(const Arithmetic& arithmetic, const Gate& gate) {
         const double a = std::abs(gate.value);
         roundings = a * (roundings + (arithmetic.product + gate.value_error) * sum);
+        underflow = a * underflow + arithmetic.loss + arithmetic.gate_loss * sum;
         sum *= a;
-        underflow = a * underflow + arithmetic.product * arithmetic.least;
     }
     double error(const Arithmetic& arithmetic) const {
-        return 1.05 * arithmetic.roundoff * (roundings + arithmetic.depth * sum) + arithmetic.floor * (1 + sum) +
-               underflow;
+        return 1.05 * arithmetic.roundoff * (roundings + arithmetic.depth * sum) + underflow +
+               arithmetic.depth * arithmetic.loss;
     }
 };
 
@@ -84,8 +99,7 @@ class Bounds {
         for (size_t i = 0; i < sums.size(); ++i) {
             const double additions = p_.broadcast == 0 ? 0 : 32 + 8 * std::sqrt(counts[i]);
             const double error = 1.05 * (sums[i].roundings + additions * arithmetic_.roundoff * sums[i].sum);
-            tolerance.push_back(
-                rounding(p_.gate_dtype, reference.grad_gate.value[i], error + arithmetic_.floor * (1 + sums[i].sum)));
+            tolerance.push_back(rounding(p_.gate_dtype, reference.grad_gate.value[i], error + sums[i].underflow));
         }
     }
 
@@ -146,6 +160,9 @@ class Bounds {
             const size_t where = p_.gate_index(s.batch, t, c);
             sums[where].sum += factor * terms.sum;
             sums[where].roundings += factor * (terms.error(arithmetic_) + arithmetic_.roundoff * products * terms.sum);
+            sums[where].underflow += arithmetic_.loss;
+            if (p_.form != FLASHSCAN_GATE_VALUE)
+                sums[where].underflow += (arithmetic_.loss + arithmetic_.gate_loss * previous) * terms.sum;
             counts[where] += 1;
             terms.multiply(arithmetic_, a);
         }
