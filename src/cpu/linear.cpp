@@ -90,7 +90,7 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    // Where in scratch the partition's part and the memory of workers are.
+    // Places in scratch of the partition's part and of the memory of workers.
     struct Layout {
         size_t partition, work, bytes;
     };

@@ -40,7 +40,7 @@ class CudaArguments {
     explicit CudaArguments(const flashscan_plan* plan);
     bool has(int pass) const { return calls_.count(pass) != 0; }
     flashscan_status execute(const flashscan_plan* plan, int pass) const;
-    // Of all but RESERVE.
+    // Returns the bytes of all outputs but RESERVE.
     std::map<int32_t, support::Bytes> contents() const;
 
   private:

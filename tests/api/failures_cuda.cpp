@@ -62,7 +62,7 @@ class FailuresCuda : public testing::TestWithParam<CudaScene> {
         return status;
     }
     OwnedPlan make() const { return make_plan(GetParam()); }
-    // What the runtime failed to take back lives on.
+    // An object that the runtime failed to take back lives on.
     void expect_living(std::string& expected) const {
         if (leaks) expected = calls->living();
         EXPECT_EQ(calls->living(), expected);

@@ -21,8 +21,7 @@ inline support::Problem small_problem() {
     return p;
 }
 
-// What a failure must look like: its status, and words of the sentence that name the field, the value and what is
-// accepted.
+// A failure must have this status, and a sentence with these words: the field, its value and what is accepted.
 inline void expect_failure(flashscan_status got, flashscan_status status, const std::vector<std::string>& words) {
     EXPECT_STREQ(flashscan_status_name(got), flashscan_status_name(status));
     const std::string sentence = got == FLASHSCAN_STATUS_OK ? "" : flashscan_last_error();

@@ -37,7 +37,7 @@ class LibrariesCuda : public testing::Test {
     }
     void TearDown() override { hidden = nullptr; }
     static void hide(const char* name, const char* by) { hidden = name, instead = by; }
-    // Of the scenes whose names begin with `family`, how many plans lack `file`; the rest are made.
+    // Counts the scenes whose names begin with `family` and whose plans are refused for want of `file`.
     static int count_refusals(const std::string& family, const std::string& file,
                               const std::vector<std::string>& words) {
         int refusals = 0;

@@ -123,7 +123,7 @@ TEST_F(OperatorCode, FailingCallbacksFailTheCall) {
     EXPECT_EQ(synchronize(FLASHSCAN_BACKEND_CUDA), nullptr);
 }
 
-// Of a batched callback with an adjoint that fails in its call number `fails_at`.
+// The state of a batched callback with an adjoint, which fails in its call number `fails_at`.
 struct Failing {
     int32_t fails_at = 0, calls = 0;
 };

@@ -130,7 +130,7 @@ struct Rnn {
         f.least_scratch = [](int32_t) { return Exact(0); };
         return f;
     }
-    // What the kernel keeps for an element, from the smallest plan.
+    // Takes from the smallest plan how many bytes the kernel keeps for an element.
     void measure(const char* kernel) {
         flashscan_options options{};
         options.struct_size = sizeof options;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fake/machine.h"
 
-// Where tests let allocations fail, support/failing_memory.cpp.
+// Defined by support/failing_memory.cpp in programs whose tests let allocations fail.
 extern "C" __attribute__((weak)) bool failing_memory_switch(bool on);
 
 namespace fake {
@@ -225,7 +225,7 @@ extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void
     return cudaSuccess;
 }
 
-// What tests of failing calls use; see support/failing_calls.h.
+// Tests of failing calls use these; see support/failing_calls.h.
 extern "C" {
 
 void failing_calls_begin(int64_t call, int error, int all_after) {

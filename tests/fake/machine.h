@@ -63,7 +63,7 @@ struct Machine {
     std::map<const void*, std::string> kernels;
     int libraries = 0;
 
-    // What lives, in words.
+    // Names the objects that live.
     std::string living() const;
 };
 Machine& machine();
@@ -80,11 +80,11 @@ class OwnMemory {
     bool before_ = false;
 };
 
-// Of every call: what it is to return instead of working.
+// Every call begins with it: returns cudaSuccess where the call is to work, else what it is to return instead.
 cudaError_t enter(const char* name);
-// Of calls that need a context: as enter, and makes the first device's where this thread has none, as the runtime does.
+// The same for calls that need a context: makes the first device's where this thread has none, as the runtime does.
 cudaError_t enter_device(const char* name);
-// Of calls that a global capture of another thread forbids to threads that are not relaxed.
+// The same for calls that a global capture of another thread forbids to threads that are not relaxed.
 cudaError_t enter_unsafe(const char* name);
 cudaError_t remember(cudaError_t error);
 // The device of this thread's context; -1: it has none.

@@ -263,7 +263,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
     return cudaSuccess;
 }
 
-// What the compiler's stubs of kernels call.
+// The compiler's stubs of kernels call these.
 void** __cudaRegisterFatBinary(void*) { return new void*; }
 void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void** handle) { delete handle; }

@@ -7,7 +7,8 @@
 
 namespace fuzz {
 
-// What a failure left wrong; empty if nothing, and where the sanitizers' malloc is in use.
+// Lets each allocation of the line's calls fail in turn and says what that left wrong: nothing if empty, and where the
+// sanitizers' malloc is in use.
 std::string exhaust_allocations(const std::string& line, int32_t backend);
 
 }  // namespace fuzz

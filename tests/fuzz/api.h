@@ -23,7 +23,7 @@ extern void (*broken)(const std::string& what);
 // Called with what happened, to be counted; does nothing unless replaced.
 extern void (*happened)(const char* what);
 
-// What the bytes stand for, one decision after another; zeros once they are used up.
+// Reads one decision after another from the bytes, and zeros once they are used up.
 class Source {
   public:
     Source(const uint8_t* data, size_t size) : data_(data), size_(size) {}

@@ -83,7 +83,7 @@ class OperatorLoop {
         return {std::fmax(l, r) + std::log1p(std::exp(-std::fabs(l - r)))};
     }
 
-    // What the gradient g of y o x gives to y, x and W; `both` is y o x.
+    // Gives the gradients of y, x and W for the gradient g of y o x, which is `both`.
     void pull(const Element& y, const Element& x, const Element& w, const Element& both, const Element& g, Element& gy,
               Element& gx, Element& gw) const {
         gy.assign(y.size(), {});

@@ -28,7 +28,7 @@ struct Settings {
     int child = -1;  // of a process that works: the file whose memory it shares with the one that watches
 };
 
-// What a case tells the process that watches it.
+// By this a case tells the process that watches it what happens.
 class Session {
   public:
     explicit Session(const Settings& settings) : settings_(settings) {}
@@ -36,7 +36,7 @@ class Session {
     // Says what is about to run, so that it is known when it crashes. False if it is to be skipped.
     [[nodiscard]] bool announce(const std::string& line) const;
     void finding(const std::string& what) const;
-    // Of comparisons made within cases.
+    // Adds to a counter of the summary.
     void count(const char* what, int64_t n = 1) const;
 
   private:

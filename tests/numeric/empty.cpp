@@ -15,7 +15,7 @@ using namespace support;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-// What each of the three tests runs: every kernel by name and the planner of each backend.
+// Each of the three tests runs every kernel by name and the planner of each backend.
 template <typename Problem, typename Run>
 void run_on(const std::vector<Target>& targets, const Problem& p, const Run& run) {
     for (const Target& target : targets) {
@@ -40,7 +40,7 @@ void expect_passed(const Values& got, bool is_given, const Values& given, const 
 struct Extents {
     int64_t batch, time, channels, sequences;
 };
-// Of steps that belong to no sequence there may be any number.
+// Any number of steps may belong to no sequence.
 constexpr Extents extents[] = {{2, 0, 7, 0}, {0, 5, 7, 0},   {2, 5, 0, 0}, {0, 0, 7, 0}, {2, 0, 0, 0}, {0, 5, 0, 0},
                                {1, 0, 1, 0}, {65, 0, 64, 0}, {1, 0, 7, 3}, {1, 5, 0, 3}, {1, 5, 7, 3}, {1, 70, 4, 5}};
 std::vector<int64_t> no_steps(int64_t sequences) {

@@ -23,7 +23,7 @@ OperatorOutcome run(const OperatorProblem& p, const OperatorData& data, const Ta
     return outcome;
 }
 
-// What holds on every backend.
+// These tests hold on every backend.
 class OnBackend : public testing::TestWithParam<Target> {
   protected:
     void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }

@@ -248,7 +248,7 @@ TEST(RnnBound, AllowsOtherSidesNextToKinksAlone) {
     }
 }
 
-// What r is multiplied with may be next to nothing, and its rounding error is not.
+// The product that r scales may be next to 0 where its rounding error is not.
 TEST(RnnBound, KnowsTheProductThatTheResetScales) {
     for (const char* line : {"rnn gru bwd bf16 b1 t1 h2 d16 weight-f32 state-in state-out seed1017",
                              "rnn gru bwd f16 b1 t1 h1 d128 state-in state-out seed2015"}) {

@@ -82,8 +82,8 @@ std::vector<RnnProblem> singles() {
     return problems;
 }
 
-// Where kernels change what they do: head dims about a vector, a panel and a piece, batches about a tile of rows and a
-// block, packed sequences that end one after another, more steps than the sums take at once.
+// Kernels change what they do at these sizes: head dims about a vector, a panel and a piece, batches about a
+// tile of rows and a block, packed sequences that end one after another, more steps than the sums take at once.
 std::vector<RnnProblem> shapes() {
     std::vector<RnnProblem> problems;
     constexpr int64_t dims[] = {15, 17, 31, 32, 63, 65, 100, 128, 200};

@@ -196,7 +196,7 @@ bool Call::outputs_untouched() const {
 std::string Call::damage_of(const Slot& slot) const {
     if (!slot.buffer->surroundings_intact()) return "bytes around " + argument_name(slot.id) + " were written; ";
     if (slot.raw && slot.written) return "";
-    // What the buffer may hold: its bytes from before, but for the elements that are to be written.
+    // The buffer may hold its bytes from before, but for the elements that are to be written.
     Bytes expected = *slot.before;
     if (slot.written)
         for_each_element(slot.tensor, slot.written_time, [&](size_t, size_t at) {

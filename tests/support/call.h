@@ -60,7 +60,7 @@ class Call {
 
     Values values(int32_t id) const;
     std::map<int32_t, Bytes> output_bytes() const;
-    // What was written that should not have been: inputs, gaps, surroundings. Empty if nothing.
+    // Names what was written but should not have been: inputs, gaps, surroundings. Empty if nothing.
     std::string damage() const;
     // Whether every output is as it was before the call.
     bool outputs_untouched() const;
@@ -97,7 +97,7 @@ class Call {
 Call forward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 Call backward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 
-// What came of planning and running a pass twice in the same memory.
+// The outcome of planning a pass and running it twice in the same memory.
 struct Run {
     flashscan_status status = FLASHSCAN_STATUS_OK;
     std::string message;            // of the library, when status is not OK

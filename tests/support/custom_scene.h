@@ -54,7 +54,7 @@ inline int32_t multiply_exact_batched(void*, const void* l, int64_t l_stride, co
     return 0;
 }
 
-// What a case differs in.
+// Cases differ in these.
 struct Shape {
     int64_t batch, time, channels, sequences;
     int32_t layout, mode;

@@ -13,7 +13,7 @@ struct FailingCalls {
     void (*begin)(int64_t call, int error, int all_after);
     // Makes calls succeed again. The name of the first call that failed; "" if none did.
     const char* (*end)();
-    // What was launched and what lives, for comparison; "" where the stand-in does not know.
+    // Both return text for comparison, of what was launched and of what lives; "" where the stand-in does not know.
     const char* (*launches)();
     const char* (*living)();
 };

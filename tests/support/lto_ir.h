@@ -6,7 +6,7 @@
 
 namespace support {
 
-// Of CUDA source for GPUs of compute capability 8.0 and newer; empty where NVRTC could not be loaded.
+// Compiles CUDA source for GPUs of compute capability 8.0 and newer; empty where NVRTC could not be loaded.
 std::string lto_ir_of(const std::string& source);
 
 }  // namespace support

@@ -14,7 +14,7 @@
 
 namespace support {
 
-// How tensors lie in memory.
+// The ways in which tensors lie in memory.
 enum class Placement {
     dense,       // strides left at zero
     fused,       // one half of a tensor with twice the channels
@@ -79,7 +79,7 @@ std::string text_of(const Problem& problem);
 Problem problem_of(const std::string& text);
 std::ostream& operator<<(std::ostream& stream, const Problem& problem);
 
-// Where the elements of one tensor lie, in elements; axes are batch, time, channels.
+// Says where the elements of one tensor lie, in elements; axes are batch, time, channels.
 struct Tensor {
     std::array<int64_t, 3> extents{}, strides{};
     bool strides_given = false;  // false: the descriptor's strides stay zero

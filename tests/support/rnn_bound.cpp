@@ -98,7 +98,7 @@ class RnnBounds {
         return outcome;
     }
 
-    // Of R h, by f32 arithmetic and rounded factors.
+    // The error of R h by f32 arithmetic and rounded factors.
     double product_error(const RnnMagnitudes::Step& step, int64_t gate, int64_t w) const {
         const double root = std::sqrt(static_cast<double>(p_.dim));
         return (arithmetic_ * root + 2 * factors_) * sizes_->row(gate, w) * step.h;

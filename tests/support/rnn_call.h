@@ -13,7 +13,8 @@ Call forward_call(const RnnProblem& problem, const Plan& plan, int32_t backend, 
 Call backward_call(const RnnProblem& problem, const Plan& plan, int32_t backend, const RnnData& data,
                    const Call& forward, Guard guard);
 
-// What came of planning and running both passes, backward unless the problem has none, `times` in the same memory.
+// The outcome of planning and of running both passes, or forward alone where the problem has no backward, `times` in
+// the same memory.
 struct RnnOutcome : Run {
     std::map<int32_t, Values> values;  // of each output that is a tensor, by its id
     const Values& operator[](int32_t id) const { return values.at(id); }

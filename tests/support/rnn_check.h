@@ -7,7 +7,7 @@
 
 namespace support {
 
-// Of every output by its id.
+// The expected values of every output, by its id.
 using RnnReference = std::map<int32_t, Expected>;
 
 // Gives the exact value of every output of a problem in 64 bits.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the derivative of a cell jumps, and the oracle's data changed such that every element near a kink is on one side
-// of it, for the error bound of recurrent networks (rnn_bound.cpp).
+// Finds kinks, where the derivative of a cell jumps, and changes the oracle's data such that every element near one is
+// on one side of it, for the error bound of recurrent networks (rnn_bound.cpp).
 //
 //     cell         raw of           kink
 //     ELMAN_RELU   raw              0
@@ -17,7 +17,7 @@ namespace support {
 
 class RnnKinks {
   public:
-    // How far an implementation's raw may be off at the i-th step of a sequence.
+    // Returns how far an implementation's raw may be off at the i-th step of a sequence.
     using Margin = std::function<double(const Sequence& q, int64_t i, int64_t w)>;
 
     // `outcome` is what the oracle gave for problem.widened() on `data`, whose gradients matter alone.

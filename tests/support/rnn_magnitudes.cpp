@@ -36,7 +36,7 @@ void RnnMagnitudes::norms(double v) {
     for (double& x : columns_) x = (u_ * std::sqrt(static_cast<double>(D)) + 2 * v) * std::sqrt(x);
 }
 
-// Of a head's elements from `first` on, in values that may not be given.
+// The largest magnitude of a head's elements from `first` on; 0 where the values are not given.
 double RnnMagnitudes::largest_of(const Values& values, size_t first) const {
     double most = 0;
     for (size_t i = first; i < std::min(first + static_cast<size_t>(p_.dim), values.size()); ++i)

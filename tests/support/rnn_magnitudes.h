@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large what enters a recurrent network's steps is, from a run of the oracle: what rounding errors are
-// proportional to (rnn_bound.cpp, whose letters are used here).
+// The magnitudes of the numbers that enter a recurrent network's steps, from a run of the oracle: rounding errors are
+// proportional to them (rnn_bound.cpp, whose letters are used here).
 #pragma once
 
 #include "support/rnn_call.h"

@@ -115,7 +115,7 @@ Values uniform_values(const RnnProblem& p, int32_t dtype, Stream stream, const s
 
 double weight_range(const RnnProblem& p) {
     if (p.values == RnnValues::loose) return 0;
-    // What ReLU lets through would grow without bound.
+    // States that ReLU lets through would grow without bound.
     const double radius = p.cell == FLASHSCAN_CELL_ELMAN_RELU ? 0.5 : 1;
     return radius * std::sqrt(3.0 / static_cast<double>(p.dim));
 }

@@ -146,7 +146,7 @@ TEST(CustomTree, AdjointsMeetEveryGradientInItsOrder) {
         if (c.problem.is_reduction()) continue;
         Tree tree(c);
         TreeParams& t = tree.t;
-        // Where each gradient lies: counted once when it is set, and read only then.
+        // Each gradient's place counts how often it is set, which must be once and before it is read.
         const auto elements = static_cast<size_t>(std::max(t.room(0) * t.channels, tree_room_above(t)) + 1);
         std::vector<Range> prefixes(elements), levels(elements), first(elements);
         t.grad_prefixes = reinterpret_cast<char*>(prefixes.data());

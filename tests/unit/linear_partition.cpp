@@ -82,7 +82,7 @@ TEST(LinearPartition, FewLongRowsAreCutInTime) {
     EXPECT_FALSE(partition(problem(Dtype::f32, Layout::btc, 4, 4096, 1024), Pass::forward, true, false, 2).chained);
 }
 
-// Of steps of 4 KB each of two threads gets whole rows; a row alone is halved.
+// Steps have 4 KB: each of two threads gets whole rows, and a row alone is halved.
 TEST(LinearPartition, PiecesOfStepsStayLong) {
     const auto width = [](Dtype dtype, int64_t batch, int threads) {
         const LinearProblem p = problem(dtype, Layout::btc, batch, 4096, 1024);

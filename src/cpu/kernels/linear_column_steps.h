@@ -32,7 +32,8 @@ struct ColumnTile {
     FLASHSCAN_INLINE bool reset_at(int64_t i) const { return reset != nullptr && reset[i * reset_step] != 0; }
 };
 
-// How far ahead of a lane to ask for memory, in numbers: 2 KB where memory is walked without gaps, else the next step.
+// The distance ahead of a lane at which memory is asked for, in numbers: 2 KB where memory is walked without gaps, else
+// the next step.
 template <typename Tile, typename M>
 FLASHSCAN_INLINE int64_t look_ahead(const Tile& t, const View<M>& v) {
     constexpr int64_t most = 2048 / int64_t(sizeof(M));
@@ -77,7 +78,7 @@ FLASHSCAN_INLINE void put_state(T* p, Vec<T> v, int n) {
     put<Own<T>, T>(false, p, v, n);
 }
 
-// What passes from step to step in a vector of lanes.
+// The numbers that pass from step to step in a vector of lanes.
 template <typename T>
 struct LaneState {
     Vec<T> carry, product;

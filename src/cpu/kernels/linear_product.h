@@ -180,8 +180,8 @@ FLASHSCAN_INLINE Element moved(Element product, T power, Element carry) {
     return product_of(product, carry);
 }
 
-// Vectors: brings products back that are outside the middle by little; those near its lower end rise with them, so that
-// lanes that decay alike come here together. False, and nothing done, where some have lost bits.
+// Brings products in vectors back that are outside the middle by little; those near its lower end rise with them, so
+// that lanes that decay alike come here together. False, and nothing done, where some have lost bits.
 template <typename T>
 FLASHSCAN_INLINE bool recentre(Vec<T> size, unsigned outside, Vec<T>& factor, T* power, int n) {
     using M = Middle<T>;
@@ -195,7 +195,7 @@ FLASHSCAN_INLINE bool recentre(Vec<T> size, unsigned outside, Vec<T>& factor, T*
     return true;
 }
 
-// What multiply_product does about the lanes of `outside`, bits of the first n.
+// multiply_product for the lanes of `outside`, bits of the first n.
 template <bool Complex, bool Conj, typename T>
 __attribute__((noinline, cold)) void far_lanes(const Vec<T>& gate, Vec<T>& product, const Vec<T>& next, T* power,
                                                unsigned outside, int n) {

@@ -9,7 +9,7 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Of one tensor; a step of a block has no more.
+// The size of a tensor's panel; a step of a block has no more.
 inline constexpr int64_t panel_bytes = 8192;
 template <typename T>
 inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));

@@ -23,7 +23,7 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 template <typename T>
 inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
 
-// What the walk over lanes holds at once.
+// The numbers that the walk over lanes holds at once.
 template <typename T>
 struct RealPack {
     using Type = Lanes<T>;

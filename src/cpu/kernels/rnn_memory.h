@@ -84,7 +84,7 @@ FLASHSCAN_INLINE int64_t reserve_place(const RnnCall& c, const RnnSequence& s, i
     return ((s.batch * c.time + t) * c.heads + head) * c.dim * c.planes;
 }
 
-// What forward kept of elements d .. d + left - 1 of a step.
+// The numbers that forward kept of elements d .. d + left - 1 of a step.
 template <typename Cell, typename T>
 FLASHSCAN_INLINE void get_kept(const RnnCall& c, const RnnSequence& s, int64_t t, int64_t head, int64_t d, int64_t left,
                                LaneArray<T, Cell::kept>& kept) {

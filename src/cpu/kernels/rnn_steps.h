@@ -67,7 +67,7 @@ struct Buffers {
                                                   y_pitch / panel_width<T>, products[group], y_pitch, false});
     }
     int64_t longest() const { return pitch > 0 ? sequence(0).length : 0; }
-    // How many of `rows` run at step i.
+    // The number of `rows` that run at step i.
     int64_t running(int64_t rows, int64_t i) const {
         while (rows > 0 && sequence(rows - 1).length <= i) --rows;
         return rows;
