@@ -128,8 +128,9 @@ void linear(const Session& session, const std::string& line) {
     }
 }
 
-// Of arrays that lie as in memory: the places of each number in the whole and in the one.
+// The places of each number of an array in the whole and in the one, where arrays lie as in memory.
 using Places = std::vector<std::pair<size_t, size_t>>;
+using PlacesOf = std::map<int32_t, Places>;  // each output, whose inputs lie like their gradients
 
 Values cut(const Values& all, const Places& places) {
     Values one(all.empty() ? 0 : places.size());
@@ -138,91 +139,86 @@ Values cut(const Values& all, const Places& places) {
     return one;
 }
 
-// An empty sequence alone is a plan of no steps, which copies a zero with its sign.
-void compare_all(const Session& session, const Target& target, const std::map<int32_t, Values>& all,
-                 const std::map<int32_t, Values>& one, const std::map<int32_t, Places>& places, bool signs) {
-    for (const auto& [id, which] : places)
-        if (all.contains(id))
-            report(session, target, fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad).c_str(),
-                   same(one.at(id), cut(all.at(id), which), signs));
-}
-
-void scan(const Session& session, const std::string& line) {
-    OperatorProblem p = operator_problem_of(line);
-    p.batch_invariant = true;
-    if (p.state_rows() == 0) return;
-    const OperatorData data = make_data(p);
-    const Sequence s = chosen(p, data.offsets);
-    const OperatorProblem q = alone(p, s);
+PlacesOf places_of(const OperatorProblem& p, const OperatorProblem& one, const Sequence& s) {
     const auto steps = [&](int64_t size) {
         Places places;
-        for (int64_t t = 0; t < q.time; ++t)
+        for (int64_t t = 0; t < one.time; ++t)
             for (int64_t c = 0; c < p.channels; ++c)
                 for (int64_t i = 0; i < size; ++i)
                     places.emplace_back(p.place(s.batch, s.begin + t, c, size) + static_cast<size_t>(i),
-                                        q.place(0, t, c, size) + static_cast<size_t>(i));
+                                        one.place(0, t, c, size) + static_cast<size_t>(i));
         return places;
     };
     Places states;
     for (int64_t i = 0; i < p.channels * p.element(); ++i)
         states.emplace_back(p.state_place(s.state, 0) + static_cast<size_t>(i), static_cast<size_t>(i));
-    std::map<int32_t, Places> places;
+    PlacesOf places;
     places[grad | FLASHSCAN_ARG_INPUT] = steps(p.element());
     places[FLASHSCAN_ARG_OUTPUT] = p.reduction() ? states : places[grad | FLASHSCAN_ARG_INPUT];
     places[grad | FLASHSCAN_ARG_GATE] = steps(p.gate_element());
     places[FLASHSCAN_ARG_STATE_OUT] = places[grad | FLASHSCAN_ARG_STATE_IN] = states;
-    OperatorData one;
-    one.input = cut(data.input, places[grad | FLASHSCAN_ARG_INPUT]);
-    one.gate = cut(data.gate, places[grad | FLASHSCAN_ARG_GATE]);
-    one.state_in = cut(data.state_in, states);
-    one.grad_output = cut(data.grad_output, places[FLASHSCAN_ARG_OUTPUT]);
-    one.grad_state_out = cut(data.grad_state_out, states);
-    cut_masks(p, s, data, one);
-    for (const Target& target : wanted(session, operator_targets())) {
-        const OperatorOutcome a = run_operator(p, target, data, Guard::end);
-        const OperatorOutcome b = run_operator(q, target, one, Guard::start);
-        if (completed(session, target, a.status, a.message, a.damage) &&
-            completed(session, target, b.status, b.message, b.damage))
-            compare_all(session, target, a.values, b.values, places, s.length() > 0);
-    }
+    return places;
 }
 
-void rnn(const Session& session, const std::string& line) {
-    RnnProblem p = rnn_problem_of(line);
-    p.batch_invariant = true;
-    if (p.state_rows() == 0) return;
-    const RnnData data = make_data(p);
-    const Sequence s = chosen(p, data.offsets);
-    const RnnProblem q = alone(p, s);
-    std::map<int32_t, Places> places;
+PlacesOf places_of(const RnnProblem& p, const RnnProblem& one, const Sequence& s) {
+    PlacesOf places;
     for (int64_t w = 0; w < p.width(); ++w) {
-        for (int64_t t = 0; t < q.time; ++t) {
+        for (int64_t t = 0; t < one.time; ++t) {
             for (int64_t g = 0; g < p.gates(); ++g)
                 places[grad | FLASHSCAN_ARG_INPUT].emplace_back(p.input_index(s.batch, s.begin + t, g, w),
-                                                                q.input_index(0, t, g, w));
+                                                                one.input_index(0, t, g, w));
             for (int64_t k = 0; k < p.output_states(); ++k)
                 places[FLASHSCAN_ARG_OUTPUT].emplace_back(p.output_index(k, s.batch, s.begin + t, w),
-                                                          q.output_index(k, 0, t, w));
+                                                          one.output_index(k, 0, t, w));
         }
         for (int64_t k = 0; k < p.states(); ++k)
-            places[FLASHSCAN_ARG_STATE_OUT].emplace_back(p.state_index(k, s.state, w), q.state_index(k, 0, w));
+            places[FLASHSCAN_ARG_STATE_OUT].emplace_back(p.state_index(k, s.state, w), one.state_index(k, 0, w));
     }
     places[grad | FLASHSCAN_ARG_STATE_IN] = places[FLASHSCAN_ARG_STATE_OUT];
-    RnnData one;
+    return places;
+}
+
+// Operators and recurrent networks: run(problem, target, data, guard) gives an outcome with its values by their id.
+template <typename P, typename Run>
+void by_places(const Session& session, P p, const std::vector<Target>& targets, Run run) {
+    p.batch_invariant = true;
+    if (p.state_rows() == 0) return;
+    const auto data = make_data(p);
+    const Sequence s = chosen(p, data.offsets);
+    const P q = alone(p, s);
+    PlacesOf places = places_of(p, q, s);
+    auto one = data;
     one.input = cut(data.input, places[grad | FLASHSCAN_ARG_INPUT]);
-    one.weight = data.weight;
-    one.bias = data.bias;
+    if constexpr (requires { data.gate; }) one.gate = cut(data.gate, places[grad | FLASHSCAN_ARG_GATE]);
     one.state_in = cut(data.state_in, places[FLASHSCAN_ARG_STATE_OUT]);
     one.grad_output = cut(data.grad_output, places[FLASHSCAN_ARG_OUTPUT]);
     one.grad_state_out = cut(data.grad_state_out, places[FLASHSCAN_ARG_STATE_OUT]);
     cut_masks(p, s, data, one);
-    for (const Target& target : wanted(session, rnn_targets())) {
-        const RnnOutcome a = run_rnn(p, target, data, Guard::end);
-        const RnnOutcome b = run_rnn(q, target, one, Guard::start);
-        if (completed(session, target, a.status, a.message, a.damage) &&
-            completed(session, target, b.status, b.message, b.damage))
-            compare_all(session, target, a.values, b.values, places, s.length() > 0);
+    for (const Target& target : wanted(session, targets)) {
+        const auto a = run(p, target, data, Guard::end), b = run(q, target, one, Guard::start);
+        if (!completed(session, target, a.status, a.message, a.damage) ||
+            !completed(session, target, b.status, b.message, b.damage))
+            continue;
+        // An empty sequence alone is a plan of no steps, which copies a zero with its sign.
+        const bool signs = s.length() > 0;
+        for (const auto& [id, which] : places)
+            if (a.values.contains(id))
+                report(session, target, fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad).c_str(),
+                       same(b.values.at(id), cut(a.values.at(id), which), signs));
     }
+}
+
+void scan(const Session& session, const std::string& line) {
+    OperatorProblem p = operator_problem_of(line);
+    p.batch_invariant = true;
+    std::vector<Target> targets = operator_targets();
+    std::erase_if(targets, [&](const Target& target) { return is_without_kernel(p, target.backend); });
+    by_places(session, p, targets, [](const auto&... arguments) { return run_operator(arguments...); });
+}
+
+void rnn(const Session& session, const std::string& line) {
+    by_places(session, rnn_problem_of(line), rnn_targets(),
+              [](const auto&... arguments) { return run_rnn(arguments...); });
 }
 
 }  // namespace

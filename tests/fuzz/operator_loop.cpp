@@ -137,6 +137,8 @@ class OperatorLoop {
         write(FLASHSCAN_ARG_STATE_OUT, state, ys.back());
         if (!p_.backward) return;
 
+        for (size_t i = 1; i < ys.size() && !data_.output.empty(); ++i)
+            if (inclusive || i < steps) ys[i] = read(data_.output, place(inclusive ? i - 1 : i, p_.element()), size());
         Element g(size()), gy, gx, gw;
         const auto add = [&](const Values& from, size_t at) {
             for (size_t i = 0; i < size(); ++i) g[i] += read(from[at + i]);

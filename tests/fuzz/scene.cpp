@@ -2,6 +2,7 @@
 #include "fuzz/scene.h"
 
 #include <stdexcept>
+#include <type_traits>
 
 #include "fuzz/draw.h"
 #include "fuzz/loops.h"
@@ -12,7 +13,7 @@ using namespace support;
 
 namespace {
 
-// Of problems whose three descriptions have the same functions.
+// The problems of all families have the same functions.
 template <typename P>
 Plan plan_of(const P& p, int32_t backend) {
     return {desc_of(p), options_of(p, backend, "")};
@@ -79,10 +80,12 @@ std::string Scene::repeat() {
     return "";
 }
 
-std::string draw_scene(Random& random, int32_t threads) {
+std::string draw_scene(Random& random, int32_t threads, int32_t backend) {
     const auto with_threads = [&](auto p) {
         p.threads = threads;
         p.caller_scratch = false;
+        if constexpr (std::is_same_v<decltype(p), OperatorProblem>)
+            if (is_without_kernel(p, backend)) p.batch_invariant = false;
         return text_of(p);
     };
     switch (random.below(3)) {

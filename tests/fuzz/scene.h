@@ -12,7 +12,7 @@ namespace fuzz {
 
 class Scene {
   public:
-    // Of a line as problems.h has it. Runs each call once.
+    // Takes a line as problems.h has it, and runs each call once.
     Scene(const std::string& line, int32_t backend);
 
     const std::string& line() const { return line_; }
@@ -32,7 +32,7 @@ class Scene {
     std::vector<std::map<int32_t, support::Bytes>> expected_;
 };
 
-// A small problem of any family as a line, for `threads` threads.
-std::string draw_scene(Random& random, int32_t threads);
+// A small problem of any family as a line, for `threads` threads, which a kernel of the backend takes.
+std::string draw_scene(Random& random, int32_t threads, int32_t backend);
 
 }  // namespace fuzz

@@ -29,8 +29,9 @@ using OperatorOracle = std::function<std::map<int32_t, Values>(const OperatorPro
 // The CPU kernel "reference".
 std::map<int32_t, Values> operator_reference(const OperatorProblem& problem, const OperatorData& data);
 
-// The expected value of every output with the error that it may have.
-std::map<int32_t, Expected> reference_of(const OperatorProblem& problem, const OperatorData& data,
+// The expected value of every output with the error that it may have. Fills data.output with rounded OUTPUT where
+// backward reads it, so that both compute gradients from the same numbers.
+std::map<int32_t, Expected> reference_of(const OperatorProblem& problem, OperatorData& data,
                                          const OperatorOracle& oracle = operator_reference);
 // The axes of an output, time in the middle, and the steps of it that are written.
 std::array<int64_t, 3> extents_of(const OperatorProblem& problem, int32_t id);

@@ -64,6 +64,7 @@ bool is_without_kernel(const OperatorProblem& problem, int32_t backend);
 // In the order of memory, as values that the dtypes represent exactly.
 struct OperatorData {
     Values input, gate, state_in, grad_output, grad_state_out;
+    Values output;  // what backward reads; empty: what forward gave
     std::vector<int64_t> offsets;
 };
 OperatorData make_data(const OperatorProblem& problem);
