@@ -37,8 +37,8 @@ void add_specials(const Problem& p, Data& data) {
 
 bool finite(Value v) { return std::isfinite(v.real()) && std::isfinite(v.imag()); }
 
-// Compares one output with the loop's. Nothing is asked where the loop in the arithmetic's own type is not finite, or the
-// dtype does not reach.
+// Compares one output with the loop's. Nothing is asked where the loop in the arithmetic's own type is not finite, or
+// the dtype does not reach.
 class Compare {
   public:
     Compare(const Session& session, const Target& target, int64_t end)
