@@ -58,6 +58,20 @@ TEST(MatrixTuning, LevelsCoverAllStepsWithKernelsThatHoldTheMatrices) {
             }
 }
 
+TEST(MatrixTuning, KernelsOfPackedSequencesDoNotDependOnTheirLength) {
+    MatrixShape shape;
+    shape.dim = shape.rows = 64;
+    shape.chains = shape.plan_chains = 1;
+    shape.cuttable = false;
+    const auto kernel_of_steps = [&](int64_t steps) {
+        shape.steps = steps;
+        return plan_matrices(kernels, shape, multiprocessors, shared_bytes).levels.front().walk;
+    };
+    EXPECT_NE(kernel_of_steps(100), kernel_of_steps(1000003)) << "kernels that drift are for short chains";
+    shape.any_steps = true;
+    for (const int64_t steps : {1, 100, 4096, 1000003}) EXPECT_EQ(kernel_of_steps(steps), &kernels[1]) << steps;
+}
+
 TEST(MatrixTuning, ScansSmallMatricesInPiecesThatABlockHolds) {
     MatrixKernel scan = kernel_of(16, 16, matrix_scan_shared_bytes(16, 1), false, 0.1, 0);
     scan.plain_only = scan.is_scan = true;

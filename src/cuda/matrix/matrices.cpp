@@ -22,6 +22,7 @@ class Matrices final : public OperatorKernel {
         shape.chains = p_.chains();
         shape.steps = p_.time;
         shape.cuttable = !p_.packed();
+        shape.any_steps = p_.packed() && options.batch_invariant;
         shape.plan_chains = options.batch_invariant ? std::min<int64_t>(shape.chains, 1) : shape.chains;
         shape.plain = !p_.is_affine() && p_.dtype == Dtype::f32 && !p_.allow_tf32;
         forward_pass_ = MatrixPass(shape, numbers_, p_.is_reduction(), device_, forward_, refusal);

@@ -29,6 +29,7 @@ bool takes(const MatrixKernel& k, int32_t dim, int shared_bytes) {
 // What tensor cores take from every sum adds up from step to step. The roundings of f32, which do not, may be
 // 4 sqrt(steps dim) off.
 bool takes_as_many(const MatrixKernel& k, const MatrixShape& shape, int64_t steps) {
+    if (shape.any_steps) return k.drift == 0;
     return k.drift * k.drift * static_cast<double>(steps) <= 12.0 * shape.dim;
 }
 

@@ -16,6 +16,8 @@ struct MatrixShape {
     int64_t chains = 0, steps = 0;
     int64_t plan_chains = 0;  // for which the pieces are chosen, which decide the bits
     bool cuttable = true;     // in time
+    // The kernel must not depend on `steps`: packed sequences whose bits are to be those of each alone.
+    bool any_steps = false;
     bool warpgroups = false;  // the device has their products
     bool plain = false;       // kernels of plain walks alone may be taken
 };
