@@ -72,8 +72,8 @@ std::string name_of_case(const testing::TestParamInfo<Case>& info) {
 
 std::vector<Case> cases_on(const std::vector<Target>& targets, const std::vector<Problem>& problems) {
     std::vector<Case> cases;
-    for (const Target& target : targets)
-        for (const Problem& problem : problems) cases.push_back({problem, target});
+    for (const Problem& problem : problems)
+        for (const Target& target : targets) cases.push_back({problem, target});
     return cases;
 }
 
@@ -105,8 +105,11 @@ Comparison compare(const std::string& name, const std::array<int64_t, 3>& extent
 
 void check_case(const Case& c) {
     const Problem& p = c.problem;
-    Data data = make_data(p);
-    const Reference reference = reference_of(p, data);
+    const auto& [data, reference] = kept_for(p, [&] {
+        std::pair<Data, Reference> made{make_data(p), {}};
+        made.second = reference_of(p, made.first);
+        return made;
+    });
     std::vector<Guard> guards{p.seed % 2 == 0 ? Guard::start : Guard::end};
     if (p.elements() <= 4096 && c.target.backend == FLASHSCAN_BACKEND_CPU)
         guards.push_back(p.seed % 2 == 0 ? Guard::end : Guard::start);

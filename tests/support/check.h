@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <type_traits>
+#include <utility>
+
 #include "support/bound.h"
 #include "support/call.h"
 
@@ -17,6 +21,13 @@ struct Case {
 std::ostream& operator<<(std::ostream& stream, const Case& c);
 // "cpu_chunked_017"
 std::string name_of_case(const testing::TestParamInfo<Case>& info);
+// What `make` gives for a problem, kept until the next one: the targets of a problem follow each other in lists of cases.
+template <typename Problem, typename Make>
+const auto& kept_for(const Problem& problem, const Make& make) {
+    static std::pair<std::string, std::invoke_result_t<Make>> kept;
+    if (kept.first != text_of(problem)) kept = {text_of(problem), make()};
+    return kept.second;
+}
 // Every problem on every target. A forced kernel counts only where it takes the problem.
 std::vector<Case> cases_on(const std::vector<Target>& targets, const std::vector<Problem>& problems);
 

@@ -192,16 +192,19 @@ std::string name_of_operator_case(const testing::TestParamInfo<OperatorCase>& in
 
 std::vector<OperatorCase> cases_on(const std::vector<Target>& targets, const std::vector<OperatorProblem>& problems) {
     std::vector<OperatorCase> cases;
-    for (const Target& target : targets)
-        for (const OperatorProblem& problem : problems)
+    for (const OperatorProblem& problem : problems)
+        for (const Target& target : targets)
             if (!is_without_kernel(problem, target.backend)) cases.push_back({problem, target});
     return cases;
 }
 
 void check_case(const OperatorCase& c) {
     const OperatorProblem& p = c.problem;
-    OperatorData data = make_data(p);
-    const std::map<int32_t, Expected> reference = reference_of(p, data);
+    const auto& [data, reference] = kept_for(p, [&] {
+        std::pair<OperatorData, std::map<int32_t, Expected>> made{make_data(p), {}};
+        made.second = reference_of(p, made.first);
+        return made;
+    });
     const OperatorOutcome outcome = run_operator(p, c.target, data, p.seed % 2 == 0 ? Guard::start : Guard::end);
     ASSERT_EQ(outcome.status, FLASHSCAN_STATUS_OK) << outcome.message;
     EXPECT_EQ(outcome.damage, "");

@@ -43,13 +43,6 @@ std::vector<RnnCase> cases_on(const std::vector<Target>& targets, const std::vec
     return cases;
 }
 
-// The last one is kept: the targets of a problem follow each other.
-static const RnnReference& kept_reference(const RnnProblem& p, const RnnData& data) {
-    static std::pair<std::string, RnnReference> kept;
-    if (kept.first != text_of(p)) kept = {text_of(p), reference_of(p, data)};
-    return kept.second;
-}
-
 void check_case(const RnnCase& c) {
     const RnnProblem& p = c.problem;
     const RnnData data = make_data(p);
@@ -58,7 +51,7 @@ void check_case(const RnnCase& c) {
         GTEST_SKIP() << "kernel refuses: " << outcome.message.substr(0, 300);
     ASSERT_EQ(outcome.status, FLASHSCAN_STATUS_OK) << outcome.message;
     EXPECT_EQ(outcome.damage, "");
-    const RnnReference& reference = kept_reference(p, data);
+    const RnnReference& reference = kept_for(p, [&] { return reference_of(p, data); });
     for (const auto& [id, values] : outcome.values) {
         const Comparison comparison = compare(p, data, id, values, reference);
         if (!comparison.ok()) ADD_FAILURE() << comparison.sentence;
