@@ -30,13 +30,15 @@ __device__ __forceinline__ bool operator<(QuickDouble a, QuickDouble b) { return
 __device__ __forceinline__ bool operator>(QuickDouble a, QuickDouble b) { return a.value > b.value; }
 __device__ __forceinline__ bool operator==(QuickDouble a, QuickDouble b) { return a.value == b.value; }
 
-// exp(x) = scale (1 + more) for x <= 0, where 1e-308 stands for what is less; more = exp(r) - 1 with |r| <= log(2) / 2:
-// r + r^2 / 2 + r^3 times a polynomial (Chebyshev, 7e-17 of the whole).
+constexpr double quick_power_least = -708.0;  // the logarithm of nearly the least normal number
+
+// exp(x) = scale (1 + more) for x <= 0, where exp(-708) stands for what is less; more = exp(r) - 1 with
+// |r| <= log(2) / 2: r + r^2 / 2 + r^3 times a polynomial (Chebyshev, 7e-17 of the whole).
 struct QuickPower {
     double scale, more;
     __device__ __forceinline__ explicit QuickPower(double x) {
         constexpr double shift = 6755399441055744.0;  // 1.5 2^52: the sum's last bits are the integer
-        x = x < -708.0 ? -708.0 : x;
+        x = x < quick_power_least ? quick_power_least : x;
         const double shifted = fma(x, 1.4426950408889634, shift), n = shifted - shift;
         scale = __hiloint2double((__double2loint(shifted) + 1023) << 20, 0);
         const double r = fma(n, -2.3190468138462996e-17, fma(n, -0.6931471805599453, x)), r2 = r * r;
@@ -51,10 +53,12 @@ struct QuickPower {
 
 __device__ __forceinline__ QuickDouble exp_of(QuickDouble x) { return ::exp(x.value); }
 __device__ __forceinline__ QuickDouble log_sigmoid(QuickDouble x) { return flashscan::log_sigmoid(x.value); }
+// 0 where it is less than 2^-1021.
 __device__ __forceinline__ QuickDouble sigmoid(QuickDouble x) {
     const QuickPower p(-fabs(x.value));
     const double e = fma(p.scale, p.more, p.scale), s = quick_reciprocal(1.0 + e);
-    return x.value < 0.0 ? e * s : s;
+    const double small = x.value < quick_power_least ? 0.0 : e * s;
+    return x.value < 0.0 ? small : s;
 }
 // (1 - e) / (1 + e) with e = exp(-2 |x|); 1 - e does not cancel, as scale is 1 where e is near 1.
 __device__ __forceinline__ QuickDouble tanh_of(QuickDouble x) {
