@@ -9,12 +9,8 @@ namespace {
 using enum Presence;
 
 // Whether backward reads OUTPUT, or INPUT for the gradients beside GRAD|INPUT.
-bool keeps_output(const OperatorProblem& p) {
-    return !p.is_reduction() && (p.is_affine() || p.kind == OperatorKind::matmul);
-}
-bool keeps_input(const OperatorProblem& p) {
-    return p.kind != OperatorKind::add && (!p.is_affine() || p.is_reduction());
-}
+bool keeps_output(const OperatorProblem& p) { return !p.is_reduction() && (p.is_affine() || p.is_matmul()); }
+bool keeps_input(const OperatorProblem& p) { return p.has_slopes() && (!p.is_affine() || p.is_reduction()); }
 
 Axes with(Axes axes, std::initializer_list<Extent> inner) {
     for (const Extent extent : inner) axes.extents[axes.count++] = extent;
@@ -22,12 +18,9 @@ Axes with(Axes axes, std::initializer_list<Extent> inner) {
 }
 // Followed by the axes of an element.
 Axes with_element(const OperatorProblem& p, const Axes& axes) {
-    switch (p.kind) {
-    case OperatorKind::matmul: return with(axes, {p.dim, p.dim});
-    case OperatorKind::affine: return with(axes, {p.dim});
-    case OperatorKind::custom: return with(axes, {p.custom.element_bytes});
-    default: return axes;
-    }
+    if (p.on_numbers()) return axes;
+    if (p.is_custom()) return with(axes, {p.custom.element_bytes});
+    return p.is_affine() ? with(axes, {p.dim}) : with(axes, {p.dim, p.dim});
 }
 
 }  // namespace

@@ -15,9 +15,7 @@ void validate_dtype(const OperatorProblem& p) {
         if (p.dtype != Dtype{}) check_dtype(p.dtype, {f32, f64}, "dtype with kind custom");
         return;
     }
-    const bool ordered =
-        p.kind == OperatorKind::min || p.kind == OperatorKind::max || p.kind == OperatorKind::logaddexp;
-    if (ordered && is_complex(p.dtype))
+    if (is_complex(p.dtype) && (row_of(p.kind).takes & complex_number) == 0)
         fail(Code::invalid_argument,
              "dtype is {} with kind {}, which needs real numbers; accepted are f32, bf16, f16, f64", name_of(p.dtype),
              name_of(p.kind));
@@ -71,10 +69,7 @@ void validate_custom(const OperatorProblem& p) {
 
 }  // namespace
 
-const char* name_of(OperatorKind kind) {
-    constexpr const char* names[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine", "custom"};
-    return names[static_cast<int32_t>(kind)];
-}
+const char* name_of(OperatorKind kind) { return row_of(kind).word; }
 
 bool OperatorProblem::differentiable() const {
     return !is_custom() || custom.host_adjoint != nullptr || custom.batched_adjoint != nullptr ||
@@ -82,12 +77,8 @@ bool OperatorProblem::differentiable() const {
 }
 
 Extent OperatorProblem::element() const {
-    switch (kind) {
-    case OperatorKind::matmul: return dim * dim;
-    case OperatorKind::affine: return dim;
-    case OperatorKind::custom: return custom.element_bytes;
-    default: return 1;
-    }
+    if (on_numbers()) return 1;
+    return is_custom() ? custom.element_bytes : is_affine() ? dim : dim * dim;
 }
 
 OperatorProblem::Steps OperatorProblem::steps() const {

@@ -43,6 +43,10 @@ struct OperatorProblem : Sequences {
 
     bool is_custom() const { return kind == OperatorKind::custom; }
     bool is_affine() const { return kind == OperatorKind::affine; }
+    bool is_matmul() const { return kind == OperatorKind::matmul; }
+    bool on_numbers() const { return row_of(kind).on_numbers; }
+    // Whether derivatives depend on the operands.
+    bool has_slopes() const { return row_of(kind).has_slopes; }
     bool is_reduction() const { return mode == OperatorMode::reduction; }
     bool differentiable() const;
     // Numbers of an element of INPUT, OUTPUT and the states, and of GATE; for a custom operator its bytes.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "math/operator_table.h"
+
 namespace flashscan {
 
 enum class Dtype : int32_t {
@@ -33,16 +35,11 @@ enum class Cell : int32_t {
     gru_reset_before = 4,
     elman_relu = 5
 };
+#define FLASHSCAN_ROW(name, CONSTANT, number, ...) name = number,
 enum class OperatorKind : int32_t {
-    add = 0,
-    mul = 1,
-    min = 2,
-    max = 3,
-    logaddexp = 4,
-    matmul = 5,
-    affine = 6,
-    custom = 7
+    FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW) FLASHSCAN_OTHER_OPERATORS(FLASHSCAN_ROW)
 };
+#undef FLASHSCAN_ROW
 enum class OperatorMode : int32_t {
     inclusive = 0,
     exclusive = 1,
@@ -109,6 +106,12 @@ constexpr int64_t alignment_of(Dtype dtype) {
 }
 
 constexpr bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c128; }
+
+constexpr const OperatorRow& row_of(OperatorKind kind) {
+    const OperatorRow* row = operator_rows;
+    while (row->number != static_cast<int>(kind)) ++row;
+    return *row;
+}
 
 // The dtype of states and of all arithmetic on data of `dtype`.
 constexpr Dtype state_dtype(Dtype dtype) { return dtype == Dtype::bf16 || dtype == Dtype::f16 ? Dtype::f32 : dtype; }

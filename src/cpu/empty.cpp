@@ -74,9 +74,8 @@ class EmptyOperator final : public Empty<OperatorKernel> {
     void forward(const OperatorBuffers& b, void*) const override {
         if (p_.is_custom()) return forward_custom(b);
         for (int64_t i = 0; i < numbers(b.state_out, b); ++i) {
-            const reference::Wide y = b.state_in != nullptr ? reference::load(b.state_in, state(), i) : identity(i);
-            if (p_.is_reduction()) reference::store(b.output, p_.dtype, i, y);
-            if (b.state_out != nullptr) reference::store(b.state_out, state(), i, y);
+            if (p_.is_reduction()) pass_number(b.state_in, b.output, p_.dtype, i);
+            if (b.state_out != nullptr) pass_number(b.state_in, b.state_out, state(), i);
         }
     }
     void backward(const OperatorBuffers& b, void*) const override {
@@ -95,9 +94,14 @@ class EmptyOperator final : public Empty<OperatorKernel> {
     int64_t numbers(const void* states, const OperatorBuffers&) const {
         return states == nullptr && !p_.is_reduction() ? int64_t{0} : int64_t{state_bytes_ / size_of(state())};
     }
-    double identity(int64_t i) const {
-        if (p_.kind != OperatorKind::matmul) return identity_of(p_.kind);
-        return i % p_.element() % (p_.dim + 1) == 0 ? 1 : 0;
+    // Number i of STATE_IN, or without it of the identity.
+    void pass_number(const void* state_in, void* to, Dtype dtype, int64_t i) const {
+        if (state_in != nullptr)
+            reference::convert(to, dtype, i, state_in, state(), i);
+        else if (p_.on_numbers())
+            reference::store_identity(to, dtype, i, p_.kind);
+        else
+            reference::store(to, dtype, i, p_.is_matmul() && i % p_.element() % (p_.dim + 1) == 0 ? 1 : 0);
     }
     // Its identity is not known: without STATE_IN there is nothing to write.
     void forward_custom(const OperatorBuffers& b) const {

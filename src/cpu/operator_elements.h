@@ -10,18 +10,6 @@
 
 namespace flashscan::cpu {
 
-// What a chain of numbers starts with; for matrices this is 0, and 1 on the diagonal.
-inline double identity_of(OperatorKind kind) {
-    constexpr double infinity = __builtin_huge_val();
-    switch (kind) {
-    case OperatorKind::mul: return 1;
-    case OperatorKind::min: return infinity;
-    case OperatorKind::max:
-    case OperatorKind::logaddexp: return -infinity;
-    default: return 0;
-    }
-}
-
 class Elements {
   public:
     explicit Elements(const OperatorProblem& p)

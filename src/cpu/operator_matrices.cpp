@@ -175,7 +175,7 @@ void Products::backward(const OperatorBuffers& b, void*) const {
 
 std::unique_ptr<OperatorKernel> make_operator_matrices(const OperatorProblem& problem, const Options& options,
                                                        std::string& refusal) {
-    if (problem.kind != OperatorKind::matmul) {
+    if (!problem.is_matmul()) {
         refusal = "elements are no matrices";
         return nullptr;
     }

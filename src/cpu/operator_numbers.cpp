@@ -11,8 +11,9 @@
 namespace flashscan::cpu {
 namespace {
 
-NumbersKernels kernels_for(Isa isa, const OperatorProblem& p, bool wide) {
+NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
     const auto kind = static_cast<int32_t>(p.kind);
+    const bool wide = number_of(p.dtype) == Number::f64;
     switch (isa) {
 #if defined(__x86_64__)
     case Isa::avx512: return avx512::numbers_kernels(kind, wide, is_complex(p.dtype));
@@ -24,13 +25,13 @@ NumbersKernels kernels_for(Isa isa, const OperatorProblem& p, bool wide) {
 
 class Numbers final : public OperatorKernel {
   public:
-    Numbers(const OperatorProblem& problem, const Options& options)
+    Numbers(const OperatorProblem& problem, const Options& options, Isa isa, const NumbersKernels& kernels)
         : p_(problem),
-          isa_(choose_isa()),
+          isa_(isa),
           threads_(thread_count(options.threads)),
           state_(state_dtype(p_.dtype)),
           parts_(is_complex(p_.dtype) ? 2 : 1),
-          kernels_(kernels_for(isa_, p_, size_of(state_) / parts_ == 8)),
+          kernels_(kernels),
           lanes_(p_.layout == Layout::btc ? std::clamp<int64_t>(p_.channels, 1, numbers_lanes) : 1),
           tile_(kernels_.tile_steps(lanes_, parts_)),
           cut_(cut_of(options.batch_invariant)),
@@ -140,7 +141,7 @@ class Numbers final : public OperatorKernel {
                             static_cast<size_t>(pieces[k].at.lanes * number_bytes()));
             else
                 for (int64_t lane = 0; lane < pieces[k].at.lanes; ++lane)
-                    reference::store(carry(static_cast<int64_t>(k)), state_, lane, identity_of(p_.kind));
+                    reference::store_identity(carry(static_cast<int64_t>(k)), state_, lane, p_.kind);
         }
     }
     void fold(const NumbersCall& call, const std::vector<ChainPiece>& pieces, int64_t k, char* total,
@@ -252,11 +253,15 @@ void Numbers::backward(const OperatorBuffers& b, void*) const {
 
 std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
                                                       std::string& refusal) {
-    if (problem.is_custom() || problem.dim > 0) {
+    if (!problem.on_numbers()) {
         refusal = "elements are no numbers";
         return nullptr;
     }
-    return std::make_unique<Numbers>(problem, options);
+    const Isa isa = choose_isa();
+    const NumbersKernels kernels = kernels_for(isa, problem);
+    if (kernels.scan != nullptr) return std::make_unique<Numbers>(problem, options, isa, kernels);
+    refusal = fmt::format("there is none for {} of {}", name_of(problem.kind), name_of(problem.dtype));
+    return nullptr;
 }
 
 }  // namespace flashscan::cpu

@@ -3,15 +3,17 @@
 // a complex number where the operator has no order, or a vector with arithmetic, comparisons, select and the functions
 // of math/activation.h.
 //
-//     identity()           of combine, exact for every r but for the sign of a zero
+//     identity<T>()        of combine, exact for every r but for the sign of a zero
 //     combine(l, r)        l o r
 //     left_slope(l, r)     what a gradient of y is multiplied by to give that of l: the conjugate derivative
 //     right_slope(l, r)    and that of r
+//     is_long              there if it takes tens of instructions
 //
 // min and max take the earlier of equal operands and the first NaN, so that no bracketing changes a bit.
 #pragma once
 
 #include "math/activation.h"
+#include "math/operator_table.h"
 
 namespace flashscan {
 
@@ -24,7 +26,10 @@ namespace combine {
 inline constexpr double infinity = __builtin_bit_cast(double, 0x7ff0000000000000ULL);
 
 struct Add {
-    FLASHSCAN_HD static constexpr double identity() { return 0; }
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(0);
+    }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
         return l + r;
@@ -48,7 +53,10 @@ struct Add {
 };
 
 struct Mul {
-    FLASHSCAN_HD static constexpr double identity() { return 1; }
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(1);
+    }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
         return l * r;
@@ -73,7 +81,10 @@ struct Mul {
 
 template <bool Max>
 struct Extremum {
-    FLASHSCAN_HD static constexpr double identity() { return Max ? -infinity : infinity; }
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(Max ? -infinity : infinity);
+    }
     // a where r is taken, else b.
     template <typename T>
     FLASHSCAN_HD static T choose(T l, T r, T a, T b) {
@@ -97,7 +108,11 @@ using Min = Extremum<false>;
 using Max = Extremum<true>;
 
 struct LogAddExp {
-    FLASHSCAN_HD static constexpr double identity() { return -infinity; }
+    static constexpr bool is_long = true;
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(-infinity);
+    }
     // l - r, and 0 for equal infinities.
     template <typename T>
     FLASHSCAN_HD static T difference(T l, T r) {
@@ -117,6 +132,55 @@ struct LogAddExp {
         return sigmoid(difference(r, l));
     }
 };
+
+// The identity of numbers of type T, which may be complex.
+template <typename Op, typename T>
+struct Identity {
+    FLASHSCAN_HD static constexpr T get() { return Op::template identity<T>(); }
+};
+template <typename Op, typename T>
+struct Identity<Op, Complex<T>> {
+    FLASHSCAN_HD static constexpr Complex<T> get() { return {Op::template identity<T>(), T(0)}; }
+};
+
+// The row of a formula.
+template <typename Op>
+struct RowOf;
+#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, has_slopes_) \
+    template <>                                                                    \
+    struct RowOf<formula> {                                                        \
+        static constexpr int number = number_;                                     \
+        static constexpr unsigned takes = takes_;                                  \
+        static constexpr bool has_slopes = has_slopes_;                            \
+    };
+FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
+
+template <typename T>
+inline constexpr unsigned kind_of_number = real_number;
+template <typename T>
+inline constexpr unsigned kind_of_number<Complex<T>> = complex_number;
+template <typename Op, typename T>
+inline constexpr bool takes = (RowOf<Op>::takes & kind_of_number<T>) != 0;
+
+// Calls f with each formula that takes numbers of type T; on the host.
+template <typename T, typename F>
+void for_each_operator(F&& f) {
+#define FLASHSCAN_ROW(name, CONSTANT, number, word, formula, takes_, has_slopes) \
+    if constexpr (takes<formula, T>) f(formula{});
+    FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
+}
+// The same with that of one row alone; false if it does not take them or there is no such row.
+template <typename T, typename F>
+bool with_operator(int number, F&& f) {
+#define FLASHSCAN_ROW(name, CONSTANT, number_, word, formula, takes_, has_slopes) \
+    if constexpr (takes<formula, T>)                                              \
+        if (number == number_) return f(formula{}), true;
+    FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
+    return false;
+}
 
 }  // namespace combine
 

@@ -42,7 +42,7 @@ template <typename Op>
 struct Numbers {
     template <typename T>
     static void identity(T* y, int64_t) {
-        *y = number(Op::identity(), T{});
+        *y = combine::Identity<Op, T>::get();
     }
     template <typename T>
     static void combine(const T* l, const T* r, const T*, T* y, int64_t) {
@@ -170,7 +170,7 @@ class Operator final : public OperatorKernel {
     // y[i-1] for all i: from OUTPUT where backward has it, else computed again. Empty where no gradient needs it.
     std::vector<Element> previous(const OperatorBuffers& b, const Sequence& s, int64_t c) const {
         std::vector<Element> list;
-        if (p_.kind == OperatorKind::add || (b.output == nullptr && b.input == nullptr)) return list;
+        if (!p_.has_slopes() || (b.output == nullptr && b.input == nullptr)) return list;
         Element y = element();
         bool any = start(b, chain(s, c), y);
         for (int64_t i = 0; i < s.length(); ++i, any = true) {
@@ -229,17 +229,19 @@ std::unique_ptr<OperatorKernel> of_dtype(const OperatorProblem& p) {
 }  // namespace
 
 std::unique_ptr<OperatorKernel> make_operator(const OperatorProblem& p, const Options&, std::string& refusal) {
-    switch (p.kind) {
-    case OperatorKind::add: return of_dtype<Numbers<combine::Add>>(p);
-    case OperatorKind::mul: return of_dtype<Numbers<combine::Mul>>(p);
-    case OperatorKind::min: return std::make_unique<Operator<Numbers<combine::Min>, double>>(p);
-    case OperatorKind::max: return std::make_unique<Operator<Numbers<combine::Max>, double>>(p);
-    case OperatorKind::logaddexp: return std::make_unique<Operator<Numbers<combine::LogAddExp>, double>>(p);
-    case OperatorKind::matmul: return of_dtype<Matmul>(p);
-    case OperatorKind::affine: return of_dtype<Affine>(p);
-    case OperatorKind::custom: return make_custom(p, refusal);
-    }
-    fail(Code::internal_error, "no operator has number {}", static_cast<int32_t>(p.kind));
+    if (p.is_custom()) return make_custom(p, refusal);
+    if (p.is_matmul()) return of_dtype<Matmul>(p);
+    if (p.is_affine()) return of_dtype<Affine>(p);
+    std::unique_ptr<OperatorKernel> kernel;
+    const auto make = [&](auto number) {
+        using T = decltype(number);
+        return combine::with_operator<T>(static_cast<int>(p.kind), [&](auto op) {
+            kernel = std::make_unique<Operator<Numbers<decltype(op)>, T>>(p);
+        });
+    };
+    const bool made = is_complex(p.dtype) ? make(Complex<double>{}) : make(double{});
+    if (!made) refusal = fmt::format("there is no formula of {} on {}", name_of(p.kind), name_of(p.dtype));
+    return kernel;
 }
 
 }  // namespace flashscan::reference

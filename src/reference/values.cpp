@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "math/number.h"
+#include "math/operators.h"
 
 namespace flashscan::reference {
 
@@ -29,6 +30,17 @@ void store(void* data, Dtype dtype, int64_t index, Wide value) {
     case Dtype::c128: static_cast<std::complex<double>*>(data)[index] = value; return;
     default: fail(Code::internal_error, "no value of dtype {}", name_of(dtype));
     }
+}
+
+void convert(void* data, Dtype dtype, int64_t index, const void* from, Dtype from_dtype, int64_t from_index) {
+    store(data, dtype, index, load(from, from_dtype, from_index));
+}
+
+void store_identity(void* data, Dtype dtype, int64_t index, OperatorKind kind) {
+    const bool found = combine::with_operator<double>(static_cast<int>(kind), [&](auto op) {
+        store(data, dtype, index, combine::Identity<decltype(op), double>::get());
+    });
+    if (!found) fail(Code::internal_error, "no identity of operator {} on {}", row_of(kind).word, name_of(dtype));
 }
 
 int64_t load_offset(const void* data, Dtype dtype, int64_t index) {

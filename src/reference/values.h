@@ -14,6 +14,10 @@ using Wide = std::complex<double>;
 // Element `index` of a buffer of `dtype`, and its store with one rounding from float or double.
 Wide load(const void* data, Dtype dtype, int64_t index);
 void store(void* data, Dtype dtype, int64_t index, Wide value);
+// Element `from_index` of a buffer as element `index` of another.
+void convert(void* data, Dtype dtype, int64_t index, const void* from, Dtype from_dtype, int64_t from_index);
+// The identity of an operator on numbers.
+void store_identity(void* data, Dtype dtype, int64_t index, OperatorKind kind);
 int64_t load_offset(const void* data, Dtype dtype, int64_t index);
 
 // One sequence: row `b` of the batch, steps [begin, end) of it, row `state` of the states.

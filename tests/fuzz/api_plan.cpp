@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fuzz/api.h"
+#include "support/operators.h"
 
 namespace fuzz {
 namespace {
@@ -51,13 +52,11 @@ constexpr int32_t enumerators[] = {FLASHSCAN_DTYPE_F32,
                                    FLASHSCAN_CELL_SLSTM,
                                    FLASHSCAN_CELL_GRU_RESET_BEFORE,
                                    FLASHSCAN_CELL_ELMAN_RELU,
-                                   FLASHSCAN_OPERATOR_ADD,
-                                   FLASHSCAN_OPERATOR_MIN,
-                                   FLASHSCAN_OPERATOR_LOGADDEXP,
-                                   FLASHSCAN_OPERATOR_MATMUL,
-                                   FLASHSCAN_OPERATOR_AFFINE,
-                                   FLASHSCAN_OPERATOR_CUSTOM,
-                                   FLASHSCAN_MODE_EXCLUSIVE,
+#define FLASHSCAN_ROW(name, CONSTANT, ...) FLASHSCAN_OPERATOR_##CONSTANT,
+                                   FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)  //
+                                   FLASHSCAN_OTHER_OPERATORS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
+                                       FLASHSCAN_MODE_EXCLUSIVE,
                                    FLASHSCAN_MODE_REDUCTION,
                                    FLASHSCAN_LINEAR_FLAG_RESET,
                                    FLASHSCAN_RNN_FLAG_ALL_STATES,
@@ -200,7 +199,7 @@ flashscan_custom_operator custom(Source& source) {
 flashscan_operator_desc scan(Source& source) {
     flashscan_operator_desc desc{};
     desc.struct_size = sizeof desc;
-    desc.kind = FLASHSCAN_OPERATOR_ADD + source.byte() % 8;
+    desc.kind = FLASHSCAN_OPERATOR_ADD + source.byte() % static_cast<int32_t>(std::size(flashscan::operator_rows));
     desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 6;
     desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
     desc.mode = FLASHSCAN_MODE_INCLUSIVE + source.byte() % 3;

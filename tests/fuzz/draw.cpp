@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "support/operators.h"
+
 namespace fuzz {
 namespace {
 
@@ -83,15 +85,12 @@ Problem draw_linear(Random& random) {
 
 OperatorProblem draw_operator(Random& random) {
     OperatorProblem p;
-    p.kind = random.of({FLASHSCAN_OPERATOR_ADD, FLASHSCAN_OPERATOR_MUL, FLASHSCAN_OPERATOR_MIN, FLASHSCAN_OPERATOR_MAX,
-                        FLASHSCAN_OPERATOR_LOGADDEXP, FLASHSCAN_OPERATOR_MATMUL, FLASHSCAN_OPERATOR_MATMUL,
-                        FLASHSCAN_OPERATOR_AFFINE, FLASHSCAN_OPERATOR_AFFINE});
-    const bool ordered =
-        p.kind == FLASHSCAN_OPERATOR_MIN || p.kind == FLASHSCAN_OPERATOR_MAX || p.kind == FLASHSCAN_OPERATOR_LOGADDEXP;
+    p.kind = random.chance(0.45) ? random.of({FLASHSCAN_OPERATOR_MATMUL, FLASHSCAN_OPERATOR_AFFINE})
+                                 : random.of(number_operators());
     do
         p.dtype = random.of({FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16,
                              FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C128});
-    while (ordered && is_complex(p.dtype));
+    while (!takes(p.kind, p.dtype));
     p.layout = random.of({FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT});
     p.mode = random.of({FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION});
     p.batch = random.chance(0.4) ? 1 : random.extent(40);

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <random>
 
+#include "support/operators.h"
+
 namespace golden {
 namespace {
 
@@ -169,7 +171,7 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
                                                            : Shape{desc.batch, desc.channels, desc.time};
     const Shape state = with({desc.num_sequences > 0 ? desc.num_sequences : desc.batch, desc.channels}, element);
 
-    const bool input_reused = affine ? reduction : desc.kind != FLASHSCAN_OPERATOR_ADD;
+    const bool input_reused = affine ? reduction : support::operator_row(desc.kind).has_slopes;
     maker.in(maker.tensor(FLASHSCAN_ARG_INPUT, with(axes, element), 1), input_reused);
     if (ordered)  // ties
         for (double& number : made.inputs.back().data) number = std::round(4 * number) / 4;

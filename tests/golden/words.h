@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "support/operators.h"
+
 namespace golden {
 
 // Words of consecutive numbers from `first` on; of bits, `first` is the first bit's place.
@@ -26,7 +28,7 @@ inline const Words broadcast_bits = {0, {"batch", "time", "channels"}};
 inline const Words linear_bits = {4, {"reset"}};
 inline const Words rnn_bits = {8, {"reset", "all_states", "training"}};
 inline const Words cells = {FLASHSCAN_CELL_LSTM, {"lstm", "gru", "elman", "slstm", "gru_reset_before", "elman_relu"}};
-inline const Words kinds = {FLASHSCAN_OPERATOR_ADD, {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"}};
+inline const Words kinds = {FLASHSCAN_OPERATOR_ADD, support::operator_words()};
 inline const Words modes = {FLASHSCAN_MODE_INCLUSIVE, {"inclusive", "exclusive", "reduction"}};
 inline const Words arguments = {FLASHSCAN_ARG_INPUT,
                                 {"input", "gate", "output", "state_in", "state_out", "reset", "seq_offsets", "weight",

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "support/operator_check.h"
+#include "support/operators.h"
 
 namespace numeric {
 namespace {
@@ -19,21 +20,21 @@ TEST_P(OperatorCases, MatchTheReference) {
     check_case(GetParam());
 }
 
-constexpr const char* kinds[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"};
+const std::vector<int32_t> kinds = named_operators();
 constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
 
-bool ordered(const std::string& kind) { return kind == "min" || kind == "max" || kind == "logaddexp"; }
-bool has_dim(const std::string& kind) { return kind == "matmul" || kind == "affine"; }
+std::string word(int32_t kind) { return operator_row(kind).word; }
+bool has_dim(int32_t kind) { return kind == FLASHSCAN_OPERATOR_MATMUL || kind == FLASHSCAN_OPERATOR_AFFINE; }
 
 // Lengths around powers of two and primes; the features follow from the position.
 std::vector<OperatorProblem> lengths() {
     std::vector<OperatorProblem> problems;
     constexpr int64_t times[] = {0, 1, 2, 3, 7, 8, 9, 31, 32, 33, 64, 127, 128, 129, 257, 1021};
     size_t i = 0;
-    for (const char* kind : kinds)
+    for (const int32_t kind : kinds)
         for (const int64_t time : times) {
-            std::string text = std::string("operator bwd b2 c3 ") + kind + " " + modes[i % 3] + " t" +
-                               std::to_string(time) + (i % 2 == 0 ? " f32" : " f64");
+            std::string text = "operator bwd b2 c3 " + word(kind) + " " + modes[i % 3] + " t" + std::to_string(time) +
+                               (i % 2 == 0 ? " f32" : " f64");
             if (has_dim(kind)) text += " d" + std::to_string(1 + i % 5);
             if (i % 5 < 2) text += " state-in";
             if (i % 4 < 2) text += " state-out";
@@ -48,15 +49,15 @@ std::vector<OperatorProblem> lengths() {
 std::vector<OperatorProblem> features() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;
-    for (const char* kind : kinds)
+    for (const int32_t kind : kinds)
         for (const char* dtype : {"f32", "bf16", "f16", "f64", "c64", "c128"}) {
-            if (ordered(kind) && dtype[0] == 'c') continue;
+            if (!takes(kind, dtype_named(dtype))) continue;
             for (const char* mode : modes)
                 for (const char* rest :
                      {"b2 t37 c5", "b1 t101 c3 sequences7 state-in state-out", "b3 t20 c1 state-in reverse",
                       "b1 t61 c2 sequences5 reverse offsets-i32 caller-scratch", "b2 t50 c4 BCT state-out invariant",
                       "b1 t9 c17 state-in values-sign"}) {
-                    std::string text = std::string("operator bwd ") + kind + " " + mode + " " + dtype + " " + rest;
+                    std::string text = "operator bwd " + word(kind) + " " + mode + " " + dtype + " " + rest;
                     if (has_dim(kind)) text += " d" + std::to_string(2 + i % 4);
                     problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
                 }
@@ -161,10 +162,11 @@ std::vector<OperatorProblem> halves() {
         };
         OperatorProblem p;
         p.seed = i + 1;
+        p.dtype = i % 2 == 0 ? FLASHSCAN_DTYPE_BF16 : FLASHSCAN_DTYPE_F16;
+        const std::vector<int32_t> on_numbers = operators_on(p.dtype);
         p.kind = i % 8 < 3   ? FLASHSCAN_OPERATOR_MATMUL
                  : i % 8 < 6 ? FLASHSCAN_OPERATOR_AFFINE
-                             : operator_problem_of(kinds[draw(5)]).kind;
-        p.dtype = i % 2 == 0 ? FLASHSCAN_DTYPE_BF16 : FLASHSCAN_DTYPE_F16;
+                             : on_numbers[static_cast<size_t>(draw(on_numbers.size()))];
         p.mode = operator_problem_of(modes[draw(3)]).mode;
         p.layout = draw(2) == 0 ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
         p.dim = i % 8 < 6 ? 1 + draw(20) : 0;
@@ -185,10 +187,10 @@ std::vector<OperatorProblem> halves() {
 std::vector<OperatorProblem> cuts() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;
-    for (const char* kind : kinds)
+    for (const int32_t kind : kinds)
         for (const char* rest : {"b1 t20011 c1", "b1 t20011 c1 BCT reverse state-in", "b2 t9001 c3 state-out",
                                  "b1 t30011 c2 sequences3 state-in reverse"}) {
-            std::string text = std::string("operator bwd f64 ") + kind + " " + modes[i % 3] + " " + rest;
+            std::string text = "operator bwd f64 " + word(kind) + " " + modes[i % 3] + " " + rest;
             if (has_dim(kind)) text += " d" + std::to_string(1 + i % 3);
             problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
         }

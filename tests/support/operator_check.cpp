@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "support/operators.h"
+
 namespace support {
 namespace {
 
@@ -19,7 +21,7 @@ Tensor dense(const OperatorProblem& p, const std::array<int64_t, 3>& e) {
 }
 
 // Whether backward reads INPUT, and OUTPUT.
-bool reads_input(const OperatorProblem& p) { return p.affine() ? p.reduction() : p.kind != FLASHSCAN_OPERATOR_ADD; }
+bool reads_input(const OperatorProblem& p) { return p.affine() ? p.reduction() : operator_row(p.kind).has_slopes; }
 bool reads_output(const OperatorProblem& p) { return (p.affine() || p.matmul()) && !p.reduction(); }
 
 int64_t output_time(const OperatorProblem& p, const OperatorData& data) {
@@ -135,7 +137,7 @@ std::map<int32_t, Values> operator_reference(const OperatorProblem& p, const Ope
 }
 
 std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData& data, const OperatorOracle& oracle) {
-    const bool ordered = p.kind >= FLASHSCAN_OPERATOR_MIN && p.kind <= FLASHSCAN_OPERATOR_LOGADDEXP;
+    const bool ordered = !takes(p.kind, FLASHSCAN_DTYPE_C128);
     OperatorProblem wide = p;
     wide.dtype = wide_dtype(p.dtype);
     wide.pooled = wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = false;

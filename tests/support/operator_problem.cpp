@@ -8,10 +8,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "support/operators.h"
+
 namespace support {
 namespace {
 
-constexpr const char* kind_names[] = {"add", "mul", "min", "max", "logaddexp", "matmul", "affine"};
 constexpr const char* mode_names[] = {"inclusive", "exclusive", "reduction"};
 constexpr const char* values_names[] = {"positive", "sign", "ties"};
 
@@ -33,7 +34,10 @@ bool named(const Names& names, const std::string& name, int32_t& found, int32_t 
 
 // `c64` is a dtype where none was seen yet and an extent after that.
 bool parse_flag(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
-    if (named(kind_names, word, p.kind, FLASHSCAN_OPERATOR_ADD)) return true;
+    if (const int32_t kind = operator_named(word); kind != 0) {
+        p.kind = kind;
+        return true;
+    }
     if (named(mode_names, word, p.mode, FLASHSCAN_MODE_INCLUSIVE)) return true;
     if (!dtype_seen && dtype_named(word) != 0) {
         p.dtype = dtype_named(word);
@@ -120,7 +124,7 @@ std::array<int64_t, 3> OperatorProblem::extents(int64_t size) const {
 }
 
 std::string text_of(const OperatorProblem& p) {
-    std::string text = fmt::format("operator {} {} {} {} b{} t{} c{}", kind_names[p.kind - FLASHSCAN_OPERATOR_ADD],
+    std::string text = fmt::format("operator {} {} {} {} b{} t{} c{}", operator_row(p.kind).word,
                                    mode_names[p.mode - FLASHSCAN_MODE_INCLUSIVE], p.backward ? "bwd" : "fwd",
                                    name_of(p.dtype), p.batch, p.time, p.channels);
     if (p.dim > 0) text += fmt::format(" d{}", p.dim);

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flashscan import _library as lib
+from flashscan import _operator
 
 ROOT = Path(__file__).resolve().parents[3]
 STRUCTS = {
@@ -49,3 +50,12 @@ def test_constants_are_those_of_the_header():
     del ours["U8"], ours["BOOL"], ours["LAST_CALLER_MISTAKE"]
     found = {name: [theirs[family + name] for family in FAMILIES if family + name in theirs] for name in ours}
     assert found == {name: [value] for name, value in ours.items()}
+
+
+def test_operators_are_all_of_the_header():
+    header = (ROOT / "include/flashscan/flashscan.h").read_text()
+    theirs = {name.lower(): int(number) for name, number in re.findall(r"\bFLASHSCAN_OPERATOR_(\w+) = (\d+)\b", header)}
+    flags = [name for name in theirs if name.startswith("flag_")]
+    for name in flags:
+        del theirs[name]
+    assert {**_operator.NAMED, "affine": _operator.AFFINE, "custom": _operator.CUSTOM} == theirs

@@ -83,7 +83,7 @@ struct MatrixKernels {
     void (*affine_backward)(const MatrixCall&, const OperatorPiece&, char* carry, char* buffer);
 };
 
-// `kind` is the number of the public interface.
+// `kind` is the number of math/operator_table.h; null pointers where no kernel is for it.
 namespace baseline {
 NumbersKernels numbers_kernels(int32_t kind, bool wide, bool complex);
 MatrixKernels matrix_kernels(bool wide);

@@ -30,7 +30,7 @@ struct RealPack {
     static constexpr int64_t numbers = Simd<T>::width;
     static FLASHSCAN_INLINE Type get(const T* p) { return Type(load(p)); }
     static FLASHSCAN_INLINE void put(T* p, Type v) { store<T>(p, v.v); }
-    static FLASHSCAN_INLINE Type of(double x) { return Type(T(x)); }
+    static FLASHSCAN_INLINE Type of(T x) { return Type(x); }
 };
 template <typename T>
 struct ComplexPack {
@@ -38,7 +38,7 @@ struct ComplexPack {
     static constexpr int64_t numbers = 2;
     static FLASHSCAN_INLINE Type get(const T* p) { return {p[0], p[1]}; }
     static FLASHSCAN_INLINE void put(T* p, Type v) { p[0] = v.re, p[1] = v.im; }
-    static FLASHSCAN_INLINE Type of(double x) { return {T(x), T(0)}; }
+    static FLASHSCAN_INLINE Type of(T x) { return {x, T(0)}; }
 };
 
 // A tile in panels: steps x pitch numbers, lowest time first.
@@ -59,7 +59,7 @@ void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
         const int64_t at = Mirror ? (t.steps - 1) * t.pitch : 0;
         for (int64_t v = 0; v < t.pitch; v += Pack::numbers) {
             const auto x = Pack::get(t.x + at + v);
-            Pack::put(to + at + v, t.exclusive ? Pack::of(Op::identity()) : x);
+            Pack::put(to + at + v, t.exclusive ? Pack::of(Op::template identity<T>()) : x);
             Pack::put(carry + v, x);
         }
         s = 1;
@@ -98,7 +98,7 @@ template <typename Op, bool Mirror, typename T>
 FLASHSCAN_INLINE Lanes<T> scan_steps(Lanes<T> v) {
     constexpr int width = Simd<T>::width;
     // A zero keeps its sign.
-    const Vec<T> none = splat<T>(Op::identity() == 0 ? T(-0.0) : T(Op::identity()));
+    const Vec<T> none = splat<T>(Op::template identity<T>() == 0 ? T(-0.0) : Op::template identity<T>());
     v = Op::combine(Lanes<T>(shift<1, Mirror, T>(v.v, none)), v);
     if constexpr (width > 2) v = Op::combine(Lanes<T>(shift<2, Mirror, T>(v.v, none)), v);
     if constexpr (width > 4) v = Op::combine(Lanes<T>(shift<4, Mirror, T>(v.v, none)), v);
@@ -115,7 +115,7 @@ void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
     if (t.start && t.steps > 0) {
         const int64_t j = Mirror ? t.steps - 1 : 0;
         carry = t.x[j];
-        to[j] = t.exclusive ? T(Op::identity()) : carry;
+        to[j] = t.exclusive ? Op::template identity<T>() : carry;
         i = 1;
     }
     Vec<T> c = splat<T>(carry);
@@ -328,15 +328,15 @@ NumbersKernels numbers_of() {
     return k;
 }
 
+// Null pointers where no formula of the number takes numbers of type T.
 template <typename T>
 NumbersKernels numbers_of_kind(int32_t kind, bool complex) {
-    switch (kind) {
-    case 1: return complex ? numbers_of<combine::Mul, T, true>() : numbers_of<combine::Mul, T, false>();
-    case 2: return numbers_of<combine::Min, T, false>();
-    case 3: return numbers_of<combine::Max, T, false>();
-    case 4: return numbers_of<combine::LogAddExp, T, false>();
-    default: return complex ? numbers_of<combine::Add, T, true>() : numbers_of<combine::Add, T, false>();
-    }
+    NumbersKernels kernels{};
+    if (complex)
+        combine::with_operator<Complex<T>>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, true>(); });
+    else
+        combine::with_operator<T>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, false>(); });
+    return kernels;
 }
 
 }  // namespace flashscan::cpu::FLASHSCAN_ISA

@@ -175,7 +175,7 @@ class Matrices final : public OperatorKernel {
 
 std::unique_ptr<OperatorKernel> make_operator_matrices(const OperatorProblem& problem, const Options& options,
                                                        std::string& refusal) {
-    if (!problem.is_affine() && problem.kind != OperatorKind::matmul) {
+    if (!problem.is_affine() && !problem.is_matmul()) {
         refusal = "elements are no matrices";
         return nullptr;
     }

@@ -19,7 +19,7 @@ struct Variant {
 
     Variant(const OperatorProblem& p, const ElementKernels& k, const Options& options)
         : kernels(k), scan(p, k, options, forward) {
-        if (p.kind != OperatorKind::add) {
+        if (p.has_slopes()) {
             backward = forward;
             if (scan.is_cut()) marks = backward.book(Extent(scan.marks()) * k.forward.run_bytes);
         }
@@ -59,7 +59,7 @@ class Numbers final : public OperatorKernel {
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        const bool recomputes = p_.kind != OperatorKind::add;
+        const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;
         const Variant& v = pick({input, b.grad_output, b.grad_input});
         char* const base = static_cast<char*>(b.scratch);
@@ -103,7 +103,7 @@ class Numbers final : public OperatorKernel {
 std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
                                                       std::string& refusal) {
     const OperatorProblem& p = problem;
-    if (p.is_custom() || p.dim > 0) {
+    if (!p.on_numbers()) {
         refusal = "elements are no numbers";
         return nullptr;
     }

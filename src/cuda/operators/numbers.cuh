@@ -9,26 +9,6 @@
 
 namespace flashscan::cuda {
 
-enum NumberKind {
-    number_add = 0,
-    number_mul = 1,
-    number_min = 2,
-    number_max = 3,
-    number_logaddexp = 4
-};
-
-// Calls f with the operator. Complex numbers have no order.
-template <typename Wide, typename F>
-void with_number_operators(F&& f) {
-    f(number_add, combine::Add{});
-    f(number_mul, combine::Mul{});
-    if constexpr (NumberPart<Wide>::count == 1) {
-        f(number_min, combine::Min{});
-        f(number_max, combine::Max{});
-        f(number_logaddexp, combine::LogAddExp{});
-    }
-}
-
 template <typename Operator, typename Wide>
 __device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
     return Operator::combine(l, r);
@@ -36,18 +16,11 @@ __device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
 // Out of line where it is long, and where it is long and rare.
 template <typename Operator, bool rare, typename Wide>
 __device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
-    constexpr bool is_long = std::is_same_v<Operator, combine::LogAddExp>;
+    constexpr bool is_long = requires { Operator::is_long; };
     if constexpr (is_long && (rare || std::is_same_v<Wide, double>))
         return combine_apart<Operator>(l, r);
     else
         return Operator::combine(l, r);
-}
-
-__device__ __forceinline__ float number_of(double x, float) { return static_cast<float>(x); }
-__device__ __forceinline__ double number_of(double x, double) { return x; }
-template <typename T>
-__device__ __forceinline__ Complex<T> number_of(double x, Complex<T>) {
-    return {static_cast<T>(x), T(0)};
 }
 
 template <typename X, int V, typename Operator>
@@ -77,7 +50,7 @@ struct Numbers {
     __device__ __forceinline__ Element identity() const {
         Element y;
 #pragma unroll
-        for (int n = 0; n < V; ++n) y.v[n] = number_of(Operator::identity(), Wide{});
+        for (int n = 0; n < V; ++n) y.v[n] = combine::Identity<Operator, Wide>::get();
         return y;
     }
 

@@ -79,7 +79,7 @@ struct NumbersBackward {
     using Slopes = NumberSlopes<X, V>;
     using Map = typename Slopes::Element;
     static constexpr int L = element_steps(sizeof(Number)), warps = element_warps(sizeof(Number));
-    static constexpr bool has_slopes = !std::is_same_v<Operator, combine::Add>;  // other than ones
+    static constexpr bool has_slopes = combine::RowOf<Operator>::has_slopes;  // other than ones
     using Place = ElementPlace<L, warps>;
     using Values = ElementChain<Op, L, warps>;
     using Maps = ElementChain<Slopes, L, warps>;

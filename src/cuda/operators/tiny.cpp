@@ -75,7 +75,7 @@ class Tiny final : public OperatorKernel {
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal) {
     const OperatorProblem& p = problem;
-    if (p.kind != OperatorKind::matmul) {
+    if (!p.is_matmul()) {
         refusal = "elements are no matrices";
         return nullptr;
     }

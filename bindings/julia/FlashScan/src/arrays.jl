@@ -37,9 +37,11 @@ function expect_type(name, array, T)
     array
 end
 
-# The number of a word of consecutive numbers from `first` on.
-function number_of(what, word, words, first)
-    found = findfirst(isequal(word), words)
-    found === nothing && throw(ArgumentError("$what is $(repr(word)); accepted are $(join(repr.(words), ", "))"))
-    Int32(first + found - 1)
+# The number of a word, of those with numbers or of consecutive ones from `first` on.
+function number_of(what, word, numbers::NamedTuple)
+    word in keys(numbers) ||
+        throw(ArgumentError("$what is $(repr(word)); accepted are $(join(repr.(keys(numbers)), ", "))"))
+    Int32(numbers[word])
 end
+number_of(what, word, words, first) =
+    number_of(what, word, NamedTuple{words}(ntuple(i -> first + i - 1, length(words))))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-const KINDS = (:add, :mul, :min, :max, :logaddexp, :matmul, :affine)
+const KINDS = (add = 1001, mul = 1002, min = 1003, max = 1004, logaddexp = 1005, matmul = 1006, affine = 1007)
 const MODES = (:inclusive, :exclusive, :reduction)
 const OPERATOR_LAYOUTS = (:ctb, :tcb)
 
@@ -35,7 +35,7 @@ function check_elements(kind, input, gate)
 end
 
 function OperatorProblem(kind::Symbol, input, gate, mode, state, layout, reverse, offsets, options)
-    number = number_of("operator", kind, KINDS, FIRST_OPERATOR)
+    number = number_of("operator", kind, KINDS)
     layout_number = number_of("layout", layout, OPERATOR_LAYOUTS, FIRST_LAYOUT)
     element_axes = kind === :matmul ? 2 : kind === :affine ? 1 : 0
     ndims(input) > element_axes || throw(DimensionMismatch("an array has $(ndims(input)) axes, too few for $kind"))

@@ -37,7 +37,11 @@ end
         @test same(String(name), getfield(FlashScan, name))
     end
     @test words("CELL_", FlashScan.CELLS, FlashScan.FIRST_CELL)
-    @test words("OPERATOR_", FlashScan.KINDS, FlashScan.FIRST_OPERATOR)
+    # Every operator of the header has its word, but for custom ones, which are functions.
+    operators = Dict(Symbol(lowercase(found[1])) => parse(Int, found[2])
+                     for found in eachmatch(r"\bFLASHSCAN_OPERATOR_(\w+) = (\d+),?$"m, header))
+    @test pop!(operators, :custom) == FlashScan.OPERATOR_CUSTOM
+    @test operators == Dict(pairs(FlashScan.KINDS))
     @test words("GATE_", FlashScan.GATE_FORMS, FlashScan.FIRST_GATE_FORM)
     @test words("MODE_", FlashScan.MODES, FlashScan.FIRST_MODE)
     @test words("LAYOUT_", (:BTC, :BCT), FlashScan.FIRST_LAYOUT)

@@ -37,10 +37,10 @@ impl BitOr for Broadcast {
     }
 }
 
-/// Elements from one batch entry, step or channel to the next; all zero for a dense tensor in the layout.
-pub use sys::flashscan_strides as Strides;
 /// Elements from one row of a state to the next, and from one of a cell's states to the next; 0 for dense ones.
 pub use sys::flashscan_state_strides as StateStrides;
+/// Elements from one batch entry, step or channel to the next; all zero for a dense tensor in the layout.
+pub use sys::flashscan_strides as Strides;
 
 /// Makes plans for the linear recurrence `h[t] = a[t] h[t-1] + x[t]`, elementwise over batch and channels. `T` is the type
 /// of the data, `G` that of the gate: the same, `f32` with 16-bit data or `Complex<f32>`, or `f64` with `Complex<f64>`.

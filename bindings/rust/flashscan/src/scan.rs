@@ -28,6 +28,17 @@ pub enum Operator {
 }
 
 impl Operator {
+    #[cfg(test)]
+    const ALL: &'static [Operator] = &[
+        Operator::Add,
+        Operator::Mul,
+        Operator::Min,
+        Operator::Max,
+        Operator::LogAddExp,
+        Operator::MatMul { dim: 2 },
+        Operator::Affine { dim: 2 },
+    ];
+
     fn kind_and_dim(self) -> (i32, usize) {
         match self {
             Operator::Add => (sys::FLASHSCAN_OPERATOR_ADD, 0),
@@ -185,5 +196,18 @@ arguments! {
         grad_gate: Option<&'a mut [T]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_GATE,
         /// Written.
         grad_state_in: Option<&'a mut [T::State]> = sys::FLASHSCAN_GRAD | sys::FLASHSCAN_ARG_STATE_IN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_all_of_the_header() {
+        let ours: Vec<i64> = Operator::ALL.iter().map(|operator| operator.kind_and_dim().0.into()).collect();
+        let theirs = sys::CONSTANTS.iter().filter(|(name, _)| name.starts_with("FLASHSCAN_OPERATOR_"));
+        let theirs = theirs.filter(|(name, _)| !name.contains("_FLAG_") && !name.ends_with("_CUSTOM"));
+        assert_eq!(ours, theirs.map(|(_, number)| *number).collect::<Vec<_>>());
     }
 }

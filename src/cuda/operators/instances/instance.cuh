@@ -70,7 +70,8 @@ void add_tiny(std::vector<ElementKernels>& table, Dtype dtype) {
 // Pairs of channels where a number has 16 bits.
 template <typename X>
 void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
-    with_number_operators<typename Element<X>::Wide>([&](int kind, auto op) {
+    combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
+        constexpr int kind = combine::RowOf<decltype(op)>::number;
         table.push_back(number_kernels<X, 1, decltype(op)>(dtype, kind));
         if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2, decltype(op)>(dtype, kind));
     });
