@@ -49,6 +49,7 @@ struct RnnPart {
     int64_t gates() const;
     int64_t biases() const;
     int64_t states() const;
+    bool resets_before() const;  // the product of the last gate
     int64_t output_states() const { return all_states ? states() : 1; }
     const char* cell_name() const;
 };

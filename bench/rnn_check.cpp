@@ -151,12 +151,12 @@ std::vector<int64_t> beginnings(Machine& machine, const Problem& p, const Tensor
     return begins;
 }
 
-// A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. GRU's
-// gate n is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in OUTPUT.
+// A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. Gate n of
+// cells with a reset is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in OUTPUT.
 void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verdict& verdict) {
     const int64_t B = p.extents.batch, T = p.extents.time, W = p.extents.channels, D = p.rnn->dim;
-    const bool gru = p.rnn->cell == FLASHSCAN_CELL_GRU || p.rnn->cell == FLASHSCAN_CELL_GRU_RESET_BEFORE;
-    const int64_t gates = gru ? 2 : p.rnn->gates();
+    const bool resets = p.rnn->cell == FLASHSCAN_CELL_GRU || p.rnn->resets_before();
+    const int64_t gates = p.rnn->gates() - (resets ? 1 : 0);
     const auto box = [&](int32_t id, int64_t first, int64_t e0, int64_t e1, int64_t e2, int64_t s0, int64_t s1) {
         const Tensor& tensor = tensors[id];
         const Box part{static_cast<char*>(tensor.box.data) + first * size_of(tensor.box.dtype),

@@ -2,35 +2,27 @@
 // Problem lines of recurrent networks.
 #include <fmt/format.h>
 
-#include <iterator>
-
+#include "math/cell_table.h"
 #include "problem.h"
 
 namespace bench {
 namespace {
 
-struct CellName {
-    const char* name;
-    int32_t cell;
-    int64_t gates, biases, states;
-};
-constexpr CellName cells[] = {{"lstm", FLASHSCAN_CELL_LSTM, 4, 4, 2},
-                              {"gru", FLASHSCAN_CELL_GRU, 3, 4, 1},
-                              {"elman", FLASHSCAN_CELL_ELMAN, 1, 1, 1},
-                              {"slstm", FLASHSCAN_CELL_SLSTM, 4, 4, 4},
-                              {"gru-reset-before", FLASHSCAN_CELL_GRU_RESET_BEFORE, 3, 3, 1},
-                              {"elman-relu", FLASHSCAN_CELL_ELMAN_RELU, 1, 1, 1}};
+using flashscan::cell_rows;
+using flashscan::CellRow;
 
 int32_t parse_cell(const std::string& word) {
-    for (const CellName& entry : cells)
-        if (word == entry.name) return entry.cell;
-    throw UsageError(
-        fmt::format("'{}' is no cell; accepted are lstm, gru, elman, slstm, gru-reset-before and elman-relu", word));
+    std::string known;
+    for (const CellRow& row : cell_rows) {
+        if (word == row.word) return FLASHSCAN_CELL_LSTM + row.number;
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", row.word);
+    }
+    throw UsageError(fmt::format("'{}' is no cell; accepted are {}", word, known));
 }
 
-const CellName& entry_of(int32_t cell) {
-    for (const CellName& entry : cells)
-        if (cell == entry.cell) return entry;
+const CellRow& row_of(int32_t cell) {
+    for (const CellRow& row : cell_rows)
+        if (cell == FLASHSCAN_CELL_LSTM + row.number) return row;
     throw UsageError(fmt::format("no cell has number {}", cell));
 }
 
@@ -76,10 +68,11 @@ std::string write_problem(const Problem& p) {
 
 }  // namespace
 
-int64_t RnnPart::gates() const { return entry_of(cell).gates; }
-int64_t RnnPart::biases() const { return entry_of(cell).biases; }
-int64_t RnnPart::states() const { return entry_of(cell).states; }
-const char* RnnPart::cell_name() const { return entry_of(cell).name; }
+int64_t RnnPart::gates() const { return row_of(cell).gates; }
+int64_t RnnPart::biases() const { return row_of(cell).biases; }
+int64_t RnnPart::states() const { return row_of(cell).states; }
+bool RnnPart::resets_before() const { return row_of(cell).resets_before; }
+const char* RnnPart::cell_name() const { return row_of(cell).word; }
 
 Problem parse_rnn_problem(const std::vector<std::string>& words) {
     if (words.size() < 8) throw UsageError("too few words");

@@ -59,13 +59,14 @@ constexpr Enumerator<GateForm> gate_forms[] = {
     FLASHSCAN_ENUMERATOR(GATE_LOGIT, GateForm::logit),
 };
 constexpr Enumerator<Cell> cells[] = {
-    FLASHSCAN_ENUMERATOR(CELL_LSTM, Cell::lstm),
-    FLASHSCAN_ENUMERATOR(CELL_GRU, Cell::gru),
-    FLASHSCAN_ENUMERATOR(CELL_ELMAN, Cell::elman),
-    FLASHSCAN_ENUMERATOR(CELL_SLSTM, Cell::slstm),
-    FLASHSCAN_ENUMERATOR(CELL_GRU_RESET_BEFORE, Cell::gru_reset_before),
-    FLASHSCAN_ENUMERATOR(CELL_ELMAN_RELU, Cell::elman_relu),
+#define FLASHSCAN_ROW(name, CONSTANT, ...) FLASHSCAN_ENUMERATOR(CELL_##CONSTANT, Cell::name),
+    FLASHSCAN_CELLS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
 };
+#define FLASHSCAN_ROW(name, CONSTANT, number, ...) \
+    static_assert(FLASHSCAN_CELL_##CONSTANT == FLASHSCAN_CELL_LSTM + (number));
+FLASHSCAN_CELLS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
 constexpr Enumerator<OperatorKind> kinds[] = {
 #define FLASHSCAN_ROW(name, CONSTANT, number, ...) FLASHSCAN_ENUMERATOR(OPERATOR_##CONSTANT, OperatorKind::name),
     FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW) FLASHSCAN_OTHER_OPERATORS(FLASHSCAN_ROW)

@@ -8,15 +8,8 @@
 namespace flashscan {
 
 CellCounts counts_of(Cell cell) {
-    switch (cell) {
-    case Cell::lstm: return {4, 4, 2};
-    case Cell::gru: return {3, 4, 1};
-    case Cell::gru_reset_before: return {3, 3, 1};
-    case Cell::elman:
-    case Cell::elman_relu: return {1, 1, 1};
-    case Cell::slstm: return {4, 4, 4};
-    }
-    fail(Code::internal_error, "no cell has number {}", static_cast<int32_t>(cell));
+    const CellRow& row = row_of(cell);
+    return {row.gates, row.biases, row.states};
 }
 
 RnnStrides RnnProblem::input_strides() const {
@@ -49,8 +42,7 @@ void validate(RnnProblem& p) {
 }
 
 std::string RnnProblem::describe() const {
-    constexpr const char* cells[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
-    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cells[static_cast<int32_t>(cell)], name_of(dtype),
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", row_of(cell).word, name_of(dtype),
                                    layout == RnnLayout::btghd ? "BTGHD" : "TBGHD", batch, time, heads, head_dim);
     if (weight_dtype != dtype) text += fmt::format(" weight-{}", name_of(weight_dtype));
     if (training) text += " training";

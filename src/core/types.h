@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "math/cell_table.h"
 #include "math/operator_table.h"
 
 namespace flashscan {
@@ -26,14 +27,6 @@ enum class Layout : int32_t {
 enum class RnnLayout : int32_t {
     btghd = 0,
     tbghd = 1
-};
-enum class Cell : int32_t {
-    lstm = 0,
-    gru = 1,
-    elman = 2,
-    slstm = 3,
-    gru_reset_before = 4,
-    elman_relu = 5
 };
 #define FLASHSCAN_ROW(name, CONSTANT, number, ...) name = number,
 enum class OperatorKind : int32_t {

@@ -15,7 +15,7 @@
 namespace flashscan::cpu {
 namespace {
 
-RnnKernels kernels_for(Isa isa, int32_t cell, bool wide) {
+RnnKernels kernels_for(Isa isa, Cell cell, bool wide) {
     switch (isa) {
 #if defined(__x86_64__)
     case Isa::avx512: return avx512::rnn_kernels(cell, wide);
@@ -23,20 +23,6 @@ RnnKernels kernels_for(Isa isa, int32_t cell, bool wide) {
 #endif
     default: return baseline::rnn_kernels(cell, wide);
     }
-}
-
-// Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
-int64_t planes_of(const RnnProblem& p) {
-    const bool exact_output = state_dtype(p.dtype) == p.dtype;
-    switch (p.cell) {
-    case Cell::lstm: return 5;
-    case Cell::gru: return exact_output ? 4 : 5;
-    case Cell::gru_reset_before: return exact_output ? 3 : 4;
-    case Cell::elman:
-    case Cell::elman_relu: return exact_output ? 0 : 1;
-    case Cell::slstm: return 7;
-    }
-    fail(Code::internal_error, "no cell has number {}", static_cast<int32_t>(p.cell));
 }
 
 // Sequences of a block: few enough that all threads have work to the end, else many, because the matrix is read once
@@ -58,7 +44,7 @@ class Rnn final : public RnnKernel {
           isa_(choose_isa()),
           threads_(thread_count(options.threads)),
           size_(size_of(state_dtype(p_.dtype))),
-          kernels_(kernels_for(isa_, static_cast<int32_t>(p_.cell), size_ == 8)),
+          kernels_(kernels_for(isa_, p_.cell, size_ == 8)),
           rows_(block_rows(p_.state_rows(), p_.heads, threads_)),
           blocks_(ceil_div(p_.state_rows(), rows_)),
           // A few slices for each thread; their number changes no sum.
@@ -72,7 +58,7 @@ class Rnn final : public RnnKernel {
     }
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
     size_t reserve_bytes() const override {
-        return static_cast<size_t>(p_.batch.named("RESERVE") * p_.time * p_.width() * planes_of(p_) * size_);
+        return static_cast<size_t>(p_.batch.named("RESERVE") * p_.time * p_.width() * planes() * size_);
     }
 
     void forward(const RnnBuffers& buffers, void*) const override {
@@ -110,6 +96,8 @@ class Rnn final : public RnnKernel {
         int64_t block_bytes, slice_bytes;
     };
 
+    // Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
+    int64_t planes() const { return kernels_.kept - (kernels_.keeps_h && state_dtype(p_.dtype) == p_.dtype ? 1 : 0); }
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
     RnnTensor tensor(void* data, const RnnStrides& s) const {
@@ -137,7 +125,7 @@ RnnCall Rnn::extents() const {
     const auto rounded = [&](int64_t to) { return (p_.head_dim + to - 1) / to * to; };
     RnnCall call{};
     call.ascending = p_.direction == Direction::forward;
-    call.planes = planes_of(p_);
+    call.planes = planes();
     call.time = p_.time;
     call.heads = p_.heads;
     call.dim = p_.head_dim;

@@ -2,10 +2,9 @@
 #include "reference/rnn.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
-#include "math/rnn.h"
+#include "math/cells.h"
 #include "reference/values.h"
 
 namespace flashscan::reference {
@@ -52,7 +51,6 @@ struct Weights {
 template <typename Cell>
 class Rnn final : public RnnKernel {
     static constexpr int S = Cell::states, K = Cell::kept, P = Cell::biases, G = Cell::gates;
-    static constexpr bool reset_before = std::is_same_v<Cell, GruResetBeforeCell>;
     struct States {
         double v[size_t{S}] = {};
     };
@@ -155,8 +153,8 @@ class Rnn final : public RnnKernel {
                 pre[at(d)].v[j] += load(b.bias, p_.weight_dtype, (j * p_.heads + head) * p_.head_dim + d).real();
         }
         for (int g = 0; g < G; ++g) {
-            if constexpr (reset_before)
-                for (int64_t d = 0; g == 2 && d < p_.head_dim; ++d)
+            if constexpr (Cell::resets_before)
+                for (int64_t d = 0; g == G - 1 && d < p_.head_dim; ++d)
                     h[at(d)] = Cell::reset(pre[at(d)].v[0], states[at(d)].v[0]);
             add_product(weights, g, head, h, pre);
         }
@@ -228,7 +226,7 @@ class Rnn final : public RnnKernel {
 
     // What R_g was multiplied by in forward.
     static Vector factor_of(int gate, Vector h, const std::vector<Kept>& kept) {
-        if (reset_before && gate == 2)
+        if (Cell::resets_before && gate == G - 1)
             for (size_t d = 0; d < h.size(); ++d) h[d] *= kept[d].v[0];
         return h;
     }
@@ -250,8 +248,8 @@ class Rnn final : public RnnKernel {
         }
         for (int g = G - 1; g >= 0; --g) {
             Vector part = through_product(weights, g, head, d_pre, factor_of(g, h, kept), sums);
-            if constexpr (reset_before)
-                for (int64_t d = 0; g == 2 && d < D; ++d)
+            if constexpr (Cell::resets_before)
+                for (int64_t d = 0; g == G - 1 && d < D; ++d)
                     part[at(d)] = Cell::backward_reset(kept[at(d)].v, previous[at(d)].v, part[at(d)], d_pre[at(d)].v);
             add_scaled(through.data(), 1, part.data(), D);
         }
@@ -273,15 +271,9 @@ class Rnn final : public RnnKernel {
 }  // namespace
 
 std::unique_ptr<RnnKernel> make_rnn(const RnnProblem& problem, const Options&, std::string&) {
-    switch (problem.cell) {
-    case flashscan::Cell::lstm: return std::make_unique<Rnn<LstmCell>>(problem);
-    case flashscan::Cell::gru: return std::make_unique<Rnn<GruCell>>(problem);
-    case flashscan::Cell::gru_reset_before: return std::make_unique<Rnn<GruResetBeforeCell>>(problem);
-    case flashscan::Cell::elman: return std::make_unique<Rnn<ElmanCell<false>>>(problem);
-    case flashscan::Cell::elman_relu: return std::make_unique<Rnn<ElmanCell<true>>>(problem);
-    case flashscan::Cell::slstm: return std::make_unique<Rnn<SlstmCell>>(problem);
-    }
-    fail(Code::internal_error, "no cell has number {}", static_cast<int32_t>(problem.cell));
+    return with_formula(problem.cell, [&](auto formula) -> std::unique_ptr<RnnKernel> {
+        return std::make_unique<Rnn<typename decltype(formula)::Type>>(problem);
+    });
 }
 
 }  // namespace flashscan::reference

@@ -241,7 +241,7 @@ TEST(RnnPlan, KnowsItsSizesAndDescribesItself) {
 // RESERVE on the CPU: 64 bytes and G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
 // gates stay in f32 and only one value an element is as small as that.
 TEST(RnnPlan, ReserveHasAtMostAValueForEachGateAndState) {
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+    for (const std::string& cell : cell_words())
         for (const char* dtype : {"f32", "f64", "bf16"}) {
             const RnnProblem p = rnn_problem_of(std::string("rnn bwd b2 t5 h3 d7 ") + cell + " " + dtype);
             if (p.dtype == FLASHSCAN_DTYPE_BF16 && p.gates() > 1) continue;

@@ -2,6 +2,7 @@
 // Extents of any size: a plan is refused with a sentence, or its arguments have exactly the bytes that the header's
 // shapes say.
 #include "api/sweep.h"
+#include "support/cells.h"
 
 namespace api {
 namespace {
@@ -97,10 +98,8 @@ struct Rnn {
     }
     bool trains() const { return (d.flags & FLASHSCAN_RNN_FLAG_TRAINING) != 0; }
     std::vector<Size> sizes() const {
-        const bool is_slstm = d.cell == FLASHSCAN_CELL_SLSTM, is_gru = d.cell == FLASHSCAN_CELL_GRU;
-        const bool is_elman = d.cell == FLASHSCAN_CELL_ELMAN;
-        const int64_t gates = is_elman ? 1 : is_slstm || d.cell == FLASHSCAN_CELL_LSTM ? 4 : 3;
-        const int64_t states = is_slstm ? 4 : d.cell == FLASHSCAN_CELL_LSTM ? 2 : 1, biases = is_gru ? 4 : gates;
+        const flashscan::CellRow& row = cell_row(d.cell);
+        const int64_t gates = row.gates, states = row.states, biases = row.biases;
         const int64_t out = (d.flags & FLASHSCAN_RNN_FLAG_ALL_STATES) != 0 ? states : 1;
         const Exact width = Exact(d.heads) * d.head_dim, elements = Exact(d.batch) * d.time * width;
         const Exact weights = width * d.head_dim * gates * bytes_of(d.weight_dtype);

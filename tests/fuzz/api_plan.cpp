@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fuzz/api.h"
+#include "support/cells.h"
 #include "support/operators.h"
 
 namespace fuzz {
@@ -148,7 +149,7 @@ flashscan_rnn_desc rnn(Source& source) {
     desc.struct_size = sizeof desc;
     desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 4;
     desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTGHD : FLASHSCAN_LAYOUT_TBGHD;
-    desc.cell = FLASHSCAN_CELL_LSTM + source.byte() % 6;
+    desc.cell = FLASHSCAN_CELL_LSTM + source.byte() % flashscan::cell_count;
     desc.direction = source.chance(128) ? FLASHSCAN_DIRECTION_FORWARD : FLASHSCAN_DIRECTION_REVERSE;
     for (const uint32_t flag : {FLASHSCAN_RNN_FLAG_RESET, FLASHSCAN_RNN_FLAG_ALL_STATES, FLASHSCAN_RNN_FLAG_TRAINING})
         if (source.chance(128)) desc.flags |= flag;

@@ -117,8 +117,7 @@ OperatorProblem draw_operator(Random& random) {
 
 RnnProblem draw_rnn(Random& random) {
     RnnProblem p;
-    p.cell = random.of({FLASHSCAN_CELL_LSTM, FLASHSCAN_CELL_GRU, FLASHSCAN_CELL_ELMAN, FLASHSCAN_CELL_SLSTM,
-                        FLASHSCAN_CELL_GRU_RESET_BEFORE, FLASHSCAN_CELL_ELMAN_RELU});
+    p.cell = FLASHSCAN_CELL_LSTM + static_cast<int32_t>(random.between(0, flashscan::cell_count - 1));
     p.dtype = p.weight_dtype =
         random.of({FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64});
     if (size_of(p.dtype) == 2 && random.chance(0.3)) p.weight_dtype = FLASHSCAN_DTYPE_F32;

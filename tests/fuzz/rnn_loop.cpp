@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "fuzz/loops.h"
 
@@ -17,11 +18,11 @@ constexpr int32_t grad = FLASHSCAN_GRAD;
 Real sigmoid(Real x) { return 1 / (1 + std::exp(-x)); }
 Real log_sigmoid(Real x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
 
-// One element's step: raw pre-activations (of the GRUs' n apart: what the reset multiplies, and the rest) and states
+// One element's step: raw pre-activations (of n of cells with a reset apart: the product, and the rest) and states
 // before it; and what the gradients of the states after it give to those.
 struct Step {
     int32_t cell;
-    Real raw[4];     // per gate; GRU: raw[2] is INPUT + BIAS of n, raw[3] R_n h + BIAS_rn
+    Real raw[4];  // per gate; with a reset that of n is INPUT + BIAS, and raw[3] R_n (s(r) h), of GRU R_n h + BIAS_rn
     Real before[4];  // states
 
     void forward(Real* after) const {
@@ -35,8 +36,12 @@ struct Step {
         case FLASHSCAN_CELL_GRU_RESET_BEFORE: after[0] = sigmoid(-r[1]) * candidate() + sigmoid(r[1]) * s[0]; return;
         case FLASHSCAN_CELL_ELMAN: after[0] = std::tanh(r[0]); return;
         case FLASHSCAN_CELL_ELMAN_RELU: after[0] = r[0] < 0 ? 0 : r[0]; return;
-        default: break;
+        case FLASHSCAN_CELL_SLSTM: return forward_slstm(after);
+        default: throw std::logic_error("the loop does not know the cell");
         }
+    }
+    void forward_slstm(Real* after) const {
+        const Real *r = raw, *s = before;
         const bool past = s[2] != 0;
         const Real l = past ? log_sigmoid(r[1]) + s[3] : 0;
         after[3] = past ? std::max(r[0], l) : r[0];
@@ -78,7 +83,8 @@ struct Step {
         }
         case FLASHSCAN_CELL_ELMAN: dr[0] = d[0] * tanh_slope(r[0]), d[0] = 0; return;
         case FLASHSCAN_CELL_ELMAN_RELU: dr[0] = r[0] > 0 ? d[0] : 0, d[0] = 0; return;
-        default: return backward_slstm(after, d, dr);
+        case FLASHSCAN_CELL_SLSTM: return backward_slstm(after, d, dr);
+        default: throw std::logic_error("the loop does not know the cell");
         }
     }
     void backward_slstm(const Real* after, Real* d, Real* dr) const {
@@ -136,7 +142,7 @@ class RnnLoop {
         return to;
     }
     bool gru() const { return p_.cell == FLASHSCAN_CELL_GRU; }
-    bool before() const { return p_.cell == FLASHSCAN_CELL_GRU_RESET_BEFORE; }
+    bool before() const { return cell_row(p_.cell).resets_before; }
     size_t row(int64_t gate, int64_t w) const { return static_cast<size_t>((gate * p_.width() + w) * D_); }
     Real bias(int64_t j, int64_t w) const {
         return p_.bias ? static_cast<Real>(data_.bias[static_cast<size_t>(j * p_.width() + w)].real()) : 0;
@@ -159,14 +165,15 @@ class RnnLoop {
             std::copy(states[static_cast<size_t>(j)].begin(), states[static_cast<size_t>(j)].end(), step.before);
             for (int64_t g = 0; g < gates_; ++g) {
                 step.raw[g] = static_cast<Real>(data_.input[p_.input_index(s.batch, t, g, w)].real()) + bias(g, w);
-                if (!(gru() || before()) || g < 2) step.raw[g] += product(g, w, h);
+                if (!(gru() || before()) || g < gates_ - 1) step.raw[g] += product(g, w, h);
             }
             if (gru()) step.raw[3] = product(2, w, h) + bias(3, w);
             list.push_back(step);
         }
         if (!before()) return list;
         const Vector gated = reset_h(list);
-        for (int64_t j = 0; j < D_; ++j) list[static_cast<size_t>(j)].raw[3] = product(2, head * D_ + j, gated);
+        for (int64_t j = 0; j < D_; ++j)
+            list[static_cast<size_t>(j)].raw[3] = product(gates_ - 1, head * D_ + j, gated);
         return list;
     }
     static Vector reset_h(const std::vector<Step>& list) {
@@ -230,14 +237,14 @@ class RnnLoop {
         const Vector gated = before() ? reset_h(list) : Vector{};
         Vector reaching(D);
         if (before()) {  // through R_n (s(r) h)
-            const Vector through = transposed(head, 2, dr, 3);
+            const Vector through = transposed(head, gates_ - 1, dr, 3);
             for (size_t j = 0; j < D; ++j) {
                 const Real r = list[j].raw[0];
-                dr[j][0] = through[j] * list[j].before[0] * sigmoid(r) * sigmoid(-r);
+                dr[j][0] += through[j] * list[j].before[0] * sigmoid(r) * sigmoid(-r);
                 reaching[j] = through[j] * sigmoid(r);
             }
         }
-        for (int64_t g = 0; g < (before() ? 2 : gates_); ++g) {
+        for (int64_t g = 0; g < (before() ? gates_ - 1 : gates_); ++g) {
             const Vector through = transposed(head, g, dr, gru() && g == 2 ? 3 : static_cast<size_t>(g));
             for (size_t j = 0; j < D; ++j) reaching[j] += through[j];
         }
@@ -256,7 +263,7 @@ class RnnLoop {
                 d_input_[p_.input_index(s.batch, t, g, w)] = gradient;
                 const Real outer = gru() && g == 2 ? dr[j][3] : gradient;
                 for (size_t k = 0; k < list.size(); ++k)
-                    d_weight_[row(g, w) + k] += outer * (before() && g == 2 ? gated[k] : list[k].before[0]);
+                    d_weight_[row(g, w) + k] += outer * (before() && g == gates_ - 1 ? gated[k] : list[k].before[0]);
             }
     }
 

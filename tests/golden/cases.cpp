@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of golden cases.
 #include "golden/make_case.h"
+#include "support/cells.h"
 
 namespace golden {
 namespace {
@@ -77,13 +78,10 @@ std::vector<Case> rnn_cases() {
     const auto plain = [&](int32_t cell) { return edited(cell, [](flashscan_rnn_desc&) {}); };
     const auto pack = [](flashscan_rnn_desc& d) { d.batch = 1, d.time = 7, d.num_sequences = 4; };
     using Desc = flashscan_rnn_desc&;
-    return {
-        in_halves(rnn("lstm", plain(FLASHSCAN_CELL_LSTM))),
-        in_halves(rnn("gru", plain(FLASHSCAN_CELL_GRU))),
-        in_halves(rnn("elman", plain(FLASHSCAN_CELL_ELMAN))),
-        in_halves(rnn("slstm", plain(FLASHSCAN_CELL_SLSTM))),
-        rnn("gru_reset_before", plain(FLASHSCAN_CELL_GRU_RESET_BEFORE)),
-        rnn("elman_relu", plain(FLASHSCAN_CELL_ELMAN_RELU)),
+    std::vector<Case> cases;
+    for (const flashscan::CellRow& row : flashscan::cell_rows)
+        cases.push_back(in_halves(rnn(row.name, plain(support::cell_of(row)))));
+    const std::vector<Case> options = {
         rnn("slstm_no_states", plain(FLASHSCAN_CELL_SLSTM), {}),
         rnn("lstm_inference_no_bias", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.flags = 0; }), {.bias = false}),
         rnn("lstm_reverse", edited(FLASHSCAN_CELL_LSTM, [](Desc d) { d.direction = FLASHSCAN_DIRECTION_REVERSE; })),
@@ -109,6 +107,8 @@ std::vector<Case> rnn_cases() {
                                              })),
         rnn("elman_clip", edited(FLASHSCAN_CELL_ELMAN, [](Desc d) { d.recurrent_clip = 0.125; })),
     };
+    cases.insert(cases.end(), options.begin(), options.end());
+    return cases;
 }
 
 std::vector<Case> operator_cases() {

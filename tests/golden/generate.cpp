@@ -135,8 +135,21 @@ ordered_json json_of(const Case& what) {
     return json;
 }
 
+// What bindings have to know of each cell.
+ordered_json cells_json() {
+    ordered_json all = ordered_json::array();
+    for (const flashscan::CellRow& row : flashscan::cell_rows)
+        all.push_back({{"name", row.name},
+                       {"number", support::cell_of(row)},
+                       {"gates", row.gates},
+                       {"biases", row.biases},
+                       {"states", row.states}});
+    return all;
+}
+
 std::string text_of(const ordered_json& tolerance, const std::vector<ordered_json>& cases) {
-    std::string text = "{\"format\":1,\n\"tolerance\":" + tolerance.dump() + ",\n\"cases\":[\n";
+    std::string text = "{\"format\":1,\n\"tolerance\":" + tolerance.dump() + ",\n\"cells\":" + cells_json().dump() +
+                       ",\n\"cases\":[\n";
     for (const ordered_json& one : cases) text += one.dump() + (&one == &cases.back() ? "\n" : ",\n");
     return text + "]}\n";
 }

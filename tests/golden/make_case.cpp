@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "support/cells.h"
 #include "support/operators.h"
 
 namespace golden {
@@ -102,12 +103,6 @@ Case linear(const char* name, flashscan_linear_desc desc, Choice choice) {
 
 namespace {
 
-// Gates, states and biases of each cell.
-struct Counts {
-    int64_t gates, states, biases;
-};
-constexpr Counts counts[] = {{4, 2, 4}, {3, 1, 4}, {1, 1, 1}, {4, 4, 4}, {3, 1, 3}, {1, 1, 1}};
-
 // h c n m: n = 0 says that an element has no past, and is 1 or more otherwise.
 void make_slstm_state(Tensor& state) {
     const size_t block = state.data.size() / 4;
@@ -125,7 +120,8 @@ Case rnn(const char* name, flashscan_rnn_desc desc, Choice choice) {
     desc.heads = desc.head_dim = 2;
     Case made{.name = name, .desc = desc};
     Maker maker(made, false);
-    const auto [gates, states, biases] = counts[desc.cell - FLASHSCAN_CELL_LSTM];
+    const flashscan::CellRow& row = support::cell_row(desc.cell);
+    const int64_t gates = row.gates, states = row.states, biases = row.biases;
     const int64_t heads = desc.heads, dim = desc.head_dim;
     const bool time_first = desc.layout == FLASHSCAN_LAYOUT_TBGHD;
     const int64_t outer = time_first ? desc.time : desc.batch, inner = time_first ? desc.batch : desc.time;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/cells.h"
 #include "support/operators.h"
 
 namespace golden {
@@ -27,7 +28,7 @@ inline const Words gate_forms = {FLASHSCAN_GATE_VALUE, {"value", "log", "logit"}
 inline const Words broadcast_bits = {0, {"batch", "time", "channels"}};
 inline const Words linear_bits = {4, {"reset"}};
 inline const Words rnn_bits = {8, {"reset", "all_states", "training"}};
-inline const Words cells = {FLASHSCAN_CELL_LSTM, {"lstm", "gru", "elman", "slstm", "gru_reset_before", "elman_relu"}};
+inline const Words cells = {FLASHSCAN_CELL_LSTM, support::cell_names()};
 inline const Words kinds = {FLASHSCAN_OPERATOR_ADD, support::operator_words()};
 inline const Words modes = {FLASHSCAN_MODE_INCLUSIVE, {"inclusive", "exclusive", "reduction"}};
 inline const Words arguments = {FLASHSCAN_ARG_INPUT,

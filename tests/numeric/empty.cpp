@@ -94,7 +94,7 @@ class EmptyRnn : public testing::TestWithParam<Target> {};
 TEST_P(EmptyRnn, EveryOutputIsWritten) {
     SKIP_UNLESS_AVAILABLE(GetParam());
     uint64_t i = 0;
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+    for (const std::string& cell : cell_words())
         for (const char* dtype : {"f32", "bf16", "f16", "f64"})
             for (const char* rest : {"b2 t0 h1 d9", "b0 t5 h2 d5", "b0 t0 h1 d1", "b3 t0 h2 d64",
                                      "b1 t0 h1 d7 sequences3", "b1 t6 h2 d33 sequences3"}) {

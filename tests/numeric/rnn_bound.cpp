@@ -105,7 +105,7 @@ TEST(RnnBound, RejectsStatesOf16Bits) {
 }
 
 TEST(RnnBound, RejectsWrongGradients) {
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"}) {
+    for (const std::string& cell : cell_words()) {
         const RnnProblem p =
             rnn_problem_of(std::string("rnn bf16 b2 t60 h1 d16 state-in state-out values-loose ") + cell);
         const RnnData data = make_data(p);

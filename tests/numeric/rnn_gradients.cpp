@@ -94,7 +94,7 @@ TEST_P(RnnWide, HasTheGradientsOfFiniteDifferences) {
 
 std::vector<RnnProblem> wide_problems() {
     std::vector<RnnProblem> problems;
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+    for (const std::string& cell : cell_words())
         for (const char* rest : {"b2 t5 h2 d3 state-in state-out", "b2 t4 h1 d4 state-in state-out all-states",
                                  "b2 t6 h1 d3 TBGHD reverse reset state-in state-out all-states seed2",
                                  "b1 t9 h2 d2 sequences3 state-in state-out seed3", "b2 t5 h1 d3 seed4",

@@ -86,7 +86,7 @@ TEST_P(RnnPieces, GiveTheWhole) {
 
 std::vector<RnnProblem> problems() {
     std::vector<RnnProblem> list;
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+    for (const std::string& cell : cell_words())
         for (const char* rest :
              {"f64 b2 t11 h2 d3", "f64 b1 t23 h2 d3 sequences4 all-states", "bf16 b3 t25 h1 d40 seed2",
               "bf16 b17 t10 h2 d16 TBGHD reset seed3", "f16 b1 t60 h1 d64 sequences5 reverse reset seed4",

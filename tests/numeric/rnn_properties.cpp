@@ -167,11 +167,10 @@ std::string name_of_property(const testing::TestParamInfo<RnnPropertyCase>& info
     return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Rnn, RnnProperty,
-    testing::Combine(testing::Values("lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"),
-                     testing::ValuesIn(rnn_targets()), testing::Values("f64", "f32", "bf16", "f16")),
-    name_of_property);
+INSTANTIATE_TEST_SUITE_P(Rnn, RnnProperty,
+                         testing::Combine(testing::ValuesIn(cell_words()), testing::ValuesIn(rnn_targets()),
+                                          testing::Values("f64", "f32", "bf16", "f16")),
+                         name_of_property);
 
 INSTANTIATE_TEST_SUITE_P(Rnn, RnnPast,
                          testing::Combine(testing::Values("slstm"), testing::ValuesIn(rnn_targets()),

@@ -64,7 +64,8 @@ RnnProblem problem_of_row(const std::vector<int>& row, uint64_t seed) {
 
 std::vector<RnnProblem> pairs() {
     std::vector<RnnProblem> problems;
-    for (const auto& row : pairwise_rows({6, 4, 2, 2, 4, 4, 2, 3, 3, 2, 2, 2, 2, 2, 2, 5, 2, 2, 4, 3, 4}, 5))
+    for (const auto& row :
+         pairwise_rows({flashscan::cell_count, 4, 2, 2, 4, 4, 2, 3, 3, 2, 2, 2, 2, 2, 2, 5, 2, 2, 4, 3, 4}, 5))
         problems.push_back(problem_of_row(row, 1 + problems.size()));
     return problems;
 }
@@ -72,7 +73,7 @@ std::vector<RnnProblem> pairs() {
 // Each cell where errors have time to grow, and each by itself in every dtype.
 std::vector<RnnProblem> singles() {
     std::vector<RnnProblem> problems;
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"})
+    for (const std::string& cell : cell_words())
         for (const char* rest :
              {"bf16 b3 t65 h2 d64 state-in state-out", "f32 b3 t65 h1 d33 state-in state-out all-states",
               "f16 b2 t200 h1 d16 reset values-saturated", "bf16 b1 t300 h3 d8 values-loose state-in all-states",
@@ -89,10 +90,11 @@ std::vector<RnnProblem> shapes() {
     constexpr int64_t dims[] = {15, 17, 31, 32, 63, 65, 100, 128, 200};
     constexpr int64_t batches[] = {5, 6, 7, 12, 13, 24, 25, 49, 64};
     constexpr const char* types[] = {"f32", "bf16", "f64"};
-    constexpr const char* cells[] = {"lstm", "gru", "slstm", "gru-reset-before", "elman"};
+    const std::vector<std::string> cells = cell_words();
     for (size_t i = 0; i < std::size(dims); ++i)
-        problems.push_back(rnn_problem_of(fmt::format("rnn bwd {} {} b{} t3 h1 d{} state-in state-out seed{}",
-                                                      cells[i % 5], types[i % 3], batches[i], dims[i], i + 1)));
+        problems.push_back(
+            rnn_problem_of(fmt::format("rnn bwd {} {} b{} t3 h1 d{} state-in state-out seed{}", cells[i % cells.size()],
+                                       types[i % 3], batches[i], dims[i], i + 1)));
     for (const char* line :
          {"lstm f32 b1 t520 h1 d12 sequences17 state-in state-out", "gru f64 b3 t257 h2 d5 reset threads3",
           "gru-reset-before bf16 b2 t300 h1 d20 reverse grads-r", "lstm bf16 b16 t30 h12 d16 TBGHD",
@@ -104,15 +106,15 @@ std::vector<RnnProblem> shapes() {
 // Every two of cell, type, D, B and T meet; where a pass has more than `most` multiplications, T and then B take their next
 // smaller value.
 std::vector<RnnProblem> grid(int64_t most) {
-    constexpr const char* cells[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
+    const std::vector<std::string> cells = cell_words();
     constexpr const char* types[] = {"f32", "bf16", "f16", "f64", "bf16 weight-f32", "f16 weight-f32"};
     constexpr int64_t dims[] = {1, 7, 16, 33, 64, 100, 128, 200, 256, 512, 768, 1024};
     constexpr int64_t batches[] = {1, 3, 8, 16, 17, 64}, times[] = {0, 1, 2, 65, 500};
     std::vector<RnnProblem> problems;
-    for (std::vector<int> row : pairwise_rows({6, 6, 12, 6, 5}, 11)) {
+    for (std::vector<int> row : pairwise_rows({flashscan::cell_count, 6, 12, 6, 5}, 11)) {
         const size_t i = problems.size();
-        RnnProblem p = rnn_problem_of(
-            fmt::format("rnn bwd {} {} d{} state-in state-out", cells[row[0]], types[row[1]], dims[row[2]]));
+        RnnProblem p = rnn_problem_of(fmt::format("rnn bwd {} {} d{} state-in state-out",
+                                                  cells[static_cast<size_t>(row[0])], types[row[1]], dims[row[2]]));
         p.heads = p.dim >= 200 ? 1 : 1 + static_cast<int64_t>(i % 3);
         p.layout = i % 2 == 0 ? FLASHSCAN_LAYOUT_BTGHD : FLASHSCAN_LAYOUT_TBGHD;
         const auto multiplications = [&] { return batches[row[3]] * times[row[4]] * p.gates() * p.width() * p.dim; };
@@ -166,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_ker
 
 // The bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums not on the threads.
 TEST(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
-    for (const char* cell : {"lstm", "gru", "slstm", "gru-reset-before", "elman-relu"}) {
+    for (const std::string& cell : cell_words()) {
         RnnProblem p = rnn_problem_of(std::string("rnn bwd f32 b13 t9 h2 d37 state-in threads1 ") + cell);
         const RnnData data = make_data(p);
         const RnnOutcome one = run_rnn(p, {}, data, Guard::end);

@@ -71,7 +71,7 @@ TEST(Stacks, CallsOfLinearRecurrencesAreSmall) {
 }
 
 TEST(Stacks, CallsOfNetworksAreSmall) {
-    for (const char* cell : {"lstm", "gru-reset-before", "gru", "elman", "slstm"})
+    for (const std::string& cell : cell_words())
         for (const char* type : {"f32", "bf16", "f16", "f64"}) {
             const std::string line = fmt::format("rnn {} {} b5 t9 h2 d40 state-in state-out threads3", cell, type);
             const RnnProblem p = rnn_problem_of(line);

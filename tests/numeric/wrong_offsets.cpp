@@ -116,7 +116,7 @@ class WrongOffsetsRnn : public testing::TestWithParam<Target> {};
 
 TEST_P(WrongOffsetsRnn, StayInsideInRecurrentNetworks) {
     SKIP_UNLESS_AVAILABLE(GetParam());
-    for (const char* cell : {"lstm", "gru", "elman", "slstm", "gru-reset-before"})
+    for (const std::string& cell : cell_words())
         for (const char* rest :
              {"bf16 t40 h1 d16 sequences3", "bf16 t60 h2 d64 sequences20 reverse",
               "f32 t30 h1 d130 sequences5 offsets-i32", "f32 t33 h1 d48 sequences9 reverse",

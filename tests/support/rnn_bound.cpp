@@ -23,7 +23,7 @@
 //     GRAD|STATE_IN  of h: 2 (u sqrt(D) + 2 v) |R^k| |dg| of the first step unless it resets, at most 2 recurrent_clip
 //     GRAD|INPUT   of GRU's r, dg_n (R_n h + BIAS_rn) r (1 - r): 2 / 4 |dg| times the error of R_n h, as 1 / 4 is the
 //                  sigmoid's largest slope
-//     GRAD|INPUT   of the gate r that resets before the product, whose gradient comes through R_n^T of the same step:
+//     GRAD|INPUT   of the gate that resets before the product, whose gradient comes through R_n^T of the same step:
 //                  2 / 4 |h| (u sqrt(D) + 2 v) |R^k| |dg|
 //     sums         n products over batch and time in any order add 12 v |dg|_2 |h| and u (32 + 8 sqrt n) |dg|_1 |h|
 //                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature
@@ -188,7 +188,7 @@ class RnnBounds {
         if (p_.cell == FLASHSCAN_CELL_GRU)
             return step.floor +
                    step.dg / 2 * (8 * arithmetic_ + product_error(step, 2, w) + sizes_->row(2, w) * step.error);
-        const bool behind_product = p_.cell == FLASHSCAN_CELL_GRU_RESET_BEFORE;
+        const bool behind_product = cell_row(p_.cell).resets_before;
         return step.floor + (behind_product ? step.h / 2 * sizes_->column(w) * step.dg : 0);
     }
     void add_local(int32_t id, std::vector<double>& tolerance) const {

@@ -13,7 +13,6 @@
 namespace support {
 namespace {
 
-constexpr const char* cell_names[] = {"lstm", "gru", "elman", "slstm", "gru-reset-before", "elman-relu"};
 constexpr const char* values_names[] = {"usual", "saturated", "large", "loose"};
 constexpr const char gradient_letters[] = "xrbs";
 
@@ -35,9 +34,8 @@ bool named(const Names& names, const std::string& name, int& found) {
 
 // Words without a number.
 bool parse_flag(RnnProblem& p, const std::string& word) {
-    int number = 0;
-    if (named(cell_names, word, number))
-        p.cell = FLASHSCAN_CELL_LSTM + number;
+    if (cell_named(word) != 0)
+        p.cell = cell_named(word);
     else if (dtype_named(word) != 0)
         p.dtype = p.weight_dtype = dtype_named(word);
     else if (word == "fwd" || word == "bwd")
@@ -135,15 +133,9 @@ Values make_states(const RnnProblem& p) {
 
 }  // namespace
 
-int64_t RnnProblem::gates() const {
-    constexpr int64_t counts[] = {4, 3, 1, 4, 3, 1};
-    return counts[cell - FLASHSCAN_CELL_LSTM];
-}
-int64_t RnnProblem::biases() const { return cell == FLASHSCAN_CELL_GRU ? 4 : gates(); }
-int64_t RnnProblem::states() const {
-    constexpr int64_t counts[] = {2, 1, 1, 4, 1, 1};
-    return counts[cell - FLASHSCAN_CELL_LSTM];
-}
+int64_t RnnProblem::gates() const { return cell_row(cell).gates; }
+int64_t RnnProblem::biases() const { return cell_row(cell).biases; }
+int64_t RnnProblem::states() const { return cell_row(cell).states; }
 
 size_t RnnProblem::input_index(int64_t b, int64_t t, int64_t gate, int64_t w) const {
     const int64_t row = layout == FLASHSCAN_LAYOUT_BTGHD ? b * time + t : t * batch + b;
@@ -176,8 +168,8 @@ RnnProblem RnnProblem::widened() const {
 }
 
 std::string text_of(const RnnProblem& p) {
-    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_names[p.cell - FLASHSCAN_CELL_LSTM],
-                                   p.backward ? "bwd" : "fwd", name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
+    std::string text = fmt::format("rnn {} {} {} b{} t{} h{} d{}", cell_row(p.cell).word, p.backward ? "bwd" : "fwd",
+                                   name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
     if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
     if (p.weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.weight_dtype));
     if (p.reverse) text += " reverse";

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "support/cells.h"
 #include "support/data.h"
 
 namespace support {

@@ -24,6 +24,7 @@ def _runs():
 
 
 RUNS = list(_runs())
+CELLS = _FILE["cells"]
 
 
 def _values(tensor):

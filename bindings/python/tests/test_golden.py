@@ -10,7 +10,8 @@ import pytest
 
 import flashscan
 from flashscan import _library as lib
-from golden import RUNS, Golden
+from flashscan import _rnn
+from golden import CELLS, RUNS, Golden
 from support import supported
 
 
@@ -87,3 +88,8 @@ def test_autograd(device, case, run):
     if golden.incoming:
         grads = arrays.torch.autograd.grad(results, list(golden.operands.values()), list(golden.incoming.values()))
         golden.check(dict(zip(golden.operands, map(arrays.wide, grads))), golden.wanted_gradients)
+
+
+def test_cells_are_those_of_the_library():
+    theirs = {cell["name"]: tuple(cell[field] for field in ("number", "gates", "biases", "states")) for cell in CELLS}
+    assert theirs == _rnn.CELLS

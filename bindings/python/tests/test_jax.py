@@ -15,11 +15,12 @@ from jax.test_util import check_grads  # noqa: E402
 
 import flashscan  # noqa: E402
 import flashscan.jax as fj  # noqa: E402
+from flashscan._rnn import CELLS as _CELLS  # noqa: E402
 from golden import RUNS, Golden  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
-CELLS = {"lstm": (4, 4, 2), "gru": (3, 4, 1), "elman": (1, 1, 1), "slstm": (4, 4, 4), "gru_reset_before": (3, 3, 1)}
+CELLS = {cell: counts for cell, (_, *counts) in _CELLS.items()}
 
 
 def cuda_devices():

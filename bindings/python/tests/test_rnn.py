@@ -8,15 +8,9 @@ import pytest
 
 import flashscan
 from flashscan import rnn, rnn_backward
+from flashscan._rnn import CELLS as _CELLS
 
-CELLS = {
-    "lstm": (4, 4, 2),
-    "gru": (3, 4, 1),
-    "elman": (1, 1, 1),
-    "slstm": (4, 4, 4),
-    "gru_reset_before": (3, 3, 1),
-    "elman_relu": (1, 1, 1),
-}
+CELLS = {cell: counts for cell, (_, *counts) in _CELLS.items()}
 
 
 def arrays(rng, cell, outer, heads, dim, dtype=np.float64, rows=None):

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cpu/kernels/linear.h"
+#include "math/cell_table.h"
 
 namespace flashscan::cpu {
 
@@ -61,6 +62,8 @@ struct RnnSlice {
 
 struct RnnKernels {
     int64_t vector_bytes;
+    int64_t kept;  // numbers that backward needs of an element's step
+    bool keeps_h;  // the last of them is h
     // Fills panels for the steps of forward or of backward: one gate of one head.
     void (*pack_weight)(const RnnCall&, int64_t head, int64_t gate, bool backward);
     void (*pack_bias)(const RnnCall&);
@@ -75,15 +78,14 @@ struct RnnKernels {
     int64_t (*panel_numbers)(const RnnCall&, bool backward);
 };
 
-// `cell` is the number of the public interface.
 namespace baseline {
-RnnKernels rnn_kernels(int32_t cell, bool wide);
+RnnKernels rnn_kernels(Cell cell, bool wide);
 }
 namespace avx2 {
-RnnKernels rnn_kernels(int32_t cell, bool wide);
+RnnKernels rnn_kernels(Cell cell, bool wide);
 }
 namespace avx512 {
-RnnKernels rnn_kernels(int32_t cell, bool wide);
+RnnKernels rnn_kernels(Cell cell, bool wide);
 }
 
 }  // namespace flashscan::cpu

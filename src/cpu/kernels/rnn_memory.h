@@ -2,8 +2,6 @@
 // Where the numbers of a recurrent network lie, and vectors of them to and from memory.
 #pragma once
 
-#include <type_traits>
-
 #include "cpu/kernels/convert.h"
 #include "cpu/kernels/lanes.h"
 #include "cpu/kernels/rnn.h"
@@ -12,19 +10,20 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
+// Gates whose products have a common left factor; with a reset before the product the last gate is a group of its own.
 template <typename Cell>
-inline constexpr bool reset_before = std::is_same_v<Cell, GruResetBeforeCell>;
-
-// Gates whose products have a common left factor; GRU with the reset before the product has two such groups.
+inline constexpr int num_groups = Cell::resets_before ? 2 : 1;
 template <typename Cell>
-inline constexpr int num_groups = reset_before<Cell> ? 2 : 1;
+FLASHSCAN_INLINE constexpr int group_of(int64_t gate) {
+    return Cell::resets_before && gate == Cell::gates - 1 ? 1 : 0;
+}
 template <typename Cell>
 FLASHSCAN_INLINE constexpr int first_gate(int group) {
-    return group == 0 ? 0 : 2;
+    return group == 0 ? 0 : Cell::gates - 1;
 }
 template <typename Cell>
 FLASHSCAN_INLINE constexpr int gates_of(int group) {
-    return !reset_before<Cell> ? Cell::gates : group == 0 ? 2 : 1;
+    return !Cell::resets_before ? Cell::gates : group == 0 ? Cell::gates - 1 : 1;
 }
 
 // The first `left` numbers, or a whole vector, from element `i` on; the others are 0 and are not touched.

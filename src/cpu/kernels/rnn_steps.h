@@ -36,7 +36,7 @@ struct Buffers {
         T* at = reinterpret_cast<T*>(block.buffer);
         states = at;
         factors[0] = backward ? at + S * c.depth * pitch : at;  // forward: h itself
-        factors[1] = backward ? factors[0] + 2 * c.depth * pitch : at + S * c.depth * pitch;
+        factors[1] = backward ? factors[0] + gates_of<Cell>(0) * c.depth * pitch : at + S * c.depth * pitch;
         for (T* p = at; p < at + pitch * (S * c.depth + factor_numbers(c, backward)); ++p) *p = 0;
         at += pitch * (S * c.depth + factor_numbers(c, backward) + c.depth);
         for (int group = 0; group < num_groups<Cell>; ++group) {
@@ -56,7 +56,7 @@ struct Buffers {
     T* factor(int group, int64_t r, int64_t k) const { return factors[group] + (k / W * pitch + r) * W; }
     // Backward: where the gradient that gate g's rows of R take lies.
     T* factor_of_gate(int g, int64_t r, int64_t d) const {
-        const int group = g >= first_gate<Cell>(num_groups<Cell> - 1) ? num_groups<Cell> - 1 : 0;
+        const int group = group_of<Cell>(g);
         return factor(group, r, (g - first_gate<Cell>(group)) * c.depth + d);
     }
     const T* product(int group, int64_t r) const { return products[group] + r * product_pitch(c, is_backward, group); }
@@ -124,7 +124,7 @@ struct Forward {
             for (int64_t r = 0; r < rows; ++r)
                 if (resets(c, m.sequence(r), step_of(c, m.sequence(r), i))) clear(r);
             m.multiply(0, rows);
-            if constexpr (reset_before<Cell>) {
+            if constexpr (Cell::resets_before) {
                 for (int64_t r = 0; r < rows; ++r) reset_product(r, i);
                 m.multiply(1, rows);
             }
@@ -160,18 +160,17 @@ struct Forward {
         return get<T>(c.input.number, c.input.data, start + g * c.input.state + d, c.dim - d);
     }
     FLASHSCAN_INLINE Vec<T> product(int g, int64_t r, int64_t d) const {
-        const int group = reset_before<Cell> && g == 2 ? 1 : 0;
+        const int group = group_of<Cell>(g);
         return load(m.product(group, r) + (g - first_gate<Cell>(group)) * c.dim + d);
     }
 
-    // The left factor of gate n's product where the reset comes before it.
+    // The left factor of the last gate's product where the reset comes before it.
     void reset_product(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t start = place(c, c.input, 0, s, step_of(c, s, i), b.head);
         for (int64_t d = 0; d < c.dim; d += W) {
             const Lanes<T> pre((input(0, start, d) + bias(0, d)) + product(0, r, d));
-            store_lanes<T>(m.factor(1, r, d), GruResetBeforeCell::reset(pre, Lanes<T>(load(m.state(0, r, d)))).v,
-                           c.dim - d);
+            store_lanes<T>(m.factor(1, r, d), Cell::reset(pre, Lanes<T>(load(m.state(0, r, d)))).v, c.dim - d);
         }
     }
 
@@ -214,7 +213,7 @@ struct Backward {
         for (int64_t i = m.longest() - 1; i >= 0; --i) {
             const int64_t rows = m.running(m.pitch, i);
             for (int64_t r = 0; r < rows; ++r) step(r, i);
-            if constexpr (reset_before<Cell>) {
+            if constexpr (Cell::resets_before) {
                 m.multiply(1, rows);
                 for (int64_t r = 0; r < rows; ++r) reset_gradient(r, i);
             }
@@ -283,7 +282,7 @@ struct Backward {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
         const int64_t out = place(c, c.grad_output, 0, s, t, b.head);
-        constexpr int first = reset_before<Cell> ? 1 : 0;  // the reset gate's gradient comes later
+        constexpr int first = Cell::resets_before ? 1 : 0;  // the first gate's gradient is complete later
         for (int64_t d = 0; d < c.dim; d += W) {
             const int64_t left = c.dim - d;
             LaneArray<T, S> given, previous, carry;
@@ -302,13 +301,12 @@ struct Backward {
             cell::backward<Cell>(kept, previous, carry, d_pre);
             for (int j = 0; j < S; ++j) store<T>(m.state(j, r, d), carry[j].v);
             for (int g = first; g < G; ++g) put_gate(g, in, d, d_pre[g]);
-            for (int g = first; g < G; ++g)
-                store_lanes<T>(m.factor_of_gate(g, r, d), d_pre[Cell::recurrent(g)].v, left);
+            for (int g = 0; g < G; ++g) store_lanes<T>(m.factor_of_gate(g, r, d), d_pre[Cell::recurrent(g)].v, left);
             for (int p = first; p < P; ++p) add_bias(r, p, d, d_pre[p]);
         }
     }
 
-    // The gradient of the reset gate, and what reaches h through the reset, which replaces the product.
+    // The rest of the first gate's gradient, and what reaches h through the reset, which replaces the product.
     void reset_gradient(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
@@ -318,8 +316,9 @@ struct Backward {
             LaneArray<T, P> d_pre = {};
             get_kept<Cell, T>(c, s, t, b.head, d, c.dim - d, kept);
             previous_or_reset(s, i, d, previous);
+            d_pre[0] = Lanes<T>(load(m.factor_of_gate(0, r, d)));
             T* part = m.products[num_groups<Cell> - 1] + r * c.width + d;
-            const Lanes<T> through = GruResetBeforeCell::backward_reset(kept, previous, Lanes<T>(load(part)), d_pre);
+            const Lanes<T> through = Cell::backward_reset(kept, previous, Lanes<T>(load(part)), d_pre);
             store<T>(part, through.v);
             put_gate(0, in, d, d_pre[0]);
             store_lanes<T>(m.factor_of_gate(0, r, d), d_pre[0].v, c.dim - d);
@@ -333,7 +332,7 @@ struct Backward {
         const T limit = c.clip > 0 ? static_cast<T>(c.clip) : T(0);
         for (int64_t d = 0; d < c.dim; d += W) {
             Vec<T> through = load(m.product(0, r) + d);
-            if constexpr (reset_before<Cell>) through += load(m.product(1, r) + d);
+            if constexpr (Cell::resets_before) through += load(m.product(1, r) + d);
             if (c.clip > 0) through = through > limit ? splat<T>(limit) : through < -limit ? splat<T>(-limit) : through;
             store<T>(m.state(0, r, d), reset ? Vec<T>{} : load(m.state(0, r, d)) + through);
             for (int j = 1; reset && j < S; ++j) store<T>(m.state(j, r, d), Vec<T>{});

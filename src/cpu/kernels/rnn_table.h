@@ -4,12 +4,15 @@
 
 #include "cpu/kernels/rnn_steps.h"
 #include "cpu/kernels/rnn_weights.h"
+#include "math/cells.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
 template <typename Cell, typename T>
 RnnKernels kernels_of() {
     return {vector_bytes,
+            Cell::kept,
+            Cell::keeps_h,
             pack_weight<Cell, T>,
             pack_bias<Cell, T>,
             [](const RnnCall& c, const RnnBlock& b) { Forward<Cell, T>(c, b).run(); },
@@ -21,20 +24,11 @@ RnnKernels kernels_of() {
             panel_numbers<Cell, T>};
 }
 
-template <typename T>
-RnnKernels kernels_of_cell(int32_t cell) {
-    switch (cell) {
-    case 1: return kernels_of<GruCell, T>();
-    case 2: return kernels_of<ElmanCell<false>, T>();
-    case 3: return kernels_of<SlstmCell, T>();
-    case 4: return kernels_of<GruResetBeforeCell, T>();
-    case 5: return kernels_of<ElmanCell<true>, T>();
-    default: return kernels_of<LstmCell, T>();
-    }
-}
-
-RnnKernels rnn_kernels(int32_t cell, bool wide) {
-    return wide ? kernels_of_cell<double>(cell) : kernels_of_cell<float>(cell);
+RnnKernels rnn_kernels(Cell cell, bool wide) {
+    return with_formula(cell, [&](auto formula) {
+        using Formula = typename decltype(formula)::Type;
+        return wide ? kernels_of<Formula, double>() : kernels_of<Formula, float>();
+    });
 }
 
 }  // namespace flashscan::cpu::FLASHSCAN_ISA

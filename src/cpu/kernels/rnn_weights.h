@@ -36,7 +36,7 @@ struct Packing {
 
     Packing(const RnnCall& call, int64_t head, int64_t g, bool backward)
         : c(call), panels(reinterpret_cast<T*>(c.panels) + head * c.panel_numbers), block(weight_block(c, head, g)) {
-        const int group = reset_before<Cell> && g == 2 ? 1 : 0;
+        const int group = group_of<Cell>(g);
         gate = g - first_gate<Cell>(group);
         depth = backward ? gates_of<Cell>(group) * c.depth : c.depth;
         if (group == 1)
@@ -76,7 +76,7 @@ void pack_weight(const RnnCall& c, int64_t head, int64_t gate, bool backward) {
     if (backward)
         packing.backward();
     else
-        packing.forward(gate == Cell::gates - 1 || (reset_before<Cell> && gate == 1));
+        packing.forward(gate == Cell::gates - 1 || gate == gates_of<Cell>(0) - 1);
 }
 
 template <typename Cell, typename T>
@@ -159,7 +159,7 @@ struct WeightGradient {
         for (int64_t j = q.begin; j < q.end; j += W) {
             Vec<T> v = get<T>(c.input.number, c.input.data, at + j, c.dim - j);
             // The pre-activation R_n h + BIAS_rn, whose gradient GRAD|INPUT does not hold.
-            if (Cell::recurrent(2) == 3 && q.gate == 2) v *= reset_gate(s, t, j);
+            if (Cell::recurrent(static_cast<int>(q.gate)) != q.gate) v *= reset_gate(s, t, j);
             store<T>(left + step * pitch + (j - q.begin), v);
         }
     }
@@ -169,7 +169,7 @@ struct WeightGradient {
         for (int64_t k = 0; k < c.width; k += W) {
             Vec<T> v = {};
             if (k < c.dim && !resets(c, s, t)) v = before(s, k);
-            if (reset_before<Cell> && q.gate == 2 && k < c.dim) v *= reset_gate(s, t, k);
+            if (group_of<Cell>(q.gate) == 1 && k < c.dim) v *= reset_gate(s, t, k);
             store<T>(right + k / panel_width<T> * panel_width<T> * steps + step * panel_width<T> + k % panel_width<T>,
                      v);
         }

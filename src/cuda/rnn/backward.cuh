@@ -131,7 +131,7 @@ struct RnnBackwardStep {
         cell::backward<Cell>(kept, before, carried, d);
         as_values(carried, carry);
         as_values(d, d_pre);
-        if constexpr (resets_before<Cell>) reset_h = keep[0] * previous[0];
+        if constexpr (Cell::resets_before) reset_h = keep[0] * previous[0];
     }
     // What of `product`, the gradient of r h, reaches h.
     __device__ __forceinline__ Wide run_reset(Wide product) {
@@ -140,7 +140,7 @@ struct RnnBackwardStep {
     __device__ __forceinline__ void store_factors(const RnnParams& p, const RnnElement& e, void* factors,
                                                   void* reset_factors) const {
         if (factors != nullptr) store_narrow<X>(factors, e.factor(p), h);
-        if constexpr (resets_before<Cell>)
+        if constexpr (Cell::resets_before)
             if (reset_factors != nullptr) store_narrow<X>(reset_factors, e.factor(p), reset_h);
     }
 };
@@ -149,7 +149,7 @@ template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t step) {
     using Step = RnnBackwardStep<X, Cell>;
     using Wide = typename Step::Wide;
-    constexpr int S = Cell::states, first = resets_before<Cell> ? 1 : 0;
+    constexpr int S = Cell::states, first = Cell::resets_before ? 1 : 0;
     const RnnElement e(p);
     if (!e.inside(p)) return;
     Step work;
@@ -171,20 +171,20 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t
 }
 
 // `through` holds what reaches r h, and takes what of it reaches h.
-template <typename X>
+template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_backward_reset(RnnParams p, int64_t step) {
-    using Step = RnnBackwardStep<X, GruResetBeforeCell>;
+    using Step = RnnBackwardStep<X, Cell>;
     using Wide = typename Step::Wide;
     const RnnElement e(p);
     if (!e.inside(p)) return;
     Step work;
     work.load(p, e, step);
-    Wide sums[GruResetBeforeCell::biases];
+    Wide sums[Cell::biases];
     ptx::wait_for_launch_before();
     load_sums(p, e, step, sums);
     Wide& through = static_cast<Wide*>(p.through)[e.factor(p)];
     through = work.run_reset(through);
-    store_gradients<X, GruResetBeforeCell, 0, 1>(p, e, step, work.n, work.d_pre, p.gradients);
+    store_gradients<X, Cell, 0, 1>(p, e, step, work.n, work.d_pre, p.gradients);
     store_sums<0, 1>(p, e, work.d_pre, sums);
 }
 

@@ -16,10 +16,6 @@ namespace flashscan::cuda {
 
 constexpr int rnn_threads = 128;
 
-// The cell whose last gate's product takes r h.
-template <typename Cell>
-constexpr bool resets_before = std::is_same_v<Cell, GruResetBeforeCell>;
-
 struct RnnElement {
     int64_t index, row, w;
     int64_t block, d;  // block: of D elements in [rows, H]

@@ -96,17 +96,17 @@ __global__ void __launch_bounds__(rnn_threads) rnn_begin(RnnParams p) {
     hand_on<X>(p, e, state);
 }
 
-// The factors r h of the product of n.
-template <typename X>
+// The factors of the product of the last gate.
+template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_forward_reset(RnnParams p, int64_t step) {
-    using Step = RnnForwardStep<X, GruResetBeforeCell>;
+    using Step = RnnForwardStep<X, Cell>;
     using Wide = typename Step::Wide;
     const RnnElement e(p);
     if (!e.inside(p)) return;
     Step work;
     work.load(p, e, step);
     ptx::wait_for_launch_before();
-    const Wide product = static_cast<const Wide*>(p.products)[e.product(p, GruResetBeforeCell::gates, 0)];
+    const Wide product = static_cast<const Wide*>(p.products)[e.product(p, Cell::gates, 0)];
     store_narrow<X>(p.reset_factors, e.factor(p),
                     work.reset(product, static_cast<const Wide*>(p.states)[e.carried(p, 0)]));
 }

@@ -58,7 +58,7 @@ RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows
     : dtype(p.dtype),
       wide(state_dtype(p.dtype)),
       any(p.batch > 0 && p.time > 0),
-      split(p.cell == Cell::gru_reset_before),
+      split(row_of(p.cell).resets_before),
       rows(p.batch),
       heads(p.heads),
       gates(p.counts().gates),

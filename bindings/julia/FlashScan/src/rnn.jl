@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-const CELLS = (:lstm, :gru, :elman, :slstm, :gru_reset_before, :elman_relu)
+# Gates, states and rows of the bias of each cell, in the order of their numbers.
+const CELL_COUNTS = (
+    lstm = (4, 2, 4),
+    gru = (3, 1, 4),
+    elman = (1, 1, 1),
+    slstm = (4, 4, 4),
+    gru_reset_before = (3, 1, 3),
+    elman_relu = (1, 1, 1),
+)
+const CELLS = keys(CELL_COUNTS)
 const RNN_LAYOUTS = (:dhgtb, :dhgbt)
 
 """
@@ -16,8 +25,7 @@ struct Cell
 end
 function Cell(name::Symbol)
     number = number_of("cell", name, CELLS, FIRST_CELL)
-    gates, states, biases = ((4, 2, 4), (3, 1, 4), (1, 1, 1), (4, 4, 4), (3, 1, 3), (1, 1, 1))[number-FIRST_CELL+1]
-    Cell(number, gates, states, biases)
+    Cell(number, CELL_COUNTS[name]...)
 end
 
 struct RnnProblem{T,W}

@@ -104,6 +104,14 @@ function play_operator(g::GoldenCase)
     check_pullback(g, back, names)
 end
 
+@testset "cells" begin
+    @test [cell["name"] for cell in file["cells"]] == collect(String.(FlashScan.CELLS))
+    for theirs in file["cells"]
+        ours = Cell(Symbol(theirs["name"]))
+        @test all(getfield(ours, Symbol(field)) == theirs[field] for field in ("number", "gates", "states", "biases"))
+    end
+end
+
 @testset "golden $(case["name"])" for case in file["cases"]
     play = Dict("linear" => play_linear, "rnn" => play_rnn, "operator" => play_operator)[case["family"]]
     for run in case["runs"]

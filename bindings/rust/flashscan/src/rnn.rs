@@ -8,46 +8,63 @@ use flashscan_sys as sys;
 use std::marker::PhantomData;
 use std::os::raw::c_void;
 
-/// Cells; their equations are in the C header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cell {
-    /// Gates i f z o, states h c.
-    Lstm = sys::FLASHSCAN_CELL_LSTM as isize,
-    /// Gates r z n, state h, biases r z n rn; the reset after the product, as PyTorch has it.
-    Gru = sys::FLASHSCAN_CELL_GRU as isize,
-    /// One gate, state h, tanh.
-    Elman = sys::FLASHSCAN_CELL_ELMAN as isize,
-    /// Gates i f z o, states h c n m.
-    Slstm = sys::FLASHSCAN_CELL_SLSTM as isize,
-    /// Gates r z n, state h, biases r z n; the reset before the product.
-    GruResetBefore = sys::FLASHSCAN_CELL_GRU_RESET_BEFORE as isize,
-    /// One gate, state h, max(x, 0).
-    ElmanRelu = sys::FLASHSCAN_CELL_ELMAN_RELU as isize,
+macro_rules! cells {
+    ($($(#[$doc:meta])* $cell:ident = $constant:ident, $name:literal, $gates:literal, $states:literal, $biases:literal;)*) => {
+        /// Cells; their equations are in the C header.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Cell {
+            $($(#[$doc])* $cell = sys::$constant as isize,)*
+        }
+
+        impl Cell {
+            /// All cells, in the order of their numbers.
+            pub const ALL: &'static [Cell] = &[$(Cell::$cell),*];
+
+            /// The last part of its constant in the C header, in lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Cell::$cell => $name,)*
+                }
+            }
+
+            /// G.
+            pub fn gates(self) -> usize {
+                match self {
+                    $(Cell::$cell => $gates,)*
+                }
+            }
+
+            /// S.
+            pub fn states(self) -> usize {
+                match self {
+                    $(Cell::$cell => $states,)*
+                }
+            }
+
+            /// Rows of the bias: the gates, one more for [`Cell::Gru`].
+            pub fn biases(self) -> usize {
+                match self {
+                    $(Cell::$cell => $biases,)*
+                }
+            }
+        }
+    };
 }
 
-impl Cell {
-    /// G.
-    pub fn gates(self) -> usize {
-        match self {
-            Cell::Lstm | Cell::Slstm => 4,
-            Cell::Gru | Cell::GruResetBefore => 3,
-            Cell::Elman | Cell::ElmanRelu => 1,
-        }
-    }
-
-    /// S.
-    pub fn states(self) -> usize {
-        match self {
-            Cell::Lstm => 2,
-            Cell::Slstm => 4,
-            _ => 1,
-        }
-    }
-
-    /// Rows of the bias: the gates, one more for [`Cell::Gru`].
-    pub fn biases(self) -> usize {
-        self.gates() + usize::from(self == Cell::Gru)
-    }
+// Name, gates, states, biases.
+cells! {
+    /// Gates i f z o, states h c.
+    Lstm = FLASHSCAN_CELL_LSTM, "lstm", 4, 2, 4;
+    /// Gates r z n, state h, biases r z n rn; the reset after the product, as PyTorch has it.
+    Gru = FLASHSCAN_CELL_GRU, "gru", 3, 1, 4;
+    /// One gate, state h, tanh.
+    Elman = FLASHSCAN_CELL_ELMAN, "elman", 1, 1, 1;
+    /// Gates i f z o, states h c n m.
+    Slstm = FLASHSCAN_CELL_SLSTM, "slstm", 4, 4, 4;
+    /// Gates r z n, state h, biases r z n; the reset before the product.
+    GruResetBefore = FLASHSCAN_CELL_GRU_RESET_BEFORE, "gru_reset_before", 3, 1, 3;
+    /// One gate, state h, max(x, 0).
+    ElmanRelu = FLASHSCAN_CELL_ELMAN_RELU, "elman_relu", 1, 1, 1;
 }
 
 /// Order of the axes: input [B, T, G, H, D] and output [B, T, H, D], or time before batch in both.

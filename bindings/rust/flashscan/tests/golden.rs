@@ -196,15 +196,8 @@ where
 }
 
 fn rnn_plan<T: Number, W: Number>(case: &Json) -> Result<RnnPlan<T, W>, Error> {
-    let cell = match case["desc"]["cell"].text() {
-        "lstm" => Cell::Lstm,
-        "gru" => Cell::Gru,
-        "elman" => Cell::Elman,
-        "slstm" => Cell::Slstm,
-        "gru_reset_before" => Cell::GruResetBefore,
-        "elman_relu" => Cell::ElmanRelu,
-        other => panic!("unknown cell {other}"),
-    };
+    let name = case["desc"]["cell"].text();
+    let cell = *Cell::ALL.iter().find(|cell| cell.name() == name).unwrap_or_else(|| panic!("unknown cell {name}"));
     let [batch, time, heads, dim] = ["batch", "time", "heads", "head_dim"].map(|name| field(case, name));
     let mut what = Rnn::<T>::new(cell, batch, time, heads, dim)
         .weight_type::<W>()
@@ -356,6 +349,19 @@ fn for_each(family: &str, other: &str, play: impl Fn(&Json, &Json, &Json, (&str,
         }
     }
     assert!(played > 10, "{played} cases");
+}
+
+#[test]
+fn cells_are_those_of_the_library() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden/cases.json");
+    let file = Json::parse(&fs::read_to_string(path).unwrap());
+    let theirs: Vec<_> = file["cells"].list().iter().collect();
+    assert_eq!(theirs.len(), Cell::ALL.len());
+    for (cell, row) in Cell::ALL.iter().zip(theirs) {
+        let counts = ["number", "gates", "states", "biases"].map(|name| row[name].number() as usize);
+        assert_eq!(cell.name(), row["name"].text());
+        assert_eq!([*cell as usize, cell.gates(), cell.states(), cell.biases()], counts, "{}", cell.name());
+    }
 }
 
 #[test]

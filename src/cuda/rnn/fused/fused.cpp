@@ -221,7 +221,7 @@ class Fused final : public RnnKernel {
 // Why no fused kernel takes the problem; empty: one may.
 std::string refuse(const RnnProblem& p, int device) {
     if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
-    if (p.cell == Cell::gru_reset_before) return "the cell has two products a step, one after the other";
+    if (row_of(p.cell).resets_before) return "the cell has two products a step, one after the other";
     if (p.time > std::numeric_limits<int32_t>::max())
         return fmt::format("time is {}; takes up to {}", p.time, std::numeric_limits<int32_t>::max());
     const int major = device_attribute(cudaDevAttrComputeCapabilityMajor, device);

@@ -9,6 +9,7 @@
 #include "cuda/rnn/fused/team_scatter.cuh"
 #include "cuda/rnn/fused/weights.cuh"
 #include "cuda/rnn/instances/fused_table.h"
+#include "math/cells.h"
 
 namespace flashscan::cuda {
 
@@ -136,14 +137,13 @@ std::span<const RnnFusedShape> make_cell_shapes() {
 
 template <typename X>
 std::span<const RnnFusedShape> make_fused_shapes(flashscan::Cell cell) {
-    switch (cell) {
-    case flashscan::Cell::lstm: return make_cell_shapes<X, LstmCell>();
-    case flashscan::Cell::gru: return make_cell_shapes<X, GruCell>();
-    case flashscan::Cell::elman: return make_cell_shapes<X, ElmanCell<false>>();
-    case flashscan::Cell::slstm: return make_cell_shapes<X, SlstmCell>();
-    case flashscan::Cell::elman_relu: return make_cell_shapes<X, ElmanCell<true>>();
-    default: return {};
-    }
+    return with_formula(cell, [](auto formula) -> std::span<const RnnFusedShape> {
+        using Formula = typename decltype(formula)::Type;
+        if constexpr (Formula::resets_before)
+            return {};
+        else
+            return make_cell_shapes<X, Formula>();
+    });
 }
 
 }  // namespace flashscan::cuda

@@ -7,6 +7,7 @@
 #include "cuda/rnn/forward.cuh"
 #include "cuda/rnn/instances/table.h"
 #include "cuda/rnn/persistent/persistent.cuh"
+#include "math/cells.h"
 
 namespace flashscan::cuda {
 
@@ -27,9 +28,9 @@ RnnCellKernels make_cell_kernels() {
     k.backward = address_of(&rnn_backward<X, Cell>);
     k.persistent_forward = address_of(&rnn_persistent_forward<X, Cell>);
     k.persistent_backward = address_of(&rnn_persistent_backward<X, Cell>);
-    if constexpr (resets_before<Cell>) {
-        k.forward_reset = address_of(&rnn_forward_reset<X>);
-        k.backward_reset = address_of(&rnn_backward_reset<X>);
+    if constexpr (Cell::resets_before) {
+        k.forward_reset = address_of(&rnn_forward_reset<X, Cell>);
+        k.backward_reset = address_of(&rnn_backward_reset<X, Cell>);
     }
     return k;
 }
@@ -38,13 +39,9 @@ template <typename X>
 RnnDataKernels make_rnn_data_kernels(Dtype dtype) {
     RnnDataKernels k;
     k.dtype = dtype;
-    const auto cell = [&k](flashscan::Cell which) -> RnnCellKernels& { return k.cells[static_cast<int>(which)]; };
-    cell(flashscan::Cell::lstm) = make_cell_kernels<X, LstmCell>();
-    cell(flashscan::Cell::gru) = make_cell_kernels<X, GruCell>();
-    cell(flashscan::Cell::elman) = make_cell_kernels<X, ElmanCell<false>>();
-    cell(flashscan::Cell::slstm) = make_cell_kernels<X, SlstmCell>();
-    cell(flashscan::Cell::gru_reset_before) = make_cell_kernels<X, GruResetBeforeCell>();
-    cell(flashscan::Cell::elman_relu) = make_cell_kernels<X, ElmanCell<true>>();
+#define FLASHSCAN_ROW(name, CONSTANT, number, word, formula, ...) k.cells[number] = make_cell_kernels<X, formula>();
+    FLASHSCAN_CELLS(FLASHSCAN_ROW)
+#undef FLASHSCAN_ROW
     k.pass_states = address_of(&rnn_pass_states<typename Element<X>::Wide>);
     k.find_sequences = address_of(&rnn_find_sequences);
     return k;

@@ -22,7 +22,7 @@ struct RnnCellKernels {
 // Of one dtype.
 struct RnnDataKernels {
     Dtype dtype{};
-    RnnCellKernels cells[6];  // by Cell
+    RnnCellKernels cells[cell_count];  // by Cell
     const void* pass_states = nullptr;
     const void* find_sequences = nullptr;
 };

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
     rnn_persistent_forward(const __grid_constant__ RnnPersistentParams f) {
     extern __shared__ __align__(128) unsigned char shared[];
     using Wide = typename Element<X>::Wide;
-    constexpr int G = Cell::gates, together = resets_before<Cell> ? G - 1 : G;
+    constexpr int G = Cell::gates, together = Cell::resets_before ? G - 1 : G;
     const RnnParams& p = f.p;
     const auto factors = [&](int64_t step) {
         return static_cast<X*>(p.factors) + (step & 1) * p.rows * f.heads * p.padded;
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
             block.template gather<0>(factors(step));
             Wide product[G] = {};
             if (inside) block.template gathered<0, 0, together>(product);
-            if constexpr (resets_before<Cell>) {
+            if constexpr (Cell::resets_before) {
                 if (inside) store_narrow<X>(p.reset_factors, e.factor(p), work.reset(product[0], state[0]));
                 block.arrive();
                 block.wait();
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
     extern __shared__ __align__(128) unsigned char shared[];
     using Wide = typename Element<X>::Wide;
     constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states;
-    constexpr int together = resets_before<Cell> ? G - 1 : G;
+    constexpr int together = Cell::resets_before ? G - 1 : G;
     const RnnParams& p = f.p;
     const int units = f.s.units;
     const auto at = [&](void* data, int64_t step, int64_t row) -> void* {
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
                 for (int s = 0; s < S; ++s) carried[s] = carry[s];
             }
             through = 0;
-            if constexpr (resets_before<Cell>) {
+            if constexpr (Cell::resets_before) {
                 block.give(together, work.d_pre[together]);
                 block.scatter(together * units, G * units);
                 block.arrive();

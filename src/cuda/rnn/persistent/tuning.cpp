@@ -14,7 +14,7 @@ namespace {
 constexpr int threads = rnn_persistent_threads;
 constexpr int most_cluster_blocks = 16, multiprocessors_of_cluster = 18;  // those that can be one, on an H200
 
-bool resets_before(const RnnProblem& p) { return p.cell == Cell::gru_reset_before; }
+bool resets_before(const RnnProblem& p) { return row_of(p.cell).resets_before; }
 
 // Fills in what a block has in shared memory. False: its vectors and sums do not fit.
 bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded, int shared_bytes) {
