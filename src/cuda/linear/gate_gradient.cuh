@@ -22,7 +22,8 @@ struct GateGradientSum {
     using G = typename Ty::G;
     using GateWide = typename Ty::GateWide;
     static constexpr int L = Shape::L, V = Shape::V, threads = 32 * Warps;
-    static constexpr int shared_bytes = L * V * threads * static_cast<int>(sizeof(GateWide));
+    static constexpr int pitch = threads + 1;  // so that lanes which read one thread's steps meet different banks
+    static constexpr int shared_bytes = L * V * pitch * static_cast<int>(sizeof(GateWide));
 
     const LinearParams& p;
     GateWide* area;
@@ -34,7 +35,7 @@ struct GateGradientSum {
         return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
     }
     __device__ __forceinline__ GateWide& of_step(int i, int v, int thread) const {
-        return area[(i * V + v) * threads + thread];
+        return area[(i * V + v) * pitch + thread];
     }
 
     // Before the first step: what no step will add to is zero.
@@ -79,8 +80,7 @@ struct GateGradientSum {
         for (int i = at.lane; i < min(L, at.warp_steps); i += 32) {
             GateWide total{};
             for (int other = 0; other < 32; ++other)
-                for (int v = 0; v < V; ++v)
-                    total = total + of_step(i, v, static_cast<int>(threadIdx.x & ~31U) + (at.lane + other) % 32);
+                for (int v = 0; v < V; ++v) total = total + of_step(i, v, static_cast<int>(threadIdx.x & ~31U) + other);
             *slot(at, at.warp_t0 + i - p.begin, row_slot) = total;
         }
         __syncwarp();

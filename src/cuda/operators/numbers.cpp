@@ -109,7 +109,8 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
     }
     const DeviceScope scope(options.device);
     std::vector<std::unique_ptr<Variant>> variants;
-    const bool pairs = p.layout == Layout::btc && p.channels > 1 && p.channels % 2 == 0;
+    // Pairs and single channels are cut differently in time, and which are taken depends on where arrays lie.
+    const bool pairs = p.layout == Layout::btc && p.channels > 1 && p.channels % 2 == 0 && !options.batch_invariant;
     for (const int channels : {2, 1}) {
         const ElementKernels* kernels = channels == 1 || pairs ? number_kernels(p.dtype, p.kind, channels) : nullptr;
         if (kernels == nullptr) continue;
