@@ -250,6 +250,7 @@ flashscan_status flashscan_plan_info(const flashscan_plan* plan, int32_t pass, f
         values.device = made.options().device;
         values.kernel = made.kernel_name().c_str();
         values.detail = made.kernel_detail().c_str();
+        values.launches = made.launches(convert_pass(pass));
         write_struct(info, size, values);
     });
 }

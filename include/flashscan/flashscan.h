@@ -787,7 +787,11 @@ FLASHSCAN_API_STATUS flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_
 FLASHSCAN_API_STATUS flashscan_plan_args(const flashscan_plan* plan, int32_t pass, flashscan_arg_info* infos,
                                          int32_t capacity, int32_t* count);
 
-/* flashscan_plan_info fills in the kernel and the memory of one pass of a plan. */
+/*
+ * flashscan_plan_info fills in the kernel and the memory of one pass of a plan. `launches` counts kernels, copies, fills,
+ * products of cuBLAS and calls of custom.batched, one each, of a call that is given every argument, aligned to 256 bytes;
+ * a graph that is replayed counts as what it holds.
+ */
 typedef struct flashscan_pass_info {
     uint32_t struct_size; /* sizeof(flashscan_pass_info), set by the caller */
     int32_t backend;      /* FLASHSCAN_BACKEND_* */
@@ -797,6 +801,7 @@ typedef struct flashscan_pass_info {
     size_t reserve_bytes; /* of RESERVE; 0 where there is none */
     const char* kernel;   /* the kernel's name; valid as long as the plan, like detail */
     const char* detail;   /* why and how it runs: a line for people */
+    int64_t launches;     /* what a call enqueues on a CUDA device; 0 on the CPU */
 } flashscan_pass_info;
 
 /* A plan without the pass is FLASHSCAN_STATUS_INVALID_ARGUMENT. */

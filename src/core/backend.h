@@ -104,6 +104,9 @@ class Backend {
     virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     // Copies rows within this backend's memory, in the order of `stream`.
     virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;
+    // Calls `call`, which calls kernels and copy_rows, and returns how much of it would have been enqueued on a stream;
+    // nothing is.
+    virtual int64_t count_launches(const std::function<void()>& call) const = 0;
     // The values of SEQ_OFFSETS where the backend can or was asked to look at them, else empty.
     virtual std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
                                               void* stream) const = 0;

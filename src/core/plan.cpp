@@ -173,7 +173,7 @@ class FamilyPlan final : public Plan {
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
         Family::check_pass(problem_, pass);
         const Pointers given = check_arguments(pass, specs(pass), arguments);
-        auto buffers = Family::buffers(problem_, pass, given);
+        const auto buffers = Family::buffers(problem_, pass, given);
         backend_->check_memory(specs(pass), arguments, options_);
         if (problem_.packed())
             check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype,
@@ -181,24 +181,22 @@ class FamilyPlan final : public Plan {
                           problem_.time);
         if (pass == Pass::backward) check_reserve(buffers, stream);
         const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
-        const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
-        std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
-        if (!states.none()) {
-            buffers = Family::buffers(problem_, pass, states.in_scratch(given, scratch.get()));
-            into_scratch = states.copies(given, scratch.get(), false);
-            out_of_scratch = states.copies(given, scratch.get(), true);
-        }
-        copy_states(into_scratch, stream);
-        buffers.scratch = scratch.get();
-        auto behind = buffers;
-        if constexpr (has_reserve)
-            if (marked(buffers)) behind.reserve = static_cast<std::byte*>(buffers.reserve) + Cookie::bytes;
-        if (pass == Pass::forward)
-            kernel_->forward(behind, stream);
-        else
-            kernel_->backward(behind, stream);
-        copy_states(out_of_scratch, stream);
+        run(pass, given, scratch.get(), stream);
         if (pass == Pass::forward) mark_reserve(buffers, stream);
+    }
+
+    // With addresses that nothing reads.
+    int64_t launches(Pass pass) const override {
+        Family::check_pass(problem_, pass);
+        std::vector<Argument> all;
+        uintptr_t next = workspace_alignment;
+        for (const ArgumentSpec& spec : specs(pass)) {
+            all.push_back({spec.id, reinterpret_cast<void*>(next), spec.bytes});
+            next += round_up(spec.bytes, workspace_alignment);
+        }
+        const Pointers given = check_arguments(pass, specs(pass), all);
+        void* const scratch = Family::buffers(problem_, pass, given).scratch;
+        return backend_->count_launches([&] { run(pass, given, scratch, nullptr); });
     }
 
   private:
@@ -206,6 +204,25 @@ class FamilyPlan final : public Plan {
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
 
+    void run(Pass pass, const Pointers& given, void* scratch, void* stream) const {
+        auto buffers = Family::buffers(problem_, pass, given);
+        const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
+        std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
+        if (!states.none()) {
+            buffers = Family::buffers(problem_, pass, states.in_scratch(given, scratch));
+            into_scratch = states.copies(given, scratch, false);
+            out_of_scratch = states.copies(given, scratch, true);
+        }
+        copy_states(into_scratch, stream);
+        buffers.scratch = scratch;
+        if constexpr (has_reserve)
+            if (marked(buffers)) buffers.reserve = static_cast<std::byte*>(buffers.reserve) + Cookie::bytes;
+        if (pass == Pass::forward)
+            kernel_->forward(buffers, stream);
+        else
+            kernel_->backward(buffers, stream);
+        copy_states(out_of_scratch, stream);
+    }
     void copy_states(const std::vector<RowCopy>& copies, void* stream) const {
         for (const RowCopy& copy : copies) backend_->copy_rows(copy, options_, stream);
     }

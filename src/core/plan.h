@@ -20,6 +20,8 @@ class Plan {
     virtual const Options& options() const = 0;
     virtual const std::string& kernel_name() const = 0;
     virtual const std::string& kernel_detail() const = 0;
+    // What a call that is given all arguments enqueues on a stream.
+    virtual int64_t launches(Pass pass) const = 0;
     virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;
 };
 

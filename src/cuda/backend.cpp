@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "cuda/launch/launch_count.h"
 #include "cuda/launch/scratch_pool.h"
 #include "cuda/linear/candidates.h"
 #include "cuda/matrix/candidates.h"
@@ -130,17 +131,26 @@ class CudaBackend final : public Backend {
         constexpr int64_t longest_step = std::numeric_limits<int32_t>::max();
         const auto bytes = static_cast<size_t>(copy.bytes);
         if (std::max(copy.to_step, copy.from_step) <= longest_step) {
+            if (counts_launch()) return;
             cuda::check(cudaMemcpy2DAsync(copy.to, static_cast<size_t>(copy.to_step), copy.from,
                                           static_cast<size_t>(copy.from_step), bytes, static_cast<size_t>(copy.count),
                                           cudaMemcpyDeviceToDevice, stream_of(stream)),
                         "copying the rows of a state");
             return;
         }
-        for (int64_t i = 0; i < copy.count; ++i)
+        for (int64_t i = 0; i < copy.count; ++i) {
+            if (counts_launch()) continue;
             cuda::check(cudaMemcpyAsync(static_cast<std::byte*>(copy.to) + i * copy.to_step,
                                         static_cast<const std::byte*>(copy.from) + i * copy.from_step, bytes,
                                         cudaMemcpyDeviceToDevice, stream_of(stream)),
                         "copying a row of a state");
+        }
+    }
+
+    int64_t count_launches(const std::function<void()>& call) const override {
+        const LaunchCount launches;
+        call();
+        return launches.count();
     }
 
     std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,

@@ -52,7 +52,7 @@ PIN_FIELD(flashscan_arg_info, bytes, 120);
 PIN_FIELD(flashscan_arg_info, alignment, 128);
 PIN_FIELD(flashscan_arg_info, name, 136);
 
-PIN(pass_info, sizeof(flashscan_pass_info) >= 48);
+PIN(pass_info, sizeof(flashscan_pass_info) >= 56);
 PIN_FIELD(flashscan_pass_info, backend, 4);
 PIN_FIELD(flashscan_pass_info, device, 8);
 PIN_FIELD(flashscan_pass_info, num_args, 12);
@@ -60,6 +60,7 @@ PIN_FIELD(flashscan_pass_info, scratch_bytes, 16);
 PIN_FIELD(flashscan_pass_info, reserve_bytes, 24);
 PIN_FIELD(flashscan_pass_info, kernel, 32);
 PIN_FIELD(flashscan_pass_info, detail, 40);
+PIN_FIELD(flashscan_pass_info, launches, 48);
 
 PIN(strides, sizeof(flashscan_strides) == 24);
 PIN_FIELD(flashscan_strides, batch, 0);

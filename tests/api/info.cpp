@@ -125,6 +125,7 @@ TEST(PlanInfo, NamesKernelAndMemory) {
     for (const int32_t pass : {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD}) {
         ASSERT_EQ(flashscan_plan_info(plan.get(), pass, &info), FLASHSCAN_STATUS_OK);
         EXPECT_EQ(info.backend, FLASHSCAN_BACKEND_CPU);
+        EXPECT_EQ(info.launches, 0);
         EXPECT_EQ(info.reserve_bytes, plan.bytes(pass, FLASHSCAN_ARG_RESERVE));
         EXPECT_EQ(info.scratch_bytes, plan.bytes(pass, FLASHSCAN_ARG_SCRATCH));
         EXPECT_EQ(static_cast<size_t>(info.num_args), arguments_of(plan.get(), pass).size());

@@ -116,6 +116,23 @@ TEST_P(MachineCuda, CallsNoDriverAfterTheEnd) {
     EXPECT_EQ(testing::PrintToString(machine.driver_after_end), "{}");
 }
 
+// What plan_info tells without a call is what a call then enqueues.
+TEST_P(MachineCuda, EnqueuesAsOftenAsPlanInfoTells) {
+    const OwnedPlan plan = make_plan(GetParam());
+    const CudaArguments args(plan.get());
+    for (const int pass : both_passes) {
+        if (!args.has(pass)) continue;
+        flashscan_pass_info info{};
+        info.struct_size = sizeof info;
+        machine.launches.clear();
+        ASSERT_EQ(flashscan_plan_info(plan.get(), pass, &info), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        EXPECT_EQ(machine.launches, "");
+        ASSERT_EQ(args.execute(plan.get(), pass), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        EXPECT_EQ(info.launches, std::count(machine.launches.begin(), machine.launches.end(), '\n'))
+            << machine.launches;
+    }
+}
+
 // The n-th allocation on the host fails, in plans and in calls; a call may have enqueued what came before.
 TEST_P(MachineCuda, SurvivesFailingAllocations) {
     make_room_for_sentences();

@@ -117,15 +117,17 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     return cudaSuccess;
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind, cudaStream_t) {
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
     ENTER(enter_device);
     if (width > to_pitch || width > from_pitch) return cudaErrorInvalidPitchValue;
+    launch(stream, "copy of " + std::to_string(height) + " x " + std::to_string(width) + " bytes");
     for (size_t i = 0; i < height; ++i)
         std::memcpy(static_cast<char*>(to) + i * to_pitch, static_cast<const char*>(from) + i * from_pitch, width);
     return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
     ENTER(enter_device);
+    launch(stream, "fill of " + std::to_string(bytes) + " bytes");
     std::memset(memory, value, bytes);
     return cudaSuccess;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/rounding.h"
+#include "cuda/launch/launch_count.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -39,6 +40,7 @@ struct LaunchConfig {
 
 template <typename... Params>
 void launch(const void* kernel, const LaunchShape& shape, void* stream, const Params&... params) {
+    if (counts_launch()) return;
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&params))...};
     const LaunchConfig launched(shape, stream);
     check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "cuda/launch/launch_count.h"
 #include "cuda/rnn/recent.h"
 #include "cuda/runtime.h"
 
@@ -72,7 +73,7 @@ class Replay final : public RnnKernel {
             kernel_->backward(b, stream);
     }
     void run(Pass pass, const RnnBuffers& b, void* stream) const {
-        if (!pays_ || !replay(pass, b, stream)) enqueue(pass, b, stream);
+        if (!pays_ || counts_launches() || !replay(pass, b, stream)) enqueue(pass, b, stream);
     }
 
     // False where nothing was enqueued.

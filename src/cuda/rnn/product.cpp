@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "cuda/launch/launch_count.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -93,6 +94,7 @@ bool Product::choose_algorithm() {
 }
 
 void Product::run(const void* a, const void* b, void* c, bool add, void* workspace, void* stream) const {
+    if (counts_launch()) return;
     static constexpr float factors[] = {0, 1};
     static constexpr double wide_factors[] = {0, 1};
     const auto factor = [&](size_t i) { return wide_ ? static_cast<const void*>(wide_factors + i) : factors + i; };

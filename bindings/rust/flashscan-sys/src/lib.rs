@@ -146,6 +146,7 @@ pub struct flashscan_pass_info {
     pub reserve_bytes: usize,
     pub kernel: *const c_char,
     pub detail: *const c_char,
+    pub launches: i64,
 }
 
 #[repr(C)]

@@ -35,7 +35,8 @@ fn offsets_are_those_of_the_c_tests() {
         flashscan_build: version, cuda_toolkit, cuda_driver, cuda_architectures, cuda_unusable, cpu_instruction_sets,
             cpu_instruction_set;
         flashscan_arg_info: id, access, optional, dtype, num_axes, extents, strides, bytes, alignment, name;
-        flashscan_pass_info: backend, device, num_args, scratch_bytes, reserve_bytes, kernel, detail;
+        flashscan_pass_info: backend, device, num_args, scratch_bytes, reserve_bytes, kernel, detail,
+            launches;
         flashscan_strides: batch, time, channels;
         flashscan_state_strides: row, state;
         flashscan_linear_desc: struct_size, dtype, gate_dtype, layout, gate_form, gate_broadcast, direction, flags, batch,
@@ -61,7 +62,7 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_allocator>(), 32);
     assert_eq!(size_of::<flashscan_build>(), 48);
     assert_eq!(size_of::<flashscan_arg_info>(), 144);
-    assert_eq!(size_of::<flashscan_pass_info>(), 48);
+    assert_eq!(size_of::<flashscan_pass_info>(), 56);
     assert_eq!(size_of::<flashscan_strides>(), 24);
     assert_eq!(size_of::<flashscan_state_strides>(), 16);
     assert_eq!(size_of::<flashscan_linear_desc>(), 280);

@@ -64,9 +64,10 @@ class Batched final : public CustomTree {
         gather(right, TreeOperand::right, 1);
         const bool scattered = out.stride == 0;
         if (scattered) out = {pair_elements(tree, 2), p.bytes};
-        check(p_.custom.batched(p_.custom.state, left.data, left.stride, right.data, right.stride, out.data, out.stride,
-                                level.count, tree.stream),
-              "batched");
+        if (!counts_launch())
+            check(p_.custom.batched(p_.custom.state, left.data, left.stride, right.data, right.stride, out.data,
+                                    out.stride, level.count, tree.stream),
+                  "batched");
         if (scattered) move(tree, level, TreeOperand::out, out.data, word_of(p));
     }
 
@@ -76,9 +77,10 @@ class Batched final : public CustomTree {
         move(tree, level, TreeOperand::left, elements[0], word_of(tree.params));
         move(tree, level, TreeOperand::right, elements[1], word_of(tree.params));
         move(tree, level, TreeOperand::grad_out, elements[2], word_of(tree.params));
-        check(p_.custom.batched_adjoint(p_.custom.state, elements[0], elements[1], elements[2], elements[3],
-                                        elements[4], level.count, tree.stream),
-              "batched_adjoint");
+        if (!counts_launch())
+            check(p_.custom.batched_adjoint(p_.custom.state, elements[0], elements[1], elements[2], elements[3],
+                                            elements[4], level.count, tree.stream),
+                  "batched_adjoint");
         launch(kernels_.add, threads_in_blocks(level.count * (tree.params.bytes / size_of(p_.dtype)), tree_block),
                tree.stream, tree.params, level, static_cast<const char*>(elements[3]),
                static_cast<const char*>(elements[4]));
