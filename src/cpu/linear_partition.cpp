@@ -110,7 +110,8 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     const Sizes size = sizes_of(p);
     const bool complex_gate = is_complex(p.gate_dtype), backward = pass == Pass::backward;
     LinearPartition q;
-    q.sum_batch = p.broadcasts(broadcast_batch) && p.batch > 1;
+    // Where bits may not depend on the batch, one row goes the way of many.
+    q.sum_batch = p.broadcasts(broadcast_batch) && (p.batch > 1 || (batch_invariant && !p.packed()));
     // Of packed sequences even the only step may belong to none.
     q.sum_time = p.broadcasts(broadcast_time) && (p.time > 1 || p.packed());
     q.sum_channels = p.broadcasts(broadcast_channels) && p.channels > 1;
@@ -124,7 +125,9 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.variant.complex_gate = complex_gate;
     q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
     choose_chunk(q, p, size, pass, batch_invariant);
-    q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes;
+    // A chain sums over all channels at once, blocks of rows over those of a block at a time.
+    const bool sums_alike = !batch_invariant || !backward || !q.sum_channels;
+    q.chained = chunked && q.chunk > 0 && q.row_bytes <= most_step_bytes && sums_alike;
     if (q.chained) {
         q.workers = std::min(threads, most_workers);
         if (backward && q.sum_time) q.step_sums = p.gate_channels() * (complex_gate ? 2 : 1);

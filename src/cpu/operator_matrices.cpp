@@ -42,7 +42,8 @@ class Products final : public Matrices {
     int64_t cut_of(bool batch_invariant) const {
         constexpr int64_t few = 2, rows = 8, steps = 256;
         const Extent chains = batch_invariant ? Extent(1) : p_.chains();
-        return chains * ceil_div(p_.dim, rows) < few && p_.time > 2 * steps ? steps : 0;
+        const bool short_time = !batch_invariant && p_.time <= 2 * steps;
+        return chains * ceil_div(p_.dim, rows) < few && !short_time ? steps : 0;
     }
     // Into how many the rows of a matrix are shared out, which changes no bit: as few as give every thread the same.
     int64_t shares_of(Extent pieces) const {

@@ -73,6 +73,7 @@ Line draw_line(Random& random) {
         OperatorProblem p = draw_operator(random);
         if (p.kind == FLASHSCAN_OPERATOR_MUL && p.dtype == FLASHSCAN_DTYPE_C128 && random.chance(0.7)) {
             line.custom = random.of({"host", "batched"});
+            p.pooled = false;  // strides of states count numbers, elements of a custom operator are bytes
             p.state_in = p.state_in || p.mode == FLASHSCAN_MODE_EXCLUSIVE || p.sequences > 0 || p.time == 0;
         }
         line.problem = text_of(p);
