@@ -1,45 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capi/convert.h"
 
-#include <span>
 #include <string>
 
+#include "capi/enumerators.h"
 #include "capi/structs.h"
 
 namespace flashscan {
 namespace {
 
-// One enumerator of the interface and what it is in the core.
-template <typename Enum>
-struct Enumerator {
-    const char* name;
-    int32_t number;
-    Enum value;
-};
-#define FLASHSCAN_ENUMERATOR(name, value) \
-    { #name, FLASHSCAN_##name, value }
-
 constexpr Enumerator<BackendId> backends[] = {
     FLASHSCAN_ENUMERATOR(BACKEND_CPU, BackendId::cpu),
     FLASHSCAN_ENUMERATOR(BACKEND_CUDA, BackendId::cuda),
 };
-constexpr Enumerator<Dtype> dtypes[] = {
-    FLASHSCAN_ENUMERATOR(DTYPE_F32, Dtype::f32), FLASHSCAN_ENUMERATOR(DTYPE_BF16, Dtype::bf16),
-    FLASHSCAN_ENUMERATOR(DTYPE_F16, Dtype::f16), FLASHSCAN_ENUMERATOR(DTYPE_F64, Dtype::f64),
-    FLASHSCAN_ENUMERATOR(DTYPE_C64, Dtype::c64), FLASHSCAN_ENUMERATOR(DTYPE_C128, Dtype::c128),
-    FLASHSCAN_ENUMERATOR(DTYPE_I32, Dtype::i32), FLASHSCAN_ENUMERATOR(DTYPE_I64, Dtype::i64),
-};
-constexpr Enumerator<Layout> layouts[] = {
-    FLASHSCAN_ENUMERATOR(LAYOUT_BTC, Layout::btc),
-    FLASHSCAN_ENUMERATOR(LAYOUT_BCT, Layout::bct),
-};
 constexpr Enumerator<RnnLayout> rnn_layouts[] = {
     FLASHSCAN_ENUMERATOR(LAYOUT_BTGHD, RnnLayout::btghd),
     FLASHSCAN_ENUMERATOR(LAYOUT_TBGHD, RnnLayout::tbghd),
-};
-constexpr Enumerator<Direction> directions[] = {
-    FLASHSCAN_ENUMERATOR(DIRECTION_FORWARD, Direction::forward),
-    FLASHSCAN_ENUMERATOR(DIRECTION_REVERSE, Direction::reverse),
 };
 constexpr Enumerator<Pass> passes[] = {
     FLASHSCAN_ENUMERATOR(PASS_FORWARD, Pass::forward),
@@ -92,34 +68,6 @@ constexpr Enumerator<uint32_t> broadcasts[] = {
     FLASHSCAN_ENUMERATOR(BROADCAST_CHANNELS, broadcast_channels),
 };
 
-template <typename Enum, size_t count>
-std::string names_of(const Enumerator<Enum> (&enumerators)[count]) {
-    std::string names;
-    for (const auto& e : enumerators) names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", e.name, e.number);
-    return names;
-}
-
-// `others` begins the list of what is accepted.
-template <typename Enum, size_t count>
-Enum needed(int32_t number, const Enumerator<Enum> (&enumerators)[count], const char* field, const char* others = "") {
-    for (const auto& e : enumerators)
-        if (e.number == number) return e.value;
-    fail(Code::invalid_argument, "{} is {}; accepted are {}{}", field, number, others, names_of(enumerators));
-}
-
-// Zero stands for the default, which is the core's zero.
-template <typename Enum, size_t count>
-Enum optional(int32_t number, const Enumerator<Enum> (&enumerators)[count], const char* field) {
-    return number == 0 ? Enum{} : needed(number, enumerators, field, "0, ");
-}
-
-// `names` says which flags make up `known`.
-void check_flags(uint32_t flags, uint32_t known, const char* field, const char* names) {
-    if ((flags & ~known) != 0) fail(Code::invalid_argument, "{} is {}; accepted are sums of {}", field, flags, names);
-}
-
-Strides convert(const flashscan_strides& s) { return {s.batch, s.time, s.channels}; }
-
 CustomOperator convert(const flashscan_custom_operator& c) {
     CustomOperator custom;
     custom.element_bytes = c.element_bytes;
@@ -162,31 +110,8 @@ Pass convert_pass(int32_t pass) {
     return needed(pass, passes, "pass");
 }
 
-namespace {
-
-template <typename Enum, size_t count>
-int32_t number_in(const Enumerator<Enum> (&enumerators)[count], Enum value) {
-    for (const auto& e : enumerators)
-        if (e.value == value) return e.number;
-    return 0;
-}
-
-}  // namespace
-
 int32_t number_of(BackendId backend) { return number_in(backends, backend); }
 int32_t number_of(Dtype dtype) { return number_in(dtypes, dtype); }
-
-namespace {
-
-template <typename Desc>
-void convert_states(Sequences& p, const Desc& d) {
-    p.state_in = {d.state_in.row, d.state_in.state};
-    p.state_out = {d.state_out.row, d.state_out.state};
-    p.grad_state_in = {d.grad_state_in.row, d.grad_state_in.state};
-    p.grad_state_out = {d.grad_state_out.row, d.grad_state_out.state};
-}
-
-}  // namespace
 
 LinearProblem convert(const flashscan_linear_desc& d) {
     check_flags(d.flags, FLASHSCAN_LINEAR_FLAG_RESET, "flags", "LINEAR_FLAG_RESET (16)");

@@ -17,6 +17,7 @@ int32_t number_of(Dtype dtype);  // 0: bytes
 LinearProblem convert(const flashscan_linear_desc& desc);
 RnnProblem convert(const flashscan_rnn_desc& desc);
 OperatorProblem convert(const flashscan_operator_desc& desc);
+GatedProblem convert(const flashscan_gated_desc& desc);
 Options convert(const flashscan_options& options);
 
 }  // namespace flashscan

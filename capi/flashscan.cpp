@@ -38,13 +38,14 @@ static_assert(static_cast<int32_t>(Code::out_of_memory) == FLASHSCAN_STATUS_OUT_
 static_assert(static_cast<int32_t>(Code::device_error) == FLASHSCAN_STATUS_DEVICE_ERROR);
 static_assert(static_cast<int32_t>(Code::callback_failed) == FLASHSCAN_STATUS_CALLBACK_FAILED);
 static_assert(static_cast<int32_t>(Code::internal_error) == FLASHSCAN_STATUS_INTERNAL_ERROR);
-static_assert(first_arg_id == FLASHSCAN_ARG_INPUT && static_cast<int32_t>(ArgId::reserve) == FLASHSCAN_ARG_RESERVE);
+static_assert(first_arg_id == FLASHSCAN_ARG_INPUT && static_cast<int32_t>(ArgId::param) == FLASHSCAN_ARG_PARAM);
 static_assert(grad_bit == FLASHSCAN_GRAD);
 
 // sizeof of each struct in the first version that had it.
 constexpr size_t linear_desc_first_size = 280;
 constexpr size_t rnn_desc_first_size = 144;
 constexpr size_t operator_desc_first_size = 144;
+constexpr size_t gated_desc_first_size = 456;
 constexpr size_t options_first_size = 64;
 constexpr size_t build_first_size = 48;
 constexpr size_t arg_info_first_size = 144;
@@ -202,6 +203,11 @@ flashscan_status flashscan_plan_rnn(flashscan_plan** plan, const flashscan_rnn_d
 flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
                                          const flashscan_options* options) {
     return create(plan, desc, operator_desc_first_size, "flashscan_operator_desc", options);
+}
+
+flashscan_status flashscan_plan_gated(flashscan_plan** plan, const flashscan_gated_desc* desc,
+                                      const flashscan_options* options) {
+    return create(plan, desc, gated_desc_first_size, "flashscan_gated_desc", options);
 }
 
 flashscan_status flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id, size_t* bytes) {

@@ -6,7 +6,8 @@
  *
  *     create a plan   flashscan_plan_linear,     what to compute, how, where; everything is checked here
  *                     flashscan_plan_rnn,
- *                     flashscan_plan_operator
+ *                     flashscan_plan_operator,
+ *                     flashscan_plan_gated
  *     execute it      flashscan_execute          any number of times, from any thread, on any stream
  *     destroy it      flashscan_plan_destroy
  *
@@ -37,7 +38,8 @@
  *   5  The linear recurrence
  *   6  Recurrent networks: LSTM, GRU, Elman, sLSTM
  *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
- *   8  Plans: sizes, description, execution, destruction
+ *   8  Gated layers: the linear recurrence with what surrounds it in minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR
+ *   9  Plans: sizes, description, execution, destruction
  */
 #ifndef FLASHSCAN_FLASHSCAN_H
 #define FLASHSCAN_FLASHSCAN_H
@@ -252,6 +254,10 @@ enum {
     FLASHSCAN_ARG_SCRATCH = 2010,
     FLASHSCAN_ARG_RESERVE = 2011,
     FLASHSCAN_ARG_STATE_INDICES = 2012, /* no plan takes it yet */
+    FLASHSCAN_ARG_INPUT_GATE = 2013,
+    FLASHSCAN_ARG_OUTPUT_GATE = 2014,
+    FLASHSCAN_ARG_SECOND_GATE = 2015,
+    FLASHSCAN_ARG_PARAM = 2016,
 
     FLASHSCAN_TANGENT = 0x20000000, /* no plan takes it yet */
     FLASHSCAN_GRAD = 0x40000000
@@ -772,7 +778,189 @@ typedef struct flashscan_operator_desc {
 FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
                                              const flashscan_options* options);
 
-/* ==== 8  Plans ================================================================================================ */
+/* ==== 8  Gated layers ========================================================================================== */
+
+/*
+ * The linear recurrence together with what surrounds it in a layer, in one pass over memory. For every batch b and
+ * channel c, all of it elementwise, with s(x) = 1 / (1 + exp(-x)):
+ *
+ *     a[t] = decay(GATE[t] + BIAS[c])          BIAS is zero if not given
+ *     v[t] = activation(INPUT[t]) * input gate
+ *     h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]         h[-1] = STATE_IN, zeros if not given
+ *     OUTPUT[t] = epilogue(h[t]),  STATE_OUT = h[T-1]   STATE_IN passes through when T = 0
+ *
+ *     decay               a, with g = GATE + BIAS, p = PARAM[c], i = SECOND_GATE
+ *
+ *     VALUE               g
+ *     EXP                 exp(g)
+ *     SIGMOID             s(g)
+ *     ONE_MINUS_SIGMOID   1 - s(g)
+ *     LOWER_BOUND         p + (1 - p) s(g)
+ *     SOFTPLUS            exp(-decay_rate softplus(p) s(g)),  softplus(p) = log(1 + exp(p))
+ *     RATIO               s(g) / (s(g) + s(i))
+ *
+ *     scale               ONE 1,  ONE_MINUS 1 - a,  SQRT sqrt(1 - a^2)
+ *     activation of x     NONE x,  TANH tanh(x),  SILU x s(x),  POSITIVE x + 1/2 for x >= 0, else s(x)
+ *     input gate          NONE 1,  SIGMOID s(INPUT_GATE)
+ *     epilogue of h       NONE h,  SIGMOID h s(o),  SILU h o s(o),  TANH_SIGMOID tanh(h) s(o),  o = OUTPUT_GATE
+ *
+ * 1 - a is formed without cancellation, so that scales are accurate where a is near 1. They are meant for a in [0, 1],
+ * which all decays give but VALUE and EXP; SQRT is NaN for a above 1 in magnitude.
+ *
+ * The layers with a name are rows of one table, whose parts `layer` stands for; the fields of the parts are then zero:
+ *
+ *     layer     decay               scale       activation   input gate   epilogue
+ *
+ *     MINGRU    ONE_MINUS_SIGMOID   ONE_MINUS   POSITIVE     -            -          GATE is z before its sigmoid
+ *     MINLSTM   RATIO               ONE_MINUS   POSITIVE     -            -          GATE is f, SECOND_GATE i
+ *     HGRN      LOWER_BOUND         ONE_MINUS   SILU         -            -          PARAM is the lower bound
+ *     RGLRU     SOFTPLUS            SQRT        -            SIGMOID      -          with GATED_FLAG_FIRST_STEP
+ *     QRNN      SIGMOID             ONE_MINUS   TANH         -            SIGMOID    fo-pooling
+ *     GILR      SIGMOID             ONE_MINUS   TANH         -            -
+ *
+ * (Feng et al., arXiv 2410.01201; Qin et al., arXiv 2311.04823; De et al., arXiv 2402.19427; Bradbury et al., arXiv
+ * 1611.01576; Martin and Cundy, arXiv 1709.04057.)
+ *
+ * GATED_FLAG_FIRST_STEP: the scale is 1 where a sequence starts, whatever a is there: at every step that RESET names,
+ * and at the first step of each sequence if the call has no STATE_IN. With STATE_IN a sequence goes on, and its first
+ * step is scaled like any other; a new sequence beside such ones has a RESET at its first step. So RecurrentGemma and its
+ * ports count, for which a sequence starts at position 0.
+ *
+ * sqrt_slope_limit > 0 bounds the derivative 1 / (2 sqrt(s)) of SQRT by it, which is infinite at a = 1: gradients are
+ * then no longer derivatives where 1 - a^2 is below 1 / (2 sqrt_slope_limit)^2. RecurrentGemma has 1000.
+ *
+ * Layouts, strides, direction, RESET (GATED_FLAG_RESET), SEQ_OFFSETS and the sentences about "first", "before" and
+ * "after" are those of the linear recurrence, and so is what is said about time in pieces and about NaN. A reset makes the
+ * carried state 0: h[t] = scale v[t] there.
+ *
+ * Backward: exact derivatives with respect to everything that is read, from those of OUTPUT and STATE_OUT. GRAD|PARAM
+ * and GRAD|BIAS are summed over batch and time in a fixed order. h comes from OUTPUT where the epilogue is NONE. Else
+ * OUTPUT hides it: give forward a RESERVE and keep it until backward is done. Inputs are never overwritten, and
+ * backward may be called repeatedly, with the same bits.
+ *
+ * Data types: dtype is that of INPUT, INPUT_GATE, OUTPUT_GATE, OUTPUT and their gradients; GATE, SECOND_GATE and their
+ * gradients have gate_dtype, PARAM, BIAS and their gradients param_dtype, each of them:
+ *
+ *     dtype                      f32   bf16       f16       f64
+ *     gate_dtype, param_dtype    f32   bf16 f32   f16 f32   f64
+ *
+ * States (STATE_IN, STATE_OUT and their gradients) and all arithmetic are f32 for 16-bit and f32 data, else f64.
+ *
+ * Arguments:                          shape                    forward        backward
+ *
+ *     INPUT                           [B,T,C] or [B,C,T]       in             in unless v = INPUT and the scale is ONE
+ *     GATE                            as INPUT                 in             in
+ *     SECOND_GATE                     as INPUT                 in if RATIO    in if RATIO
+ *     INPUT_GATE                      as INPUT                 in if SIGMOID  in if SIGMOID
+ *     OUTPUT_GATE                     as INPUT                 in unless NONE in unless NONE
+ *     PARAM                           [C]                      in if the decay names it, in both passes
+ *     BIAS                            [C]                      optional in    optional in: if it was in forward
+ *     OUTPUT                          as INPUT                 out            in if the epilogue is NONE, needed for the
+ *                                                                             gradients of GATE, SECOND_GATE, PARAM, BIAS
+ *     RESERVE          bytes          plan_arg_bytes           optional out   in; it is there unless the epilogue is NONE
+ *     STATE_IN                        [B,C], [N,C] if packed   optional in    optional in: if it was in forward
+ *     STATE_OUT                       as STATE_IN              optional out   -
+ *     RESET            uint8          [B,T]                    in if flag     in if flag
+ *     SEQ_OFFSETS      i32 or i64     [N+1]                    in if N > 0    in if N > 0
+ *     GRAD|OUTPUT                     as INPUT                 -              in
+ *     GRAD|STATE_OUT                  as STATE_IN              -              optional in
+ *     GRAD| of any of the inputs      as the input             -              out, at least one of them
+ *     SCRATCH                         plan_arg_bytes           optional       optional
+ *
+ * RESET, SEQ_OFFSETS, PARAM, BIAS and RESERVE are dense. Arguments that may be the same memory are those of the linear
+ * recurrence: OUTPUT and INPUT (where backward does not need it any more); GRAD|INPUT and GRAD|OUTPUT; and unless packed
+ * STATE_OUT and STATE_IN; GRAD|STATE_IN and GRAD|STATE_OUT. RESERVE is aligned to 64 bytes and begins with 64 bytes that
+ * say which plan filled it and whether there was a STATE_IN; backward checks them as that of a recurrent network does.
+ *
+ * Plans of the CPU alone: on CUDA the plan is FLASHSCAN_STATUS_UNSUPPORTED today.
+ */
+enum {
+    FLASHSCAN_GATED_LAYER_MINGRU = 1501,
+    FLASHSCAN_GATED_LAYER_MINLSTM = 1502,
+    FLASHSCAN_GATED_LAYER_HGRN = 1503,
+    FLASHSCAN_GATED_LAYER_RGLRU = 1504,
+    FLASHSCAN_GATED_LAYER_QRNN = 1505,
+    FLASHSCAN_GATED_LAYER_GILR = 1506
+};
+
+enum {
+    FLASHSCAN_GATED_DECAY_VALUE = 1601,
+    FLASHSCAN_GATED_DECAY_EXP = 1602,
+    FLASHSCAN_GATED_DECAY_SIGMOID = 1603,
+    FLASHSCAN_GATED_DECAY_ONE_MINUS_SIGMOID = 1604,
+    FLASHSCAN_GATED_DECAY_LOWER_BOUND = 1605, /* PARAM */
+    FLASHSCAN_GATED_DECAY_SOFTPLUS = 1606,    /* PARAM, decay_rate */
+    FLASHSCAN_GATED_DECAY_RATIO = 1607        /* SECOND_GATE */
+};
+
+enum {
+    FLASHSCAN_GATED_SCALE_ONE = 1701,
+    FLASHSCAN_GATED_SCALE_ONE_MINUS = 1702,
+    FLASHSCAN_GATED_SCALE_SQRT = 1703
+};
+
+enum {
+    FLASHSCAN_GATED_ACTIVATION_NONE = 1801,
+    FLASHSCAN_GATED_ACTIVATION_TANH = 1802,
+    FLASHSCAN_GATED_ACTIVATION_SILU = 1803,
+    FLASHSCAN_GATED_ACTIVATION_POSITIVE = 1804
+};
+
+enum {
+    FLASHSCAN_GATED_INPUT_GATE_NONE = 1901,
+    FLASHSCAN_GATED_INPUT_GATE_SIGMOID = 1902 /* INPUT_GATE */
+};
+
+/* All but NONE take OUTPUT_GATE. */
+enum {
+    FLASHSCAN_GATED_EPILOGUE_NONE = 2101,
+    FLASHSCAN_GATED_EPILOGUE_SIGMOID = 2102,
+    FLASHSCAN_GATED_EPILOGUE_SILU = 2103,
+    FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID = 2104
+};
+
+/* Bits of flags. */
+enum {
+    FLASHSCAN_GATED_FLAG_RESET = 0x100000,     /* there is a RESET argument */
+    FLASHSCAN_GATED_FLAG_FIRST_STEP = 0x200000 /* the scale is 1 where a sequence starts; set in LAYER_RGLRU */
+};
+
+/*
+ * struct_size = sizeof(flashscan_gated_desc). Zero means the default in every field except the extents, dtype and, where
+ * layer is 0, decay. Strides of tensors that the layer has not are zero.
+ */
+typedef struct flashscan_gated_desc {
+    uint32_t struct_size;
+    int32_t dtype;
+    int32_t gate_dtype;            /* of GATE and SECOND_GATE; 0: dtype */
+    int32_t param_dtype;           /* of PARAM and BIAS; 0: dtype */
+    int32_t layout;                /* FLASHSCAN_LAYOUT_BTC, _BCT: axes of tensors whose strides are all zero; 0: BTC */
+    int32_t layer;                 /* FLASHSCAN_GATED_LAYER_*; 0: the next five fields say what is computed */
+    int32_t decay;                 /* FLASHSCAN_GATED_DECAY_*; needed */
+    int32_t scale;                 /* FLASHSCAN_GATED_SCALE_*; 0: ONE */
+    int32_t activation;            /* FLASHSCAN_GATED_ACTIVATION_*; 0: NONE */
+    int32_t input_gating;          /* FLASHSCAN_GATED_INPUT_GATE_*; 0: NONE */
+    int32_t epilogue;              /* FLASHSCAN_GATED_EPILOGUE_*; 0: NONE */
+    int32_t direction;             /* FLASHSCAN_DIRECTION_*; 0: FORWARD */
+    uint32_t flags;                /* FLASHSCAN_GATED_FLAG_* */
+    int32_t offsets_dtype;         /* FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64; 0: I64 */
+    int64_t batch, time, channels; /* B, T, C >= 0 */
+    int64_t num_sequences;         /* N > 0: packed, B = 1; 0: not packed */
+    double decay_rate;             /* of SOFTPLUS, > 0 and finite; 0: 8 */
+    double sqrt_slope_limit;       /* of SQRT, > 0 and finite; 0: no limit */
+    flashscan_strides input, gate, second_gate, input_gate, output_gate, output;
+    flashscan_strides grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate, grad_output;
+    flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
+} flashscan_gated_desc;
+
+/*
+ * Creates a plan for a gated layer. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any number of
+ * threads may execute it at the same time.
+ */
+FLASHSCAN_API_STATUS flashscan_plan_gated(flashscan_plan** plan, const flashscan_gated_desc* desc,
+                                          const flashscan_options* options);
+
+/* ==== 9  Plans ================================================================================================ */
 
 /*
  * The bytes that argument `arg_id` needs in `pass` (FLASHSCAN_PASS_*). 0 for SCRATCH means that none is used. An id

@@ -51,6 +51,9 @@ struct RnnDesc : flashscan_rnn_desc {
 struct OperatorDesc : flashscan_operator_desc {
     OperatorDesc() noexcept : flashscan_operator_desc{} { struct_size = sizeof(flashscan_operator_desc); }
 };
+struct GatedDesc : flashscan_gated_desc {
+    GatedDesc() noexcept : flashscan_gated_desc{} { struct_size = sizeof(flashscan_gated_desc); }
+};
 struct Options : flashscan_options {
     Options() noexcept : flashscan_options{} { struct_size = sizeof(flashscan_options); }
 };
@@ -173,6 +176,10 @@ class Plan {
                                  const flashscan_options* how = nullptr) noexcept {
         return plan.take(flashscan_plan_operator, what, how);
     }
+    static flashscan_status make(Plan& plan, const flashscan_gated_desc& what,
+                                 const flashscan_options* how = nullptr) noexcept {
+        return plan.take(flashscan_plan_gated, what, how);
+    }
     flashscan_status try_forward(std::initializer_list<flashscan_arg> args, void* stream = nullptr) const noexcept {
         return try_forward(args.begin(), args.size(), stream);
     }
@@ -199,6 +206,9 @@ class Plan {
         check(make(*this, what, how));
     }
     explicit Plan(const flashscan_operator_desc& what, const flashscan_options* how = nullptr) {
+        check(make(*this, what, how));
+    }
+    explicit Plan(const flashscan_gated_desc& what, const flashscan_options* how = nullptr) {
         check(make(*this, what, how));
     }
     template <typename Desc>

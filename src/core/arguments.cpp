@@ -134,7 +134,7 @@ void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool r
 }
 
 Pointers check_arguments(Pass pass, std::span<const ArgumentSpec> specs, std::span<const Argument> arguments) {
-    constexpr size_t max_specs = 16;
+    constexpr size_t max_specs = 32;
     std::array<const Argument*, max_specs> given{};
     for (const Argument& argument : arguments) {
         const auto spec = std::find_if(specs.begin(), specs.end(), [&](const auto& s) { return s.id == argument.id; });

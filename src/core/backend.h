@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/gated_arguments.h"
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
 #include "core/rnn_arguments.h"
@@ -70,6 +71,9 @@ using RnnCandidate = Candidate<RnnKernel, RnnProblem>;
 using OperatorKernel = Kernel<OperatorBuffers>;
 using OperatorCandidate = Candidate<OperatorKernel, OperatorProblem>;
 
+using GatedKernel = Kernel<GatedBuffers>;
+using GatedCandidate = Candidate<GatedKernel, GatedProblem>;
+
 // A backend tells people with this what it was built for and what of it can be used.
 struct BackendFacts {
     std::string built_for;  // architectures or instruction sets
@@ -90,6 +94,7 @@ class Backend {
     virtual std::span<const LinearCandidate> linear_candidates() const = 0;
     virtual std::span<const RnnCandidate> rnn_candidates() const = 0;
     virtual std::span<const OperatorCandidate> operator_candidates() const = 0;
+    virtual std::span<const GatedCandidate> gated_candidates() const = 0;
     // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;

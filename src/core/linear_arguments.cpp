@@ -2,6 +2,7 @@
 #include "core/linear_arguments.h"
 
 #include "core/error.h"
+#include "core/tensors.h"
 
 namespace flashscan {
 namespace {
@@ -11,14 +12,8 @@ ArgumentSpec tensor(const LinearProblem& p, int32_t id, const char* name, Presen
     const bool gate = (id & ~grad_bit) == id_of(ArgId::gate);
     const Extent batch = gate ? p.gate_batch() : p.batch, time = gate ? p.gate_time() : p.time;
     const Extent channels = gate ? p.gate_channels() : p.channels;
-    const Axes axes = p.layout == Layout::btc ? Axes{batch, time, channels} : Axes{batch, channels, time};
-    ArgumentSpec spec = dense_argument(id, name, presence, written, axes, gate ? p.gate_dtype : p.dtype);
-    spec.bytes = static_cast<size_t>(gate ? p.gate_bytes(strides) : p.tensor_bytes(strides));
-    if (p.layout == Layout::btc)
-        spec.strides = {strides.batch, strides.time, strides.channels};
-    else
-        spec.strides = {strides.batch, strides.channels, strides.time};
-    return spec;
+    return tensor_argument(id, name, presence, written, {batch, time, channels}, strides, p.layout,
+                           gate ? p.gate_dtype : p.dtype);
 }
 
 // The argument that this one may be in the place of: each element is read before the same thread writes it. States of

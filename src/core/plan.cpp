@@ -124,6 +124,27 @@ struct OperatorFamily {
     static std::string memory(const Problem&, const Kernel&) { return ""; }
 };
 
+struct GatedFamily {
+    using Problem = GatedProblem;
+    using Kernel = GatedKernel;
+    static auto candidates(const Backend& backend) { return backend.gated_candidates(); }
+    static void check_pass(const Problem&, Pass) {}
+    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
+                                               bool caller_scratch) {
+        return gated_arguments(problem, pass, reserve_bytes(problem), kernel.scratch_bytes(pass), caller_scratch);
+    }
+    static size_t reserve_bytes(const Problem& problem) {
+        if (!problem.hides_state() || problem.empty()) return 0;
+        return static_cast<size_t>(problem.element_count() * size_of(problem.dtype) + Cookie::bytes);
+    }
+    static GatedBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
+        return gated_buffers(problem, pass, found);
+    }
+    static std::string memory(const Problem& problem, const Kernel&) {
+        return problem.hides_state() ? fmt::format("reserve {} bytes\n", reserve_bytes(problem)) : "";
+    }
+};
+
 template <typename Family>
 class FamilyPlan final : public Plan {
   public:
@@ -273,6 +294,10 @@ std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& option
 
 std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options) {
     return std::make_unique<FamilyPlan<OperatorFamily>>(problem, options);
+}
+
+std::unique_ptr<Plan> make_plan(const GatedProblem& problem, const Options& options) {
+    return std::make_unique<FamilyPlan<GatedFamily>>(problem, options);
 }
 
 }  // namespace flashscan

@@ -29,5 +29,6 @@ class Plan {
 std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options);
+std::unique_ptr<Plan> make_plan(const GatedProblem& problem, const Options& options);
 
 }  // namespace flashscan

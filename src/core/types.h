@@ -68,6 +68,11 @@ enum class ArgId : int32_t {
     bias,
     scratch,
     reserve,
+    state_indices,
+    input_gate,
+    output_gate,
+    second_gate,
+    param,
 };
 
 inline constexpr int32_t first_arg_id = static_cast<int32_t>(ArgId::input);

@@ -13,6 +13,7 @@
 #include "cpu/linear.h"
 #include "cpu/operator.h"
 #include "cpu/rnn.h"
+#include "reference/gated.h"
 #include "reference/linear.h"
 #include "reference/operator.h"
 #include "reference/rnn.h"
@@ -44,6 +45,10 @@ constexpr OperatorCandidate operators[] = {
     {"host", unless_empty<make_operator_host>},       {"reference", unless_empty<reference::make_operator>},
 };
 
+constexpr GatedCandidate gated[] = {
+    {"reference", unless_empty<reference::make_gated>},
+};
+
 class CpuBackend final : public Backend {
   public:
     const char* name() const override { return "cpu"; }
@@ -68,6 +73,7 @@ class CpuBackend final : public Backend {
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
+    std::span<const GatedCandidate> gated_candidates() const override { return gated; }
 
     void* allocate(size_t bytes, const Options&, void*) const override {
         void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

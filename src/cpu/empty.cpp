@@ -114,6 +114,22 @@ class EmptyOperator final : public Empty<OperatorKernel> {
     Extent state_bytes_;
 };
 
+class EmptyGated final : public Empty<GatedKernel> {
+  public:
+    explicit EmptyGated(const GatedProblem& problem) : p_(problem) {}
+    void forward(const GatedBuffers& b, void*) const override {
+        pass_states(b.state_in, b.state_out, p_.state_bytes());
+    }
+    void backward(const GatedBuffers& b, void*) const override {
+        pass_states(b.grad_state_out, b.grad_state_in, p_.state_bytes());
+        pass_states(nullptr, b.grad_param, p_.channels * size_of(p_.param_dtype));
+        pass_states(nullptr, b.grad_bias, p_.channels * size_of(p_.param_dtype));
+    }
+
+  private:
+    GatedProblem p_;
+};
+
 }  // namespace
 
 std::unique_ptr<LinearKernel> make_empty(const LinearProblem& problem) {
@@ -123,5 +139,6 @@ std::unique_ptr<RnnKernel> make_empty(const RnnProblem& problem) { return std::m
 std::unique_ptr<OperatorKernel> make_empty(const OperatorProblem& problem) {
     return std::make_unique<EmptyOperator>(problem);
 }
+std::unique_ptr<GatedKernel> make_empty(const GatedProblem& problem) { return std::make_unique<EmptyGated>(problem); }
 
 }  // namespace flashscan::cpu

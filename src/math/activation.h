@@ -46,8 +46,18 @@ FLASHSCAN_HD T sigmoid(T g) {
 
 FLASHSCAN_HD float tanh_of(float x) { return ::tanhf(x); }
 FLASHSCAN_HD double tanh_of(double x) { return ::tanh(x); }
+FLASHSCAN_HD float sqrt_of(float x) { return ::sqrtf(x); }
+FLASHSCAN_HD double sqrt_of(double x) { return ::sqrt(x); }
 FLASHSCAN_HD float log1p_of(float x) { return ::log1pf(x); }
 FLASHSCAN_HD double log1p_of(double x) { return ::log1p(x); }
+
+// exp(x) and 1 - exp(x), which keeps relative accuracy where x is near 0.
+template <typename V>
+struct ExpAndRest {
+    V exp, rest;
+};
+FLASHSCAN_HD ExpAndRest<float> exp_and_rest(float x) { return {::expf(x), -::expm1f(x)}; }
+FLASHSCAN_HD ExpAndRest<double> exp_and_rest(double x) { return {::exp(x), -::expm1(x)}; }
 
 // log(sigmoid(x)): x - log(1 + exp(x)) where x is negative, so that neither end cancels or overflows.
 template <typename T>

@@ -152,6 +152,44 @@ PIN_FIELD(flashscan_operator_desc, state_out, 96);
 PIN_FIELD(flashscan_operator_desc, grad_state_in, 112);
 PIN_FIELD(flashscan_operator_desc, grad_state_out, 128);
 
+PIN(gated_desc, sizeof(flashscan_gated_desc) >= 456);
+PIN_FIELD(flashscan_gated_desc, struct_size, 0);
+PIN_FIELD(flashscan_gated_desc, dtype, 4);
+PIN_FIELD(flashscan_gated_desc, gate_dtype, 8);
+PIN_FIELD(flashscan_gated_desc, param_dtype, 12);
+PIN_FIELD(flashscan_gated_desc, layout, 16);
+PIN_FIELD(flashscan_gated_desc, layer, 20);
+PIN_FIELD(flashscan_gated_desc, decay, 24);
+PIN_FIELD(flashscan_gated_desc, scale, 28);
+PIN_FIELD(flashscan_gated_desc, activation, 32);
+PIN_FIELD(flashscan_gated_desc, input_gating, 36);
+PIN_FIELD(flashscan_gated_desc, epilogue, 40);
+PIN_FIELD(flashscan_gated_desc, direction, 44);
+PIN_FIELD(flashscan_gated_desc, flags, 48);
+PIN_FIELD(flashscan_gated_desc, offsets_dtype, 52);
+PIN_FIELD(flashscan_gated_desc, batch, 56);
+PIN_FIELD(flashscan_gated_desc, time, 64);
+PIN_FIELD(flashscan_gated_desc, channels, 72);
+PIN_FIELD(flashscan_gated_desc, num_sequences, 80);
+PIN_FIELD(flashscan_gated_desc, decay_rate, 88);
+PIN_FIELD(flashscan_gated_desc, sqrt_slope_limit, 96);
+PIN_FIELD(flashscan_gated_desc, input, 104);
+PIN_FIELD(flashscan_gated_desc, gate, 128);
+PIN_FIELD(flashscan_gated_desc, second_gate, 152);
+PIN_FIELD(flashscan_gated_desc, input_gate, 176);
+PIN_FIELD(flashscan_gated_desc, output_gate, 200);
+PIN_FIELD(flashscan_gated_desc, output, 224);
+PIN_FIELD(flashscan_gated_desc, grad_input, 248);
+PIN_FIELD(flashscan_gated_desc, grad_gate, 272);
+PIN_FIELD(flashscan_gated_desc, grad_second_gate, 296);
+PIN_FIELD(flashscan_gated_desc, grad_input_gate, 320);
+PIN_FIELD(flashscan_gated_desc, grad_output_gate, 344);
+PIN_FIELD(flashscan_gated_desc, grad_output, 368);
+PIN_FIELD(flashscan_gated_desc, state_in, 392);
+PIN_FIELD(flashscan_gated_desc, state_out, 408);
+PIN_FIELD(flashscan_gated_desc, grad_state_in, 424);
+PIN_FIELD(flashscan_gated_desc, grad_state_out, 440);
+
 PIN(statuses, FLASHSCAN_STATUS_OK == 0 && FLASHSCAN_STATUS_INVALID_ARGUMENT == 10 &&
                   FLASHSCAN_STATUS_INVALID_STRUCT == 11 && FLASHSCAN_STATUS_STRUCT_TOO_NEW == 12 &&
                   FLASHSCAN_STATUS_SIZE_OVERFLOW == 13 && FLASHSCAN_STATUS_MISSING_ARGUMENT == 14 &&
@@ -174,7 +212,9 @@ PIN(arguments, FLASHSCAN_ARG_INPUT == 2001 && FLASHSCAN_ARG_GATE == 2002 && FLAS
                    FLASHSCAN_ARG_STATE_IN == 2004 && FLASHSCAN_ARG_STATE_OUT == 2005 && FLASHSCAN_ARG_RESET == 2006 &&
                    FLASHSCAN_ARG_SEQ_OFFSETS == 2007 && FLASHSCAN_ARG_WEIGHT == 2008 && FLASHSCAN_ARG_BIAS == 2009 &&
                    FLASHSCAN_ARG_SCRATCH == 2010 && FLASHSCAN_ARG_RESERVE == 2011 &&
-                   FLASHSCAN_ARG_STATE_INDICES == 2012);
+                   FLASHSCAN_ARG_STATE_INDICES == 2012 && FLASHSCAN_ARG_INPUT_GATE == 2013 &&
+                   FLASHSCAN_ARG_OUTPUT_GATE == 2014 && FLASHSCAN_ARG_SECOND_GATE == 2015 &&
+                   FLASHSCAN_ARG_PARAM == 2016);
 PIN(bits_of_ids, FLASHSCAN_TANGENT == 0x20000000 && FLASHSCAN_GRAD == 0x40000000);
 PIN(determinism, FLASHSCAN_DETERMINISM_RUN_TO_RUN == 601 && FLASHSCAN_DETERMINISM_BATCH_INVARIANT == 602);
 PIN(workspace, FLASHSCAN_WORKSPACE_LIBRARY == 701 && FLASHSCAN_WORKSPACE_CALLER == 702);
@@ -195,3 +235,18 @@ PIN(modes, FLASHSCAN_MODE_INCLUSIVE == 1101 && FLASHSCAN_MODE_EXCLUSIVE == 1102 
 PIN(codes, FLASHSCAN_CODE_CUDA_SOURCE == 1201 && FLASHSCAN_CODE_LTO_IR == 1202);
 PIN(logs, FLASHSCAN_LOG_ERROR == 1301 && FLASHSCAN_LOG_INFO == 1302);
 PIN(accesses, FLASHSCAN_ACCESS_READ == 1401 && FLASHSCAN_ACCESS_WRITE == 1402);
+PIN(gated_layers, FLASHSCAN_GATED_LAYER_MINGRU == 1501 && FLASHSCAN_GATED_LAYER_MINLSTM == 1502 &&
+                      FLASHSCAN_GATED_LAYER_HGRN == 1503 && FLASHSCAN_GATED_LAYER_RGLRU == 1504 &&
+                      FLASHSCAN_GATED_LAYER_QRNN == 1505 && FLASHSCAN_GATED_LAYER_GILR == 1506);
+PIN(gated_decays, FLASHSCAN_GATED_DECAY_VALUE == 1601 && FLASHSCAN_GATED_DECAY_EXP == 1602 &&
+                      FLASHSCAN_GATED_DECAY_SIGMOID == 1603 && FLASHSCAN_GATED_DECAY_ONE_MINUS_SIGMOID == 1604 &&
+                      FLASHSCAN_GATED_DECAY_LOWER_BOUND == 1605 && FLASHSCAN_GATED_DECAY_SOFTPLUS == 1606 &&
+                      FLASHSCAN_GATED_DECAY_RATIO == 1607);
+PIN(gated_scales,
+    FLASHSCAN_GATED_SCALE_ONE == 1701 && FLASHSCAN_GATED_SCALE_ONE_MINUS == 1702 && FLASHSCAN_GATED_SCALE_SQRT == 1703);
+PIN(gated_activations, FLASHSCAN_GATED_ACTIVATION_NONE == 1801 && FLASHSCAN_GATED_ACTIVATION_TANH == 1802 &&
+                           FLASHSCAN_GATED_ACTIVATION_SILU == 1803 && FLASHSCAN_GATED_ACTIVATION_POSITIVE == 1804);
+PIN(gated_input_gates, FLASHSCAN_GATED_INPUT_GATE_NONE == 1901 && FLASHSCAN_GATED_INPUT_GATE_SIGMOID == 1902);
+PIN(gated_epilogues, FLASHSCAN_GATED_EPILOGUE_NONE == 2101 && FLASHSCAN_GATED_EPILOGUE_SIGMOID == 2102 &&
+                         FLASHSCAN_GATED_EPILOGUE_SILU == 2103 && FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID == 2104);
+PIN(gated_flags, FLASHSCAN_GATED_FLAG_RESET == 0x100000 && FLASHSCAN_GATED_FLAG_FIRST_STEP == 0x200000);

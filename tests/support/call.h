@@ -17,6 +17,7 @@ class Plan {
     Plan(const flashscan_linear_desc& desc, const flashscan_options& options);
     Plan(const flashscan_rnn_desc& desc, const flashscan_options& options);
     Plan(const flashscan_operator_desc& desc, const flashscan_options& options);
+    Plan(const flashscan_gated_desc& desc, const flashscan_options& options);
     Plan(const Problem& problem, const Target& target)
         : Plan(desc_of(problem), options_of(problem, target.backend, target.kernel)) {}
 

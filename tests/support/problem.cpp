@@ -117,9 +117,7 @@ Placement placement_of(const Problem& p, Role role) {
     if (p.placement != Placement::mixed) return p.placement;
     if (p.in_place && role == Role::output) role = Role::input;
     if (p.in_place && role == Role::grad_input) role = Role::grad_output;
-    constexpr Placement cycle[] = {Placement::fused,      Placement::transposed, Placement::dense, Placement::padded,
-                                   Placement::time_major, Placement::misaligned, Placement::spread};
-    return cycle[(static_cast<uint64_t>(role) + p.seed) % std::size(cycle)];
+    return mixed_placement(static_cast<uint64_t>(role) + p.seed);
 }
 
 }  // namespace
@@ -182,14 +180,17 @@ int64_t Tensor::span() const {
     return last + 1;
 }
 
-Tensor tensor_of(const Problem& p, Role role) {
-    const bool gate = role == Role::gate || role == Role::grad_gate;
+Placement mixed_placement(uint64_t k) {
+    constexpr Placement cycle[] = {Placement::fused,      Placement::transposed, Placement::dense, Placement::padded,
+                                   Placement::time_major, Placement::misaligned, Placement::spread};
+    return cycle[k % std::size(cycle)];
+}
+
+Tensor placed(const std::array<int64_t, 3>& e, int32_t layout, Placement placement) {
     Tensor tensor;
-    tensor.extents = gate ? p.gate_extents() : p.extents();
-    const auto& e = tensor.extents;
-    const std::array<int, 3> own = p.layout == FLASHSCAN_LAYOUT_BTC ? std::array{2, 1, 0} : std::array{1, 2, 0};
-    const std::array<int, 3> other = p.layout == FLASHSCAN_LAYOUT_BTC ? std::array{1, 2, 0} : std::array{2, 1, 0};
-    const Placement placement = placement_of(p, role);
+    tensor.extents = e;
+    const std::array<int, 3> own = layout == FLASHSCAN_LAYOUT_BTC ? std::array{2, 1, 0} : std::array{1, 2, 0};
+    const std::array<int, 3> other = layout == FLASHSCAN_LAYOUT_BTC ? std::array{1, 2, 0} : std::array{2, 1, 0};
     tensor.strides_given = placement != Placement::dense && placement != Placement::misaligned;
     tensor.misaligned = placement == Placement::misaligned;
     switch (placement) {
@@ -200,6 +201,12 @@ Tensor tensor_of(const Problem& p, Role role) {
     case Placement::time_major: tensor.strides = nested(e, {2, 0, 1}, 1, {}); break;
     default: tensor.strides = nested(e, own, 1, {}); break;
     }
+    return tensor;
+}
+
+Tensor tensor_of(const Problem& p, Role role) {
+    const bool gate = role == Role::gate || role == Role::grad_gate;
+    Tensor tensor = placed(gate ? p.gate_extents() : p.extents(), p.layout, placement_of(p, role));
     for (size_t i = 0; i < 3; ++i)
         if (gate && (p.broadcast >> i & 1U) != 0) tensor.strides[i] = 0;
     return tensor;

@@ -89,6 +89,11 @@ struct Tensor {
     int64_t at(int64_t b, int64_t t, int64_t c) const { return b * strides[0] + t * strides[1] + c * strides[2]; }
 };
 
+// Where a tensor of these extents lies that is placed so; `mixed` is no place.
+Tensor placed(const std::array<int64_t, 3>& extents, int32_t layout, Placement placement);
+// The place of the k-th tensor of a problem whose tensors are mixed.
+Placement mixed_placement(uint64_t k);
+
 enum class Role {
     input,
     gate,

@@ -46,7 +46,9 @@ constants! {
     i32: FLASHSCAN_ARG_INPUT = 2001, FLASHSCAN_ARG_GATE = 2002, FLASHSCAN_ARG_OUTPUT = 2003,
         FLASHSCAN_ARG_STATE_IN = 2004, FLASHSCAN_ARG_STATE_OUT = 2005, FLASHSCAN_ARG_RESET = 2006,
         FLASHSCAN_ARG_SEQ_OFFSETS = 2007, FLASHSCAN_ARG_WEIGHT = 2008, FLASHSCAN_ARG_BIAS = 2009,
-        FLASHSCAN_ARG_SCRATCH = 2010, FLASHSCAN_ARG_RESERVE = 2011, FLASHSCAN_ARG_STATE_INDICES = 2012;
+        FLASHSCAN_ARG_SCRATCH = 2010, FLASHSCAN_ARG_RESERVE = 2011, FLASHSCAN_ARG_STATE_INDICES = 2012,
+        FLASHSCAN_ARG_INPUT_GATE = 2013, FLASHSCAN_ARG_OUTPUT_GATE = 2014, FLASHSCAN_ARG_SECOND_GATE = 2015,
+        FLASHSCAN_ARG_PARAM = 2016;
     i32: FLASHSCAN_TANGENT = 0x20000000, FLASHSCAN_GRAD = 0x40000000;
     i32: FLASHSCAN_DETERMINISM_RUN_TO_RUN = 601, FLASHSCAN_DETERMINISM_BATCH_INVARIANT = 602;
     i32: FLASHSCAN_WORKSPACE_LIBRARY = 701, FLASHSCAN_WORKSPACE_CALLER = 702;
@@ -63,6 +65,18 @@ constants! {
         FLASHSCAN_OPERATOR_AFFINE = 1007, FLASHSCAN_OPERATOR_CUSTOM = 1008;
     u32: FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32 = 0x10000;
     i32: FLASHSCAN_MODE_INCLUSIVE = 1101, FLASHSCAN_MODE_EXCLUSIVE = 1102, FLASHSCAN_MODE_REDUCTION = 1103;
+    i32: FLASHSCAN_GATED_LAYER_MINGRU = 1501, FLASHSCAN_GATED_LAYER_MINLSTM = 1502, FLASHSCAN_GATED_LAYER_HGRN = 1503,
+        FLASHSCAN_GATED_LAYER_RGLRU = 1504, FLASHSCAN_GATED_LAYER_QRNN = 1505, FLASHSCAN_GATED_LAYER_GILR = 1506;
+    i32: FLASHSCAN_GATED_DECAY_VALUE = 1601, FLASHSCAN_GATED_DECAY_EXP = 1602, FLASHSCAN_GATED_DECAY_SIGMOID = 1603,
+        FLASHSCAN_GATED_DECAY_ONE_MINUS_SIGMOID = 1604, FLASHSCAN_GATED_DECAY_LOWER_BOUND = 1605,
+        FLASHSCAN_GATED_DECAY_SOFTPLUS = 1606, FLASHSCAN_GATED_DECAY_RATIO = 1607;
+    i32: FLASHSCAN_GATED_SCALE_ONE = 1701, FLASHSCAN_GATED_SCALE_ONE_MINUS = 1702, FLASHSCAN_GATED_SCALE_SQRT = 1703;
+    i32: FLASHSCAN_GATED_ACTIVATION_NONE = 1801, FLASHSCAN_GATED_ACTIVATION_TANH = 1802,
+        FLASHSCAN_GATED_ACTIVATION_SILU = 1803, FLASHSCAN_GATED_ACTIVATION_POSITIVE = 1804;
+    i32: FLASHSCAN_GATED_INPUT_GATE_NONE = 1901, FLASHSCAN_GATED_INPUT_GATE_SIGMOID = 1902;
+    i32: FLASHSCAN_GATED_EPILOGUE_NONE = 2101, FLASHSCAN_GATED_EPILOGUE_SIGMOID = 2102,
+        FLASHSCAN_GATED_EPILOGUE_SILU = 2103, FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID = 2104;
+    u32: FLASHSCAN_GATED_FLAG_RESET = 0x100000, FLASHSCAN_GATED_FLAG_FIRST_STEP = 0x200000;
     i32: FLASHSCAN_LOG_ERROR = 1301, FLASHSCAN_LOG_INFO = 1302;
     i32: FLASHSCAN_ACCESS_READ = 1401, FLASHSCAN_ACCESS_WRITE = 1402;
     i32: FLASHSCAN_CODE_CUDA_SOURCE = 1201, FLASHSCAN_CODE_LTO_IR = 1202;
@@ -289,6 +303,47 @@ pub struct flashscan_operator_desc {
     pub grad_state_out: flashscan_state_strides,
 }
 
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_gated_desc {
+    pub struct_size: u32,
+    pub dtype: i32,
+    pub gate_dtype: i32,
+    pub param_dtype: i32,
+    pub layout: i32,
+    pub layer: i32,
+    pub decay: i32,
+    pub scale: i32,
+    pub activation: i32,
+    pub input_gating: i32,
+    pub epilogue: i32,
+    pub direction: i32,
+    pub flags: u32,
+    pub offsets_dtype: i32,
+    pub batch: i64,
+    pub time: i64,
+    pub channels: i64,
+    pub num_sequences: i64,
+    pub decay_rate: f64,
+    pub sqrt_slope_limit: f64,
+    pub input: flashscan_strides,
+    pub gate: flashscan_strides,
+    pub second_gate: flashscan_strides,
+    pub input_gate: flashscan_strides,
+    pub output_gate: flashscan_strides,
+    pub output: flashscan_strides,
+    pub grad_input: flashscan_strides,
+    pub grad_gate: flashscan_strides,
+    pub grad_second_gate: flashscan_strides,
+    pub grad_input_gate: flashscan_strides,
+    pub grad_output_gate: flashscan_strides,
+    pub grad_output: flashscan_strides,
+    pub state_in: flashscan_state_strides,
+    pub state_out: flashscan_state_strides,
+    pub grad_state_in: flashscan_state_strides,
+    pub grad_state_out: flashscan_state_strides,
+}
+
 extern "C" {
     pub fn flashscan_version() -> i32;
     pub fn flashscan_build_info(build: *mut flashscan_build) -> flashscan_status;
@@ -308,6 +363,11 @@ extern "C" {
     pub fn flashscan_plan_operator(
         plan: *mut *mut flashscan_plan,
         desc: *const flashscan_operator_desc,
+        options: *const flashscan_options,
+    ) -> flashscan_status;
+    pub fn flashscan_plan_gated(
+        plan: *mut *mut flashscan_plan,
+        desc: *const flashscan_gated_desc,
         options: *const flashscan_options,
     ) -> flashscan_status;
     pub fn flashscan_plan_arg_bytes(

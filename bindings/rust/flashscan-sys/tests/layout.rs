@@ -48,6 +48,11 @@ fn offsets_are_those_of_the_c_tests() {
             batched_adjoint, code, code_bytes, name, adjoint_name;
         flashscan_operator_desc: struct_size, dtype, kind, layout, mode, direction, flags, offsets_dtype, batch, time,
             channels, dim, num_sequences, custom, state_in, state_out, grad_state_in, grad_state_out;
+        flashscan_gated_desc: struct_size, dtype, gate_dtype, param_dtype, layout, layer, decay, scale, activation,
+            input_gating, epilogue, direction, flags, offsets_dtype, batch, time, channels, num_sequences, decay_rate,
+            sqrt_slope_limit, input, gate, second_gate, input_gate, output_gate, output, grad_input, grad_gate,
+            grad_second_gate, grad_input_gate, grad_output_gate, grad_output, state_in, state_out, grad_state_in,
+            grad_state_out;
     }
     let mut pinned = BTreeMap::new();
     for line in source("tests/abi/layout.c").lines() {
@@ -69,6 +74,7 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_rnn_desc>(), 144);
     assert_eq!(size_of::<flashscan_custom_operator>(), 96);
     assert_eq!(size_of::<flashscan_operator_desc>(), 144);
+    assert_eq!(size_of::<flashscan_gated_desc>(), 456);
 }
 
 #[test]

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan of a gated layer computes, checked and with every default filled in.
+#pragma once
+
+#include <string>
+
+#include "core/extents.h"
+#include "core/sequences.h"
+#include "math/gated.h"
+
+namespace flashscan {
+
+struct GatedProblem : Sequences {
+    Dtype dtype{};
+    Dtype gate_dtype{};   // of GATE and SECOND_GATE
+    Dtype param_dtype{};  // of PARAM and BIAS
+    Layout layout{};
+    const GatedLayer* layer = nullptr;  // null: `parts` were given one by one
+    GatedParts parts{};
+    double decay_rate = 0;        // c of Decay::softplus
+    double sqrt_slope_limit = 0;  // infinite: none
+    Extent channels;
+    Strides input, gate, second_gate, input_gate, output_gate, output;
+    Strides grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate, grad_output;
+
+    bool empty() const { return batch == 0 || time == 0 || channels == 0; }
+    Extent state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
+    // Whether OUTPUT is not h, so that backward reads h from RESERVE: dense, as numbers of dtype in the layout.
+    bool hides_state() const { return parts.has_output_gate(); }
+    Extent element_count() const { return batch * time * channels; }
+    Strides reserve_strides() const;
+    // Whether m is 1 where a sequence starts that has or has not a STATE_IN.
+    bool starts_with_one(bool has_state) const { return parts.first_step && !has_state; }
+
+    std::string describe() const;
+};
+
+// Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.
+void validate(GatedProblem& problem);
+
+}  // namespace flashscan

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors over batch, time and channels: their default strides, the checks of given ones, and their size in memory.
+#pragma once
+
+#include "core/arguments.h"
+
+namespace flashscan {
+
+struct TensorExtents {
+    Extent batch, time, channels;
+    bool empty() const { return batch == 0 || time == 0 || channels == 0; }
+};
+
+// From the first to the last element; `what` names the tensor where that does not fit.
+int64_t span_bytes(const TensorExtents& extents, const Strides& strides, Dtype dtype, const char* what);
+
+// Fills in strides that are all zero, and checks others: none is negative, and no two elements of a tensor that is
+// `written` share memory. Strides of axes that are not used become zero.
+void settle_tensor(Strides& strides, const TensorExtents& extents, Layout layout, Dtype dtype, bool written,
+                   const char* tensor);
+
+// The argument of such a tensor.
+ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bool written,
+                             const TensorExtents& extents, const Strides& strides, Layout layout, Dtype dtype);
+
+}  // namespace flashscan

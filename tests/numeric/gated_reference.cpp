@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every kernel of gated layers against the oracle, within the bound of support/gated_bound.cpp.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iterator>
+
+#include "support/gated_check.h"
+#include "support/pairwise.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+class GatedCases : public testing::TestWithParam<GatedCase> {};
+
+TEST_P(GatedCases, EqualsTheReference) {
+    SKIP_UNLESS_AVAILABLE(GetParam().target);
+    check_case(GetParam());
+}
+
+GatedProblem problem_of_row(const std::vector<int>& row, uint64_t seed) {
+    constexpr int32_t dtypes[] = {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64};
+    constexpr int64_t times[] = {0, 1, 2, 17, 70}, channels[] = {1, 3, 16, 37}, batches[] = {1, 3};
+    constexpr uint32_t gradients[] = {0xff, 0x01, 0x02, 0x88, 0x70, 0x0d};
+    GatedProblem p;
+    p.decay = FLASHSCAN_GATED_DECAY_VALUE + row[0];
+    p.scale = FLASHSCAN_GATED_SCALE_ONE + row[1];
+    p.activation = FLASHSCAN_GATED_ACTIVATION_NONE + row[2];
+    p.input_gating = FLASHSCAN_GATED_INPUT_GATE_NONE + row[3];
+    p.epilogue = FLASHSCAN_GATED_EPILOGUE_NONE + row[4];
+    p.first_step = row[5] == 1;
+    p.dtype = p.gate_dtype = p.param_dtype = dtypes[row[6]];
+    if (size_of(p.dtype) == 2) {
+        if (row[7] % 2 == 1) p.gate_dtype = FLASHSCAN_DTYPE_F32;
+        if (row[7] / 2 == 1) p.param_dtype = FLASHSCAN_DTYPE_F32;
+    }
+    p.layout = FLASHSCAN_LAYOUT_BTC + row[8];
+    p.time = times[row[9]];
+    p.channels = channels[row[10]];
+    p.batch = batches[row[11]];
+    if (row[12] > 0) {
+        p.batch = 1;
+        p.sequences = row[12] == 1 ? 1 : 4;
+        p.offsets_dtype = row[12] == 1 ? FLASHSCAN_DTYPE_I32 : FLASHSCAN_DTYPE_I64;
+    }
+    p.reverse = row[13] == 1;
+    p.reset = row[14] == 1;
+    p.state_in = row[15] == 1;
+    p.state_out = row[16] == 1;
+    p.bias = row[17] == 0;
+    p.gradients = gradients[row[18]];
+    p.placement = static_cast<Placement>(row[19]);
+    p.in_place = row[20] == 1;
+    p.pooled = row[21] == 1;
+    p.batch_invariant = row[22] == 1;
+    p.caller_scratch = row[22] == 2;
+    p.threads = row[23];
+    p.values = static_cast<GatedValues>(row[24]);
+    p.slope_limit = row[24] == 1 ? 1000 : 0;
+    p.seed = seed;
+    return p;
+}
+
+std::vector<GatedProblem> pairs() {
+    std::vector<GatedProblem> problems;
+    for (const auto& row :
+         pairwise_rows({7, 3, 4, 2, 4, 2, 4, 4, 2, 5, 4, 2, 3, 2, 2, 2, 2, 2, 6, placement_count, 2, 2, 3, 4, 2}, 9))
+        problems.push_back(problem_of_row(row, 1 + problems.size()));
+    return problems;
+}
+
+constexpr const char* layers[] = {"mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr"};
+
+// Each layer with a name where errors have time to grow, and in every dtype.
+std::vector<GatedProblem> singles() {
+    std::vector<GatedProblem> problems;
+    for (const char* layer : layers)
+        for (const char* rest :
+             {"f32 b2 t300 c70 state-in state-out", "bf16 b3 t65 c64 BCT state-out", "f16 b2 t200 c16 reset saturated",
+              "bf16 gate-f32 param-f32 b1 t90 c24 sequences5 state-in state-out", "f64 b2 t40 c17 reverse reset",
+              "f32 b0 t3 c4", "f32 b2 t0 c4 state-in state-out", "f32 b2 t5 c0"})
+            problems.push_back(gated_problem_of(std::string("gated ") + layer + " " + rest));
+    return problems;
+}
+
+// Kernels change what they do at these sizes: channels about a vector, a panel and a block; few rows of many steps, which
+// are cut into chunks; many short rows.
+std::vector<GatedProblem> shapes() {
+    std::vector<GatedProblem> problems;
+    for (const char* line :
+         {"rglru f32 b1 t40 c2049 limit1000", "mingru f64 b1 t30 c1030", "hgrn f32 b1 t5000 c1 state-in state-out",
+          "rglru f32 BCT b1 t5000 c2 reset state-in limit1000", "qrnn bf16 b1 t4100 c9 reverse state-out",
+          "minlstm f32 BCT b1 t3000 c3 reverse reset", "rglru f32 b200 t2 c5", "gilr f32 BCT b70 t9 c3 threads3",
+          "hgrn f32 b1 t3000 c4 sequences37 state-in state-out", "hgrn f64 BCT b1 t3000 c4 sequences9 reset",
+          "rglru f32 b2 t2500 c31 invariant reset limit1000", "decay-value f32 b1 t6000 c1 epilogue-silu state-in",
+          "decay-exp scale-one-minus f32 BCT b2 t4097 c1", "rglru f16 b1 t3000 c7 sequences3 param-f32 limit1000",
+          "hgrn f32 b40 t1 c33 state-in", "rglru bf16 place-fused b2 t130 c128 limit1000",
+          "mingru f32 b2 t64 c256 place-misaligned", "minlstm f32 b1 t2000 c512", "rglru f32 b1 t2000 c600"})
+        problems.push_back(gated_problem_of(std::string("gated ") + line));
+    return problems;
+}
+
+INSTANTIATE_TEST_SUITE_P(GatedPairs, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), pairs())),
+                         name_of_gated_case);
+INSTANTIATE_TEST_SUITE_P(GatedSingle, GatedCases, testing::ValuesIn(cases_on(gated_targets(), singles())),
+                         name_of_gated_case);
+INSTANTIATE_TEST_SUITE_P(GatedShapes, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), shapes())),
+                         name_of_gated_case);
+
+// The parts of a layer with a name, one by one, give its bits; the problem's table of layers is the tests' own.
+TEST(GatedLayers, AreTheirParts) {
+    for (const char* layer : layers) {
+        GatedProblem p = gated_problem_of(std::string("gated f32 b2 t20 c5 reset state-out ") + layer);
+        const GatedData data = make_data(p);
+        const GatedOutcome named = run_gated(p, {}, data, {}, Guard::end);
+        require(named);
+        p.layer = 0;
+        const GatedOutcome parts = run_gated(p, {}, data, {}, Guard::end);
+        require(parts);
+        for (const auto& [id, values] : named.values) EXPECT_TRUE(parts[id] == values) << layer << " argument " << id;
+    }
+}
+
+// The bits of a sequence depend neither on the threads nor, under BATCH_INVARIANT, on the rows beside it.
+TEST(GatedBits, AreThoseOfOneThreadAndOfOneSequence) {
+    for (const char* layer : {"rglru f32 b9 t700 c3", "mingru f32 BCT b5 t700 c2", "qrnn bf16 b3 t1100 c4"}) {
+        GatedProblem p = gated_problem_of(std::string("gated state-in threads1 invariant ") + layer);
+        const GatedData data = make_data(p);
+        const GatedOutcome one = run_gated(p, {}, data, {}, Guard::end);
+        require(one);
+        for (const int threads : {2, 3, 7}) {
+            p.threads = threads;
+            const GatedOutcome several = run_gated(p, {}, data, {}, Guard::end);
+            require(several);
+            for (const auto& [id, values] : one.values) {
+                if (id == (FLASHSCAN_GRAD | FLASHSCAN_ARG_PARAM) || id == (FLASHSCAN_GRAD | FLASHSCAN_ARG_BIAS))
+                    continue;
+                EXPECT_TRUE(several[id] == values) << layer << " argument " << id << " threads " << threads;
+            }
+        }
+        GatedProblem alone = p;
+        alone.batch = 1;
+        for (int64_t b = 0; b < p.batch; ++b) {
+            GatedData row = data;
+            for (auto& [id, values] : row.values) {
+                if (id == FLASHSCAN_ARG_PARAM || id == FLASHSCAN_ARG_BIAS) continue;
+                const auto size = static_cast<std::ptrdiff_t>(values.size()) / p.batch;
+                values = Values(values.begin() + b * size, values.begin() + (b + 1) * size);
+            }
+            const GatedOutcome single = run_gated(alone, {}, row, {}, Guard::end);
+            require(single);
+            for (const int32_t id : {FLASHSCAN_ARG_OUTPUT + 0, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE}) {
+                const auto size = static_cast<std::ptrdiff_t>(single[id].size());
+                const Values whole(one[id].begin() + b * size, one[id].begin() + (b + 1) * size);
+                EXPECT_TRUE(single[id] == whole) << layer << " row " << b << " argument " << id;
+            }
+        }
+    }
+}
+
+// FLASHSCAN_TEST_GATED_CASE runs one problem line, as a failure prints it.
+TEST(GatedRepro, CaseOfTheEnvironment) {
+    const char* line = std::getenv("FLASHSCAN_TEST_GATED_CASE");
+    if (line == nullptr) GTEST_SKIP() << "FLASHSCAN_TEST_GATED_CASE is not set";
+    const char* wanted = std::getenv("FLASHSCAN_TEST_TARGET");
+    for (const Target& target : gated_targets())
+        if (wanted == nullptr || text_of(target) == wanted) check_case({gated_problem_of(line), target});
+}
+
+TEST(GatedRepro, LinesReadBack) {
+    for (const auto& list : {pairs(), singles(), shapes()})
+        for (const GatedProblem& p : list) EXPECT_EQ(text_of(gated_problem_of(text_of(p))), text_of(p));
+    EXPECT_THROW(gated_problem_of("gated mingru f32 q3"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace numeric

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/gated_check.h"
+
+#include <fmt/format.h>
+
+namespace support {
+namespace {
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+// What both passes read.
+void read_by_both(Call& call, const GatedProblem& p, const GatedData& data) {
+    for (const int32_t id :
+         {FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE, FLASHSCAN_ARG_OUTPUT_GATE,
+          FLASHSCAN_ARG_PARAM, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN})
+        if (has_argument(p, id)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
+}
+
+// States of packed sequences may not share memory.
+bool states_in_place(const GatedProblem& p) { return p.in_place && p.sequences == 0; }
+
+// Adds an output, in the memory of `place` if that is not 0.
+void add_output(Call& call, const GatedProblem& p, int32_t id, int32_t place, int64_t written) {
+    if (place != 0)
+        call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written);
+    else
+        call.output(id, dtype_of(p, id), tensor_of(p, id), written);
+}
+
+int64_t written_of(const GatedProblem& p, const GatedData& data, int32_t id) {
+    switch (id & ~grad) {
+    case FLASHSCAN_ARG_PARAM:
+    case FLASHSCAN_ARG_BIAS: return 1;
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return p.state_rows();
+    default: return written_time(p, data);
+    }
+}
+
+std::array<int64_t, 3> extents_of(const GatedProblem& p, int32_t id) {
+    switch (id & ~grad) {
+    case FLASHSCAN_ARG_PARAM:
+    case FLASHSCAN_ARG_BIAS: return {1, 1, p.channels};
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return {1, p.state_rows(), p.channels};
+    default: return p.extents();
+    }
+}
+
+void collect(const Call& call, GatedOutcome& outcome) {
+    for (const auto& [id, bytes] : call.output_bytes())
+        if (id != FLASHSCAN_ARG_RESERVE) outcome.values[id] = call.values(id);
+}
+
+}  // namespace
+
+Call forward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, Guard guard) {
+    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
+    read_by_both(call, p, data);
+    call.input(FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, FLASHSCAN_ARG_INPUT), data.values.at(FLASHSCAN_ARG_INPUT));
+    add_output(call, p, FLASHSCAN_ARG_OUTPUT, p.in_place ? FLASHSCAN_ARG_INPUT : 0, written_time(p, data));
+    if (p.state_out)
+        add_output(call, p, FLASHSCAN_ARG_STATE_OUT, states_in_place(p) && p.state_in ? FLASHSCAN_ARG_STATE_IN : 0,
+                   p.state_rows());
+    if (p.has_output_gate())
+        call.opaque(FLASHSCAN_ARG_RESERVE, plan.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE));
+    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
+    return call;
+}
+
+Call backward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, const Call& forward,
+                   const Values& output, Guard guard) {
+    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
+    read_by_both(call, p, data);
+    const auto input = [&](int32_t id, const Values& values) {
+        call.input(id, dtype_of(p, id), tensor_of(p, id), values);
+    };
+    if (p.keeps_input()) input(FLASHSCAN_ARG_INPUT, data.values.at(FLASHSCAN_ARG_INPUT));
+    if (p.has_output_gate())
+        call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 64);
+    else
+        input(FLASHSCAN_ARG_OUTPUT, output);
+    input(grad | FLASHSCAN_ARG_OUTPUT, data.values.at(grad | FLASHSCAN_ARG_OUTPUT));
+    if (p.state_out) input(grad | FLASHSCAN_ARG_STATE_OUT, data.values.at(grad | FLASHSCAN_ARG_STATE_OUT));
+    for (size_t i = 0; i < std::size(gradient_ids); ++i) {
+        const int32_t id = gradient_ids[i];
+        if ((p.gradients >> i & 1U) == 0 || !has_argument(p, id)) continue;
+        int32_t place = 0;
+        if (p.in_place && id == FLASHSCAN_ARG_INPUT) place = grad | FLASHSCAN_ARG_OUTPUT;
+        if (states_in_place(p) && p.state_out && id == FLASHSCAN_ARG_STATE_IN) place = grad | FLASHSCAN_ARG_STATE_OUT;
+        add_output(call, p, grad | id, place, written_of(p, data, id));
+    }
+    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
+    return call;
+}
+
+static bool wants_gradients(const GatedProblem& p) {
+    for (size_t i = 0; i < std::size(gradient_ids); ++i)
+        if ((p.gradients >> i & 1U) != 0 && has_argument(p, gradient_ids[i])) return true;
+    return false;
+}
+
+GatedOutcome run_gated(const GatedProblem& p, const Target& target, const GatedData& data, const Values& output,
+                       Guard guard, int times) {
+    GatedOutcome outcome;
+    const Plan plan(desc_of(p), options_of(p, target.backend, target.kernel));
+    if (failed(plan, outcome)) return outcome;
+    Call forward = forward_call(p, plan, target.backend, data, guard);
+    if (!run_repeatedly(forward, plan, times, outcome)) return outcome;
+    collect(forward, outcome);
+    if (!wants_gradients(p)) return outcome;
+    const Values& given = output.empty() ? outcome[FLASHSCAN_ARG_OUTPUT] : output;
+    Call backward = backward_call(p, plan, target.backend, data, forward, given, guard);
+    auto bits = outcome.bits;
+    if (!run_repeatedly(backward, plan, times, outcome)) return outcome;
+    outcome.bits.merge(bits);
+    collect(backward, outcome);
+    return outcome;
+}
+
+Comparison compare(const GatedProblem& p, const GatedData& data, int32_t id, const Values& got,
+                   const GatedReference& reference) {
+    const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);
+    return compare(name, extents_of(p, id), written_of(p, data, id), got, reference.expected.at(id));
+}
+
+std::ostream& operator<<(std::ostream& stream, const GatedCase& c) {
+    return stream << "FLASHSCAN_TEST_TARGET=" << text_of(c.target) << " FLASHSCAN_TEST_GATED_CASE='"
+                  << text_of(c.problem) << "'";
+}
+
+std::string name_of_gated_case(const testing::TestParamInfo<GatedCase>& info) {
+    return fmt::format("{}_{:03}", text_of(info.param.target), info.index);
+}
+
+std::vector<GatedCase> cases_on(const std::vector<Target>& targets, const std::vector<GatedProblem>& problems) {
+    std::vector<GatedCase> cases;
+    for (const GatedProblem& problem : problems)
+        for (const Target& target : targets) cases.push_back({problem, target});
+    return cases;
+}
+
+void check_case(const GatedCase& c) {
+    const GatedProblem& p = c.problem;
+    const auto& [data, reference] = kept_for(p, [&] {
+        std::pair<GatedData, GatedReference> made{make_data(p), {}};
+        made.second = reference_of(p, made.first);
+        return made;
+    });
+    const GatedOutcome outcome =
+        run_gated(p, c.target, data, reference.output, p.seed % 2 == 0 ? Guard::start : Guard::end);
+    if (!c.target.kernel.empty() && outcome.status == FLASHSCAN_STATUS_UNSUPPORTED)
+        GTEST_SKIP() << "kernel refuses: " << outcome.message.substr(0, 300);
+    ASSERT_EQ(outcome.status, FLASHSCAN_STATUS_OK) << outcome.message;
+    EXPECT_EQ(outcome.damage, "");
+    for (const auto& [id, values] : outcome.values) {
+        const Comparison comparison = compare(p, data, id, values, reference);
+        if (!comparison.ok()) ADD_FAILURE() << comparison.sentence;
+        testing::Test::RecordProperty(fmt::format("worst_{}", id), fmt::format("{:.3g}", comparison.worst));
+    }
+}
+
+}  // namespace support
