@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "cpu/empty.h"
+#include "cpu/gated.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
 #include "cpu/operator.h"
@@ -46,6 +47,8 @@ constexpr OperatorCandidate operators[] = {
 };
 
 constexpr GatedCandidate gated[] = {
+    {"chunked", unless_empty<make_gated_chunked>},
+    {"stream", unless_empty<make_gated_stream>},
     {"reference", unless_empty<reference::make_gated>},
 };
 

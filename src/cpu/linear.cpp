@@ -11,7 +11,6 @@
 #include "cpu/linear_partition.h"
 #include "cpu/number.h"
 #include "cpu/threads.h"
-#include "math/number.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -34,16 +33,6 @@ Tensor tensor(const void* data, Dtype dtype, const Strides& s) {
             s.batch * parts,
             s.time * parts,
             s.channels * parts};
-}
-
-void store_number(const Tensor& t, int64_t i, double value) {
-    const auto single = static_cast<float>(value);
-    switch (t.number) {
-    case Number::f32: reinterpret_cast<float*>(t.data)[i] = single; return;
-    case Number::bf16: reinterpret_cast<Bf16*>(t.data)[i] = to_bf16(single); return;
-    case Number::f16: reinterpret_cast<F16*>(t.data)[i] = to_f16(single); return;
-    case Number::f64: reinterpret_cast<double*>(t.data)[i] = value; return;
-    }
 }
 
 class Linear final : public LinearKernel {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' name of a dtype's numbers.
+// The kernels' name of a dtype's numbers, and their store.
 #pragma once
 
 #include "core/types.h"
 #include "cpu/kernels/linear.h"
+#include "math/number.h"
 
 namespace flashscan::cpu {
 
@@ -14,6 +15,16 @@ inline Number number_of(Dtype dtype) {
     case Dtype::f64:
     case Dtype::c128: return Number::f64;
     default: return Number::f32;
+    }
+}
+
+inline void store_number(const Tensor& t, int64_t i, double value) {
+    const auto single = static_cast<float>(value);
+    switch (t.number) {
+    case Number::f32: reinterpret_cast<float*>(t.data)[i] = single; return;
+    case Number::bf16: reinterpret_cast<Bf16*>(t.data)[i] = to_bf16(single); return;
+    case Number::f16: reinterpret_cast<F16*>(t.data)[i] = to_f16(single); return;
+    case Number::f64: reinterpret_cast<double*>(t.data)[i] = value; return;
     }
 }
 

@@ -199,8 +199,13 @@ FLASHSCAN_INLINE void widen_row(Form, T* to, const typename Form::Type* from, in
     for (; i < n; ++i) to[i] = Form::get(from[i]);
 }
 template <typename T, typename Form>
-FLASHSCAN_INLINE void narrow_row(Form, typename Form::Type* to, const T* from, int64_t n) {
+FLASHSCAN_INLINE void narrow_row(Form, typename Form::Type* to, const T* from, int64_t n, bool streamed) {
+    constexpr uintptr_t bytes = sizeof(typename Form::Type) * Simd<T>::width;
     int64_t i = 0;
+    if (streamed) {
+        for (; i < n && reinterpret_cast<uintptr_t>(to + i) % bytes != 0; ++i) to[i] = Form::put(from[i]);
+        for (; i + Simd<T>::width <= n; i += Simd<T>::width) narrow_streamed(to + i, load(from + i));
+    }
     for (; i + Simd<T>::width <= n; i += Simd<T>::width) narrow(to + i, load(from + i));
     for (; i < n; ++i) to[i] = Form::put(from[i]);
 }
@@ -244,8 +249,9 @@ void load_panel(T* panel, int64_t pitch, Number number, const char* from, const 
     });
 }
 
+// `streamed`: past the caches where numbers are adjacent; ordered by stream_fence().
 template <typename T>
-void store_panel(const T* panel, int64_t pitch, Number number, char* to, const Rectangle& r) {
+void store_panel(const T* panel, int64_t pitch, Number number, char* to, const Rectangle& r, bool streamed = false) {
     with_number<T>(number, [&](auto form) {
         auto* target = reinterpret_cast<typename decltype(form)::Type*>(to);
         if (!r.adjacent()) {
@@ -253,7 +259,7 @@ void store_panel(const T* panel, int64_t pitch, Number number, char* to, const R
             return;
         }
         for (int64_t o = 0; o < r.outer; ++o)
-            narrow_row<T>(form, target + o * r.outer_stride, panel + o * pitch, r.inner * r.parts);
+            narrow_row<T>(form, target + o * r.outer_stride, panel + o * pitch, r.inner * r.parts, streamed);
     });
 }
 

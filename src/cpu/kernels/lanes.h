@@ -41,6 +41,37 @@ FLASHSCAN_INLINE Lanes<T> exp_of(Lanes<T> x) {
     return Lanes<T>(exponential<T>(x.v));
 }
 
+template <typename T>
+FLASHSCAN_INLINE Lanes<T> reciprocal(Lanes<T> x) {
+    return Lanes<T>(T(1) / x.v);
+}
+template <typename T>
+FLASHSCAN_INLINE Lanes<T> sqrt_of(Lanes<T> x) {
+    return Lanes<T>(square_root(x.v));
+}
+
+// exp(x) as exponential() has it, 2^n (1 + r s), and 1 - exp(x) = -(2^n r s + (2^n - 1)). 2^n - 1 is exact where it does
+// not hide r s.
+template <typename T>
+FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest(Lanes<T> x) {
+    using S = Simd<T>;
+    using Int = typename S::Int;
+    const Vec<T> clamped = x.v > S::top ? splat<T>(S::top) : x.v < S::bottom ? splat<T>(S::bottom) : x.v;
+    const Vec<T> shifted = fused(clamped, splat<T>(T(1.44269504088896340736)), splat<T>(S::magic));
+    const Vec<T> n = shifted - S::magic;
+    const Vec<T> r = fused(n, splat<T>(-S::ln2_low), fused(n, splat<T>(-S::ln2_high), clamped));
+    Vec<T> sum = splat<T>(T(inverse_factorial(S::terms)));
+#pragma GCC unroll 16
+    for (int k = S::terms - 1; k >= 1; --k) sum = fused(sum, r, splat<T>(T(inverse_factorial(k))));
+    const Int whole = reinterpret_cast<Int>(shifted) - reinterpret_cast<Int>(splat<T>(S::magic));
+    const Int half = whole >> 1;
+    const Vec<T> low = reinterpret_cast<Vec<T>>((half + S::bias) << S::mantissa);
+    const Vec<T> high = reinterpret_cast<Vec<T>>((whole - half + S::bias) << S::mantissa);
+    const Vec<T> exp = fused(sum, r, splat<T>(1)) * low * high, power = low * high;
+    const Vec<T> near = -fused(power, sum * r, power - T(1)), rest = x.v > T(60) ? T(1) - exp : near;
+    return {Lanes<T>(x.v == x.v ? exp : x.v), Lanes<T>(x.v == x.v ? rest : x.v)};
+}
+
 // 1 / (1 + exp(-x)), from exp(-|x|).
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> sigmoid(Lanes<T> x) {

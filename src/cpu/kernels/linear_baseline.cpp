@@ -1,3 +1,3 @@
 // SPDX-License-Identifier: Apache-2.0
 #define FLASHSCAN_ISA baseline
-#include "cpu/kernels/linear_walk.h"
+#include "cpu/kernels/linear_engines.h"

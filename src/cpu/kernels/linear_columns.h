@@ -13,6 +13,7 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 template <typename T, bool ComplexGate>
 class Columns {
   public:
+    using Memory = Work<T>;
     Columns(const LinearCall& p, const LinearBlock& block, Work<T>& work)
         : p_(p),
           block_(block),

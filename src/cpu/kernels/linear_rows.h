@@ -14,6 +14,7 @@ class Rows {
     static constexpr int parts = ComplexData ? 2 : 1;
 
   public:
+    using Memory = Work<T>;
     Rows(const LinearCall& p, const LinearBlock& block, Work<T>& work)
         : p_(p), block_(block), w_(work), channels_(block.c1 - block.c0) {}
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence: the walk over rows, chunks of time and tiles, for either engine. Compiled once for each
-// instruction set, by linear_<name>.cpp.
+// Linear recurrence: the walk over rows, chunks of time and tiles, for any engine.
 //
 // A row longer than a chunk is cut at fixed steps. For every chunk but the last the carry goes on as
 // c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads. Where that
 // is not finite the chunk is walked from its carry, so that it is wherever the steps one by one are.
 #pragma once
 
-#include "cpu/kernels/linear_columns.h"
-#include "cpu/kernels/linear_rows.h"
+#include "cpu/kernels/linear_row_steps.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
@@ -85,16 +83,18 @@ void clear(T* numbers, int64_t n) {
 
 template <typename T, bool ComplexGate, typename Engine>
 class Walk {
+    using Memory = typename Engine::Memory;
+
   public:
     Walk(const LinearCall& p, const LinearBlock& block, void* work)
         : p_(p),
           block_(block),
-          w_(*static_cast<Work<T>*>(work)),
+          w_(*static_cast<Memory*>(work)),
           engine_(p, block, w_),
           lanes_(engine_.lanes()),
           tile_(engine_.tile_steps()),
           sums_(p.backward && p.grad_gate.data != nullptr && sums_gate(p)),
-          step_sums_((p.sum_channels ? 1 : block.c1 - block.c0) * p.gate.parts) {}
+          step_sums_((p.sum_channels ? 1 : block.c1 - block.c0) * p.grad_gate.parts) {}
 
     void rows() {
         if (sums_ && p_.sum_batch && !p_.sum_time) {
@@ -141,7 +141,7 @@ class Walk {
         }
     }
 
-    Work<T>& work() { return w_; }
+    Memory& work() { return w_; }
     int64_t lanes() const { return lanes_; }
     int64_t step_sums() const { return sums_ && p_.sum_time ? step_sums_ : 0; }
 
@@ -186,7 +186,7 @@ class Walk {
 
     const LinearCall& p_;
     const LinearBlock& block_;
-    Work<T>& w_;
+    Memory& w_;
     Engine engine_;
     int64_t lanes_, tile_;
     bool sums_;
@@ -236,19 +236,7 @@ struct Entry {
 
     static void finish() { stream_fence(); }
 
-    static LinearKernels table() { return {sizeof(Work<T>), rows, summarise, join, apply, finish}; }
+    static LinearKernels table() { return {sizeof(typename Engine::Memory), rows, summarise, join, apply, finish}; }
 };
-
-template <typename T>
-LinearKernels kernels_of(const LinearVariant& variant) {
-    if (variant.along_time)
-        return variant.complex_data ? Entry<T, true, Rows<T, true>>::table() : Entry<T, false, Rows<T, false>>::table();
-    if (variant.complex_gate) return Entry<T, true, Columns<T, true>>::table();
-    return Entry<T, false, Columns<T, false>>::table();
-}
-
-LinearKernels linear_kernels(const LinearVariant& variant) {
-    return variant.wide ? kernels_of<double>(variant) : kernels_of<float>(variant);
-}
 
 }  // namespace flashscan::cpu::FLASHSCAN_ISA

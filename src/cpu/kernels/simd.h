@@ -118,6 +118,31 @@ FLASHSCAN_INLINE void stream_fence() {
 // Any address may be asked for.
 FLASHSCAN_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
+FLASHSCAN_INLINE VecF square_root(VecF v) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecF>(_mm512_maskz_sqrt_ps(0xffff, reinterpret_cast<__m512>(v)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<VecF>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
+#elif defined(__x86_64__)
+    return reinterpret_cast<VecF>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
+#else
+    for (int i = 0; i < Simd<float>::width; ++i) v[i] = __builtin_sqrtf(v[i]);
+    return v;
+#endif
+}
+FLASHSCAN_INLINE VecD square_root(VecD v) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecD>(_mm512_maskz_sqrt_pd(0xff, reinterpret_cast<__m512d>(v)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<VecD>(_mm256_sqrt_pd(reinterpret_cast<__m256d>(v)));
+#elif defined(__x86_64__)
+    return reinterpret_cast<VecD>(_mm_sqrt_pd(reinterpret_cast<__m128d>(v)));
+#else
+    for (int i = 0; i < Simd<double>::width; ++i) v[i] = __builtin_sqrt(v[i]);
+    return v;
+#endif
+}
+
 FLASHSCAN_INLINE bool any_nan(VecF v) {
 #if defined(__AVX512F__)
     return _mm512_cmp_ps_mask(reinterpret_cast<__m512>(v), reinterpret_cast<__m512>(v), _CMP_UNORD_Q) != 0;

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated layers run as the linear recurrence does (linear.cpp), by kernels that make its gates and inputs on the way.
+#include "cpu/gated.h"
+
+#include <algorithm>
+
+#include "core/workspace.h"
+#include "cpu/isa.h"
+#include "cpu/kernels/gated.h"
+#include "cpu/linear_chain.h"
+#include "cpu/linear_partition.h"
+#include "cpu/number.h"
+#include "cpu/threads.h"
+
+namespace flashscan::cpu {
+namespace {
+
+// Sums of a channel: of PARAM and of BIAS.
+constexpr int32_t sums_of_channel = 2;
+
+LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
+    switch (isa) {
+#if defined(__x86_64__)
+    case Isa::avx512: return avx512::gated_kernels(variant);
+    case Isa::avx2: return avx2::gated_kernels(variant);
+#endif
+    default: return baseline::gated_kernels(variant);
+    }
+}
+
+Tensor tensor(const void* data, Dtype dtype, const Strides& s) {
+    return {static_cast<char*>(const_cast<void*>(data)), number_of(dtype), 1, s.batch, s.time, s.channels};
+}
+
+// The linear recurrence of the same shape, with a gate gradient that is summed over batch and time.
+LinearProblem recurrence_of(const GatedProblem& p) {
+    LinearProblem linear;
+    static_cast<Sequences&>(linear) = p;
+    linear.dtype = linear.gate_dtype = p.dtype;
+    linear.layout = p.layout;
+    linear.channels = p.channels;
+    linear.gate_broadcast = broadcast_batch | broadcast_time;
+    linear.input = p.gate;
+    linear.grad_output = p.grad_output;
+    return linear;
+}
+
+LinearPartition gated_partition(const GatedProblem& p, Pass pass, bool chunked, const Options& options, int threads) {
+    LinearPartition q = partition(recurrence_of(p), pass, chunked, options.batch_invariant, threads);
+    q.sum_batch = q.sum_time = pass == Pass::backward;
+    q.gate_numbers = p.channels * sums_of_channel;
+    if (q.chained && pass == Pass::backward) q.step_sums = q.gate_numbers;
+    if (q.chained) q.scratch_bytes = chain_layout(q).bytes;
+    if (q.chained) return q;
+    q.slots = q.groups;
+    q.scratch_bytes =
+        pass == Pass::backward ? static_cast<size_t>(q.slots.named("SCRATCH") * q.gate_numbers * sizeof(double)) : 0;
+    return q;
+}
+
+class Gated final : public GatedKernel {
+  public:
+    Gated(const GatedProblem& problem, const Options& options, bool chunked)
+        : p_(problem),
+          isa_(choose_isa()),
+          threads_(thread_count(options.threads)),
+          forward_(gated_partition(problem, Pass::forward, chunked, options, threads_)),
+          backward_(gated_partition(problem, Pass::backward, chunked, options, threads_)) {
+        for (LinearPartition* q : {&forward_, &backward_}) q->work_bytes = kernels_for(isa_, q->variant).work_bytes;
+    }
+
+    const LinearPartition& partition_of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+
+    std::string describe() const override {
+        return fmt::format("{}, {} threads; forward {}; backward {}", name_of(isa_), threads_, describe(forward_),
+                           describe(backward_));
+    }
+    size_t scratch_bytes(Pass pass) const override { return layout(partition_of(pass)).bytes; }
+
+    void forward(const GatedBuffers& b, void*) const override {
+        GatedCall call = common(b, forward_);
+        call.output = tensor(b.output, p_.dtype, p_.output);
+        if (p_.hides_state()) call.states = tensor(b.reserve, p_.dtype, p_.reserve_strides());
+        call.start = static_cast<const char*>(b.state_in);
+        call.end = static_cast<char*>(b.state_out);
+        call.ascending = p_.direction == Direction::forward;
+        if (b.output == b.input) call.stream_stores = false;
+        run(call, forward_, b);
+    }
+
+    void backward(const GatedBuffers& b, void*) const override {
+        GatedCall call = common(b, backward_);
+        call.backward = true;
+        call.states = tensor(b.states(), p_.dtype, p_.hides_state() ? p_.reserve_strides() : p_.output);
+        call.grad_output = tensor(b.grad_output, p_.dtype, p_.grad_output);
+        call.grad_input = tensor(b.grad_input, p_.dtype, p_.grad_input);
+        call.grad_gates = tensor(b.grad_gate, p_.gate_dtype, p_.grad_gate);
+        call.grad_second_gate = tensor(b.grad_second_gate, p_.gate_dtype, p_.grad_second_gate);
+        call.grad_input_gate = tensor(b.grad_input_gate, p_.dtype, p_.grad_input_gate);
+        call.grad_output_gate = tensor(b.grad_output_gate, p_.dtype, p_.grad_output_gate);
+        // Only whether sums are wanted counts.
+        if (b.grad_param != nullptr || b.grad_bias != nullptr) call.grad_gate.data = static_cast<char*>(b.scratch);
+        call.start = static_cast<const char*>(b.grad_state_out);
+        call.end = static_cast<char*>(b.grad_state_in);
+        call.first_state = static_cast<const char*>(b.state_in);
+        call.ascending = p_.direction == Direction::reverse;
+        if (b.grad_input == b.grad_output) call.stream_stores = false;
+        run(call, backward_, b);
+    }
+
+  private:
+    // Places in scratch of the partition's part and of the memory of workers.
+    struct Layout {
+        size_t partition, work, bytes;
+    };
+    Layout layout(const LinearPartition& q) const {
+        Workspace workspace;
+        Layout at{};
+        if (p_.empty()) return at;
+        at.partition = workspace.book(q.scratch_bytes);
+        const int64_t workers = q.chained ? q.workers : std::min<int64_t>(threads_, q.groups * q.blocks);
+        at.work = workspace.book(static_cast<size_t>(workers * q.work_bytes));
+        at.bytes = workspace.bytes();
+        return at;
+    }
+
+    std::string describe(const LinearPartition& q) const;
+    GatedCall common(const GatedBuffers& buffers, const LinearPartition& q) const;
+    void run(const GatedCall& call, const LinearPartition& q, const GatedBuffers& buffers) const;
+    void store_sums(const GatedBuffers& buffers, const double* sums, int64_t slots) const;
+
+    GatedProblem p_;
+    Isa isa_;
+    int threads_;
+    LinearPartition forward_, backward_;
+};
+
+std::string Gated::describe(const LinearPartition& q) const {
+    const char* along = q.variant.along_time ? "time" : "channels";
+    const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
+    std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
+    if (q.chained)
+        return text + fmt::format("time in chunks of {}, {} at once, because {} rows of {} channels are few", q.chunk,
+                                  q.workers, q.rows, p_.channels);
+    text += q.chunk > 0 ? fmt::format("time in chunks of {} for batch invariance", q.chunk) : "time in 1 chunk";
+    return text + fmt::format(", {} x {} blocks of {} rows and {} channels", q.groups, q.blocks, q.group_rows,
+                              q.block_channels);
+}
+
+GatedCall Gated::common(const GatedBuffers& b, const LinearPartition& q) const {
+    // Below this the outputs stay in the caches for whoever reads them next.
+    constexpr int64_t least_streamed = int64_t(32) << 20;
+    GatedCall call{};
+    call.x.parts = 1;
+    call.x.number = number_of(p_.dtype);
+    call.grad_gate.parts = sums_of_channel;
+    call.reset = b.reset;
+    call.offsets = p_.packed() ? b.seq_offsets : nullptr;
+    call.wide_offsets = p_.offsets_dtype == Dtype::i64;
+    call.stream_stores = p_.element_count() * size_of(p_.dtype) >= least_streamed / 3;
+    call.sum_batch = call.sum_time = q.sum_batch;
+    call.rows = q.rows;
+    call.time = p_.time;
+    call.channels = p_.channels;
+    call.chunk = q.chunk;
+    call.input = tensor(b.input, p_.dtype, p_.input);
+    call.gates = tensor(b.gate, p_.gate_dtype, p_.gate);
+    call.second_gate = tensor(b.second_gate, p_.gate_dtype, p_.second_gate);
+    call.input_gate = tensor(b.input_gate, p_.dtype, p_.input_gate);
+    call.output_gate = tensor(b.output_gate, p_.dtype, p_.output_gate);
+    call.param = tensor(b.param, p_.param_dtype, {0, 0, 1});
+    call.bias = tensor(b.bias, p_.param_dtype, {0, 0, 1});
+    call.parts = p_.parts;
+    call.starts_with_one = p_.starts_with_one(b.state_in != nullptr);
+    call.decay_rate = p_.decay_rate;
+    call.sqrt_slope_limit = p_.sqrt_slope_limit;
+    return call;
+}
+
+void Gated::run(const GatedCall& call, const LinearPartition& q, const GatedBuffers& b) const {
+    auto* scratch = static_cast<char*>(b.scratch);
+    char* work_memory = scratch + layout(q).work;
+    const LinearKernels kernels = kernels_for(isa_, q.variant);
+    if (q.chained) {
+        ChunkChain chain(call, q, kernels, scratch, work_memory);
+        chain.run();
+        if (chain.sums()) store_sums(b, chain.totals(), 1);
+        return;
+    }
+    auto* sums = call.grad_gate.data != nullptr ? reinterpret_cast<double*>(scratch) : nullptr;
+    const auto task = [&](int64_t i, int64_t worker) {
+        const int64_t group = i / q.blocks, block = i % q.blocks;
+        const LinearBlock work{group * q.group_rows, std::min<int64_t>(q.rows, (group + 1) * q.group_rows),
+                               block * q.block_channels, std::min<int64_t>(p_.channels, (block + 1) * q.block_channels),
+                               sums == nullptr ? nullptr : sums + group * q.gate_numbers};
+        kernels.rows(call, work, work_memory + worker * q.work_bytes);
+    };
+    for_each(threads_, q.groups * q.blocks, task);
+    if (sums != nullptr) store_sums(b, sums, q.slots);
+}
+
+// The sums of `slots` partial sums in order.
+void Gated::store_sums(const GatedBuffers& b, const double* sums, int64_t slots) const {
+    void* const targets[sums_of_channel] = {b.grad_param, b.grad_bias};
+    for (int64_t c = 0; c < p_.channels; ++c)
+        for (int64_t k = 0; k < sums_of_channel; ++k) {
+            if (targets[k] == nullptr) continue;
+            double sum = 0;
+            for (int64_t slot = 0; slot < slots; ++slot) sum += sums[(slot * p_.channels + c) * sums_of_channel + k];
+            store_number(tensor(targets[k], p_.param_dtype, {}), c, sum);
+        }
+}
+
+}  // namespace
+
+std::unique_ptr<GatedKernel> make_gated_stream(const GatedProblem& problem, const Options& options, std::string&) {
+    return std::make_unique<Gated>(problem, options, false);
+}
+
+std::unique_ptr<GatedKernel> make_gated_chunked(const GatedProblem& problem, const Options& options,
+                                                std::string& refusal) {
+    auto kernel = std::make_unique<Gated>(problem, options, true);
+    const LinearPartition &forward = kernel->partition_of(Pass::forward),
+                          &backward = kernel->partition_of(Pass::backward);
+    if (forward.chained && (forward.few_blocks || backward.few_blocks)) return kernel;
+    refusal = forward.few_blocks
+                  ? fmt::format("{} steps are too few to cut into chunks", problem.time)
+                  : fmt::format("{} rows of {} channels keep the threads busy", forward.rows, problem.channels);
+    return nullptr;
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated layers on panels: what happens to the numbers of a tile before and after the linear recurrence, a loop of
+// vectors for each choice of a part
+//
+//     decay        gate, second gate -> a, m; backward also their slopes
+//     value        input, input gate, m -> x
+//     epilogue     h, output gate -> y                backward: y's gradient -> that of h, and of the output gate
+//     input        g, m -> gradients of input and input gate, and v
+//     gate         g, h before, v -> gradients of gate and second gate, and of the rate
+//
+// so that a choice costs one instance of one loop and not one of every combination. Panels stay in the caches.
+#pragma once
+
+#include "cpu/kernels/gated.h"
+#include "cpu/kernels/lanes.h"
+#include "cpu/kernels/linear_tile.h"
+
+namespace flashscan::cpu::FLASHSCAN_ISA {
+
+// The memory of one worker, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. What is named as
+// in Work is used alike.
+template <typename T>
+struct GatedWork {
+    static constexpr size_t size = Work<T>::size;
+    alignas(64) T input[size], gate[size], second_gate[size], input_gate[size], output_gate[size];
+    alignas(64) T a[size], m[size], gate_slope[size], second_slope[size], rate_slope[size], scale_slope[size];
+    alignas(64) T x[size], h[size], y[size], previous[size], grad_output[size], value[size];
+    alignas(64) T grad_input[size], grad_gate[size], grad_second[size], grad_input_gate[size];
+    alignas(64) T grad_output_gate[size], grad_rate[size];
+    alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
+    alignas(64) T carry[size], next[size], product[size], power[size], local[size];
+    alignas(64) double sums[2 * size], chunk_sums[2 * size];
+    uint8_t flags[size];
+};
+
+// Numbers of panels from `first` on: `rows` times `n` of them, `pitch` apart. Whole vectors are computed: what is past n
+// belongs to nobody or to a span that comes later. The numbers of a channel are at `channel`, `channel_step` further on
+// for each number of a row: 1 where lanes are channels, 0 where they are steps of one.
+struct Span {
+    int64_t first, rows, n, pitch, channel, channel_step;
+};
+
+template <typename T, typename Use>
+FLASHSCAN_INLINE void for_vectors(const Span& s, Use use) {
+    for (int64_t r = 0; r < s.rows; ++r)
+        for (int64_t l = 0; l < s.n; l += Simd<T>::width)
+            use(s.first + r * s.pitch + l, s.channel + l * s.channel_step);
+}
+
+template <typename T>
+FLASHSCAN_INLINE Lanes<T> take(const T* panel, int64_t i) {
+    return Lanes<T>(load(panel + i));
+}
+template <typename T>
+FLASHSCAN_INLINE void put_lanes(T* panel, int64_t i, Lanes<T> v) {
+    store<T>(panel + i, v.v);
+}
+template <typename T>
+FLASHSCAN_INLINE Lanes<T> take_channel(const T* numbers, int64_t i, int64_t step) {
+    return step == 0 ? Lanes<T>(numbers[i]) : take(numbers, i);
+}
+
+template <Decay decay, Scale scale, bool Slopes, typename T>
+void decay_stage(GatedWork<T>& w, const Span& s, T limit) {
+    using V = Lanes<T>;
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t c) __attribute__((always_inline)) {
+            const V g = take(w.gate, i) + take_channel(w.bias, c, s.channel_step);
+            const V second = decay == Decay::ratio ? take(w.second_gate, i) : V(0);
+            const V rate = take_channel(w.rate, c, s.channel_step);
+            const auto d = gated::decayed<decay>(g, second, rate);
+            put_lanes(w.a, i, d.a);
+            const V m = gated::scaled<scale>(d.a, d.rest);
+            if constexpr (scale != Scale::one) put_lanes(w.m, i, m);
+            if constexpr (Slopes) {
+                put_lanes(w.gate_slope, i, d.gate_slope);
+                if constexpr (decay == Decay::ratio) put_lanes(w.second_slope, i, d.second_slope);
+                if constexpr (decay == Decay::lower_bound || decay == Decay::softplus)
+                    put_lanes(w.rate_slope, i, d.rate_slope);
+                if constexpr (scale == Scale::sqrt)
+                    put_lanes(w.scale_slope, i, gated::scale_slope<scale>(d.a, m, V(limit)));
+            }
+        });
+}
+
+// `scaled` says whether there is an m.
+template <Activation activation, InputGating gating, typename T>
+void value_stage(GatedWork<T>& w, const Span& s, bool scaled) {
+    using V = Lanes<T>;
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
+            V v = gated::activated<activation>(take(w.input, i)).value;
+            if constexpr (gating != InputGating::none) v = v * gated::input_gated<gating>(take(w.input_gate, i)).value;
+            put_lanes(w.x, i, scaled ? take(w.m, i) * v : v);
+        });
+}
+
+template <Epilogue epilogue, typename T>
+void epilogue_stage(GatedWork<T>& w, const Span& s) {
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
+            put_lanes(w.y, i, gated::epilogued<epilogue>(take(w.h, i), take(w.output_gate, i)).y);
+        });
+}
+
+// x becomes the gradient of h, which the recurrence backward takes.
+template <Epilogue epilogue, typename T>
+void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
+            const auto e = gated::epilogued<epilogue>(take(w.y, i), take(w.output_gate, i));
+            const Lanes<T> dy = take(w.grad_output, i);
+            put_lanes(w.x, i, dy * e.state_slope);
+            put_lanes(w.grad_output_gate, i, dy * e.gate_slope);
+        });
+}
+
+// g is in h. v is left in `value` for the gradient of the scale.
+template <Activation activation, InputGating gating, typename T>
+void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
+    using V = Lanes<T>;
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
+            const auto x = gated::activated<activation>(take(w.input, i));
+            const V g = take(w.h, i), dv = scaled ? take(w.m, i) * g : g;
+            if constexpr (gating == InputGating::none) {
+                put_lanes(w.value, i, x.value);
+                put_lanes(w.grad_input, i, dv * x.slope);
+            } else {
+                const auto gate = gated::input_gated<gating>(take(w.input_gate, i));
+                put_lanes(w.value, i, x.value * gate.value);
+                put_lanes(w.grad_input, i, dv * (gate.value * x.slope));
+                put_lanes(w.grad_input_gate, i, dv * (x.value * gate.slope));
+            }
+        });
+}
+
+// Without `carried` the state before the step was dropped.
+template <Scale scale, typename T>
+void gate_gradient_stage(GatedWork<T>& w, const Span& s, bool carried, bool second, bool rate) {
+    using V = Lanes<T>;
+    for_vectors<T>(
+        s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
+            const V g = take(w.h, i);
+            V da = carried ? g * take(w.previous, i) : V(0);
+            if constexpr (scale == Scale::one_minus) da = da - g * take(w.value, i);
+            if constexpr (scale == Scale::sqrt) da = da + g * take(w.value, i) * take(w.scale_slope, i);
+            put_lanes(w.grad_gate, i, da * take(w.gate_slope, i));
+            if (second) put_lanes(w.grad_second, i, da * take(w.second_slope, i));
+            if (rate) put_lanes(w.grad_rate, i, da * take(w.rate_slope, i));
+        });
+}
+
+// ---- The instance of a stage for the choices of a call.
+
+template <Scale scale, bool Slopes, typename T>
+void run_decay(const GatedCall& p, GatedWork<T>& w, const Span& s) {
+    const T limit = static_cast<T>(p.sqrt_slope_limit);
+    switch (p.parts.decay) {
+    case Decay::value: return decay_stage<Decay::value, scale, Slopes>(w, s, limit);
+    case Decay::exp: return decay_stage<Decay::exp, scale, Slopes>(w, s, limit);
+    case Decay::sigmoid: return decay_stage<Decay::sigmoid, scale, Slopes>(w, s, limit);
+    case Decay::one_minus_sigmoid: return decay_stage<Decay::one_minus_sigmoid, scale, Slopes>(w, s, limit);
+    case Decay::lower_bound: return decay_stage<Decay::lower_bound, scale, Slopes>(w, s, limit);
+    case Decay::softplus: return decay_stage<Decay::softplus, scale, Slopes>(w, s, limit);
+    case Decay::ratio: return decay_stage<Decay::ratio, scale, Slopes>(w, s, limit);
+    }
+}
+template <bool Slopes, typename T>
+void run_decay(const GatedCall& p, GatedWork<T>& w, const Span& s, Scale scale) {
+    switch (scale) {
+    case Scale::one: return run_decay<Scale::one, Slopes>(p, w, s);
+    case Scale::one_minus: return run_decay<Scale::one_minus, Slopes>(p, w, s);
+    case Scale::sqrt: return run_decay<Scale::sqrt, Slopes>(p, w, s);
+    }
+}
+
+// Calls use.template operator()<activation, gating>().
+template <typename Use>
+FLASHSCAN_INLINE void with_input_parts(const GatedParts& parts, Use use) {
+    const auto with_gating = [&]<Activation activation>() {
+        if (parts.has_input_gate())
+            use.template operator()<activation, InputGating::sigmoid>();
+        else
+            use.template operator()<activation, InputGating::none>();
+    };
+    switch (parts.activation) {
+    case Activation::none: return with_gating.template operator()<Activation::none>();
+    case Activation::tanh: return with_gating.template operator()<Activation::tanh>();
+    case Activation::silu: return with_gating.template operator()<Activation::silu>();
+    case Activation::positive: return with_gating.template operator()<Activation::positive>();
+    }
+}
+
+template <typename T>
+void run_value(const GatedCall& p, GatedWork<T>& w, const Span& s, bool scaled) {
+    with_input_parts(
+        p.parts, [&]<Activation activation, InputGating gating>() { value_stage<activation, gating>(w, s, scaled); });
+}
+template <typename T>
+void run_input_gradient(const GatedCall& p, GatedWork<T>& w, const Span& s, bool scaled) {
+    with_input_parts(p.parts, [&]<Activation activation, InputGating gating>() {
+        input_gradient_stage<activation, gating>(w, s, scaled);
+    });
+}
+
+template <typename T>
+void run_epilogue(const GatedCall& p, GatedWork<T>& w, const Span& s) {
+    switch (p.parts.epilogue) {
+    case Epilogue::none: return;
+    case Epilogue::sigmoid: return epilogue_stage<Epilogue::sigmoid>(w, s);
+    case Epilogue::silu: return epilogue_stage<Epilogue::silu>(w, s);
+    case Epilogue::tanh_sigmoid: return epilogue_stage<Epilogue::tanh_sigmoid>(w, s);
+    }
+}
+template <typename T>
+void run_epilogue_gradient(const GatedCall& p, GatedWork<T>& w, const Span& s) {
+    switch (p.parts.epilogue) {
+    case Epilogue::none: return;
+    case Epilogue::sigmoid: return epilogue_gradient_stage<Epilogue::sigmoid>(w, s);
+    case Epilogue::silu: return epilogue_gradient_stage<Epilogue::silu>(w, s);
+    case Epilogue::tanh_sigmoid: return epilogue_gradient_stage<Epilogue::tanh_sigmoid>(w, s);
+    }
+}
+
+template <typename T>
+void run_gate_gradient(const GatedCall& p, GatedWork<T>& w, const Span& s, Scale scale, bool carried) {
+    const bool second = p.parts.has_second_gate(), rate = p.parts.has_param();
+    switch (scale) {
+    case Scale::one: return gate_gradient_stage<Scale::one>(w, s, carried, second, rate);
+    case Scale::one_minus: return gate_gradient_stage<Scale::one_minus>(w, s, carried, second, rate);
+    case Scale::sqrt: return gate_gradient_stage<Scale::sqrt>(w, s, carried, second, rate);
+    }
+}
+
+}  // namespace flashscan::cpu::FLASHSCAN_ISA
