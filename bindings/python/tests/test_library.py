@@ -21,6 +21,7 @@ STRUCTS = {
     "linear_desc": lib.LinearDesc,
     "rnn_desc": lib.RnnDesc,
     "operator_desc": lib.OperatorDesc,
+    "gated_desc": lib.GatedDesc,
     "custom_operator": lib.CustomOperator,
 }
 FAMILIES = ("DTYPE_", "BACKEND_", "ARG_", "")  # whose enumerators have names without their family here

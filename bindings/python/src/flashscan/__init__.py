@@ -3,7 +3,7 @@
 
 ``linear_scan`` computes ``h[t] = a[t] * h[t-1] + x[t]``, ``rnn`` LSTM, GRU, Elman and sLSTM networks, ``prefix_scan``
 and ``reduce`` scans and reductions with any associative operator, ``affine_scan`` ``x[t] = W[t] x[t-1] + b[t]`` with
-matrices; the functions whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or
+matrices, ``gated_scan`` the layers around a linear recurrence; the functions whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or
 on a GPU, there on the caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with
 autograd, and modules; ``flashscan.compat`` has other packages' signatures. Every failure is a ``FlashscanError``; a
 mistake in the arguments is also a ``ValueError`` or a ``TypeError``, and a derivative that there is not a
@@ -12,6 +12,7 @@ mistake in the arguments is also a ``ValueError`` or a ``TypeError``, and a deri
 
 from ._affine import affine_scan, affine_scan_backward
 from ._errors import FlashscanError, FlashscanNotImplementedError, FlashscanTypeError, FlashscanValueError
+from ._gated import gated_scan, gated_scan_backward
 from ._info import device_count
 from ._library import version as _version
 from ._linear import linear_scan, linear_scan_backward
@@ -29,6 +30,8 @@ __all__ = [
     "affine_scan",
     "affine_scan_backward",
     "device_count",
+    "gated_scan",
+    "gated_scan_backward",
     "linear_scan",
     "linear_scan_backward",
     "prefix_scan",

@@ -27,6 +27,7 @@ CPU, CUDA = 101, 102
 F32, BF16, F16, F64, C64, C128, I32, I64 = range(201, 209)
 U8, BOOL = -1, -2  # of resets, whose type no descriptor names
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
+INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM = range(2013, 2017)
 GRAD = 1 << 30
 LAYOUT_BTC, LAYOUT_BCT, LAYOUT_BTGHD, LAYOUT_TBGHD = range(301, 305)
 DIRECTION_FORWARD, DIRECTION_REVERSE = 401, 402
@@ -48,6 +49,9 @@ MODE_INCLUSIVE, MODE_EXCLUSIVE, MODE_REDUCTION = range(1101, 1104)
 CODE_CUDA_SOURCE, CODE_LTO_IR = 1201, 1202
 LINEAR_FLAG_RESET = 1 << 4
 RNN_FLAG_RESET, RNN_FLAG_ALL_STATES, RNN_FLAG_TRAINING = 1 << 8, 1 << 9, 1 << 10
+GATED_LAYER_MINGRU, GATED_DECAY_VALUE, GATED_SCALE_ONE, GATED_ACTIVATION_NONE = 1501, 1601, 1701, 1801
+GATED_INPUT_GATE_NONE, GATED_INPUT_GATE_SIGMOID, GATED_EPILOGUE_NONE = 1901, 1902, 2101
+GATED_FLAG_RESET, GATED_FLAG_FIRST_STEP = 1 << 20, 1 << 21
 
 
 class Strides(Structure):
@@ -127,6 +131,37 @@ class OperatorDesc(Structure):
     ]
 
 
+_GATED_TENSORS = ("input", "gate", "second_gate", "input_gate", "output_gate", "output")
+
+
+class GatedDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("gate_dtype", c_int32),
+        ("param_dtype", c_int32),
+        ("layout", c_int32),
+        ("layer", c_int32),
+        ("decay", c_int32),
+        ("scale", c_int32),
+        ("activation", c_int32),
+        ("input_gating", c_int32),
+        ("epilogue", c_int32),
+        ("direction", c_int32),
+        ("flags", c_uint32),
+        ("offsets_dtype", c_int32),
+        ("batch", c_int64),
+        ("time", c_int64),
+        ("channels", c_int64),
+        ("num_sequences", c_int64),
+        ("decay_rate", c_double),
+        ("sqrt_slope_limit", c_double),
+        *[(name, Strides) for name in _GATED_TENSORS],
+        *[("grad_" + name, Strides) for name in _GATED_TENSORS],
+        *STATE_STRIDES,
+    ]
+
+
 BatchedOperator = CFUNCTYPE(
     c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p
 )
@@ -201,6 +236,7 @@ def _load() -> ctypes.CDLL:
     library.flashscan_plan_linear.argtypes = [POINTER(c_void_p), POINTER(LinearDesc), POINTER(Options)]
     library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
     library.flashscan_plan_operator.argtypes = [POINTER(c_void_p), POINTER(OperatorDesc), POINTER(Options)]
+    library.flashscan_plan_gated.argtypes = [POINTER(c_void_p), POINTER(GatedDesc), POINTER(Options)]
     library.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, POINTER(c_size_t)]
     library.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
@@ -214,6 +250,7 @@ FAMILIES = {
     "linear": (LinearDesc, _library.flashscan_plan_linear),
     "rnn": (RnnDesc, _library.flashscan_plan_rnn),
     "operator": (OperatorDesc, _library.flashscan_plan_operator),
+    "gated": (GatedDesc, _library.flashscan_plan_gated),
 }
 
 

@@ -11,6 +11,7 @@ a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` a
 around ``linear_scan``.
 """
 
+from ._gated import gated_scan
 from ._linear import linear_scan
 from ._operator import affine_scan, prefix_scan, reduce
 from ._recurrences import RGLRU, LinearRecurrence
@@ -27,6 +28,7 @@ __all__ = [
     "Recurrent",
     "affine_scan",
     "from_torch",
+    "gated_scan",
     "linear_scan",
     "prefix_scan",
     "reduce",

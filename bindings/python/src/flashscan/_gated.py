@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+from . import _library as lib
+from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape
+from ._errors import FlashscanValueError
+from ._linear import LAYOUTS, _read
+from ._spaces import Spec
+from ._types import Array, ArrayLike
+
+
+def _numbers(first: int, names: str) -> dict[str, int]:
+    return {name: first + i for i, name in enumerate(names.split())}
+
+
+LAYERS = _numbers(lib.GATED_LAYER_MINGRU, "mingru minlstm hgrn rglru qrnn gilr")
+DECAYS = _numbers(
+    lib.GATED_DECAY_VALUE, "value exp sigmoid one_minus_sigmoid lower_bound softplus ratio"
+)
+SCALES = _numbers(lib.GATED_SCALE_ONE, "one one_minus sqrt")
+ACTIVATIONS = _numbers(lib.GATED_ACTIVATION_NONE, "none tanh silu positive")
+EPILOGUES = _numbers(lib.GATED_EPILOGUE_NONE, "none sigmoid silu tanh_sigmoid")
+_DENSE = (0, 0, 0)
+_BESIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
+# What may be given beside gate and input, in the order of arguments.
+_EXTRA = ("second_gate", "input_gate", "output_gate", "param", "bias")
+_EXTRA_NUMBERS = (lib.SECOND_GATE, lib.INPUT_GATE, lib.OUTPUT_GATE, lib.PARAM, lib.BIAS)
+
+
+def hides_state(layer: str | None, epilogue: str) -> bool:
+    """Whether the output is not h."""
+    return layer == "qrnn" if layer is not None else epilogue != "none"
+
+
+def keeps_input(layer: str | None, scale: str, activation: str, has_input_gate: bool) -> bool:
+    """Whether backward reads the input."""
+    return layer is not None or scale != "one" or activation != "none" or has_input_gate
+
+
+class _Layer:
+    """What both passes have in common. ``options``: layer, decay, scale, activation, epilogue, first_step, decay_rate,
+    sqrt_slope_limit, layout, reverse, threads."""
+
+    def __init__(self, problem: Problem, gate: Spec, like: Spec, extra: list[Spec | None], masks: tuple, options: tuple) -> None:
+        layer, decay, scale, activation, epilogue, first, rate, limit, layout, reverse, self.threads = options
+        if len(like.shape) != 3:
+            raise FlashscanValueError(f"{like.name} has shape {like.shape}; accepted are arrays of 3 axes")
+        layout_number, self.axes = choose("layout", layout, LAYOUTS)
+        data, flags = real_number(like), lib.GATED_FLAG_FIRST_STEP if flag("first_step", first) else 0
+        second, input_gate, output_gate, param, bias = extra
+        parts = (0, 0, 0, 0, 0)
+        if layer is None:
+            parts = (choose("decay", decay, DECAYS), choose("scale", scale, SCALES))
+            parts += (choose("activation", activation, ACTIVATIONS),)
+            parts += (lib.GATED_INPUT_GATE_NONE if input_gate is None else lib.GATED_INPUT_GATE_SIGMOID,)
+            parts += (choose("epilogue", epilogue, EPILOGUES),)
+        elif (decay, scale, activation, epilogue) != (None, "one", "none", "none"):
+            raise FlashscanValueError(f"layer is {layer!r}, which says what its parts are; accepted are no parts beside it")
+        batch, time, channels = (like.shape[axis] for axis in self.axes)
+        sequences, offsets = problem.read_offsets(masks[0])
+        flags |= problem.read_reset(masks[1], (batch, time), lib.GATED_FLAG_RESET)
+        strides = {}
+        for name, array, arg in (("gate", gate, lib.GATE), *zip(_EXTRA[:3], extra, _EXTRA_NUMBERS)):
+            strides[name] = _DENSE if array is None else self._tensor(problem, arg, array, like, name in ("gate", "second_gate"))
+        for array, arg in ((param, lib.PARAM), (bias, lib.BIAS)):
+            if array is not None:
+                dtype_beside(array, like, _BESIDE)
+                same_shape(array, (channels,))
+                problem.read(arg, array)
+        if second is not None:
+            same_dtype(second, gate.dtype)
+        if param is not None and bias is not None:
+            same_dtype(bias, param.dtype)
+        params = next((spec.number for spec in (param, bias) if spec is not None), 0)
+        self.fields = (data, gate.number, params, layout_number, 0 if layer is None else choose("layer", layer, LAYERS), *parts)
+        self.fields += (lib.direction(flag("reverse", reverse)), flags, offsets, batch, time, channels, sequences)
+        self.fields += (number("decay_rate", rate), number("sqrt_slope_limit", limit))
+        self.strides = strides
+        self.state_shape = (sequences if problem.packed else batch, channels)
+        self.state_dtype = problem.state_dtype(like.dtype, data)
+
+    def _tensor(self, problem: Problem, arg: int, array: Spec, like: Spec, beside: bool) -> tuple[int, int, int]:
+        same_shape(array, like.shape)
+        if beside:
+            dtype_beside(array, like, _BESIDE)
+        else:
+            same_dtype(array, like.dtype)
+        return _read(problem, arg, array, self.axes)
+
+    def plan(self, problem: Problem, **given: tuple[int, int, int]) -> lib.Plan:
+        names = [name for name, _ in lib.GatedDesc._fields_[20:32]]
+        strides = [given.get(name, self.strides.get(name, _DENSE)) for name in names]
+        return problem.plan("gated", (*self.fields, *strides), self.threads)
+
+
+@kind(1, "gate", "input", "initial_state?", *(name + "?" for name in _EXTRA), "seq_offsets?", "reset?")
+def forward(problem: Problem, final: bool, reserve: bool, *options: Any) -> Call:
+    gate, x, state, *extra, seq_offsets, reset = problem.specs
+    layer = _Layer(problem, gate, x, extra, (seq_offsets, reset), options)
+    strides = _read(problem, lib.INPUT, x, layer.axes)
+    problem.read_converted(lib.STATE_IN, state, layer.state_shape, layer.state_dtype)
+    plan = layer.plan(problem, input=strides)
+    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    if flag("return_final_state", final):
+        problem.write(lib.STATE_OUT, layer.state_shape, layer.state_dtype)
+    if flag("return_reserve", reserve):
+        if not hides_state(options[0], options[4]):
+            raise FlashscanValueError("return_reserve is True; accepted is False where the epilogue is \"none\"")
+        problem.write_bytes(lib.RESERVE, plan.arg_bytes(False, lib.RESERVE))
+    return problem.call(plan, False)
+
+
+@kind(
+    3,
+    "gate",
+    "input?",
+    "states",
+    "grad_output",
+    "initial_state?",
+    "grad_final_state?",
+    *(name + "?" for name in _EXTRA),
+    "seq_offsets?",
+    "reset?",
+)
+def backward(problem: Problem, *options: Any) -> Call:
+    gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset = problem.specs
+    layer = _Layer(problem, gate, grad, extra, (seq_offsets, reset), options)
+    strides = {"grad_output": _read(problem, lib.GRAD | lib.OUTPUT, grad, layer.axes)}
+    if keeps_input(options[0], options[2], options[3], extra[1] is not None):
+        if x is None:
+            raise FlashscanValueError("input is None; accepted is what gated_scan was given")
+        same_shape(x, grad.shape), same_dtype(x, grad.dtype)
+        strides["input"] = _read(problem, lib.INPUT, x, layer.axes)
+    if hides_state(options[0], options[4]):
+        problem.read(lib.RESERVE, states)
+    else:
+        same_shape(states, grad.shape), same_dtype(states, grad.dtype)
+        strides["output"] = _read(problem, lib.OUTPUT, states, layer.axes)
+    problem.read_converted(lib.STATE_IN, state, layer.state_shape, layer.state_dtype)
+    problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, layer.state_shape, layer.state_dtype)
+    problem.write(lib.GRAD | lib.GATE, gate.shape, gate.dtype)
+    problem.write(lib.GRAD | lib.INPUT, grad.shape, grad.dtype)
+    problem.write(lib.GRAD | lib.STATE_IN, layer.state_shape, layer.state_dtype)
+    for array, arg in zip(extra, _EXTRA_NUMBERS):
+        if array is not None:
+            problem.write(lib.GRAD | arg, array.shape, array.dtype)
+    return problem.call(layer.plan(problem, **strides), True)
+
+
+def named_gradients(results: list[Any], extra: tuple) -> dict[str, Any]:
+    """By the names of arguments, None for those that there are not."""
+    given = iter(results[3:])
+    gradients = dict(zip(("gate", "input", "initial_state"), results))
+    return {**gradients, **{name: None if array is None else next(given) for name, array in zip(_EXTRA, extra)}}
+
+
+def gated_scan(
+    gate: Array,
+    input: Array,
+    initial_state: ArrayLike | None = None,
+    *,
+    layer: str | None = None,
+    decay: str | None = None,
+    scale: str = "one",
+    activation: str = "none",
+    epilogue: str = "none",
+    second_gate: Array | None = None,
+    input_gate: Array | None = None,
+    output_gate: Array | None = None,
+    param: Array | None = None,
+    bias: Array | None = None,
+    first_step: bool = False,
+    decay_rate: float = 0.0,
+    sqrt_slope_limit: float = 0.0,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    return_final_state: bool = False,
+    return_reserve: bool = False,
+    threads: int = 0,
+) -> Any:
+    """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]`` with ``a = decay(gate + bias)`` and
+    ``v = activation(input) * sigmoid(input_gate)``; the output is ``epilogue(h)``.
+
+    Args:
+        gate: [B, T, C], as the input; of its dtype, or float32 with 16-bit input.
+        input: [B, T, C], or [B, C, T] with ``layout="bct"``; float32, float64, float16 or bfloat16.
+        initial_state: [B, C], [N, C] with ``seq_offsets``; zeros if not given.
+        layer: "mingru", "minlstm", "hgrn", "rglru", "qrnn" or "gilr"; None: the parts say what is computed.
+        decay: "value": a = gate; "exp"; "sigmoid"; "one_minus_sigmoid"; "lower_bound": p + (1 - p) sigmoid(gate) with
+            ``param``; "softplus": exp(-decay_rate softplus(p) sigmoid(gate)) with ``param``; "ratio":
+            sigmoid(gate) / (sigmoid(gate) + sigmoid(second_gate)).
+        scale: "one", "one_minus": 1 - a, or "sqrt": sqrt(1 - a^2).
+        activation: "none", "tanh", "silu", or "positive": x + 1/2 for x >= 0, else sigmoid(x).
+        epilogue: "none", "sigmoid": h sigmoid(o), "silu": h silu(o), or "tanh_sigmoid": tanh(h) sigmoid(o), with o the
+            ``output_gate``.
+        second_gate, input_gate, output_gate: as the input, where the layer has them; the second gate of the gate's dtype.
+        param, bias: [C], of the input's dtype, or float32 with 16-bit input.
+        first_step: the scale is 1 where a sequence starts: at resets, and at first steps without ``initial_state``.
+            Part of "rglru".
+        decay_rate: c of "softplus"; 0: 8.
+        sqrt_slope_limit: the largest derivative of "sqrt" that backward passes on; 0: no limit.
+        layout, reverse, seq_offsets, reset, threads: as in ``linear_scan``.
+        return_final_state: also return h after the last step.
+        return_reserve: also return what ``gated_scan_backward`` needs of h; with an epilogue alone.
+
+    Returns:
+        The output, of the input's package, shape and dtype, dense; a tuple of it, the final state and the reserve where
+        these are asked for. On the CPU alone.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout, reverse, threads)
+    arrays = (gate, input, initial_state, second_gate, input_gate, output_gate, param, bias, seq_offsets, reset)
+    results = forward(arrays, (return_final_state, return_reserve, *options))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def gated_scan_backward(
+    gate: Array,
+    input: Array | None,
+    states: Array,
+    grad_output: Array,
+    initial_state: ArrayLike | None = None,
+    grad_final_state: ArrayLike | None = None,
+    *,
+    layer: str | None = None,
+    decay: str | None = None,
+    scale: str = "one",
+    activation: str = "none",
+    epilogue: str = "none",
+    second_gate: Array | None = None,
+    input_gate: Array | None = None,
+    output_gate: Array | None = None,
+    param: Array | None = None,
+    bias: Array | None = None,
+    first_step: bool = False,
+    decay_rate: float = 0.0,
+    sqrt_slope_limit: float = 0.0,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """The gradients of ``gated_scan``.
+
+    Args:
+        states: what ``gated_scan`` returned: its output where the epilogue is "none", else its reserve.
+        grad_output: the gradient of the output, of its shape and dtype.
+        grad_final_state: the gradient of the final state; zeros if not given.
+
+    The others are as ``gated_scan`` was given them.
+
+    Returns:
+        Gradients by the names of arguments: "gate", "input", "initial_state", "second_gate", "input_gate",
+        "output_gate", "param", "bias", in their shapes and dtypes; None for what was not given but for the state.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout, reverse, threads)
+    extra = (second_gate, input_gate, output_gate, param, bias)
+    arrays = (gate, input, states, grad_output, initial_state, grad_final_state, *extra, seq_offsets, reset)
+    return named_gradients(backward(arrays, options), extra)

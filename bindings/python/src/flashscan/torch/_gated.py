@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _gated
+from .._call import flag, number
+from .._errors import FlashscanError
+from ._register import nothing, optional, register
+from ._types import Offsets, Tensor, as_offsets, as_state, state_dtype, tensors
+
+
+def _split(options: tuple) -> tuple:
+    """The options of flashscan._gated; an operator of PyTorch has "" for a name that is not given."""
+    layer, decay, *rest = options
+    return (layer or None, decay or None, *rest, 0)
+
+
+def _kernel(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
+    arrays = (gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset)
+    keeps = training and _gated.hides_state(options[0] or None, options[4])
+    results = _gated.forward(arrays, (True, keeps, *_split(options)))
+    return results[0], results[1], results[2] if keeps else x.new_empty((0,), dtype=torch.uint8)
+
+
+def _state_shape(x: Tensor, seq_offsets: Tensor | None, layout: str) -> tuple:
+    channels = x.shape[2 if layout == "btc" else 1]
+    return (x.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, channels)
+
+
+def _fake(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
+    shape = _state_shape(x, seq_offsets, options[8])
+    keeps = training and _gated.hides_state(options[0] or None, options[4])
+    # 64 bytes say which plan filled it; an empty problem has none of it.
+    size = x.numel() * x.element_size() + 64 if keeps else 0
+    return (
+        x.new_empty(x.shape),
+        x.new_empty(shape, dtype=state_dtype(x.dtype)),
+        x.new_empty((size,), dtype=torch.uint8),
+    )
+
+
+def _gradients(kernel_results: Any, extra: tuple, like: Tensor) -> tuple:
+    named = _gated.named_gradients(kernel_results, extra)
+    return tuple(nothing(like) if gradient is None else gradient for gradient in named.values())
+
+
+def _backward_kernel(
+    gate, x, states, grad, state, grad_state, second, input_gate, output_gate, param, bias, seq_offsets, reset, *options
+):
+    extra = (second, input_gate, output_gate, param, bias)
+    arrays = (gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset)
+    return _gradients(_gated.backward(arrays, _split(options)), extra, grad)
+
+
+def _backward_fake(
+    gate, x, states, grad, state, grad_state, second, input_gate, output_gate, param, bias, seq_offsets, reset, *options
+):
+    extra = (second, input_gate, output_gate, param, bias)
+    shape = _state_shape(x, seq_offsets, options[8])
+    results = [gate.new_empty(gate.shape), x.new_empty(x.shape), x.new_empty(shape, dtype=state_dtype(x.dtype))]
+    results += [array.new_empty(array.shape) for array in extra if array is not None]
+    return _gradients(results, extra, grad)
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
+    gate, x, state, *extra, seq_offsets, reset, training = inputs[:11]
+    ctx.options, ctx.training = inputs[11:], training
+    ctx.set_materialize_grads(False)
+    hidden = _gated.hides_state(ctx.options[0] or None, ctx.options[4])
+    ctx.save_for_backward(gate, x, output[2] if hidden else output[0], output[0], state, *extra, seq_offsets, reset)
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
+    gate, x, states, output, state, *extra, seq_offsets, reset = ctx.saved_tensors
+    if not ctx.training:
+        raise FlashscanError("torch.ops.flashscan.gated_scan was called without training; its gradients need what training keeps")
+    grad = torch.zeros_like(output) if grad is None else grad
+    results = _backward_op(gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset, *ctx.options)
+    more = [optional(gradient, array) for gradient, array in zip(results[3:], extra)]
+    return (*results[:2], optional(results[2], state), *more, *(None,) * 13)
+
+
+_EXTRA = "Tensor? second_gate, Tensor? input_gate, Tensor? output_gate, Tensor? param, Tensor? bias"
+_OPTIONS = (
+    "str layer, str decay, str scale, str activation, str epilogue, bool first_step, float decay_rate, "
+    "float sqrt_slope_limit, str layout, bool reverse"
+)
+_op = register(
+    "gated_scan",
+    f"(Tensor gate, Tensor input, Tensor? initial_state, {_EXTRA}, Tensor? seq_offsets, Tensor? reset, bool training, "
+    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    _kernel,
+    _fake,
+    _save,
+    _backward,
+    function="gated_scan",
+)
+_backward_op = register(
+    "gated_scan_backward",
+    "(Tensor gate, Tensor input, Tensor states, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
+    f"{_EXTRA}, Tensor? seq_offsets, Tensor? reset, {_OPTIONS}) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _backward_kernel,
+    _backward_fake,
+    function="gated_scan",
+)
+
+
+def gated_scan(
+    gate: Tensor,
+    input: Tensor,
+    initial_state: Tensor | None = None,
+    *,
+    layer: str | None = None,
+    decay: str | None = None,
+    scale: str = "one",
+    activation: str = "none",
+    epilogue: str = "none",
+    second_gate: Tensor | None = None,
+    input_gate: Tensor | None = None,
+    output_gate: Tensor | None = None,
+    param: Tensor | None = None,
+    bias: Tensor | None = None,
+    first_step: bool = False,
+    decay_rate: float = 0.0,
+    sqrt_slope_limit: float = 0.0,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: Offsets = None,
+    reset: Tensor | None = None,
+    return_final_state: bool = False,
+) -> Any:
+    """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``; on the CPU.
+
+    Args are those of ``flashscan.gated_scan``; ``seq_offsets`` may be a list.
+
+    Returns:
+        The output, of the input's shape and dtype, or ``(output, final_state)``.
+
+    Raises:
+        FlashscanError: what is wrong, and what is accepted.
+    """
+    tensors(gate=gate, input=input)
+    tensors(
+        True,
+        initial_state=initial_state,
+        second_gate=second_gate,
+        input_gate=input_gate,
+        output_gate=output_gate,
+        param=param,
+        bias=bias,
+        reset=reset,
+    )
+    final = flag("return_final_state", return_final_state)
+    extra = (second_gate, input_gate, output_gate, param, bias)
+    training = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (gate, input, initial_state, *extra)
+    )
+    options = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
+    options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit), layout, flag("reverse", reverse))
+    state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
+    results = _op(gate, input, state, *extra, offsets, reset, training, *options)
+    return tuple(results[:2]) if final else results[0]
