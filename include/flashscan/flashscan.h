@@ -36,7 +36,7 @@
  *   3  Vocabulary: backends and what can be used of them, data types, layouts, arguments
  *   4  Options: how a plan runs, allocator, log
  *   5  The linear recurrence
- *   6  Recurrent networks: LSTM, GRU, Elman, sLSTM
+ *   6  Recurrent networks: LSTM, GRU, MGU, Elman, sLSTM
  *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
  *   8  Gated layers: the linear recurrence with what surrounds it in minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR
  *   9  Plans: sizes, description, execution, destruction
@@ -484,15 +484,17 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *     GRU               r z n     h          n = tanh(INPUT_n + BIAS_n + s(r) (R_n h + BIAS_rn));
  *                                            h' = (1 - s(z)) n + s(z) h              biases r z n rn
  *     GRU_RESET_BEFORE  r z n     h          n = tanh(INPUT_n + BIAS_n + R_n (s(r) h)); h' as in GRU
+ *     MGU               f n       h          n = tanh(INPUT_n + BIAS_n + R_n (s(f) h));
+ *                                            h' = (1 - s(f)) h + s(f) n
  *     ELMAN             one       h          h' = tanh(raw)
  *     ELMAN_RELU        one       h          h' = max(raw, 0)
  *     SLSTM             i f z o   h c n m    l = log s(f) + m;  m' = i if n = 0, else max(i, l);
  *                                            c' = exp(l - m') c + exp(i - m') tanh(z);
  *                                            n' = max(exp(l - m') n + exp(i - m'), 1);  h' = s(o) c' / n'
  *
- * (Hochreiter and Schmidhuber 1997; Cho et al., arXiv 1406.1078; Elman 1990; Beck et al., arXiv 2405.04517.) Gates are
- * in PyTorch's order for LSTM (i f g o) and GRU (r z n); PyTorch's GRU is GRU with BIAS_r = b_ir + b_hr,
- * BIAS_z = b_iz + b_hz, BIAS_n = b_in, BIAS_rn = b_hn.
+ * (Hochreiter and Schmidhuber 1997; Cho et al., arXiv 1406.1078; Zhou et al., "Minimal Gated Unit for Recurrent Neural
+ * Networks", arXiv 1603.09420; Elman 1990; Beck et al., arXiv 2405.04517.) Gates are in PyTorch's order for LSTM (i f g o)
+ * and GRU (r z n); PyTorch's GRU is GRU with BIAS_r = b_ir + b_hr, BIAS_z = b_iz + b_hz, BIAS_n = b_in, BIAS_rn = b_hn.
  *
  * sLSTM: c and n stand for c exp(m) and n exp(m); m only keeps the exponentials in range. n = 0 says that an element
  * has no past, its c and m are then not looked at: so it is at the start without STATE_IN and after a reset. From there
@@ -557,7 +559,8 @@ enum {
     FLASHSCAN_CELL_ELMAN = 903,
     FLASHSCAN_CELL_SLSTM = 904,
     FLASHSCAN_CELL_GRU_RESET_BEFORE = 905,
-    FLASHSCAN_CELL_ELMAN_RELU = 906
+    FLASHSCAN_CELL_ELMAN_RELU = 906,
+    FLASHSCAN_CELL_MGU = 907
 };
 
 /* Bits of flags. */

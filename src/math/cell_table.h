@@ -22,7 +22,8 @@
     ROW(elman, ELMAN, 2, "elman", ElmanCell<false>, "h", "h", "h", false)                                           \
     ROW(slstm, SLSTM, 3, "slstm", SlstmCell, "i f z o", "i f z o", "h c n m", false)                                \
     ROW(gru_reset_before, GRU_RESET_BEFORE, 4, "gru-reset-before", GruResetBeforeCell, "r z n", "r z n", "h", true) \
-    ROW(elman_relu, ELMAN_RELU, 5, "elman-relu", ElmanCell<true>, "h", "h", "h", false)
+    ROW(elman_relu, ELMAN_RELU, 5, "elman-relu", ElmanCell<true>, "h", "h", "h", false)                             \
+    ROW(mgu, MGU, 6, "mgu", MguCell, "f n", "f n", "h", true)
 
 namespace flashscan {
 

@@ -22,9 +22,11 @@
 //                                             reaches h through R
 //     leave(state, carry)                     turns the carry into gradients of `state`, as a user gets them
 //
-// Cells that reset before the product have two functions more. Backward is first backward(), then the product of R^T and
+// Cells that reset before the product have more. Backward is first backward(), then the product of R^T and
 // the last d_pre, then backward_reset(), which completes d_pre[0].
 //
+//     first_acts_twice                                    whether the first gate acts on more than the factor of the
+//                                                         product: backward() leaves that part of d_pre[0], else 0
 //     reset(pre_0, h)                                     the first gate times h
 //     backward_reset(keep, previous, d_product, d_pre)    d_product: what reaches that through the product; returns what
 //                                                         of it reaches h before the step
@@ -139,7 +141,7 @@ struct GruCell : cell::PlainCarry<1> {
 
 struct GruResetBeforeCell : cell::PlainCarry<1> {
     static constexpr int gates = 3, biases = 3, states = 1, kept = 4, slopes = 3;
-    static constexpr bool keeps_h = true, resets_before = true;
+    static constexpr bool keeps_h = true, resets_before = true, first_acts_twice = false;
     FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
 
     template <typename T>
@@ -171,6 +173,44 @@ struct GruResetBeforeCell : cell::PlainCarry<1> {
     template <typename T>
     FLASHSCAN_HD static T backward_reset(const T (&keep)[4], const T (&previous)[1], T d_product, T (&d_pre)[3]) {
         d_pre[0] = d_product * previous[0] * cell::sigmoid_slope(keep[0]);
+        return d_product * keep[0];
+    }
+};
+
+struct MguCell : cell::PlainCarry<1> {
+    static constexpr int gates = 2, biases = 2, states = 1, kept = 3, slopes = 3;
+    static constexpr bool keeps_h = true, resets_before = true, first_acts_twice = true;
+    FLASHSCAN_HD static constexpr int recurrent(int gate) { return gate; }
+
+    template <typename T>
+    FLASHSCAN_HD static T reset(T pre_f, T h) {
+        return sigmoid(pre_f) * h;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void forward(const T (&pre)[2], T (&state)[1], T (&keep)[3]) {
+        const T f = sigmoid(pre[0]), n = tanh_of(pre[1]);
+        state[0] = sigmoid(-pre[0]) * state[0] + f * n;
+        keep[0] = f, keep[1] = n, keep[2] = state[0];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void states_of(const T (&keep)[3], T (&state)[1]) {
+        state[0] = keep[2];
+    }
+    template <typename T>
+    FLASHSCAN_HD static void slopes_of(const T (&keep)[3], const T (&previous)[1], T (&slope)[3]) {
+        const T f = keep[0], n = keep[1];
+        slope[0] = (n - previous[0]) * cell::sigmoid_slope(f);
+        slope[1] = f * cell::tanh_slope(n);
+        slope[2] = T(1) - f;
+    }
+    template <typename T>
+    FLASHSCAN_HD static void backward(const T (&slope)[3], T (&carry)[1], T (&d_pre)[2]) {
+        d_pre[0] = carry[0] * slope[0], d_pre[1] = carry[0] * slope[1];
+        carry[0] = carry[0] * slope[2];
+    }
+    template <typename T>
+    FLASHSCAN_HD static T backward_reset(const T (&keep)[3], const T (&previous)[1], T d_product, T (&d_pre)[2]) {
+        d_pre[0] += d_product * previous[0] * cell::sigmoid_slope(keep[0]);
         return d_product * keep[0];
     }
 };

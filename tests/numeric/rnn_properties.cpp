@@ -214,6 +214,8 @@ TEST(RnnStep, EqualsTheHeadersEquations) {
     const double before = std::tanh(-0.4 + 0.03 + 0.7 * (r * h));
     check_step("gru-reset-before",
                {{0.1, 0.2, -0.4}, {0.3, -0.1, 0.7}, {0.01, 0.02, 0.03}, {h}, {(1 - z) * before + z * h}});
+    const double f = r, candidate = std::tanh(-0.4 + 0.02 + 0.7 * (f * h));
+    check_step("mgu", {{0.1, -0.4}, {0.3, 0.7}, {0.01, 0.02}, {h}, {(1 - f) * h + f * candidate}});
     check_step("elman", {{0.1}, {0.3}, {0.01}, {h}, {std::tanh(0.1 + 0.3 * h + 0.01)}});
     check_step("elman-relu", {{0.1}, {0.3}, {0.01}, {h}, {0.1 + 0.3 * h + 0.01}});
     check_step("elman-relu", {{-0.9}, {0.3}, {0.01}, {h}, {0}});

@@ -64,11 +64,11 @@ CALLS = {
 LAYER = {"input_size": 3, "hidden_size": 4}
 TORCH_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")},
-    **{name: LAYER for name in ("LSTM", "GRU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
+    **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     "RGLRU": {"width": 4},
     "from_torch": {"module": None},
 }
-LAYERS = {"LSTM": 4, "GRU": 4, "Elman": 4, "SLSTM": 4, "LinearRecurrence": 4, "RGLRU": 3}
+LAYERS = {"LSTM": 4, "GRU": 4, "MGU": 4, "Elman": 4, "SLSTM": 4, "LinearRecurrence": 4, "RGLRU": 3}
 JAX_CALLS = {name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")}
 COMPAT_CALLS = {
     "accelerated_scan.scan": {"gates": X, "tokens": X},

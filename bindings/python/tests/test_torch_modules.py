@@ -91,6 +91,9 @@ def step_of(cell, raw_of, states):
         n = torch.exp(f - top) * n + torch.exp(i - top)
         n = n.clamp_min(1)
         return [sigmoid(raw(3)) * c / n, c, n, top]
+    if cell == "mgu":
+        f = sigmoid(raw(0))
+        return [(1 - f) * states[0] + f * tanh(sum(raw_of(1, f * states[0])))]
     r, z = sigmoid(raw(0)), sigmoid(raw(1))
     product, recurrent = raw_of(2, r * states[0])
     return [(1 - z) * tanh(product + recurrent) + z * states[0]]
@@ -98,7 +101,7 @@ def step_of(cell, raw_of, states):
 
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("heads", [1, 2, 4])
-@pytest.mark.parametrize("cell", ["lstm", "slstm", "gru_reset_before"])
+@pytest.mark.parametrize("cell", ["lstm", "slstm", "gru_reset_before", "mgu"])
 def test_heads_by_their_formula(device, cell, heads, bidirectional):
     numbers = Numbers(device)
     options = {"num_heads": heads, "bidirectional": bidirectional, "dtype": F64}
@@ -106,6 +109,7 @@ def test_heads_by_their_formula(device, cell, heads, bidirectional):
         "lstm": lambda: ft.LSTM(3, 8, **options),
         "slstm": lambda: ft.SLSTM(3, 8, **options),
         "gru_reset_before": lambda: ft.GRU(3, 8, reset_after=False, **options),
+        "mgu": lambda: ft.MGU(3, 8, **options),
     }[cell]().to(numbers.device)
     x = numbers.uniform(5, 2, 3)
     output, last = layer(x)
@@ -127,7 +131,7 @@ def test_heads_by_their_formula(device, cell, heads, bidirectional):
         close(got, torch.stack([final[number] for final in finals]))
 
 
-@pytest.mark.parametrize("kind", [ft.LSTM, ft.GRU, ft.Elman, ft.SLSTM])
+@pytest.mark.parametrize("kind", [ft.LSTM, ft.GRU, ft.MGU, ft.Elman, ft.SLSTM])
 def test_a_sequence_cut_in_two_is_carried_on(device, kind):
     numbers = Numbers(device)
     layer = kind(4, 6, 2, num_heads=2, batch_first=True, dtype=F64).to(numbers.device)

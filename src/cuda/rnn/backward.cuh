@@ -5,7 +5,8 @@
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
 //     a step                   rnn_backward;  through = R^T gradients
-//     or, reset before         rnn_backward;  through = R_n^T;  rnn_backward_reset;  through += R_r^T, R_z^T
+//     or, reset before         rnn_backward;  through = R^T of the last gate;  rnn_backward_reset;
+//                              through += R^T of the others
 //     after the first step     rnn_backward of step -1
 //
 // Ownership  A thread has an element (row, head, unit): it takes what reaches its h through the R of the step after,
@@ -165,6 +166,8 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t
     load_sums(p, e, step, sums);
     work.run(p, e, step, carry);
     for (int s = 0; s < S; ++s) static_cast<Wide*>(p.states)[e.carried(p, s)] = carry[s];
+    if constexpr (Cell::resets_before)
+        if constexpr (Cell::first_acts_twice) static_cast<Wide*>(p.states)[e.carried(p, S)] = work.d_pre[0];
     store_gradients<X, Cell, first, Cell::gates>(p, e, step, work.n, work.d_pre, p.gradients);
     store_sums<first, Cell::biases>(p, e, work.d_pre, sums);
     work.store_factors(p, e, p.factors, p.reset_factors);
@@ -183,6 +186,8 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward_reset(RnnParams p, i
     ptx::wait_for_launch_before();
     load_sums(p, e, step, sums);
     Wide& through = static_cast<Wide*>(p.through)[e.factor(p)];
+    if constexpr (Cell::first_acts_twice)
+        work.d_pre[0] = static_cast<const Wide*>(p.states)[e.carried(p, Cell::states)];
     through = work.run_reset(through);
     store_gradients<X, Cell, 0, 1>(p, e, step, work.n, work.d_pre, p.gradients);
     store_sums<0, 1>(p, e, work.d_pre, sums);

@@ -6,7 +6,8 @@
 //
 //     before the first step    rnn_begin
 //     a step                   products = R factors;  rnn_forward
-//     or, reset before         products of r, z;  rnn_forward_reset: factors r h;  product of n;  rnn_forward
+//     or, reset before         products of all gates but the last;  rnn_forward_reset: factors r h, r the first gate;
+//                              product of the last;  rnn_forward
 //
 // Ownership  A thread has an element (row, head, unit): it adds INPUT, BIAS and the products of its gates, runs the
 //            cell, and leaves the states and the factor of the next product.

@@ -35,7 +35,9 @@ struct RnnParams {
     const int64_t* sequence = nullptr;  // [T], the sequence of each t or -1; null when not packed
 
     const void* state_in = nullptr;  // here and below: null when not given
-    void* states = nullptr;          // [S, rows, H, D], the states before the next step; backward: their gradients
+    // [S, rows, H, D], the states before the next step; backward: their gradients, and behind them, of cells whose first
+    // gate acts twice, [rows, H, D], that gate's gradient less what comes through the product.
+    void* states = nullptr;
     void* kept = nullptr;
     void* factors = nullptr;
     void* reset_factors = nullptr;  // cells that reset before the product: r h

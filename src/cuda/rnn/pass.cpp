@@ -92,7 +92,7 @@ RnnBackwardPass::RnnBackwardPass(int device, const RnnProblem& p, const RnnShape
     if (!s.any || !p.training) return;
     through = make_products(device, s, through_shape, refusal);
     weights = workspace.book(bytes_of(s.weights(), s.dtype));
-    states = workspace.book(bytes_of(p.counts().states * s.rows * p.width(), s.wide));
+    states = workspace.book(bytes_of((p.counts().states + (s.split ? 1 : 0)) * s.rows * p.width(), s.wide));
     result = workspace.book(bytes_of(s.padded_rows() * s.factor(), s.wide));
     bias_sums = workspace.book(bytes_of(p.counts().biases * s.rows * p.width(), s.wide));
     sequence = workspace.book(p.packed() ? bytes_of(p.time, Dtype::i64) : 0);

@@ -8,6 +8,7 @@ const CELL_COUNTS = (
     slstm = (4, 4, 4),
     gru_reset_before = (3, 1, 3),
     elman_relu = (1, 1, 1),
+    mgu = (2, 1, 2),
 )
 const CELLS = keys(CELL_COUNTS)
 const RNN_LAYOUTS = (:dhgtb, :dhgbt)
@@ -15,7 +16,8 @@ const RNN_LAYOUTS = (:dhgtb, :dhgbt)
 """
     Cell(name)
 
-Gates G, states S and rows of the bias of a cell: `:lstm`, `:gru`, `:elman`, `:slstm`, `:gru_reset_before`, `:elman_relu`.
+Gates G, states S and rows of the bias of a cell: `:lstm`, `:gru`, `:elman`, `:slstm`, `:gru_reset_before`, `:elman_relu`,
+`:mgu`.
 """
 struct Cell
     number::Int32
@@ -91,7 +93,7 @@ end
                         all_states = false, options)
 
 A recurrent network on the product of its input, `W x`. `cell` is `:lstm` (gates i f z o, states h c), `:gru` (r z n; h;
-PyTorch's, with four biases r z n rn), `:gru_reset_before` (three biases), `:elman` (tanh), `:elman_relu`, or `:slstm`
+PyTorch's, with four biases r z n rn), `:gru_reset_before` (three biases), `:mgu` (f n; h), `:elman` (tanh), `:elman_relu`, or `:slstm`
 (i f z o; h c n m). H heads of D units, G gates, S states:
 
 - `input` has size `(D, H, G, T, B)`, the header's `[B, T, G, H, D]`; `(D, H, G, B, T)` with `layout = :dhgbt`.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recurrences over sequences, forward and backward, on arrays of NumPy, PyTorch, CuPy and packages that speak DLPack.
 
-``linear_scan`` computes ``h[t] = a[t] * h[t-1] + x[t]``, ``rnn`` LSTM, GRU, Elman and sLSTM networks, ``prefix_scan``
+``linear_scan`` computes ``h[t] = a[t] * h[t-1] + x[t]``, ``rnn`` LSTM, GRU, MGU, Elman and sLSTM networks, ``prefix_scan``
 and ``reduce`` scans and reductions with any associative operator, ``affine_scan`` ``x[t] = W[t] x[t-1] + b[t]`` with
 matrices, ``gated_scan`` the layers around a linear recurrence; the functions whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or
 on a GPU, there on the caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with

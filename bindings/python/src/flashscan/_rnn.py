@@ -31,6 +31,7 @@ CELLS = {
     "slstm": (lib.CELL_SLSTM, 4, 4, 4),
     "gru_reset_before": (lib.CELL_GRU_RESET_BEFORE, 3, 3, 1),
     "elman_relu": (lib.CELL_ELMAN_RELU, 1, 1, 1),
+    "mgu": (lib.CELL_MGU, 2, 2, 1),
 }
 LAYOUTS = {"btghd": lib.LAYOUT_BTGHD, "tbghd": lib.LAYOUT_TBGHD}
 
@@ -157,7 +158,7 @@ def rnn(
     """A recurrent network of H heads with D units each, on products ``Wx`` of input and input weights.
 
     The equations of the cells are in section 6 of flashscan.h. Gates are in PyTorch's order: i f z o for "lstm" and
-    "slstm", r z n for "gru" and "gru_reset_before", one for "elman" (tanh) and "elman_relu".
+    "slstm", r z n for "gru" and "gru_reset_before", f n for "mgu", one for "elman" (tanh) and "elman_relu".
 
     Args:
         Wx: [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; float32, float64, float16, or bfloat16

@@ -65,6 +65,8 @@ cells! {
     GruResetBefore = FLASHSCAN_CELL_GRU_RESET_BEFORE, "gru_reset_before", 3, 1, 3;
     /// One gate, state h, max(x, 0).
     ElmanRelu = FLASHSCAN_CELL_ELMAN_RELU, "elman_relu", 1, 1, 1;
+    /// Gates f n, state h; the first gate resets before the product.
+    Mgu = FLASHSCAN_CELL_MGU, "mgu", 2, 1, 2;
 }
 
 /// Order of the axes: input [B, T, G, H, D] and output [B, T, H, D], or time before batch in both.

@@ -6,7 +6,7 @@ run on the current stream, and take memory from PyTorch. Gradients may be asked 
 derivatives (``torch.autograd.forward_ad``, ``torch.func.jvp``) of ``linear_scan``, ``affine_scan``, and of
 ``prefix_scan`` and ``reduce`` with operators that are names are computed, as are derivatives of any order of
 ``linear_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name of the function by
-a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``Elman`` and ``SLSTM`` are layers in the manner of
+a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in the manner of
 ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` and ``RGLRU`` are layers
 around ``linear_scan``.
 """
@@ -15,12 +15,13 @@ from ._gated import gated_scan
 from ._linear import linear_scan
 from ._operator import affine_scan, prefix_scan, reduce
 from ._recurrences import RGLRU, LinearRecurrence
-from ._recurrent import GRU, LSTM, SLSTM, Elman, Recurrent, from_torch
+from ._recurrent import GRU, LSTM, MGU, SLSTM, Elman, Recurrent, from_torch
 from ._rnn import rnn
 
 __all__ = [
     "GRU",
     "LSTM",
+    "MGU",
     "RGLRU",
     "SLSTM",
     "Elman",

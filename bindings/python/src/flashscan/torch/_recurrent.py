@@ -20,7 +20,7 @@ State = Union[Tensor, tuple[Tensor, ...]]
 
 
 class Recurrent(nn.Module):
-    """What LSTM, GRU, Elman and SLSTM have in common: layers whose units are cut into heads, which do not see each
+    """What LSTM, GRU, MGU, Elman and SLSTM have in common: layers whose units are cut into heads, which do not see each
     other's state.
 
     Args:
@@ -245,6 +245,14 @@ class GRU(Recurrent):
         """A copy of a torch.nn.GRU that computes the same; its biases of r and of z become one each."""
         _expect(module, nn.GRU)
         return cls._converted(module)
+
+
+class MGU(Recurrent):
+    """Layers of minimal gated units (Zhou et al., arXiv 1603.09420), with the arguments and parameters of ``Recurrent``.
+    The state is h.
+    """
+
+    cell = "mgu"
 
 
 class Elman(Recurrent):
