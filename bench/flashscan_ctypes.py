@@ -8,8 +8,7 @@ CPU, CUDA = 101, 102
 DTYPES = {"f32": 201, "bf16": 202, "f16": 203, "f64": 204, "c64": 205, "c128": 206}
 LAYOUTS = {"BTC": 301, "BCT": 302, "BTGHD": 303, "TBGHD": 304}
 PASS_FORWARD, PASS_BACKWARD = 501, 502
-CELLS = {"lstm": 901, "gru": 902, "elman": 903, "slstm": 904, "gru-reset-before": 905, "elman-relu": 906,
-         "mgu": 907}
+CELLS = {"lstm": 901, "gru": 902, "elman": 903, "slstm": 904}  # those that have peers
 INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 2001, 2002, 2003, 2008, 2009, 2011, 1 << 30
 TRAINING = 1 << 10
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "support/rnn_check.h"
 
@@ -183,8 +184,9 @@ struct Step {
     std::vector<double> input, weight, bias, state, expected;
 };
 
-// One step of one element, with the numbers put into the header's equations.
-void check_step(const std::string& cell, const Step& step) {
+// One step of one element, with the numbers put into the header's equations. Adds the cell to `checked`.
+void check_step(const std::string& cell, const Step& step, std::set<std::string>& checked) {
+    checked.insert(cell);
     const RnnProblem p = rnn_problem_of("rnn fwd f64 " + cell + " b1 t1 h1 d1 state-in state-out all-states");
     RnnData data;
     data.input.assign(step.input.begin(), step.input.end());
@@ -201,44 +203,48 @@ void check_step(const std::string& cell, const Step& step) {
 }
 
 TEST(RnnStep, EqualsTheHeadersEquations) {
+    std::set<std::string> checked;
+    const auto check = [&](const std::string& cell, const Step& step) { check_step(cell, step, checked); };
     const double h = 0.5, c = -0.75;
     const double c1 = s(0.2 - 0.1 * h + 0.02) * c + s(0.1 + 0.3 * h + 0.01) * std::tanh(-0.4 + 0.7 * h + 0.03);
-    check_step("lstm", {{0.1, 0.2, -0.4, 0.6},
-                        {0.3, -0.1, 0.7, 0.9},
-                        {0.01, 0.02, 0.03, 0.04},
-                        {h, c},
-                        {s(0.6 + 0.9 * h + 0.04) * std::tanh(c1), c1}});
+    check("lstm", {{0.1, 0.2, -0.4, 0.6},
+                   {0.3, -0.1, 0.7, 0.9},
+                   {0.01, 0.02, 0.03, 0.04},
+                   {h, c},
+                   {s(0.6 + 0.9 * h + 0.04) * std::tanh(c1), c1}});
     const double r = s(0.1 + 0.3 * h + 0.01), z = s(0.2 - 0.1 * h + 0.02);
     const double n = std::tanh(-0.4 + 0.03 + r * (0.7 * h + 0.04));
-    check_step("gru", {{0.1, 0.2, -0.4}, {0.3, -0.1, 0.7}, {0.01, 0.02, 0.03, 0.04}, {h}, {(1 - z) * n + z * h}});
+    check("gru", {{0.1, 0.2, -0.4}, {0.3, -0.1, 0.7}, {0.01, 0.02, 0.03, 0.04}, {h}, {(1 - z) * n + z * h}});
     const double before = std::tanh(-0.4 + 0.03 + 0.7 * (r * h));
-    check_step("gru-reset-before",
-               {{0.1, 0.2, -0.4}, {0.3, -0.1, 0.7}, {0.01, 0.02, 0.03}, {h}, {(1 - z) * before + z * h}});
+    check("gru-reset-before",
+          {{0.1, 0.2, -0.4}, {0.3, -0.1, 0.7}, {0.01, 0.02, 0.03}, {h}, {(1 - z) * before + z * h}});
     const double f = r, candidate = std::tanh(-0.4 + 0.02 + 0.7 * (f * h));
-    check_step("mgu", {{0.1, -0.4}, {0.3, 0.7}, {0.01, 0.02}, {h}, {(1 - f) * h + f * candidate}});
-    check_step("elman", {{0.1}, {0.3}, {0.01}, {h}, {std::tanh(0.1 + 0.3 * h + 0.01)}});
-    check_step("elman-relu", {{0.1}, {0.3}, {0.01}, {h}, {0.1 + 0.3 * h + 0.01}});
-    check_step("elman-relu", {{-0.9}, {0.3}, {0.01}, {h}, {0}});
+    check("mgu", {{0.1, -0.4}, {0.3, 0.7}, {0.01, 0.02}, {h}, {(1 - f) * h + f * candidate}});
+    check("elman", {{0.1}, {0.3}, {0.01}, {h}, {std::tanh(0.1 + 0.3 * h + 0.01)}});
+    check("elman-relu", {{0.1}, {0.3}, {0.01}, {h}, {0.1 + 0.3 * h + 0.01}});
+    check("elman-relu", {{-0.9}, {0.3}, {0.01}, {h}, {0}});
     const double i = 0.1 + 0.3 * h + 0.01, l = std::log(s(0.2 - 0.1 * h + 0.02)) + 1.5, m = std::max(i, l);
     const double cs = std::exp(l - m) * c + std::exp(i - m) * std::tanh(-0.4 + 0.7 * h + 0.03);
     const double ns = std::exp(l - m) * 2.5 + std::exp(i - m);
-    check_step("slstm", {{0.1, 0.2, -0.4, 0.6},
-                         {0.3, -0.1, 0.7, 0.9},
-                         {0.01, 0.02, 0.03, 0.04},
-                         {h, c, 2.5, 1.5},
-                         {s(0.6 + 0.9 * h + 0.04) * cs / ns, cs, ns, m}});
+    check("slstm", {{0.1, 0.2, -0.4, 0.6},
+                    {0.3, -0.1, 0.7, 0.9},
+                    {0.01, 0.02, 0.03, 0.04},
+                    {h, c, 2.5, 1.5},
+                    {s(0.6 + 0.9 * h + 0.04) * cs / ns, cs, ns, m}});
     // Without a past c and m are not looked at; where the sum stays below 1, n is 1.
     const double zs = std::tanh(-0.4 + 0.7 * h + 0.03), os = s(0.6 + 0.9 * h + 0.04);
-    check_step(
+    check(
         "slstm",
         {{0.1, 0.2, -0.4, 0.6}, {0.3, -0.1, 0.7, 0.9}, {0.01, 0.02, 0.03, 0.04}, {h, c, 0, 1.5}, {os * zs, zs, 1, i}});
     const double low = std::exp(l - m) * 0.25 + std::exp(i - m);
     ASSERT_LT(low, 1);
-    check_step("slstm", {{0.1, 0.2, -0.4, 0.6},
-                         {0.3, -0.1, 0.7, 0.9},
-                         {0.01, 0.02, 0.03, 0.04},
-                         {h, c, 0.25, 1.5},
-                         {os * cs, cs, 1, m}});
+    check("slstm", {{0.1, 0.2, -0.4, 0.6},
+                    {0.3, -0.1, 0.7, 0.9},
+                    {0.01, 0.02, 0.03, 0.04},
+                    {h, c, 0.25, 1.5},
+                    {os * cs, cs, 1, m}});
+    const std::vector<std::string> all = cell_words();
+    EXPECT_EQ(checked, std::set<std::string>(all.begin(), all.end())) << "every cell has a step here";
 }
 
 }  // namespace

@@ -16,8 +16,7 @@ const RNN_LAYOUTS = (:dhgtb, :dhgbt)
 """
     Cell(name)
 
-Gates G, states S and rows of the bias of a cell: `:lstm`, `:gru`, `:elman`, `:slstm`, `:gru_reset_before`, `:elman_relu`,
-`:mgu`.
+Number, gates G, states S and rows of the bias of a cell of [`rnn`](@ref).
 """
 struct Cell
     number::Int32

@@ -23,16 +23,17 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
-# Number, gates, biases and states of each cell.
-CELLS = {
-    "lstm": (lib.CELL_LSTM, 4, 4, 2),
-    "gru": (lib.CELL_GRU, 3, 4, 1),
-    "elman": (lib.CELL_ELMAN, 1, 1, 1),
-    "slstm": (lib.CELL_SLSTM, 4, 4, 4),
-    "gru_reset_before": (lib.CELL_GRU_RESET_BEFORE, 3, 3, 1),
-    "elman_relu": (lib.CELL_ELMAN_RELU, 1, 1, 1),
-    "mgu": (lib.CELL_MGU, 2, 2, 1),
+# Gates, biases and states of each cell, in the order of their numbers.
+_COUNTS = {
+    "lstm": (4, 4, 2),
+    "gru": (3, 4, 1),
+    "elman": (1, 1, 1),
+    "slstm": (4, 4, 4),
+    "gru_reset_before": (3, 3, 1),
+    "elman_relu": (1, 1, 1),
+    "mgu": (2, 2, 1),
 }
+CELLS = {cell: (number, *counts) for number, (cell, counts) in enumerate(_COUNTS.items(), lib.CELL_LSTM)}
 LAYOUTS = {"btghd": lib.LAYOUT_BTGHD, "tbghd": lib.LAYOUT_TBGHD}
 
 

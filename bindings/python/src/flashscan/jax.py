@@ -195,9 +195,9 @@ def rnn(
     """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
 
     ``Wx`` is [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; ``R`` [G, H, D, D] (out, in); ``b``
-    [G, H, D], or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Cells are "lstm", "gru", "gru_reset_before",
-    "mgu", "elman", "elman_relu", "slstm". Returns the hidden states [B, T, H, D] or [T, B, H, D], all S states in front of that
-    with ``return_all_states``, or the pair of them and the final state [S, B, H, D].
+    [G, H, D], or [4, H, D] for "gru"; ``initial_state`` [S, B, H, D]. Returns the hidden states
+    [B, T, H, D] or [T, B, H, D], all S states in front of that with ``return_all_states``, or the pair of them and the
+    final state [S, B, H, D].
     """
     choose("cell", cell, _rnn.CELLS), choose("layout", layout, _rnn.LAYOUTS)
     arrays = _arrays(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)

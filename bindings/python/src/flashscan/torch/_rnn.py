@@ -125,9 +125,8 @@ def rnn(
         Wx: [B, T, G, H, D], or [T, B, G, H, D] with ``layout="tbghd"``; float32, bfloat16, float16 or float64.
         R: [G, H, D, D] (out, in), of Wx's dtype or float32 with 16-bit Wx.
         b: [G, H, D], of R's dtype; for "gru" [4, H, D]; None for zeros.
-        cell: "lstm", "gru", "gru_reset_before", "mgu", "elman", "elman_relu" or "slstm".
         initial_state: [S, B, H, D], or [S, N, H, D] with ``seq_offsets``; zeros if not given.
-        layout, reverse, seq_offsets, reset, return_all_states, recurrent_clip: as in ``flashscan.rnn``.
+        cell, layout, reverse, seq_offsets, reset, return_all_states, recurrent_clip: as in ``flashscan.rnn``.
         return_final_state: also return the last states, of ``initial_state``'s shape, in float32 for 16-bit Wx.
 
     Returns:
