@@ -142,4 +142,37 @@ RnnProblem draw_rnn(Random& random) {
     return p;
 }
 
+GatedProblem draw_gated(Random& random) {
+    GatedProblem p;
+    p.dtype = p.gate_dtype = p.param_dtype = random.of(
+        {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64});
+    if (size_of(p.dtype) == 2 && random.chance(0.3)) p.gate_dtype = FLASHSCAN_DTYPE_F32;
+    if (size_of(p.dtype) == 2 && random.chance(0.3)) p.param_dtype = FLASHSCAN_DTYPE_F32;
+    p.layout = random.of({FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT});
+    if (random.chance(0.3)) {
+        p.set_layer(FLASHSCAN_GATED_LAYER_MINGRU + static_cast<int32_t>(random.below(6)));
+    } else {
+        p.decay = FLASHSCAN_GATED_DECAY_VALUE + static_cast<int32_t>(random.below(7));
+        p.scale = FLASHSCAN_GATED_SCALE_ONE + static_cast<int32_t>(random.below(3));
+        p.activation = FLASHSCAN_GATED_ACTIVATION_NONE + static_cast<int32_t>(random.below(4));
+        p.input_gating = FLASHSCAN_GATED_INPUT_GATE_NONE + static_cast<int32_t>(random.below(2));
+        p.epilogue = FLASHSCAN_GATED_EPILOGUE_NONE + static_cast<int32_t>(random.below(4));
+        p.first_step = random.chance(0.3);
+    }
+    p.batch = random.chance(0.4) ? 1 : random.extent(70);
+    p.time = random.extent(6000);
+    p.channels = random.chance(0.2) ? 1 : random.extent(2100);
+    draw_common(random, p);
+    limit(random, size_of_case(random), {&p.batch, &p.time, &p.channels});
+    p.reset = random.chance(0.25);
+    p.bias = random.chance(0.6);
+    p.gradients = static_cast<uint32_t>(random.chance(0.6) ? 255 : random.between(1, 255));
+    if (random.chance(0.4)) p.placement = static_cast<Placement>(random.below(placement_count));
+    p.in_place = random.chance(0.2);
+    if (random.chance(0.3)) p.values = GatedValues::saturated;
+    if (p.values == GatedValues::saturated || random.chance(0.3)) p.slope_limit = 1000;
+    if (p.is_softplus() && random.chance(0.3)) p.decay_rate = 2;
+    return p;
+}
+
 }  // namespace fuzz

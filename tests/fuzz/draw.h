@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fuzz/random.h"
+#include "support/gated_problem.h"
 #include "support/operator_problem.h"
 #include "support/rnn_problem.h"
 
@@ -11,5 +12,6 @@ namespace fuzz {
 support::Problem draw_linear(Random& random);
 support::OperatorProblem draw_operator(Random& random);
 support::RnnProblem draw_rnn(Random& random);
+support::GatedProblem draw_gated(Random& random);
 
 }  // namespace fuzz

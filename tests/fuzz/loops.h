@@ -4,6 +4,7 @@
 #pragma once
 
 #include "support/bound.h"
+#include "support/gated_check.h"
 #include "support/operator_check.h"
 #include "support/rnn_check.h"
 
@@ -16,5 +17,8 @@ support::Outcome linear_loop(const support::Problem& problem, const support::Dat
                              bool narrow = false);
 Results operator_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
 Results rnn_loop(const support::RnnProblem& problem, const support::RnnData& data);
+
+// Both passes; backward reads `output` unless it is empty, else what forward gives.
+Results gated_loop(const support::GatedProblem& problem, const support::GatedData& data, const support::Values& output);
 
 }  // namespace fuzz

@@ -64,7 +64,7 @@ namespace {
 
 Line draw_line(Random& random) {
     Line line;
-    const int64_t family = random.below(10);
+    const int64_t family = random.below(12);
     if (family < 5) {
         const Problem p = draw_linear(random);
         line.problem = text_of(p);
@@ -77,6 +77,8 @@ Line draw_line(Random& random) {
             p.state_in = p.state_in || p.mode == FLASHSCAN_MODE_EXCLUSIVE || p.sequences > 0 || p.time == 0;
         }
         line.problem = text_of(p);
+    } else if (family >= 10) {
+        line.problem = text_of(draw_gated(random));
     } else {
         line.problem = text_of(draw_rnn(random));
     }
@@ -98,6 +100,7 @@ void check(const Session& session, const Line& line) {
     if (family == "linear") return check_linear(session, line);
     if (family == "operator") return check_operator(session, line);
     if (family == "rnn") return check_rnn(session, line);
+    if (family == "gated") return check_gated(session, line);
     throw std::invalid_argument("unknown family: " + family);
 }
 

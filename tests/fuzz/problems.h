@@ -26,6 +26,7 @@ Line line_of(const std::string& text);
 void check_linear(const Session& session, const Line& line);
 void check_operator(const Session& session, const Line& line);
 void check_rnn(const Session& session, const Line& line);
+void check_gated(const Session& session, const Line& line);
 
 // The targets among `all` that the settings ask for.
 std::vector<support::Target> wanted(const Session& session, const std::vector<support::Target>& all);
