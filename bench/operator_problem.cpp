@@ -20,7 +20,10 @@ constexpr Name kinds[] = {{FLASHSCAN_OPERATOR_ADD, "add"},
                           {FLASHSCAN_OPERATOR_MAX, "max"},
                           {FLASHSCAN_OPERATOR_LOGADDEXP, "logaddexp"},
                           {FLASHSCAN_OPERATOR_MATMUL, "matmul"},
-                          {FLASHSCAN_OPERATOR_AFFINE, "affine"}};
+                          {FLASHSCAN_OPERATOR_AFFINE, "affine"},
+                          {FLASHSCAN_OPERATOR_AND, "and"},
+                          {FLASHSCAN_OPERATOR_OR, "or"},
+                          {FLASHSCAN_OPERATOR_XOR, "xor"}};
 constexpr Name modes[] = {{FLASHSCAN_MODE_INCLUSIVE, "inclusive"},
                           {FLASHSCAN_MODE_EXCLUSIVE, "exclusive"},
                           {FLASHSCAN_MODE_REDUCTION, "reduction"}};
@@ -34,8 +37,9 @@ const char* find_name(std::span<const Name> names, int32_t number) {
 int32_t parse_kind(const std::string& word) {
     for (const Name& entry : kinds)
         if (word == entry.name) return entry.number;
-    throw UsageError(
-        fmt::format("'{}' is no operator; accepted are add, mul, min, max, logaddexp, matmul and affine", word));
+    std::string names;
+    for (const Name& entry : kinds) names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+    throw UsageError(fmt::format("'{}' is no operator; accepted are {}", word, names));
 }
 
 void parse_option(Problem& p, const std::string& word) {

@@ -26,6 +26,7 @@ inline constexpr Enumerator<Dtype> dtypes[] = {
     FLASHSCAN_ENUMERATOR(DTYPE_F16, Dtype::f16), FLASHSCAN_ENUMERATOR(DTYPE_F64, Dtype::f64),
     FLASHSCAN_ENUMERATOR(DTYPE_C64, Dtype::c64), FLASHSCAN_ENUMERATOR(DTYPE_C128, Dtype::c128),
     FLASHSCAN_ENUMERATOR(DTYPE_I32, Dtype::i32), FLASHSCAN_ENUMERATOR(DTYPE_I64, Dtype::i64),
+    FLASHSCAN_ENUMERATOR(DTYPE_U8, Dtype::u8),
 };
 inline constexpr Enumerator<Layout> layouts[] = {
     FLASHSCAN_ENUMERATOR(LAYOUT_BTC, Layout::btc),

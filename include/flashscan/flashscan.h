@@ -184,8 +184,9 @@ enum {
     FLASHSCAN_DTYPE_F64 = 204,
     FLASHSCAN_DTYPE_C64 = 205,  /* two f32 */
     FLASHSCAN_DTYPE_C128 = 206, /* two f64 */
-    FLASHSCAN_DTYPE_I32 = 207,  /* SEQ_OFFSETS only */
-    FLASHSCAN_DTYPE_I64 = 208   /* SEQ_OFFSETS only */
+    FLASHSCAN_DTYPE_I32 = 207,  /* integers: of operators on numbers, and SEQ_OFFSETS */
+    FLASHSCAN_DTYPE_I64 = 208,  /* the same */
+    FLASHSCAN_DTYPE_U8 = 209    /* of operators on numbers; 0 and 1 are what bool and C's _Bool hold */
 };
 
 enum {
@@ -614,14 +615,20 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *
  *     kind        element     l o r                                                   identity    dtype
  *
- *     ADD         number      l + r                                                   0           any
- *     MUL         number      l r                                                     1           any
- *     MIN, MAX    number      the smaller, the larger; NaN if one is NaN              inf, -inf   real
+ *     ADD         number      l + r                                                   0           any, integer
+ *     MUL         number      l r                                                     1           any, integer
+ *     MIN, MAX    number      the smaller, the larger; NaN if one is NaN              inf, -inf   real, integer
  *     LOGADDEXP   number      log(exp(l) + exp(r)), without overflow                  -inf        real
+ *     AND         number      the bits that are in both                               all bits    integer
+ *     OR, XOR     number      the bits that are in one of them, in one alone          0           integer
  *     MATMUL      d x d       the matrix product l r, row-major                       unit        any
  *     AFFINE      d numbers   y[t] = W[t] y[t-1] + x[t] with W = GATE, a d x d        y[-1] = 0   any
  *                             matrix (row: out, column: in) for each element x[t]
  *     CUSTOM      bytes       flashscan_custom_operator                               none
+ *
+ * "any" are real and complex numbers. Integers are i32, i64 and u8, signed but for u8. Their sums and products wrap: they
+ * are those of the integers modulo 2^n, for n bits, so that no bracketing changes a bit. The identities of MIN and MAX are
+ * the largest and the smallest value of the type. AND of no elements of u8 is 255, which a bool cannot hold.
  *
  * AFFINE scans the maps h -> W h + x: the linear recurrence with matrices as gates, which it equals for diagonal W. It
  * runs step by step, d^2 multiply-adds each, or in parallel over time, about d^3 each, whichever costs less on the
@@ -645,7 +652,7 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *     AFFINE    g[t-1] = dy[t-1] + W[t]^H g[t],    GRAD|INPUT[t] = g[t],  GRAD|GATE[t] = g[t] y[t-1]^H
  *     others    g[t-1] = dy[t-1] + d(y[t])/d(y[t-1]) g[t],  GRAD|INPUT[t] = d(y[t])/d(x[t]) g[t]
  *
- * Its scratch is proportional to n elements. CUSTOM has backward if the operator has an adjoint.
+ * Its scratch is proportional to n elements. CUSTOM has backward if the operator has an adjoint, integers have none.
  *
  * Data types: dtype is that of INPUT, GATE, OUTPUT and their gradients. STATE_IN, STATE_OUT, their gradients and all
  * arithmetic are f32 for 16-bit and f32 data, else dtype. OPERATOR_FLAG_ALLOW_TF32 lets the factors of matrix products of
@@ -680,7 +687,10 @@ enum {
     FLASHSCAN_OPERATOR_LOGADDEXP = 1005,
     FLASHSCAN_OPERATOR_MATMUL = 1006,
     FLASHSCAN_OPERATOR_AFFINE = 1007,
-    FLASHSCAN_OPERATOR_CUSTOM = 1008
+    FLASHSCAN_OPERATOR_CUSTOM = 1008,
+    FLASHSCAN_OPERATOR_AND = 1009,
+    FLASHSCAN_OPERATOR_OR = 1010,
+    FLASHSCAN_OPERATOR_XOR = 1011
 };
 
 enum {
@@ -775,8 +785,8 @@ typedef struct flashscan_operator_desc {
 
 /*
  * Creates a plan for an associative operator. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any
- * number of threads may execute it at the same time. PASS_BACKWARD of a custom operator that has
- * no adjoint is FLASHSCAN_STATUS_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
+ * number of threads may execute it at the same time. PASS_BACKWARD of integers, and of a custom operator that has
+ * no adjoint, is FLASHSCAN_STATUS_INVALID_ARGUMENT. The bits of a result do not depend on the number of threads.
  */
 FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashscan_operator_desc* desc,
                                              const flashscan_options* options);

@@ -15,11 +15,19 @@ void validate_dtype(const OperatorProblem& p) {
         if (p.dtype != Dtype{}) check_dtype(p.dtype, {f32, f64}, "dtype with kind custom");
         return;
     }
-    if (is_complex(p.dtype) && (row_of(p.kind).takes & complex_number) == 0)
-        fail(Code::invalid_argument,
-             "dtype is {} with kind {}, which needs real numbers; accepted are f32, bf16, f16, f64", name_of(p.dtype),
-             name_of(p.kind));
-    check_dtype(p.dtype, {f32, bf16, f16, f64, c64, c128}, "dtype");
+    constexpr Dtype all[] = {f32, bf16, f16, f64, c64, c128, i32, i64, u8};
+    const unsigned takes = row_of(p.kind).takes;
+    std::string accepted;
+    for (const Dtype dtype : all) {
+        if ((takes & kind_of(dtype)) == 0) continue;
+        if (dtype == p.dtype) return;
+        accepted += fmt::format("{}{}", accepted.empty() ? "" : ", ", name_of(dtype));
+    }
+    const char* const needed = (takes & complex_number) != 0 ? "real or complex numbers"
+                               : (takes & real_number) != 0  ? "real numbers"
+                                                             : "integers";
+    fail(Code::invalid_argument, "dtype is {} with kind {}, which needs {}; accepted are {}", name_of(p.dtype),
+         name_of(p.kind), needed, accepted);
 }
 
 void validate_code(const CustomOperator& c) {
@@ -72,8 +80,8 @@ void validate_custom(const OperatorProblem& p) {
 const char* name_of(OperatorKind kind) { return row_of(kind).word; }
 
 bool OperatorProblem::differentiable() const {
-    return !is_custom() || custom.host_adjoint != nullptr || custom.batched_adjoint != nullptr ||
-           !custom.adjoint_name.empty();
+    if (!is_custom()) return !is_integer(dtype);
+    return custom.host_adjoint != nullptr || custom.batched_adjoint != nullptr || !custom.adjoint_name.empty();
 }
 
 Extent OperatorProblem::element() const {

@@ -110,8 +110,11 @@ struct OperatorFamily {
     using Kernel = OperatorKernel;
     static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
     static void check_pass(const Problem& problem, Pass pass) {
-        if (pass == Pass::backward && !problem.differentiable())
+        if (pass != Pass::backward || problem.differentiable()) return;
+        if (problem.is_custom())
             fail(Code::invalid_argument, "this plan has no backward pass: its custom operator has no adjoint");
+        fail(Code::invalid_argument, "this plan has no backward pass: dtype is {}, and integers have no gradients",
+             name_of(problem.dtype));
     }
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
                                                bool caller_scratch) {

@@ -18,7 +18,8 @@ enum class Dtype : int32_t {
     c64 = 5,
     c128 = 6,
     i32 = 7,
-    i64 = 8
+    i64 = 8,
+    u8 = 9
 };
 enum class Layout : int32_t {
     btc = 0,
@@ -86,6 +87,7 @@ enum GateBroadcast : uint32_t {
 
 constexpr int64_t size_of(Dtype dtype) {
     switch (dtype) {
+    case Dtype::u8: return 1;
     case Dtype::bf16:
     case Dtype::f16: return 2;
     case Dtype::f32:
@@ -104,6 +106,11 @@ constexpr int64_t alignment_of(Dtype dtype) {
 }
 
 constexpr bool is_complex(Dtype dtype) { return dtype == Dtype::c64 || dtype == Dtype::c128; }
+
+constexpr bool is_integer(Dtype dtype) { return dtype == Dtype::i32 || dtype == Dtype::i64 || dtype == Dtype::u8; }
+constexpr NumberKind kind_of(Dtype dtype) {
+    return is_integer(dtype) ? integer_number : is_complex(dtype) ? complex_number : real_number;
+}
 
 constexpr const OperatorRow& row_of(OperatorKind kind) {
     const OperatorRow* row = operator_rows;
@@ -124,6 +131,7 @@ constexpr const char* name_of(Dtype dtype) {
     case Dtype::c128: return "c128";
     case Dtype::i32: return "i32";
     case Dtype::i64: return "i64";
+    case Dtype::u8: return "u8";
     }
     return "?";
 }

@@ -14,8 +14,13 @@ inline Number number_of(Dtype dtype) {
     case Dtype::f16: return Number::f16;
     case Dtype::f64:
     case Dtype::c128: return Number::f64;
-    default: return Number::f32;
+    case Dtype::i32: return Number::i32;
+    case Dtype::i64: return Number::i64;
+    case Dtype::u8: return Number::u8;
+    case Dtype::f32:
+    case Dtype::c64: break;
     }
+    return Number::f32;
 }
 
 inline void store_number(const Tensor& t, int64_t i, double value) {
@@ -25,6 +30,9 @@ inline void store_number(const Tensor& t, int64_t i, double value) {
     case Number::bf16: reinterpret_cast<Bf16*>(t.data)[i] = to_bf16(single); return;
     case Number::f16: reinterpret_cast<F16*>(t.data)[i] = to_f16(single); return;
     case Number::f64: reinterpret_cast<double*>(t.data)[i] = value; return;
+    case Number::i32:
+    case Number::i64:
+    case Number::u8: return;  // no gate is one
     }
 }
 

@@ -13,13 +13,13 @@ namespace {
 
 NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
     const auto kind = static_cast<int32_t>(p.kind);
-    const bool wide = number_of(p.dtype) == Number::f64;
+    const Number number = number_of(state_dtype(p.dtype));
     switch (isa) {
 #if defined(__x86_64__)
-    case Isa::avx512: return avx512::numbers_kernels(kind, wide, is_complex(p.dtype));
-    case Isa::avx2: return avx2::numbers_kernels(kind, wide, is_complex(p.dtype));
+    case Isa::avx512: return avx512::numbers_kernels(kind, number, is_complex(p.dtype));
+    case Isa::avx2: return avx2::numbers_kernels(kind, number, is_complex(p.dtype));
 #endif
-    default: return baseline::numbers_kernels(kind, wide, is_complex(p.dtype));
+    default: return baseline::numbers_kernels(kind, number, is_complex(p.dtype));
     }
 }
 
@@ -164,7 +164,7 @@ class Numbers final : public OperatorKernel {
             std::memcpy(static_cast<char*>(b.state_out) + piece.state * number_bytes(), carry, bytes);
         if (!p_.is_reduction()) return;
         for (int64_t lane = 0; lane < piece.at.lanes; ++lane)
-            reference::store(b.output, p_.dtype, piece.state + lane, reference::load(carry, state_, lane));
+            reference::convert(b.output, p_.dtype, piece.state + lane, carry, state_, lane);
     }
     // The gradient of y after the last step.
     void enter(const ChainPiece& piece, char* gradient, const OperatorBuffers& b) const {

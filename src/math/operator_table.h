@@ -9,7 +9,8 @@ namespace flashscan {
 // What a number can be.
 enum NumberKind : unsigned {
     real_number = 1,
-    complex_number = 2
+    complex_number = 2,
+    integer_number = 4
 };
 
 }  // namespace flashscan
@@ -23,12 +24,15 @@ enum NumberKind : unsigned {
 //     formula      combine::formula of math/operators.h
 //     takes        NumberKind of the elements
 //     has_slopes   derivatives depend on the operands, and so backward reads INPUT
-#define FLASHSCAN_NUMBER_OPERATORS(ROW)                               \
-    ROW(add, ADD, 0, "add", Add, real_number | complex_number, false) \
-    ROW(mul, MUL, 1, "mul", Mul, real_number | complex_number, true)  \
-    ROW(min, MIN, 2, "min", Min, real_number, true)                   \
-    ROW(max, MAX, 3, "max", Max, real_number, true)                   \
-    ROW(logaddexp, LOGADDEXP, 4, "logaddexp", LogAddExp, real_number, true)
+#define FLASHSCAN_NUMBER_OPERATORS(ROW)                                                \
+    ROW(add, ADD, 0, "add", Add, real_number | complex_number | integer_number, false) \
+    ROW(mul, MUL, 1, "mul", Mul, real_number | complex_number | integer_number, true)  \
+    ROW(min, MIN, 2, "min", Min, real_number | integer_number, true)                   \
+    ROW(max, MAX, 3, "max", Max, real_number | integer_number, true)                   \
+    ROW(logaddexp, LOGADDEXP, 4, "logaddexp", LogAddExp, real_number, true)            \
+    ROW(bit_and, AND, 8, "and", And, integer_number, false)                            \
+    ROW(bit_or, OR, 9, "or", Or, integer_number, false)                                \
+    ROW(bit_xor, XOR, 10, "xor", Xor, integer_number, false)
 
 // Operators on other elements, whose kernels are their own: ROW(name, CONSTANT, number, word).
 #define FLASHSCAN_OTHER_OPERATORS(ROW) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Associative operators on numbers: y = l o r and its adjoint. Compiles as C++, CUDA C++ and with NVRTC. T is a number,
-// a complex number where the operator has no order, or a vector with arithmetic, comparisons, select and the functions
-// of math/activation.h.
+// Associative operators on numbers: y = l o r and its adjoint. Compiles as C++ and CUDA C++. T is a number or a complex
+// number as the operator's row says, or a vector with arithmetic, comparisons, select and the functions of
+// math/activation.h.
 //
 //     identity<T>()        of combine, exact for every r but for the sign of a zero
 //     combine(l, r)        l o r
@@ -25,6 +25,48 @@ namespace combine {
 
 inline constexpr double infinity = __builtin_bit_cast(double, 0x7ff0000000000000ULL);
 
+// The smallest and the largest value of a type.
+template <typename T>
+struct Ends {
+    static constexpr T smallest = T(-infinity), largest = T(infinity);
+};
+template <>
+struct Ends<int32_t> {
+    static constexpr int32_t largest = 0x7fffffff, smallest = -largest - 1;
+};
+template <>
+struct Ends<int64_t> {
+    static constexpr int64_t largest = 0x7fffffffffffffff, smallest = -largest - 1;
+};
+template <>
+struct Ends<uint8_t> {
+    static constexpr uint8_t largest = 0xff, smallest = 0;
+};
+
+// Sums and products, of integers modulo 2^n.
+template <typename T>
+FLASHSCAN_HD T sum(T l, T r) {
+    return l + r;
+}
+template <typename T>
+FLASHSCAN_HD T product(T l, T r) {
+    return l * r;
+}
+FLASHSCAN_HD int32_t sum(int32_t l, int32_t r) {
+    return static_cast<int32_t>(static_cast<uint32_t>(l) + static_cast<uint32_t>(r));
+}
+FLASHSCAN_HD int64_t sum(int64_t l, int64_t r) {
+    return static_cast<int64_t>(static_cast<uint64_t>(l) + static_cast<uint64_t>(r));
+}
+FLASHSCAN_HD uint8_t sum(uint8_t l, uint8_t r) { return static_cast<uint8_t>(l + r); }
+FLASHSCAN_HD int32_t product(int32_t l, int32_t r) {
+    return static_cast<int32_t>(static_cast<uint32_t>(l) * static_cast<uint32_t>(r));
+}
+FLASHSCAN_HD int64_t product(int64_t l, int64_t r) {
+    return static_cast<int64_t>(static_cast<uint64_t>(l) * static_cast<uint64_t>(r));
+}
+FLASHSCAN_HD uint8_t product(uint8_t l, uint8_t r) { return static_cast<uint8_t>(l * r); }
+
 struct Add {
     template <typename T>
     FLASHSCAN_HD static constexpr T identity() {
@@ -32,7 +74,7 @@ struct Add {
     }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
-        return l + r;
+        return sum(l, r);
     }
     template <typename T>
     FLASHSCAN_HD static T left_slope(T, T) {
@@ -59,7 +101,7 @@ struct Mul {
     }
     template <typename T>
     FLASHSCAN_HD static T combine(T l, T r) {
-        return l * r;
+        return product(l, r);
     }
     template <typename T>
     FLASHSCAN_HD static T left_slope(T, T r) {
@@ -83,7 +125,7 @@ template <bool Max>
 struct Extremum {
     template <typename T>
     FLASHSCAN_HD static constexpr T identity() {
-        return T(Max ? -infinity : infinity);
+        return Max ? Ends<T>::smallest : Ends<T>::largest;
     }
     // a where r is taken, else b.
     template <typename T>
@@ -111,7 +153,7 @@ struct LogAddExp {
     static constexpr bool is_long = true;
     template <typename T>
     FLASHSCAN_HD static constexpr T identity() {
-        return T(-infinity);
+        return Ends<T>::smallest;
     }
     // l - r, and 0 for equal infinities.
     template <typename T>
@@ -130,6 +172,40 @@ struct LogAddExp {
     template <typename T>
     FLASHSCAN_HD static T right_slope(T l, T r) {
         return sigmoid(difference(r, l));
+    }
+};
+
+// Bitwise, of integers, which have no gradients.
+struct And {
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return static_cast<T>(-1);
+    }
+    template <typename T>
+    FLASHSCAN_HD static T combine(T l, T r) {
+        return static_cast<T>(l & r);
+    }
+};
+
+struct Or {
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(0);
+    }
+    template <typename T>
+    FLASHSCAN_HD static T combine(T l, T r) {
+        return static_cast<T>(l | r);
+    }
+};
+
+struct Xor {
+    template <typename T>
+    FLASHSCAN_HD static constexpr T identity() {
+        return T(0);
+    }
+    template <typename T>
+    FLASHSCAN_HD static T combine(T l, T r) {
+        return static_cast<T>(l ^ r);
     }
 };
 
@@ -160,6 +236,12 @@ template <typename T>
 inline constexpr unsigned kind_of_number = real_number;
 template <typename T>
 inline constexpr unsigned kind_of_number<Complex<T>> = complex_number;
+template <>
+inline constexpr unsigned kind_of_number<int32_t> = integer_number;
+template <>
+inline constexpr unsigned kind_of_number<int64_t> = integer_number;
+template <>
+inline constexpr unsigned kind_of_number<uint8_t> = integer_number;
 template <typename Op, typename T>
 inline constexpr bool takes = (RowOf<Op>::takes & kind_of_number<T>) != 0;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/operator.h"
 
+#include <type_traits>
 #include <vector>
 
 #include "math/operators.h"
@@ -14,6 +15,21 @@ double of(Wide value, double) { return value.real(); }
 Complex<double> of(Wide value, Complex<double>) { return {value.real(), value.imag()}; }
 Wide wide(double value) { return value; }
 Wide wide(Complex<double> value) { return {value.re, value.im}; }
+
+template <typename T>
+T get_number(const void* data, Dtype dtype, int64_t place) {
+    if constexpr (std::is_integral_v<T>)
+        return static_cast<const T*>(data)[place];
+    else
+        return of(load(data, dtype, place), T{});
+}
+template <typename T>
+void put_number(void* data, Dtype dtype, int64_t place, T value) {
+    if constexpr (std::is_integral_v<T>)
+        static_cast<T*>(data)[place] = value;
+    else
+        store(data, dtype, place, wide(value));
+}
 double number(double value, double) { return value; }
 Complex<double> number(double value, Complex<double>) { return {value, 0}; }
 
@@ -95,7 +111,10 @@ class Operator final : public OperatorKernel {
     explicit Operator(const OperatorProblem& problem)
         : p_(problem), state_(state_dtype(p_.dtype)), size_(p_.element()), gate_(p_.gate_element()) {}
 
-    std::string describe() const override { return "element by element in double, one thread"; }
+    std::string describe() const override {
+        return fmt::format("element by element in {}, one thread",
+                           std::is_integral_v<T> ? name_of(p_.dtype) : "double");
+    }
     size_t scratch_bytes(Pass) const override { return 0; }
 
     void forward(const OperatorBuffers& b, void*) const override {
@@ -103,12 +122,19 @@ class Operator final : public OperatorKernel {
             for (int64_t c = 0; c < p_.channels; ++c) forward_chain(b, s, c);
     }
     void backward(const OperatorBuffers& b, void*) const override {
-        for (const Sequence& s : sequences_of(p_, b.seq_offsets))
-            for (int64_t c = 0; c < p_.channels; ++c) backward_chain(b, s, c);
+        if constexpr (std::is_integral_v<T>)
+            fail(Code::internal_error, "integers have no backward pass");
+        else
+            backward_chains(b);
     }
 
   private:
     using Element = std::vector<T>;
+
+    void backward_chains(const OperatorBuffers& b) const {
+        for (const Sequence& s : sequences_of(p_, b.seq_offsets))
+            for (int64_t c = 0; c < p_.channels; ++c) backward_chain(b, s, c);
+    }
 
     int64_t place(const Sequence& s, int64_t t, int64_t c) const {
         const auto steps = p_.steps();
@@ -118,12 +144,12 @@ class Operator final : public OperatorKernel {
 
     static void get(const void* data, Dtype dtype, int64_t place, Element& e) {
         const auto size = static_cast<int64_t>(e.size());
-        for (int64_t i = 0; i < size; ++i) e[static_cast<size_t>(i)] = of(load(data, dtype, place * size + i), T{});
+        for (int64_t i = 0; i < size; ++i) e[static_cast<size_t>(i)] = get_number<T>(data, dtype, place * size + i);
     }
     static void put(void* data, Dtype dtype, int64_t place, const Element& e) {
         if (data == nullptr) return;
         const auto size = static_cast<int64_t>(e.size());
-        for (int64_t i = 0; i < size; ++i) store(data, dtype, place * size + i, wide(e[static_cast<size_t>(i)]));
+        for (int64_t i = 0; i < size; ++i) put_number(data, dtype, place * size + i, e[static_cast<size_t>(i)]);
     }
     static void add(const void* data, Dtype dtype, int64_t place, Element& e) {
         if (data == nullptr) return;
@@ -233,13 +259,12 @@ std::unique_ptr<OperatorKernel> make_operator(const OperatorProblem& p, const Op
     if (p.is_matmul()) return of_dtype<Matmul>(p);
     if (p.is_affine()) return of_dtype<Affine>(p);
     std::unique_ptr<OperatorKernel> kernel;
-    const auto make = [&](auto number) {
+    const bool made = with_exact_number(p.dtype, [&](auto number) {
         using T = decltype(number);
         return combine::with_operator<T>(static_cast<int>(p.kind), [&](auto op) {
             kernel = std::make_unique<Operator<Numbers<decltype(op)>, T>>(p);
         });
-    };
-    const bool made = is_complex(p.dtype) ? make(Complex<double>{}) : make(double{});
+    });
     if (!made) refusal = fmt::format("there is no formula of {} on {}", name_of(p.kind), name_of(p.dtype));
     return kernel;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "reference/values.h"
 
+#include <cstring>
+#include <type_traits>
+
 #include "core/error.h"
 #include "math/number.h"
 #include "math/operators.h"
@@ -33,12 +36,24 @@ void store(void* data, Dtype dtype, int64_t index, Wide value) {
 }
 
 void convert(void* data, Dtype dtype, int64_t index, const void* from, Dtype from_dtype, int64_t from_index) {
-    store(data, dtype, index, load(from, from_dtype, from_index));
+    if (dtype != from_dtype) return store(data, dtype, index, load(from, from_dtype, from_index));
+    const auto size = static_cast<size_t>(size_of(dtype));
+    std::memcpy(static_cast<char*>(data) + index * size_of(dtype),
+                static_cast<const char*>(from) + from_index * size_of(dtype), size);
 }
 
 void store_identity(void* data, Dtype dtype, int64_t index, OperatorKind kind) {
-    const bool found = combine::with_operator<double>(static_cast<int>(kind), [&](auto op) {
-        store(data, dtype, index, combine::Identity<decltype(op), double>::get());
+    const bool found = with_exact_number(dtype, [&](auto number) {
+        using T = decltype(number);
+        return combine::with_operator<T>(static_cast<int>(kind), [&](auto op) {
+            const T identity = combine::Identity<decltype(op), T>::get();
+            if constexpr (std::is_integral_v<T>)
+                static_cast<T*>(data)[index] = identity;
+            else if constexpr (std::is_floating_point_v<T>)
+                store(data, dtype, index, identity);
+            else
+                store(data, dtype, index, {identity.re, identity.im});
+        });
     });
     if (!found) fail(Code::internal_error, "no identity of operator {} on {}", row_of(kind).word, name_of(dtype));
 }

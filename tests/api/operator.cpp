@@ -66,6 +66,19 @@ const BadOperator bad_descs[] = {
     {"StructSizeShort", [](auto& d) { d.struct_size = 143; }, FLASHSCAN_STATUS_INVALID_STRUCT, {"143", "144"}},
     {"DtypeMissing", [](auto& d) { d.dtype = 0; }, invalid, {"dtype is 0", "DTYPE_F32 (201)", "DTYPE_C128 (206)"}},
     {"DtypeIndex", [](auto& d) { d.dtype = FLASHSCAN_DTYPE_I32; }, invalid, {"dtype is i32"}},
+    {"MatricesOfIntegers",
+     [](auto& d) { d.dtype = FLASHSCAN_DTYPE_I64; },
+     invalid,
+     {"dtype is i64", "matmul", "real or complex numbers", "accepted are f32, bf16, f16, f64, c64, c128"}},
+    {"LogaddexpOfIntegers",
+     [](auto& d) { d.kind = FLASHSCAN_OPERATOR_LOGADDEXP, d.dtype = FLASHSCAN_DTYPE_U8, d.dim = 0; },
+     invalid,
+     {"dtype is u8", "logaddexp", "real numbers", "accepted are f32, bf16, f16, f64"}},
+    {"BitsOfRealNumbers",
+     [](auto& d) { d.kind = FLASHSCAN_OPERATOR_XOR, d.dtype = FLASHSCAN_DTYPE_F32, d.dim = 0; },
+     invalid,
+     {"dtype is f32", "xor", "integers", "accepted are i32, i64, u8"}},
+    {"OffsetsOfBytes", [](auto& d) { d.offsets_dtype = FLASHSCAN_DTYPE_U8; }, invalid, {"offsets_dtype is u8"}},
     {"DtypeWithoutOrder",
      [](auto& d) { d.kind = FLASHSCAN_OPERATOR_MAX, d.dtype = FLASHSCAN_DTYPE_C64, d.dim = 0; },
      invalid,
@@ -191,6 +204,23 @@ TEST(OperatorPlan, KnowsItsSizesAndDescribesItself) {
     std::array<char, 400> text{};
     ASSERT_EQ(flashscan_plan_describe(made.plan, text.data(), text.size(), nullptr), FLASHSCAN_STATUS_OK);
     EXPECT_NE(std::string(text.data()).find("operator affine bf16 BTC reduction b2 t5 c3 d4"), std::string::npos);
+}
+
+TEST(OperatorPlan, IntegersHaveNoBackward) {
+    flashscan_operator_desc desc = custom_desc(some_custom);
+    desc.kind = FLASHSCAN_OPERATOR_ADD;
+    desc.custom = nullptr;
+    desc.dtype = FLASHSCAN_DTYPE_I32;
+    const Created made(desc);
+    ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    size_t size = 0;
+    int32_t count = 0;
+    const std::vector<std::string> words{"no backward pass", "dtype is i32", "integers have no gradients"};
+    expect_failure(flashscan_execute(made.plan, bwd, nullptr, 0, nullptr), invalid, words);
+    expect_failure(flashscan_plan_arg_bytes(made.plan, bwd, grad | FLASHSCAN_ARG_INPUT, &size), invalid, words);
+    expect_failure(flashscan_plan_args(made.plan, bwd, nullptr, 0, &count), invalid, words);
+    ASSERT_EQ(flashscan_plan_arg_bytes(made.plan, fwd, FLASHSCAN_ARG_STATE_IN, &size), FLASHSCAN_STATUS_OK);
+    EXPECT_EQ(size, 4U);
 }
 
 TEST(OperatorPlan, BackwardNeedsAnAdjoint) {

@@ -38,6 +38,7 @@ constexpr int32_t enumerators[] = {FLASHSCAN_DTYPE_F32,
                                    FLASHSCAN_DTYPE_C128,
                                    FLASHSCAN_DTYPE_I32,
                                    FLASHSCAN_DTYPE_I64,
+                                   FLASHSCAN_DTYPE_U8,
                                    FLASHSCAN_LAYOUT_BTC,
                                    FLASHSCAN_LAYOUT_BCT,
                                    FLASHSCAN_LAYOUT_TBGHD,
@@ -201,7 +202,7 @@ flashscan_operator_desc scan(Source& source) {
     flashscan_operator_desc desc{};
     desc.struct_size = sizeof desc;
     desc.kind = FLASHSCAN_OPERATOR_ADD + source.byte() % static_cast<int32_t>(std::size(flashscan::operator_rows));
-    desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 6;
+    desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 9;
     desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
     desc.mode = FLASHSCAN_MODE_INCLUSIVE + source.byte() % 3;
     desc.batch = small_extent(source);

@@ -89,7 +89,8 @@ OperatorProblem draw_operator(Random& random) {
                                  : random.of(number_operators());
     do
         p.dtype = random.of({FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16,
-                             FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C128});
+                             FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_C64, FLASHSCAN_DTYPE_C128, FLASHSCAN_DTYPE_I32,
+                             FLASHSCAN_DTYPE_I64, FLASHSCAN_DTYPE_U8});
     while (!takes(p.kind, p.dtype));
     p.layout = random.of({FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT});
     p.mode = random.of({FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION});
@@ -107,7 +108,7 @@ OperatorProblem draw_operator(Random& random) {
     } else {
         limit(random, size_of_case(random), {&p.batch, &p.time, &p.channels});
     }
-    p.backward = random.chance(0.8);
+    p.backward = random.chance(0.8) && !p.integers();
     p.misaligned = random.chance(0.2);
     p.allow_tf32 = p.matmul() && p.dtype == FLASHSCAN_DTYPE_F32 && random.chance(0.2);
     p.values = random.of({OperatorValues::positive, OperatorValues::positive, OperatorValues::ties});

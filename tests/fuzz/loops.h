@@ -16,6 +16,8 @@ using Results = std::map<int32_t, support::Values>;  // of each output by its id
 support::Outcome linear_loop(const support::Problem& problem, const support::Data& data, bool backward,
                              bool narrow = false);
 Results operator_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
+// The same of integers, which operator_loop calls for them.
+Results integer_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
 Results rnn_loop(const support::RnnProblem& problem, const support::RnnData& data);
 
 // Both passes; backward reads `output` unless it is empty, else what forward gives.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <complex>
+#include <stdexcept>
 
 #include "fuzz/loops.h"
 
@@ -77,10 +78,10 @@ class OperatorLoop {
         case FLASHSCAN_OPERATOR_MUL: return {y[0] * x[0]};
         case FLASHSCAN_OPERATOR_MIN: return {r < l ? r : l};
         case FLASHSCAN_OPERATOR_MAX: return {r > l ? r : l};
-        default: break;
+        case FLASHSCAN_OPERATOR_LOGADDEXP:
+            return {l == r && std::isinf(l) ? l : std::fmax(l, r) + std::log1p(std::exp(-std::fabs(l - r)))};
         }
-        if (l == r && std::isinf(l)) return {l};
-        return {std::fmax(l, r) + std::log1p(std::exp(-std::fabs(l - r)))};
+        throw std::invalid_argument("no operator on real numbers");
     }
 
     // Gives the gradients of y, x and W for the gradient g of y o x, which is `both`.
@@ -171,7 +172,7 @@ class OperatorLoop {
 }  // namespace
 
 Results operator_loop(const OperatorProblem& problem, const OperatorData& data) {
-    return OperatorLoop(problem, data).run();
+    return problem.integers() ? integer_loop(problem, data) : OperatorLoop(problem, data).run();
 }
 
 }  // namespace fuzz

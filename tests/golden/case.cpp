@@ -62,6 +62,11 @@ ordered_json Case::fields() const {
 }
 
 ordered_json Case::runs() const {
+    if (!integers.empty()) {
+        ordered_json runs = ordered_json::array();
+        for (const std::string& dtype : integers) runs.push_back({{"dtype", dtype}});
+        return runs;
+    }
     const auto* line = std::get_if<flashscan_linear_desc>(&desc);
     const bool complex = std::visit([](const auto& d) { return d.dtype == FLASHSCAN_DTYPE_C128; }, desc);
     if (line != nullptr && complex && line->gate_dtype == FLASHSCAN_DTYPE_F64)

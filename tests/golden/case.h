@@ -25,7 +25,8 @@ struct Case {
     std::vector<Tensor> inputs{}, outputs{};
     std::vector<int32_t> reused{};  // what backward takes of them
     std::vector<Tensor> grad_inputs{}, grad_outputs{};
-    bool halves = false;  // also held to by 16-bit types
+    bool halves = false;                  // also held to by 16-bit types
+    std::vector<std::string> integers{};  // the types of integers that hold it, instead of all others
 
     std::string family() const;
     nlohmann::ordered_json runs() const, fields() const;

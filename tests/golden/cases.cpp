@@ -123,6 +123,8 @@ std::vector<Case> operator_cases() {
     using Desc = flashscan_operator_desc&;
     const auto plain = [](Desc) {};
     const auto reverse = [](Desc d) { d.direction = FLASHSCAN_DIRECTION_REVERSE; };
+    const auto bct = [](Desc d) { d.layout = FLASHSCAN_LAYOUT_BCT; };
+    const std::vector<std::string> all{"i64", "i32", "u8"};
     const auto small = [](Desc d) { d.dim = 2, d.channels = 1, d.time = 4; };
     const auto packed = [](Desc d) { d.batch = 1, d.time = 7, d.num_sequences = 4; };
     constexpr int32_t inclusive = FLASHSCAN_MODE_INCLUSIVE, exclusive = FLASHSCAN_MODE_EXCLUSIVE;
@@ -164,6 +166,16 @@ std::vector<Case> operator_cases() {
              desc(FLASHSCAN_OPERATOR_AFFINE, exclusive, [&](Desc d) { small(d), reverse(d); })),
         scan("affine_reduction", desc(FLASHSCAN_OPERATOR_AFFINE, FLASHSCAN_MODE_REDUCTION, small), states),
         scan("affine_packed", desc(FLASHSCAN_OPERATOR_AFFINE, inclusive, [&](Desc d) { small(d), packed(d); }), states),
+        integer_scan("add_integers", desc(FLASHSCAN_OPERATOR_ADD, inclusive, plain), 20, all, states),
+        integer_scan("add_integers_exclusive_reverse", desc(FLASHSCAN_OPERATOR_ADD, exclusive, reverse), 20, all),
+        integer_scan("add_integers_packed", desc(FLASHSCAN_OPERATOR_ADD, FLASHSCAN_MODE_REDUCTION, packed), 20, all,
+                     states),
+        integer_scan("mul_integers", desc(FLASHSCAN_OPERATOR_MUL, inclusive, plain), 9, {"i64", "i32"}, states),
+        integer_scan("min_integers_bct", desc(FLASHSCAN_OPERATOR_MIN, inclusive, bct), 255, all, states),
+        integer_scan("max_integers_reduction", desc(FLASHSCAN_OPERATOR_MAX, FLASHSCAN_MODE_REDUCTION, plain), 255, all),
+        integer_scan("and", desc(FLASHSCAN_OPERATOR_AND, inclusive, plain), 255, all, states),
+        integer_scan("or_exclusive", desc(FLASHSCAN_OPERATOR_OR, exclusive, plain), 255, all),
+        integer_scan("xor_reverse", desc(FLASHSCAN_OPERATOR_XOR, inclusive, reverse), 255, all, states),
     };
 }
 

@@ -84,13 +84,6 @@ int32_t dtype_of(const std::string& argument, const json& run, const json& field
 
 support::Bytes bytes_of(const std::vector<double>& data, int32_t dtype, bool flags) {
     if (flags) return {data.begin(), data.end()};
-    if (dtype == FLASHSCAN_DTYPE_I32 || dtype == FLASHSCAN_DTYPE_I64) {
-        support::Bytes bytes;
-        for (const double whole : data)
-            for (int i = 0; i < (dtype == FLASHSCAN_DTYPE_I32 ? 4 : 8); ++i)
-                bytes.push_back(static_cast<unsigned char>(static_cast<int64_t>(whole) >> (8 * i)));
-        return bytes;
-    }
     const size_t size = support::size_of(dtype), parts = support::is_complex(dtype) ? 2 : 1;
     support::Bytes bytes(data.size() / parts * size);
     for (size_t i = 0; i < data.size() / parts; ++i)

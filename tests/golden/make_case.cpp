@@ -182,4 +182,16 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
     return made;
 }
 
+Case integer_scan(const char* name, flashscan_operator_desc desc, int64_t most, std::vector<std::string> dtypes,
+                  Choice choice) {
+    desc.dtype = FLASHSCAN_DTYPE_I64;
+    Case made = scan(name, desc, choice);
+    made.integers = std::move(dtypes);
+    for (Tensor& tensor : made.inputs)
+        if (tensor.id != FLASHSCAN_ARG_SEQ_OFFSETS)
+            for (double& number : tensor.data) number = std::floor((number + 1) / 2 * static_cast<double>(most));
+    made.grad_outputs.clear();
+    return made;
+}
+
 }  // namespace golden

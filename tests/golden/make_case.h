@@ -17,5 +17,8 @@ Case linear(const char* name, flashscan_linear_desc desc, Choice choice = {});
 Case rnn(const char* name, flashscan_rnn_desc desc, Choice choice = {.states = true});
 // Left out, the batch is 2, the time 5 and the channels 2.
 Case scan(const char* name, flashscan_operator_desc desc, Choice choice = {});
+// The same of integers from 0 to `most`, forward alone, which hold for `dtypes`.
+Case integer_scan(const char* name, flashscan_operator_desc desc, int64_t most, std::vector<std::string> dtypes,
+                  Choice choice = {});
 
 }  // namespace golden

@@ -20,7 +20,7 @@ struct Words {
 };
 using Set = std::vector<std::string>;
 
-inline const Words dtypes = {FLASHSCAN_DTYPE_F32, {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"}};
+inline const Words dtypes = {FLASHSCAN_DTYPE_F32, {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64", "u8"}};
 inline const Words layouts = {FLASHSCAN_LAYOUT_BTC, {"btc", "bct"}};
 inline const Words rnn_layouts = {FLASHSCAN_LAYOUT_BTGHD, {"btghd", "tbghd"}};
 inline const Words directions = {FLASHSCAN_DIRECTION_FORWARD, {"forward", "reverse"}};

@@ -25,7 +25,9 @@ std::vector<OperatorProblem> problems_of(const std::vector<std::string>& kinds, 
         for (const std::string& kind : kinds) {
             const std::string text =
                 "operator bwd " + kind + " " + line + " " + modes[i % 3] + " " + features[i % 5] + " seed";
-            problems.push_back(operator_problem_of(text + std::to_string(++i)));
+            OperatorProblem p = operator_problem_of(text + std::to_string(++i));
+            p.backward = !p.integers();
+            problems.push_back(p);
         }
     return problems;
 }
@@ -57,7 +59,8 @@ const std::vector<std::string> lines{"b1 t4095 c1",
 INSTANTIATE_TEST_SUITE_P(Numbers, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "numbers"}},
                                                     problems_of({"add f32", "mul bf16", "logaddexp f32", "max f16",
-                                                                 "min f64", "mul c64", "add c128"},
+                                                                 "min f64", "mul c64", "add c128", "add i64", "mul u8",
+                                                                 "xor u8", "max i32"},
                                                                 lines))),
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
@@ -69,12 +72,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
                          name_of_operator_case);
 
 // More chunks than a group has, and more than a link.
-INSTANTIATE_TEST_SUITE_P(Links, OperatorElements,
-                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
-                                                    problems_of({"add f32", "logaddexp f32", "matmul d2 f32"},
-                                                                {"b1 t40000 c20", "b1 t70001 c1",
-                                                                 "b1 t33000 c32 sequences3"}))),
-                         name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(
+    Links, OperatorElements,
+    testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
+                               problems_of({"add f32", "logaddexp f32", "matmul d2 f32", "add u8", "mul i64"},
+                                           {"b1 t40000 c20", "b1 t70001 c1", "b1 t33000 c32 sequences3"}))),
+    name_of_operator_case);
 
 }  // namespace
 }  // namespace numeric

@@ -26,6 +26,9 @@ constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
 std::string word(int32_t kind) { return operator_row(kind).word; }
 bool has_dim(int32_t kind) { return kind == FLASHSCAN_OPERATOR_MATMUL || kind == FLASHSCAN_OPERATOR_AFFINE; }
 
+// Backward of what has one.
+std::string pass(int32_t dtype) { return is_integer(dtype) ? "operator fwd " : "operator bwd "; }
+
 // Lengths around powers of two and primes; the features follow from the position.
 std::vector<OperatorProblem> lengths() {
     std::vector<OperatorProblem> problems;
@@ -33,8 +36,12 @@ std::vector<OperatorProblem> lengths() {
     size_t i = 0;
     for (const int32_t kind : kinds)
         for (const int64_t time : times) {
-            std::string text = "operator bwd b2 c3 " + word(kind) + " " + modes[i % 3] + " t" + std::to_string(time) +
-                               (i % 2 == 0 ? " f32" : " f64");
+            const std::vector<int32_t> dtypes = takes(kind, FLASHSCAN_DTYPE_F32)
+                                                    ? std::vector<int32_t>{FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F64}
+                                                    : std::vector<int32_t>{FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_U8};
+            const int32_t dtype = dtypes[i % 2];
+            std::string text = pass(dtype) + "b2 c3 " + word(kind) + " " + modes[i % 3] + " t" + std::to_string(time) +
+                               " " + name_of(dtype);
             if (has_dim(kind)) text += " d" + std::to_string(1 + i % 5);
             if (i % 5 < 2) text += " state-in";
             if (i % 4 < 2) text += " state-out";
@@ -50,14 +57,14 @@ std::vector<OperatorProblem> features() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;
     for (const int32_t kind : kinds)
-        for (const char* dtype : {"f32", "bf16", "f16", "f64", "c64", "c128"}) {
-            if (!takes(kind, dtype_named(dtype))) continue;
+        for (int32_t dtype = FLASHSCAN_DTYPE_F32; dtype <= FLASHSCAN_DTYPE_U8; ++dtype) {
+            if (!takes(kind, dtype)) continue;
             for (const char* mode : modes)
                 for (const char* rest :
                      {"b2 t37 c5", "b1 t101 c3 sequences7 state-in state-out", "b3 t20 c1 state-in reverse",
                       "b1 t61 c2 sequences5 reverse offsets-i32 caller-scratch", "b2 t50 c4 BCT state-out invariant",
                       "b1 t9 c17 state-in values-sign"}) {
-                    std::string text = "operator bwd " + word(kind) + " " + mode + " " + dtype + " " + rest;
+                    std::string text = pass(dtype) + word(kind) + " " + mode + " " + name_of(dtype) + " " + rest;
                     if (has_dim(kind)) text += " d" + std::to_string(2 + i % 4);
                     problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
                 }
@@ -190,7 +197,9 @@ std::vector<OperatorProblem> cuts() {
     for (const int32_t kind : kinds)
         for (const char* rest : {"b1 t20011 c1", "b1 t20011 c1 BCT reverse state-in", "b2 t9001 c3 state-out",
                                  "b1 t30011 c2 sequences3 state-in reverse"}) {
-            std::string text = "operator bwd f64 " + word(kind) + " " + modes[i % 3] + " " + rest;
+            const bool real = takes(kind, FLASHSCAN_DTYPE_F64);
+            std::string text = std::string(real ? "operator bwd f64 " : "operator fwd i64 ") + word(kind) + " " +
+                               modes[i % 3] + " " + rest;
             if (has_dim(kind)) text += " d" + std::to_string(1 + i % 3);
             problems.push_back(operator_problem_of(text + " seed" + std::to_string(++i)));
         }

@@ -86,6 +86,7 @@ double bfloat_value(uint16_t half) {
 
 size_t size_of(int32_t dtype) {
     switch (dtype) {
+    case FLASHSCAN_DTYPE_U8: return 1;
     case FLASHSCAN_DTYPE_BF16:
     case FLASHSCAN_DTYPE_F16: return 2;
     case FLASHSCAN_DTYPE_F32:
@@ -95,14 +96,25 @@ size_t size_of(int32_t dtype) {
     }
 }
 
+bool is_integer(int32_t dtype) {
+    return dtype == FLASHSCAN_DTYPE_I32 || dtype == FLASHSCAN_DTYPE_I64 || dtype == FLASHSCAN_DTYPE_U8;
+}
+
+Value of_integer(int64_t x) {
+    constexpr int64_t exact = int64_t{1} << 53, low = (int64_t{1} << 32) - 1;
+    if (-exact <= x && x <= exact) return static_cast<double>(x);
+    return {static_cast<double>(x & ~low), static_cast<double>(x & low)};
+}
+int64_t integer_of(Value value) { return static_cast<int64_t>(value.real()) + static_cast<int64_t>(value.imag()); }
+
 bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_DTYPE_C64 || dtype == FLASHSCAN_DTYPE_C128; }
 
-static constexpr const char* dtype_names[] = {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64"};
+static constexpr const char* dtype_names[] = {"f32", "bf16", "f16", "f64", "c64", "c128", "i32", "i64", "u8"};
 
 const char* name_of(int32_t dtype) { return dtype_names[dtype - FLASHSCAN_DTYPE_F32]; }
 
 int32_t dtype_named(std::string_view name) {
-    for (int32_t dtype = FLASHSCAN_DTYPE_F32; dtype <= FLASHSCAN_DTYPE_I64; ++dtype)
+    for (int32_t dtype = FLASHSCAN_DTYPE_F32; dtype <= FLASHSCAN_DTYPE_U8; ++dtype)
         if (name == name_of(dtype)) return dtype;
     return 0;
 }
@@ -112,7 +124,9 @@ int32_t state_dtype(int32_t dtype) {
                                                                          : dtype;
 }
 
-int32_t wide_dtype(int32_t dtype) { return is_complex(dtype) ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_F64; }
+int32_t wide_dtype(int32_t dtype) {
+    return is_integer(dtype) ? dtype : is_complex(dtype) ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_F64;
+}
 
 double unit_roundoff(int32_t dtype) { return std::ldexp(1.0, -format_of(dtype).digits); }
 
@@ -132,6 +146,9 @@ Value load(const unsigned char* from, int32_t dtype) {
     case FLASHSCAN_DTYPE_F32: return read<float>(from);
     case FLASHSCAN_DTYPE_F64: return read<double>(from);
     case FLASHSCAN_DTYPE_C64: return {read<float>(from), read<float>(from + 4)};
+    case FLASHSCAN_DTYPE_I32: return of_integer(read<int32_t>(from));
+    case FLASHSCAN_DTYPE_I64: return of_integer(read<int64_t>(from));
+    case FLASHSCAN_DTYPE_U8: return of_integer(*from);
     default: return {read<double>(from), read<double>(from + 8)};
     }
 }
@@ -139,6 +156,9 @@ Value load(const unsigned char* from, int32_t dtype) {
 void store(unsigned char* to, int32_t dtype, Value value) {
     value = rounded(dtype, value);
     switch (dtype) {
+    case FLASHSCAN_DTYPE_I32: return write(to, static_cast<int32_t>(integer_of(value)));
+    case FLASHSCAN_DTYPE_I64: return write(to, integer_of(value));
+    case FLASHSCAN_DTYPE_U8: return write(to, static_cast<uint8_t>(integer_of(value)));
     case FLASHSCAN_DTYPE_BF16: return write(to, bfloat_bits(value.real()));
     case FLASHSCAN_DTYPE_F16: return write(to, half_bits(value.real()));
     case FLASHSCAN_DTYPE_F32: return write(to, static_cast<float>(value.real()));
@@ -151,6 +171,7 @@ void store(unsigned char* to, int32_t dtype, Value value) {
 }
 
 Value rounded(int32_t dtype, Value value) {
+    if (is_integer(dtype)) return value;
     const Format format = format_of(dtype);
     return {round_to(format, value.real()), is_complex(dtype) ? round_to(format, value.imag()) : 0.0};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data types as the tests see them: every value is a pair of doubles that the dtype can represent. Written apart from
+// Data types as the tests see them: every value is a pair of doubles that the dtype can represent; integers that a double
+// cannot hold are the sum of the two. Written apart from
 // the library's own conversions so that an error there is seen.
 #pragma once
 
@@ -20,7 +21,12 @@ bool is_complex(int32_t dtype);
 const char* name_of(int32_t dtype);
 int32_t dtype_named(std::string_view name);  // 0 if there is none
 
-// The dtype of states and arithmetic, and the 64-bit dtype of the same kind.
+bool is_integer(int32_t dtype);
+// The one pair of an integer, and the integer of a pair.
+Value of_integer(int64_t x);
+int64_t integer_of(Value value);
+
+// The dtype of states and arithmetic, and the 64-bit dtype of the same kind; integers have their own width alone.
 int32_t state_dtype(int32_t dtype);
 int32_t wide_dtype(int32_t dtype);
 

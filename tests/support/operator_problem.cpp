@@ -99,12 +99,28 @@ Values numbers(const OperatorProblem& p, int32_t dtype, Stream stream, int64_t c
     return values;
 }
 
+// Any bits, of i64 with the sign that follows.
+Values integers(const OperatorProblem& p, int32_t dtype, Stream stream, int64_t count) {
+    Values values(static_cast<size_t>(count));
+    for (size_t i = 0; i < values.size(); ++i) {
+        const auto half = [&](uint64_t part) {
+            return static_cast<int64_t>(uniform(p.seed, stream, 2 * i + part) * 0x1p32);
+        };
+        const int64_t any = dtype == FLASHSCAN_DTYPE_I64   ? (half(0) - 0x80000000) * 0x100000000 + half(1)
+                            : dtype == FLASHSCAN_DTYPE_I32 ? half(0) - 0x80000000
+                                                           : half(0) >> 24;
+        values[i] = of_integer(p.values == OperatorValues::ties ? any & 3 : any);
+    }
+    return values;
+}
+
 // Matrices whose rows sum to about 1.
 double matrix_middle(const OperatorProblem& p) { return 1.0 / static_cast<double>(p.dim); }
 
 Values elements(const OperatorProblem& p, int32_t dtype, Stream stream, int64_t count) {
     // Products of many stay in range.
     const double spread = std::min(0.5, 8 / std::sqrt(static_cast<double>(std::max<int64_t>(p.time, 2))));
+    if (p.integers()) return integers(p, dtype, stream, count);
     if (p.matmul()) return numbers(p, dtype, stream, count, matrix_middle(p), spread * matrix_middle(p));
     if (p.affine()) return numbers(p, dtype, stream, count, 1, 0.75);
     if (p.kind == FLASHSCAN_OPERATOR_MUL) return numbers(p, dtype, stream, count, 1, spread);
@@ -179,7 +195,8 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
 }
 
 bool is_without_kernel(const OperatorProblem& p, int32_t backend) {
-    return backend == FLASHSCAN_BACKEND_CUDA && p.batch_invariant && p.sequences > 0 && !p.matmul() && !p.affine();
+    return backend == FLASHSCAN_BACKEND_CUDA && p.batch_invariant && p.sequences > 0 && !p.matmul() && !p.affine() &&
+           !p.integers();
 }
 
 flashscan_options options_of(const OperatorProblem& p, int32_t backend, const std::string& kernel) {

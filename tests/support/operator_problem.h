@@ -32,6 +32,8 @@ struct OperatorProblem {
     OperatorValues values = OperatorValues::positive;
     uint64_t seed = 1;
 
+    // Integers have no gradients.
+    bool integers() const { return is_integer(dtype); }
     bool affine() const { return kind == FLASHSCAN_OPERATOR_AFFINE; }
     bool matmul() const { return kind == FLASHSCAN_OPERATOR_MATMUL; }
     bool reduction() const { return mode == FLASHSCAN_MODE_REDUCTION; }

@@ -46,7 +46,9 @@ std::vector<std::string> operator_words() {
 }
 
 bool takes(int32_t kind, int32_t dtype) {
-    const unsigned number = is_complex(dtype) ? flashscan::complex_number : flashscan::real_number;
+    const unsigned number = is_integer(dtype)   ? flashscan::integer_number
+                            : is_complex(dtype) ? flashscan::complex_number
+                                                : flashscan::real_number;
     return (operator_row(kind).takes & number) != 0;
 }
 

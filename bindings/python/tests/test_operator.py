@@ -207,7 +207,7 @@ def test_affine_maps(rng):
         (lambda: prefix_scan(np.ones((3, 2, 4)), "matmul"), "square matrices"),
         (lambda: prefix_scan(np.ones((2, 2)), "matmul"), "3 axes or more"),
         (lambda: prefix_scan(np.ones((3, 2)), "add", axis=2), "axis is 2"),
-        (lambda: prefix_scan(np.ones(3, np.int32), "add"), "x has dtype int32"),
+        (lambda: prefix_scan(np.ones(3, np.int16), "add"), "x has dtype int16"),
         (lambda: prefix_scan(np.ones(3), np.add), "axis is not given"),
         (lambda: prefix_scan(np.ones(3), 7), "op is 7"),
         (lambda: prefix_scan(np.ones((2, 3)), "add", initial=np.ones(3)), "initial has shape"),
@@ -229,3 +229,47 @@ def test_mistakes_are_named(call, words):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+INTEGERS = ("int32", "int64", "uint8")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("op", ["add", "mul", "min", "max", "and", "or", "xor"])
+def test_integers_are_those_of_numpy(op, dtype):
+    functions = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+    functions.update({"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor})
+    bounds = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(bounds.min, bounds.max, (3, 500), dtype, endpoint=True)
+    wanted = functions[op].accumulate(x, 1, dtype)
+    got, final = flashscan.prefix_scan(x, op, return_final=True)
+    assert got.dtype == final.dtype == dtype
+    np.testing.assert_array_equal(got, wanted)
+    np.testing.assert_array_equal(final, wanted[:, -1])
+    np.testing.assert_array_equal(flashscan.reduce(x, op), wanted[:, -1])
+    later = flashscan.prefix_scan(x, op, exclusive=True, initial=x[:, 0])
+    np.testing.assert_array_equal(later[:, 0], x[:, 0])
+    np.testing.assert_array_equal(later[:, 1:], functions[op].accumulate(np.hstack((x[:, :1], x)), 1, dtype)[:, 1:-1])
+
+
+@pytest.mark.parametrize("op, wanted", [("and", [1, 1, 0, 0]), ("or", [0, 1, 1, 1]), ("xor", [0, 1, 1, 0])])
+def test_bools_stay_bools(op, wanted):
+    x = np.array([True, True, False, True]) if op == "and" else np.array([False, True, False, True])
+    got = flashscan.prefix_scan(x, op)
+    assert got.dtype == bool and got.view(np.uint8).tolist() == wanted
+    first = flashscan.prefix_scan(x, op, exclusive=True).view(np.uint8)
+    assert first.tolist() == [int(op == "and"), *wanted[:-1]]
+
+
+def test_integers_are_refused_where_they_have_no_meaning():
+    x = np.arange(6, dtype=np.int32)
+    for op in ("logaddexp", "matmul"):
+        with pytest.raises(TypeError, match="x has dtype int32"):
+            flashscan.prefix_scan(x.reshape(6, 1, 1) if op == "matmul" else x, op)
+    for dtype in ("float32", "int16"):
+        with pytest.raises(TypeError, match="accepted for 'xor' are int32, int64, uint8 and bool"):
+            flashscan.prefix_scan(x.astype(dtype), "xor")
+    with pytest.raises(TypeError, match="no results of 'add' fit"):
+        flashscan.prefix_scan(x > 2, "add")
+    with pytest.raises(ValueError, match="integers have no gradients"):
+        flashscan.prefix_scan_backward(x, "add", np.ones_like(x))

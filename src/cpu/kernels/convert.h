@@ -7,7 +7,18 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-FLASHSCAN_INLINE int64_t bytes_of(Number number) { return number == Number::f64 ? 8 : number == Number::f32 ? 4 : 2; }
+FLASHSCAN_INLINE int64_t bytes_of(Number number) {
+    switch (number) {
+    case Number::u8: return 1;
+    case Number::bf16:
+    case Number::f16: return 2;
+    case Number::f32:
+    case Number::i32: return 4;
+    case Number::f64:
+    case Number::i64: return 8;
+    }
+    return 0;
+}
 
 template <typename T>
 FLASHSCAN_INLINE bool same_number(Number number) {
@@ -47,10 +58,20 @@ struct AsF16 {
     static FLASHSCAN_INLINE F16 put(float x) { return to_f16(x); }
 };
 
+// Of integers, which stay what they are.
+template <typename T>
+struct AsInteger {
+    using Type = T;
+    static FLASHSCAN_INLINE T get(T x) { return x; }
+    static FLASHSCAN_INLINE T put(T x) { return x; }
+};
+
 // Calls use(form) with the memory form of `number`; T is the type of the arithmetic.
 template <typename T, typename Use>
 FLASHSCAN_INLINE void with_number(Number number, Use use) {
-    if constexpr (sizeof(T) == 8) {
+    if constexpr (is_integer<T>) {
+        use(AsInteger<T>{});
+    } else if constexpr (sizeof(T) == 8) {
         use(AsF64{});
     } else {
         switch (number) {
@@ -131,6 +152,14 @@ FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
 FLASHSCAN_INLINE void narrow(double* p, VecD v) { store(p, v); }
 FLASHSCAN_INLINE void narrow_streamed(float* p, VecF v) { stream(p, v); }
 FLASHSCAN_INLINE void narrow_streamed(double* p, VecD v) { stream(p, v); }
+template <typename T>
+requires is_integer<T> FLASHSCAN_INLINE Vec<T> widen(const T* p) { return load(p); }
+template <typename T>
+requires is_integer<T> FLASHSCAN_INLINE void narrow(T* p, Vec<T> v) { store<T>(p, v); }
+template <typename T>
+requires is_integer<T> FLASHSCAN_INLINE void narrow_streamed(T* p, Vec<T> v) {
+    stream(reinterpret_cast<float*>(p), reinterpret_cast<VecF>(v));
+}
 template <typename Half>
 FLASHSCAN_INLINE VecF widen(const Half* p) {
     VecHalf half;

@@ -36,6 +36,31 @@ FLASHSCAN_INLINE Lanes<T> select(Mask<T> mask, Lanes<T> a, Lanes<T> b) {
     return Lanes<T>(mask.bits ? a.v : b.v);
 }
 
+// A vector of integers, which wrap.
+template <typename T>
+struct Integers {
+    using Unsigned = typename Simd<T>::Unsigned;
+    Vec<T> v;
+    Integers() = default;
+    explicit FLASHSCAN_INLINE Integers(T x) : v(splat<T>(x)) {}
+    explicit FLASHSCAN_INLINE Integers(Vec<T> x) : v(x) {}
+    static FLASHSCAN_INLINE Integers of(Unsigned x) { return Integers(reinterpret_cast<Vec<T>>(x)); }
+    FLASHSCAN_INLINE Unsigned bits() const { return reinterpret_cast<Unsigned>(v); }
+
+    friend FLASHSCAN_INLINE Integers operator+(Integers a, Integers b) { return of(a.bits() + b.bits()); }
+    friend FLASHSCAN_INLINE Integers operator*(Integers a, Integers b) { return of(a.bits() * b.bits()); }
+    friend FLASHSCAN_INLINE Integers operator&(Integers a, Integers b) { return of(a.bits() & b.bits()); }
+    friend FLASHSCAN_INLINE Integers operator|(Integers a, Integers b) { return of(a.bits() | b.bits()); }
+    friend FLASHSCAN_INLINE Integers operator^(Integers a, Integers b) { return of(a.bits() ^ b.bits()); }
+    friend FLASHSCAN_INLINE Mask<T> operator<(Integers a, Integers b) { return {a.v < b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator>(Integers a, Integers b) { return {a.v > b.v}; }
+    friend FLASHSCAN_INLINE Mask<T> operator==(Integers a, Integers b) { return {a.v == b.v}; }
+};
+template <typename T>
+FLASHSCAN_INLINE Integers<T> select(Mask<T> mask, Integers<T> a, Integers<T> b) {
+    return Integers<T>(mask.bits ? a.v : b.v);
+}
+
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> exp_of(Lanes<T> x) {
     return Lanes<T>(exponential<T>(x.v));

@@ -15,7 +15,10 @@ enum class Number : int32_t {
     f32,
     bf16,
     f16,
-    f64
+    f64,
+    i32,
+    i64,
+    u8
 };
 
 // A tensor in memory. Strides are in numbers: an element is `parts` adjacent numbers, two for complex data.

@@ -27,7 +27,8 @@ struct NumbersCall {
     bool ascending, exclusive;
 };
 
-// Carries, totals, gradients and products are `parts` numbers a lane. Tiles are what is loaded at once.
+// Carries, totals, gradients and products are `parts` numbers a lane. Tiles are what is loaded at once. Integers have no
+// pointers of backward: mark, backward and join_backward.
 struct NumbersKernels {
     int64_t vector_bytes;
     int64_t work_bytes;  // of `work`, memory of the worker aligned to 64 bytes with nothing in it
@@ -83,17 +84,17 @@ struct MatrixKernels {
     void (*affine_backward)(const MatrixCall&, const OperatorPiece&, char* carry, char* buffer);
 };
 
-// `kind` is the number of math/operator_table.h; null pointers where no kernel is for it.
+// `kind` is the number of math/operator_table.h, `number` that of the arithmetic; null pointers where no kernel is for them.
 namespace baseline {
-NumbersKernels numbers_kernels(int32_t kind, bool wide, bool complex);
+NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex);
 MatrixKernels matrix_kernels(bool wide);
 }  // namespace baseline
 namespace avx2 {
-NumbersKernels numbers_kernels(int32_t kind, bool wide, bool complex);
+NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex);
 MatrixKernels matrix_kernels(bool wide);
 }  // namespace avx2
 namespace avx512 {
-NumbersKernels numbers_kernels(int32_t kind, bool wide, bool complex);
+NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex);
 MatrixKernels matrix_kernels(bool wide);
 }  // namespace avx512
 

@@ -23,10 +23,13 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 template <typename T>
 inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
 
+template <typename T>
+using LanesOf = std::conditional_t<is_integer<T>, Integers<T>, Lanes<T>>;
+
 // The numbers that the walk over lanes holds at once.
 template <typename T>
 struct RealPack {
-    using Type = Lanes<T>;
+    using Type = LanesOf<T>;
     static constexpr int64_t numbers = Simd<T>::width;
     static FLASHSCAN_INLINE Type get(const T* p) { return Type(load(p)); }
     static FLASHSCAN_INLINE void put(T* p, Type v) { store<T>(p, v.v); }
@@ -95,20 +98,24 @@ void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
 }
 
 template <typename Op, bool Mirror, typename T>
-FLASHSCAN_INLINE Lanes<T> scan_steps(Lanes<T> v) {
+FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     constexpr int width = Simd<T>::width;
     // A zero keeps its sign.
     const Vec<T> none = splat<T>(Op::template identity<T>() == 0 ? T(-0.0) : Op::template identity<T>());
-    v = Op::combine(Lanes<T>(shift<1, Mirror, T>(v.v, none)), v);
-    if constexpr (width > 2) v = Op::combine(Lanes<T>(shift<2, Mirror, T>(v.v, none)), v);
-    if constexpr (width > 4) v = Op::combine(Lanes<T>(shift<4, Mirror, T>(v.v, none)), v);
-    if constexpr (width > 8) v = Op::combine(Lanes<T>(shift<8, Mirror, T>(v.v, none)), v);
+    using L = LanesOf<T>;
+    v = Op::combine(L(shift<1, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 2) v = Op::combine(L(shift<2, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 4) v = Op::combine(L(shift<4, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 8) v = Op::combine(L(shift<8, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 16) v = Op::combine(L(shift<16, Mirror, T>(v.v, none)), v);
+    if constexpr (width > 32) v = Op::combine(L(shift<32, Mirror, T>(v.v, none)), v);
     return v;
 }
 
 // Forward along one lane.
 template <typename Op, bool Mirror, typename T>
 void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
+    using L = LanesOf<T>;
     constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
     T carry = *carry_at;
     int64_t i = 0;
@@ -121,7 +128,7 @@ void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
     Vec<T> c = splat<T>(carry);
     for (; i + width <= t.steps; i += width) {
         const int64_t j = Mirror ? t.steps - width - i : i;
-        const Lanes<T> y = Op::combine(Lanes<T>(c), scan_steps<Op, Mirror, T>(Lanes<T>(load(t.x + j))));
+        const L y = Op::combine(L(c), scan_steps<Op, Mirror, T>(L(load(t.x + j))));
         store<T>(to + j, t.exclusive ? shift<1, Mirror, T>(y.v, c) : y.v);
         c = pick<last, T>(y.v);
     }
@@ -309,33 +316,38 @@ NumbersKernels numbers_of() {
     k.scan = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* work) {
         Walk(c, p, work).forward(carry, nullptr, true);
     };
-    k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks, char* work) {
-        Walk(c, p, work).forward(carry, marks, false);
-    };
-    k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product,
-                    char* work) { Walk(c, p, work).backward(marks, gradient, product); };
     k.join = [](int64_t numbers, const char* carry, const char* total, char* next) {
         using One = std::conditional_t<IsComplex, Complex<T>, T>;
         const auto *l = reinterpret_cast<const One*>(carry), *r = reinterpret_cast<const One*>(total);
         for (int64_t i = 0; i < numbers / Walk::parts; ++i) reinterpret_cast<One*>(next)[i] = Op::combine(l[i], r[i]);
     };
-    k.join_backward = [](int64_t numbers, const char* product, const char* local, char* gradient) {
-        using One = std::conditional_t<IsComplex, Complex<T>, T>;
-        const auto *p = reinterpret_cast<const One*>(product), *c = reinterpret_cast<const One*>(local);
-        auto* g = reinterpret_cast<One*>(gradient);
-        for (int64_t i = 0; i < numbers / Walk::parts; ++i) g[i] = c[i] + p[i] * g[i];
-    };
+    if constexpr (!is_integer<T>) {
+        k.mark = [](const NumbersCall& c, const OperatorPiece& p, char* carry, char* marks, char* work) {
+            Walk(c, p, work).forward(carry, marks, false);
+        };
+        k.backward = [](const NumbersCall& c, const OperatorPiece& p, const char* marks, char* gradient, char* product,
+                        char* work) { Walk(c, p, work).backward(marks, gradient, product); };
+        k.join_backward = [](int64_t numbers, const char* product, const char* local, char* gradient) {
+            using One = std::conditional_t<IsComplex, Complex<T>, T>;
+            const auto *p = reinterpret_cast<const One*>(product), *c = reinterpret_cast<const One*>(local);
+            auto* g = reinterpret_cast<One*>(gradient);
+            for (int64_t i = 0; i < numbers / Walk::parts; ++i) g[i] = c[i] + p[i] * g[i];
+        };
+    }
     return k;
 }
 
 // Null pointers where no formula of the number takes numbers of type T.
 template <typename T>
-NumbersKernels numbers_of_kind(int32_t kind, bool complex) {
+NumbersKernels numbers_of_kind(int32_t kind) {
     NumbersKernels kernels{};
-    if (complex)
-        combine::with_operator<Complex<T>>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, true>(); });
-    else
-        combine::with_operator<T>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, false>(); });
+    combine::with_operator<T>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, false>(); });
+    return kernels;
+}
+template <typename T>
+NumbersKernels complex_numbers_of_kind(int32_t kind) {
+    NumbersKernels kernels{};
+    combine::with_operator<Complex<T>>(kind, [&](auto op) { kernels = numbers_of<decltype(op), T, true>(); });
     return kernels;
 }
 

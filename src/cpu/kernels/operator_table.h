@@ -8,8 +8,19 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-NumbersKernels numbers_kernels(int32_t kind, bool wide, bool complex) {
-    return wide ? numbers_of_kind<double>(kind, complex) : numbers_of_kind<float>(kind, complex);
+NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex) {
+    if (complex)
+        return number == Number::f64 ? complex_numbers_of_kind<double>(kind) : complex_numbers_of_kind<float>(kind);
+    switch (number) {
+    case Number::f32: return numbers_of_kind<float>(kind);
+    case Number::f64: return numbers_of_kind<double>(kind);
+    case Number::i32: return numbers_of_kind<int32_t>(kind);
+    case Number::i64: return numbers_of_kind<int64_t>(kind);
+    case Number::u8: return numbers_of_kind<uint8_t>(kind);
+    case Number::bf16:
+    case Number::f16: break;  // nothing computes with them
+    }
+    return {};
 }
 
 template <typename T>

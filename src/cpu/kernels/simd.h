@@ -32,6 +32,8 @@ typedef uint32_t VecU __attribute__((vector_size(vector_bytes)));
 typedef uint64_t VecQ __attribute__((vector_size(vector_bytes)));
 typedef uint16_t VecW __attribute__((vector_size(vector_bytes)));
 typedef uint16_t VecHalf __attribute__((vector_size(vector_bytes / 2)));
+typedef uint8_t VecB __attribute__((vector_size(vector_bytes)));
+typedef int8_t VecS __attribute__((vector_size(vector_bytes)));
 
 template <typename T>
 struct Simd;
@@ -56,6 +58,37 @@ struct Simd<double> {
     static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33;
     static constexpr double top = 709.9, bottom = -745.2;
 };
+
+// Integers; Unsigned is what wraps.
+template <>
+struct Simd<int32_t> {
+    using Vec = VecI;
+    using Int = VecI;
+    using Unsigned = VecU;
+    static constexpr int width = vector_bytes / 4;
+};
+template <>
+struct Simd<int64_t> {
+    using Vec = VecL;
+    using Int = VecL;
+    using Unsigned = VecQ;
+    static constexpr int width = vector_bytes / 8;
+};
+template <>
+struct Simd<uint8_t> {
+    using Vec = VecB;
+    using Int = VecS;
+    using Unsigned = VecB;
+    static constexpr int width = vector_bytes;
+};
+template <typename T>
+inline constexpr bool is_integer = false;
+template <>
+inline constexpr bool is_integer<int32_t> = true;
+template <>
+inline constexpr bool is_integer<int64_t> = true;
+template <>
+inline constexpr bool is_integer<uint8_t> = true;
 
 template <typename T>
 using Vec = typename Simd<T>::Vec;

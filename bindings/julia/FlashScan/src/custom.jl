@@ -65,11 +65,15 @@ bytes_and_pointer(array) = (Ptr{Cvoid}(pointer(array)), Int(sizeof(array)))
 
 # Functions that the library has a kernel for.
 named(op, ::Type) = nothing
-const LibraryNumber = Union{Float16,Float32,Float64,BFloat16,ComplexF32,ComplexF64}
+const LibraryInteger = Union{Int32,Int64,UInt8}
+const LibraryNumber = Union{Float16,Float32,Float64,BFloat16,ComplexF32,ComplexF64,LibraryInteger}
 named(::typeof(+), ::Type{<:LibraryNumber}) = :add
 named(::typeof(*), ::Type{<:LibraryNumber}) = :mul
 named(::typeof(min), ::Type{<:LibraryNumber}) = :min
 named(::typeof(max), ::Type{<:LibraryNumber}) = :max
+named(::typeof(&), ::Type{<:LibraryInteger}) = :and
+named(::typeof(|), ::Type{<:LibraryInteger}) = :or
+named(::typeof(xor), ::Type{<:LibraryInteger}) = :xor
 
 function prefix_scan(op, x::AbstractArray; exclusive = false, state = nothing, layout = :ctb, reverse = false,
                      offsets = nothing, final_state = false, options = Options())

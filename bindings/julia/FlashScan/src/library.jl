@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The C interface: constants, structs as isbits mirrors, functions, failures.
 
-const F32, BF16, F16, F64, C64, C128, I32, I64 = Int32.(201:208)
+const F32, BF16, F16, F64, C64, C128, I32, I64, U8 = Int32.(201:209)
 const CPU, CUDA = Int32.(101:102)
 const PASS_FORWARD, PASS_BACKWARD = Int32.(501:502)
 const DETERMINISM_RUN_TO_RUN, DETERMINISM_BATCH_INVARIANT = Int32.(601:602)

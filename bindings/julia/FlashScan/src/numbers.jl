@@ -28,8 +28,11 @@ dtype(::Type{Float16}) = F16
 dtype(::Type{Float64}) = F64
 dtype(::Type{ComplexF32}) = C64
 dtype(::Type{ComplexF64}) = C128
+dtype(::Type{Int32}) = I32
+dtype(::Type{Int64}) = I64
+dtype(::Type{UInt8}) = U8
 dtype(::Type{T}) where {T} = throw(ArgumentError("elements are $T; accepted are Float32, BFloat16, Float16, Float64, " *
-                                                 "ComplexF32 and ComplexF64"))
+                                                 "ComplexF32, ComplexF64, and for operators Int32, Int64 and UInt8"))
 
 "The type of states: `Float32` for 16-bit types, else the type itself."
 state_type(::Type{T}) where {T} = dtype(T) in (BF16, F16) ? Float32 : T

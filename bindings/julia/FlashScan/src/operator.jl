@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-const KINDS = (add = 1001, mul = 1002, min = 1003, max = 1004, logaddexp = 1005, matmul = 1006, affine = 1007)
+const KINDS = (add = 1001, mul = 1002, min = 1003, max = 1004, logaddexp = 1005, matmul = 1006, affine = 1007, and = 1009,
+               or = 1010, xor = 1011)
 const MODES = (:inclusive, :exclusive, :reduction)
 const OPERATOR_LAYOUTS = (:ctb, :tcb)
 
@@ -87,7 +88,8 @@ end
 Prefixes `y[t] = state ∘ x[1] ∘ ... ∘ x[t]` along time, and the last of them alone. Operands keep their order, so an operator
 need not commute. `op` is
 
-- `+` or `:add`, `*` or `:mul`, `min`, `max` (or symbols), `:logaddexp`, on numbers: `x` has size `(C, T, B)`, or `(T, C, B)` with
+- `+` or `:add`, `*` or `:mul`, `min`, `max` (or symbols), `:logaddexp`, on numbers; but for `:logaddexp` also on `Int32`,
+  `Int64` and `UInt8`, which wrap, and on these `&` or `:and`, `|` or `:or`, `⊻` or `:xor`: `x` has size `(C, T, B)`, or `(T, C, B)` with
   `layout = :tcb`; trailing axes may be missing, a vector is one chain;
 - `:matmul` on matrices: `x` is `(d, d, C, T, B)`. A Julia matrix is the transpose of the header's in the same memory, and
   so **the later matrix is on the left**: `y[t] = x[t] * ... * x[2] * x[1] * state`, what linear dynamics need. For

@@ -64,6 +64,17 @@ end
     @test prefix_scan(+, x; exclusive = true) == [0; cumsum(x)[1:4]]
     @test prefix_scan(:logaddexp, x)[2] ≈ log(exp(3) + exp(1))
     @test prefix_scan((l, r) -> 10l + r, [1, 2]) == [1, 12]
+    for T in (Int32, Int64, UInt8)
+        whole = T[3, 100, 9, 120]
+        for op in (+, *, min, max, &, |, xor)
+            @test prefix_scan(op, whole)::Vector{T} == accumulate((l, r) -> T(op(l, r) % T), whole)
+        end
+        @test reduce_scan(max, whole) == fill(T(120), 1, 1)
+    end
+    @test prefix_scan(+, [typemax(Int64), 1]) == [typemax(Int64), typemin(Int64)]
+    @test prefix_scan(:and, UInt8[12, 10]; exclusive = true) == [0xff, 12]
+    _, back = prefix_scan_pullback(:add, Int32[1, 2])
+    @test occursin("integers have no gradients", sentence(() -> back(Int32[1, 1])))
     # Affine maps (scale, shift) do not commute; the earlier one is applied first.
     maps = [(0.5, 1.0), (0.5, 2.0), (2.0, 3.0)]
     compose(l, r) = (r[1] * l[1], r[1] * l[2] + r[2])
@@ -77,7 +88,7 @@ end
 @testset "errors" begin
     ones4 = ones(Float32, 4)
     @test occursin("(3,)", sentence(() -> linear_scan(ones(Float32, 3), ones4)))
-    @test occursin("Int64", sentence(() -> linear_scan(ones4, [1, 2, 3, 4])))
+    @test occursin("dtype is i64", sentence(() -> linear_scan(ones4, [1, 2, 3, 4])))
     @test occursin(":middle", sentence(() -> linear_scan(ones4, ones4; form = :middle)))
     @test occursin("offsets", sentence(() -> linear_scan(ones4, ones4; offsets = [0, 9])) |> lowercase)
     @test occursin("Float64", sentence(() -> linear_scan(ones4, ones4; state = ones(1, 1))))

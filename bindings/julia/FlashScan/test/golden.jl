@@ -3,7 +3,7 @@
 
 const file = parse_json(read(joinpath(@__DIR__, "../../../../tests/golden/cases.json"), String))
 const types = Dict("f32" => Float32, "bf16" => BFloat16, "f16" => Float16, "f64" => Float64, "c64" => ComplexF32,
-                   "c128" => ComplexF64, "i32" => Int32, "i64" => Int64)
+                   "c128" => ComplexF64, "i32" => Int32, "i64" => Int64, "u8" => UInt8)
 
 # A tensor as an array of T: the axes of the file reversed. Pairs go to complex types.
 function array(tensor, T)

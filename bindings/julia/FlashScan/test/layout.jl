@@ -30,7 +30,7 @@ end
     same(name, value) = number(name) == value
     words(prefix, names, first) = all(same(prefix * uppercase(String(name)), first + i - 1) for (i, name) in enumerate(names))
     @test all(same("ARG_" * uppercase(String(name)), id) for (name, id) in pairs(FlashScan.ARGUMENTS))
-    @test words("DTYPE_", (:F32, :BF16, :F16, :F64, :C64, :C128, :I32, :I64), FlashScan.F32) && FlashScan.I64 - FlashScan.F32 == 7
+    @test words("DTYPE_", (:F32, :BF16, :F16, :F64, :C64, :C128, :I32, :I64, :U8), FlashScan.F32) && FlashScan.U8 - FlashScan.F32 == 8
     @test same("BACKEND_CPU", FlashScan.CPU) && same("BACKEND_CUDA", FlashScan.CUDA)
     for name in (:GRAD, :PASS_FORWARD, :PASS_BACKWARD, :DETERMINISM_RUN_TO_RUN, :DETERMINISM_BATCH_INVARIANT,
                  :OPERATOR_CUSTOM, :MODE_REDUCTION, :LINEAR_FLAG_RESET, :RNN_FLAG_RESET, :RNN_FLAG_ALL_STATES, :RNN_FLAG_TRAINING)

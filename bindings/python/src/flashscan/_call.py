@@ -22,6 +22,7 @@ from ._errors import FlashscanError, FlashscanTypeError, FlashscanValueError
 from ._spaces import CupySpace, NumpySpace, Signature, Spec
 
 DATA = range(lib.F32, lib.C128 + 1)
+INTEGERS = (lib.I32, lib.I64, lib.U8)
 _WIDE = {lib.BF16: lib.F32, lib.F16: lib.F32}
 
 

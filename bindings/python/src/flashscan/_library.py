@@ -24,8 +24,8 @@ from pathlib import Path
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
 CPU, CUDA = 101, 102
-F32, BF16, F16, F64, C64, C128, I32, I64 = range(201, 209)
-U8, BOOL = -1, -2  # of resets, whose type no descriptor names
+F32, BF16, F16, F64, C64, C128, I32, I64, U8 = range(201, 210)
+BOOL = -1  # which no descriptor names: U8 to the library
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
 INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM = range(2013, 2017)
 GRAD = 1 << 30
@@ -44,7 +44,10 @@ CELL_LSTM = 901  # the first; _rnn.py has the others
     OPERATOR_MATMUL,
     OPERATOR_AFFINE,
     OPERATOR_CUSTOM,
-) = range(1001, 1009)
+    OPERATOR_AND,
+    OPERATOR_OR,
+    OPERATOR_XOR,
+) = range(1001, 1012)
 MODE_INCLUSIVE, MODE_EXCLUSIVE, MODE_REDUCTION = range(1101, 1104)
 CODE_CUDA_SOURCE, CODE_LTO_IR = 1201, 1202
 LINEAR_FLAG_RESET = 1 << 4

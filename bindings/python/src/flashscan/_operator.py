@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _library as lib
-from ._call import Call, Problem, data_number, flag, integer, kind, real_number
+from ._call import INTEGERS, Call, Problem, data_number, flag, integer, kind, real_number
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
@@ -19,6 +19,9 @@ NAMED = {
     "max": lib.OPERATOR_MAX,
     "logaddexp": lib.OPERATOR_LOGADDEXP,
     "matmul": lib.OPERATOR_MATMUL,
+    "and": lib.OPERATOR_AND,
+    "or": lib.OPERATOR_OR,
+    "xor": lib.OPERATOR_XOR,
 }
 AFFINE, CUSTOM = lib.OPERATOR_AFFINE, lib.OPERATOR_CUSTOM
 INCLUSIVE, EXCLUSIVE, REDUCTION = lib.MODE_INCLUSIVE, lib.MODE_EXCLUSIVE, lib.MODE_REDUCTION
@@ -27,6 +30,25 @@ _READS_X = {"mul", "min", "max", "logaddexp", "matmul"}
 
 
 _REAL = {"min", "max", "logaddexp"}
+_BITS = {"and", "or", "xor"}
+_OF_INTEGERS = {"add", "mul", "min", "max", *_BITS}
+_OF_BOOLS = {"mul", "min", "max", *_BITS}
+
+
+def _numbers(x: Spec, op: str) -> tuple[int, int]:
+    """The library's numbers of the dtype and of the operator."""
+    if x.number in INTEGERS and op in _OF_INTEGERS:
+        return x.number, NAMED[op]
+    if x.number == lib.BOOL and op in _OF_BOOLS:
+        # Of bytes 0 and 1 these are products, whose identity is 1, not all bits.
+        return lib.U8, lib.OPERATOR_MUL if op in ("and", "min") else NAMED[op]
+    if op in _BITS:
+        raise FlashscanTypeError(
+            f"{x.name} has dtype {x.dtype}; accepted for {op!r} are int32, int64, uint8 and bool, in native byte order"
+        )
+    if x.number == lib.BOOL and op in _OF_INTEGERS:
+        raise FlashscanTypeError(f"{x.name} has dtype {x.dtype}, which no results of {op!r} fit; accepted are numbers")
+    return real_number(x, f" for {op!r}") if op in _REAL else data_number(x), NAMED[op]
 
 
 @dataclass(frozen=True)
@@ -104,7 +126,9 @@ class Scan:
         inner: int,
         reverse: bool,
         seq_offsets: Spec | None,
+        dtype: int | None = None,
     ) -> None:
+        """``dtype``: the library's number where it is not that of real or complex numbers."""
         custom = number == CUSTOM
         batch, time, behind = math.prod(x.shape[:axis]), x.shape[axis], x.shape[axis + 1 :]
         channels = 1 if custom else math.prod(behind[: len(behind) - inner])
@@ -112,7 +136,8 @@ class Scan:
             raise FlashscanValueError(
                 f"{x.name} has shape {x.shape} with seq_offsets; accepted are extents of 1 before axis {axis}"
             )
-        dtype = 0 if custom else data_number(x)
+        if dtype is None:
+            dtype = 0 if custom else data_number(x)
         sequences, offsets = problem.read_offsets(seq_offsets)
         self.fields = (dtype, number, lib.LAYOUT_BTC, mode, lib.direction(flag("reverse", reverse)), 0, offsets, batch, time, channels)
         self.fields += (x.shape[-1] if inner else 0, sequences)
@@ -131,10 +156,9 @@ def _scan_of(
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are arrays of {inner + 1} axes or more")
     if inner and x.shape[-1] != x.shape[-2]:
         raise FlashscanValueError(f"{x.name} has shape {x.shape}; accepted are square matrices in the last two axes")
-    if op in _REAL:
-        real_number(x, f" for {op!r}")
+    dtype, number = _numbers(x, op)
     place = axis_of(axis, -3 if inner else -1, ndim, inner)
-    return Scan(problem, x, NAMED[op], mode, place, inner, reverse, offsets)
+    return Scan(problem, x, number, mode, place, inner, reverse, offsets, dtype)
 
 
 @kind(0, "x", "initial?", "seq_offsets?")
@@ -211,9 +235,10 @@ def prefix_scan(
 
     Args:
         x: an array of NumPy, PyTorch, CuPy or a package that speaks DLPack, on the CPU or a GPU; float32, float64,
-            float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; of any dtype for operators that
+            float16 or bfloat16, or for "add", "mul", "matmul" complex64 or complex128; int32, int64 or uint8, which
+            wrap, for all names but "logaddexp" and "matmul"; bool for these but "add"; of any dtype for operators that
             are no names.
-        op: "add", "mul", "min", "max", "logaddexp" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
+        op: "add", "mul", "min", "max", "logaddexp", "and", "or", "xor" (elementwise), "matmul" (of the last two axes), a ``HostOperator``,
             a ``CudaOperator``, or a function ``f(left, right)`` of two arrays of n elements each,
             ``[n, *x.shape[axis + 1:]]``, that combines them pair by pair and is called about ``2 log2(time)`` times.
         axis: the axis of time; -3 for "matmul", -1 for the other names. Other operators need it.
@@ -268,7 +293,7 @@ def prefix_scan_backward(
     seq_offsets: ArrayLike | None = None,
     threads: int = 0,
 ) -> tuple[Array, Array | None]:
-    """Gradients of ``prefix_scan`` with a named operator, given the gradients of its results.
+    """Gradients of ``prefix_scan`` with a named operator, given the gradients of its results. Integers have none.
 
     ``output`` is what ``prefix_scan`` returned; only "matmul" needs it. Returns ``(grad_x, grad_initial)``, the latter
     None without ``initial``.

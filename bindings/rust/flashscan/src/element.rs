@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use flashscan_sys as sys;
 
-/// A type of numbers that the library computes with.
+/// A type of numbers that the library computes with; of integers, named operators alone ([`crate::Operator`]).
 ///
 /// # Safety
 ///
@@ -47,6 +47,9 @@ elements! {
     f64, f64, FLASHSCAN_DTYPE_F64;
     Complex<f32>, Complex<f32>, FLASHSCAN_DTYPE_C64;
     Complex<f64>, Complex<f64>, FLASHSCAN_DTYPE_C128;
+    i32, i32, FLASHSCAN_DTYPE_I32;
+    i64, i64, FLASHSCAN_DTYPE_I64;
+    u8, u8, FLASHSCAN_DTYPE_U8;
 }
 
 /// Rounds to nearest, ties to even.

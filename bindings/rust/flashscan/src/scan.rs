@@ -7,7 +7,8 @@ use flashscan_sys as sys;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// An associative operator. Operands keep their order, earlier on the left.
+/// An associative operator. Operands keep their order, earlier on the left. Sums, products, extrema and bits are there for
+/// integers too, which wrap and have no backward pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     Add,
@@ -25,6 +26,10 @@ pub enum Operator {
     Affine {
         dim: usize,
     },
+    /// Of the bits of integers, like the two below.
+    And,
+    Or,
+    Xor,
 }
 
 impl Operator {
@@ -37,6 +42,9 @@ impl Operator {
         Operator::LogAddExp,
         Operator::MatMul { dim: 2 },
         Operator::Affine { dim: 2 },
+        Operator::And,
+        Operator::Or,
+        Operator::Xor,
     ];
 
     fn kind_and_dim(self) -> (i32, usize) {
@@ -48,6 +56,9 @@ impl Operator {
             Operator::LogAddExp => (sys::FLASHSCAN_OPERATOR_LOGADDEXP, 0),
             Operator::MatMul { dim } => (sys::FLASHSCAN_OPERATOR_MATMUL, dim),
             Operator::Affine { dim } => (sys::FLASHSCAN_OPERATOR_AFFINE, dim),
+            Operator::And => (sys::FLASHSCAN_OPERATOR_AND, 0),
+            Operator::Or => (sys::FLASHSCAN_OPERATOR_OR, 0),
+            Operator::Xor => (sys::FLASHSCAN_OPERATOR_XOR, 0),
         }
     }
 }
@@ -202,6 +213,22 @@ arguments! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_wrap_and_have_no_gradients() -> Result<(), Error> {
+        let plan = Scan::<u8>::new(Operator::Add, 1, 3, 1).build()?;
+        let (input, mut sums) = ([200, 100, 1], [0; 3]);
+        plan.forward(ScanForward { input: &input, output: &mut sums, ..Default::default() })?;
+        assert_eq!(sums, [200, 44, 45]);
+        let mut grad = [0; 3];
+        let call = ScanBackward { grad_output: &sums, grad_input: Some(&mut grad), ..Default::default() };
+        assert!(plan.backward(call).unwrap_err().to_string().contains("integers have no gradients"));
+        let plan = Scan::<i64>::new(Operator::Xor, 1, 3, 1).mode(Mode::Exclusive).build()?;
+        let mut bits = [0; 3];
+        plan.forward(ScanForward { input: &[i64::MIN, 5, 5], output: &mut bits, ..Default::default() })?;
+        assert_eq!(bits, [0, i64::MIN, i64::MIN + 5]);
+        Ok(())
+    }
 
     #[test]
     fn operators_are_all_of_the_header() {

@@ -52,6 +52,8 @@ def _slopes(op: str, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     if op == "logaddexp":
         ahead = torch.where(left == right, torch.zeros_like(left), left - right)
         return torch.sigmoid(ahead), torch.sigmoid(-ahead)
+    if op not in ("min", "max"):
+        raise FlashscanNotImplementedError(f"there are no forward-mode derivatives of {op!r}")
     beaten = right > left if op == "max" else right < left
     taken = (left == left) & (beaten | (right != right))  # NaNs win, the left one first
     return (~taken).to(left.dtype), taken.to(left.dtype)
