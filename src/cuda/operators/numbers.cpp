@@ -9,7 +9,8 @@
 namespace flashscan::cuda {
 namespace {
 
-// Both passes for elements of one channel, or of two. Backward begins with the scan, of which it keeps the marks.
+// Both passes for elements of one channel, or of those that are a word. Backward, which integers do not have, begins with
+// the scan, of which it keeps the marks.
 struct Variant {
     const ElementKernels& kernels;
     Workspace forward, backward;
@@ -19,6 +20,7 @@ struct Variant {
 
     Variant(const OperatorProblem& p, const ElementKernels& k, const Options& options)
         : kernels(k), scan(p, k, options, forward) {
+        if (!p.differentiable()) return;
         if (p.has_slopes()) {
             backward = forward;
             if (scan.is_cut()) marks = backward.book(Extent(scan.marks()) * k.forward.run_bytes);
@@ -28,7 +30,7 @@ struct Variant {
 
     std::string refusal(int device) const {
         std::string why = scan.refusal();
-        return why.empty() ? refusal_of(gradients, kernels.gradients, device) : why;
+        return why.empty() && kernels.gradients != nullptr ? refusal_of(gradients, kernels.gradients, device) : why;
     }
     uintptr_t alignment() const { return static_cast<uintptr_t>(kernels.forward.bytes); }
 };
@@ -39,10 +41,11 @@ class Numbers final : public OperatorKernel {
         : p_(problem),
           device_(options.device),
           variants_(std::move(variants)),
-          overlaps_(can_overlap(variants_.front()->kernels.gradients, device_)) {}
+          overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {}
 
     std::string describe() const override {
         const Variant& v = *variants_.front();
+        if (!p_.differentiable()) return fmt::format("forward {}", v.scan.describe());
         return fmt::format("forward {}; backward {}", v.scan.describe(), v.gradients.describe());
     }
     size_t scratch_bytes(Pass pass) const override {
@@ -94,7 +97,7 @@ class Numbers final : public OperatorKernel {
 
     OperatorProblem p_;
     int device_;
-    std::vector<std::unique_ptr<Variant>> variants_;  // of pairs of channels, where there are; of single ones
+    std::vector<std::unique_ptr<Variant>> variants_;  // of channels that are a word, where there are; of single ones
     bool overlaps_;
 };
 
@@ -109,16 +112,19 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
     }
     const DeviceScope scope(options.device);
     std::vector<std::unique_ptr<Variant>> variants;
-    // Pairs and single channels are cut differently in time, and which are taken depends on where arrays lie.
-    const bool pairs = p.layout == Layout::btc && p.channels > 1 && p.channels % 2 == 0 && !options.batch_invariant;
-    for (const int channels : {2, 1}) {
-        const ElementKernels* kernels = channels == 1 || pairs ? number_kernels(p.dtype, p.kind, channels) : nullptr;
+    // Words of channels and single ones are cut differently in time, and which are taken depends on where arrays lie.
+    const bool words = p.layout == Layout::btc && (!options.batch_invariant || is_integer(p.dtype));
+    for (const int channels : {4, 2, 1}) {
+        if (channels > 1 && (!words || p.channels < channels || p.channels % channels != 0)) continue;
+        const ElementKernels* kernels = number_kernels(p.dtype, p.kind, channels);
         if (kernels == nullptr) continue;
         variants.push_back(std::make_unique<Variant>(p, *kernels, options));
         refusal = variants.back()->refusal(options.device);
         if (!refusal.empty()) return nullptr;
     }
-    return std::make_unique<Numbers>(p, options, std::move(variants));
+    if (!variants.empty()) return std::make_unique<Numbers>(p, options, std::move(variants));
+    refusal = fmt::format("there is none for {} of {}", name_of(p.kind), name_of(p.dtype));
+    return nullptr;
 }
 
 }  // namespace flashscan::cuda

@@ -32,7 +32,10 @@ struct Numbers {
     };
     static constexpr int bytes = V * static_cast<int>(sizeof(X)), state_bytes = V * static_cast<int>(sizeof(Wide));
     static constexpr int count = V;
-    static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1, has_gradients = true;
+    static constexpr bool is_integer = combine::kind_of_number<X> == integer_number;
+    static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1;
+    static constexpr bool has_gradients = !is_integer;
+    static_assert(V == 1 || bytes == 4, "neighbouring numbers are one word");
 
     Numbers() = default;
     __device__ __forceinline__ Numbers(int32_t, const void*) {}
@@ -56,7 +59,14 @@ struct Numbers {
 
     __device__ __forceinline__ Element load(const char* from, bool aligned) const {
         Element x;
-        if constexpr (V == 2) {
+        if constexpr (V > 1 && is_integer) {
+            if (aligned) {
+                const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+#pragma unroll
+                for (int n = 0; n < V; ++n) x.v[n] = static_cast<X>(word >> (n * 8 * sizeof(X)));
+                return x;
+            }
+        } else if constexpr (V == 2) {
             if (aligned) {
                 const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
                 x.v[0] = Storage::widen_half(word, 0);
@@ -69,7 +79,15 @@ struct Numbers {
         return x;
     }
     __device__ __forceinline__ void store(char* to, const Element& y, bool aligned) const {
-        if constexpr (V == 2) {
+        if constexpr (V > 1 && is_integer) {
+            if (aligned) {
+                uint32_t word = 0;
+#pragma unroll
+                for (int n = 0; n < V; ++n) word |= static_cast<uint32_t>(y.v[n]) << (n * 8 * sizeof(X));
+                *reinterpret_cast<uint32_t*>(to) = word;
+                return;
+            }
+        } else if constexpr (V == 2) {
             if (aligned) {
                 *reinterpret_cast<uint32_t*>(to) = Storage::narrow_pair(y.v[0], y.v[1]);
                 return;

@@ -21,7 +21,8 @@ OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels&
       overlaps_(can_overlap(kernels.scan, device_)) {}
 
 std::string OperatorScan::refusal() const {
-    if (batch_invariant_ && p_.packed())
+    // Of integers no bracketing changes a bit.
+    if (batch_invariant_ && p_.packed() && !is_integer(p_.dtype))
         return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
     return refusal_of(pass_, kernels_.scan, device_);
 }

@@ -32,13 +32,16 @@ ElementKernels number_kernels(Dtype dtype, int kind) {
     k.dtype = dtype;
     k.kind = kind;
     k.forward = facts_of<Op, typename Op::Element>(false);
-    k.backward = facts_of<Op, typename NumberSlopes<X, V>::Element>(true);
-    k.backward.keeps = false;
-    k.forward.channels = k.backward.channels = V;
+    k.forward.channels = V;
     k.scan = reinterpret_cast<const void*>(&element_scan<Op>);
     k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
-    k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
-    k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    if constexpr (Op::has_gradients) {
+        k.backward = facts_of<Op, typename NumberSlopes<X, V>::Element>(true);
+        k.backward.keeps = false;
+        k.backward.channels = V;
+        k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
+        k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
+    }
     return k;
 }
 
@@ -67,14 +70,20 @@ void add_tiny(std::vector<ElementKernels>& table, Dtype dtype) {
     }
 }
 
-// Pairs of channels where a number has 16 bits.
 template <typename X>
-void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
+void add_number_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
     combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
         constexpr int kind = combine::RowOf<decltype(op)>::number;
         table.push_back(number_kernels<X, 1, decltype(op)>(dtype, kind));
-        if constexpr (sizeof(X) == 2) table.push_back(number_kernels<X, 2, decltype(op)>(dtype, kind));
+        // Neighbouring channels where several numbers are a word.
+        constexpr int in_word = 4 / static_cast<int>(sizeof(X));
+        if constexpr (in_word > 1) table.push_back(number_kernels<X, in_word, decltype(op)>(dtype, kind));
     });
+}
+
+template <typename X>
+void add_element_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
+    add_number_kernels<X>(table, dtype);
     add_tiny<X, 1>(table, dtype);
 }
 

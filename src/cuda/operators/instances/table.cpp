@@ -12,6 +12,9 @@ void add_operator_f16(std::vector<ElementKernels>& table);
 void add_operator_f64(std::vector<ElementKernels>& table);
 void add_operator_c64(std::vector<ElementKernels>& table);
 void add_operator_c128(std::vector<ElementKernels>& table);
+void add_operator_i32(std::vector<ElementKernels>& table);
+void add_operator_i64(std::vector<ElementKernels>& table);
+void add_operator_u8(std::vector<ElementKernels>& table);
 
 namespace {
 
@@ -20,7 +23,7 @@ const ElementKernels* find(F&& fits) {
     static const std::vector<ElementKernels> table = [] {
         std::vector<ElementKernels> all;
         for (auto* add : {add_operator_f32, add_operator_bf16, add_operator_f16, add_operator_f64, add_operator_c64,
-                          add_operator_c128})
+                          add_operator_c128, add_operator_i32, add_operator_i64, add_operator_u8})
             add(all);
         return all;
     }();

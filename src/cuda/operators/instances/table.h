@@ -15,8 +15,8 @@ struct ElementKernels {
     ElementFacts backward;
     const void* scan = nullptr;             // (ElementScanParams)
     const void* empty = nullptr;            // (EmptyElementParams)
-    const void* gradients = nullptr;        // (NumbersBackwardParams) or (TinyBackwardParams)
-    const void* empty_gradients = nullptr;  // (EmptyGradientParams)
+    const void* gradients = nullptr;        // (NumbersBackwardParams) or (TinyBackwardParams); null for integers
+    const void* empty_gradients = nullptr;  // (EmptyGradientParams); the same
     const void* operator_state = nullptr;   // of a custom operator
 };
 
