@@ -31,7 +31,7 @@ struct Numbers {
         Wide v[V];
     };
     static constexpr int bytes = V * static_cast<int>(sizeof(X)), state_bytes = V * static_cast<int>(sizeof(Wide));
-    static constexpr int count = V;
+    static constexpr int count = V, registers = V * ((static_cast<int>(sizeof(Wide)) + 3) / 4);
     static constexpr bool is_integer = combine::kind_of_number<X> == integer_number;
     static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1;
     static constexpr bool has_gradients = !is_integer;

@@ -60,6 +60,15 @@ __device__ __noinline__ void store_final(const ElementScanParams& p, int64_t bat
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + state * Op::bytes, y, false);
 }
 
+// Registers of an element: an operator whose elements are several numbers says how many they take.
+template <typename Op>
+constexpr int registers_of() {
+    if constexpr (requires { Op::registers; })
+        return Op::registers;
+    else
+        return (static_cast<int>(sizeof(typename Op::Element)) + 3) / 4;
+}
+
 template <typename Op>
 struct ElementScan {
     using Element = typename Op::Element;
@@ -68,7 +77,9 @@ struct ElementScan {
     static constexpr bool kept = element_is_kept(Op::bytes);
     static constexpr int unrolled = kept ? 1 : L;
     // Blocks of a multiprocessor: registers are held to that.
-    static constexpr int resident = sizeof(Element) <= 4 ? 4 : sizeof(Element) <= 8 ? 2 : 1;
+    static constexpr int resident = registers_of<Op>() <= 1                           ? 4
+                                    : registers_of<Op>() <= 4 && sizeof(Element) <= 8 ? 2
+                                                                                      : 1;
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Op, L, warps>;
     using Tile = ElementTile<Op, L, warps>;
