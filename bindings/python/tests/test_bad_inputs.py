@@ -49,6 +49,8 @@ LINEAR = {"gate": X, "input": X, "initial_state": ones(2, 3), "reset": np.zeros(
 CALLS = {
     "linear_scan": LINEAR,
     "linear_scan_backward": {"gate": X, "output": X, "grad_output": X},
+    "gated_scan": {"gate": X, "input": X, "layer": "hgrn"},
+    "gated_scan_backward": {"gate": X, "input": X, "states": X, "grad_output": X, "layer": "hgrn"},
     "rnn": NET,
     "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
     "prefix_scan": {"x": X, "op": "mul"},
@@ -63,7 +65,7 @@ CALLS = {
 }
 LAYER = {"input_size": 3, "hidden_size": 4}
 TORCH_CALLS = {
-    **{name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")},
+    **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "rnn", "prefix_scan", "reduce", "affine_scan")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     "RGLRU": {"width": 4},
     "from_torch": {"module": None},

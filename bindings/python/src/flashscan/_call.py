@@ -32,6 +32,12 @@ def choose(name: str, value: Any, accepted: dict[str, Any]) -> Any:
     return accepted[value]
 
 
+def words(optional: bool = False, **named: Any) -> None:
+    for name, value in named.items():
+        if not isinstance(value, str) and not (optional and value is None):
+            raise FlashscanTypeError(f"{name} is {value!r}; accepted is text{' or None' if optional else ''}")
+
+
 def integer(name: str, value: Any) -> int:
     try:
         return operator.index(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _library as lib
-from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape
+from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
 from ._errors import FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
@@ -39,12 +39,17 @@ def keeps_input(layer: str | None, scale: str, activation: str, has_input_gate: 
     return layer is not None or scale != "one" or activation != "none" or has_input_gate
 
 
+_NO_PARTS = (None, "one", "none", "none")
+
+
 class _Layer:
     """What both passes have in common. ``options``: layer, decay, scale, activation, epilogue, first_step, decay_rate,
     sqrt_slope_limit, layout, reverse, threads."""
 
     def __init__(self, problem: Problem, gate: Spec, like: Spec, extra: list[Spec | None], masks: tuple, options: tuple) -> None:
         layer, decay, scale, activation, epilogue, first, rate, limit, layout, reverse, self.threads = options
+        words(True, layer=layer, decay=decay)
+        words(scale=scale, activation=activation, epilogue=epilogue)
         if len(like.shape) != 3:
             raise FlashscanValueError(f"{like.name} has shape {like.shape}; accepted are arrays of 3 axes")
         layout_number, self.axes = choose("layout", layout, LAYOUTS)
@@ -56,7 +61,7 @@ class _Layer:
             parts += (choose("activation", activation, ACTIVATIONS),)
             parts += (lib.GATED_INPUT_GATE_NONE if input_gate is None else lib.GATED_INPUT_GATE_SIGMOID,)
             parts += (choose("epilogue", epilogue, EPILOGUES),)
-        elif (decay, scale, activation, epilogue) != (None, "one", "none", "none"):
+        elif (decay, scale, activation, epilogue) != _NO_PARTS:
             raise FlashscanValueError(f"layer is {layer!r}, which says what its parts are; accepted are no parts beside it")
         batch, time, channels = (like.shape[axis] for axis in self.axes)
         sequences, offsets = problem.read_offsets(masks[0])

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from .. import _gated
-from .._call import flag, number
+from .._call import flag, number, words
 from .._errors import FlashscanError
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, state_dtype, tensors
@@ -159,6 +159,8 @@ def gated_scan(
     training = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (gate, input, initial_state, *extra)
     )
+    words(True, layer=layer, decay=decay)
+    words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
     options = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit), layout, flag("reverse", reverse))
     state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
