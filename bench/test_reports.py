@@ -23,7 +23,9 @@ import reports
 import targets
 from judgements import ROWS, comparisons_of, judgements_of
 
-FOLDERS = sorted(path for path in (reports.HERE / "results").iterdir() if path.is_dir())
+# Some folders hold what tests and fuzzers printed, and no timings.
+FOLDERS = sorted({file.parent for file in (reports.HERE / "results").glob("*/*.json")
+                  if reports.program_of(reports.load(file)) == "flashscan_bench"})
 
 
 def bench_case(line, set_name, us, ceiling_percent, targets_of_case=(), **fields):
