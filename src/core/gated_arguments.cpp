@@ -9,15 +9,6 @@ namespace {
 
 using enum Presence;
 
-// The argument that this one may be in the place of, as in the linear recurrence.
-int32_t same_memory(const GatedProblem& p, int32_t id) {
-    if (id == id_of(ArgId::output)) return id_of(ArgId::input);
-    if (id == grad_of(ArgId::input)) return grad_of(ArgId::output);
-    if (id == id_of(ArgId::state_out) && !p.packed()) return id_of(ArgId::state_in);
-    if (id == grad_of(ArgId::state_in) && !p.packed()) return grad_of(ArgId::state_out);
-    return 0;
-}
-
 struct List {
     const GatedProblem& p;
     std::vector<ArgumentSpec> specs;
@@ -38,7 +29,7 @@ struct List {
         specs.back().alignment = 64;
     }
 
-    // What both passes read.
+    // Adds the arguments that both passes read.
     void read_by_both() {
         tensor(id_of(ArgId::gate), "GATE", required, false, p.gate, p.gate_dtype);
         if (p.parts.has_second_gate())

@@ -16,16 +16,6 @@ ArgumentSpec tensor(const LinearProblem& p, int32_t id, const char* name, Presen
                            gate ? p.gate_dtype : p.dtype);
 }
 
-// The argument that this one may be in the place of: each element is read before the same thread writes it. States of
-// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written.
-int32_t same_memory(const LinearProblem& p, int32_t id) {
-    if (id == id_of(ArgId::output)) return id_of(ArgId::input);
-    if (id == grad_of(ArgId::input)) return grad_of(ArgId::output);
-    if (id == id_of(ArgId::state_out) && !p.packed()) return id_of(ArgId::state_in);
-    if (id == grad_of(ArgId::state_in) && !p.packed()) return grad_of(ArgId::state_out);
-    return 0;
-}
-
 }  // namespace
 
 std::vector<ArgumentSpec> linear_arguments(const LinearProblem& p, Pass pass, size_t scratch_bytes,

@@ -205,7 +205,7 @@ class FamilyPlan final : public Plan {
                           problem_.time);
         if (pass == Pass::backward) check_reserve(buffers, stream);
         const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
-        run(pass, given, scratch.get(), stream);
+        run(pass, given, buffers, scratch.get(), stream);
         if (pass == Pass::forward) mark_reserve(buffers, stream);
     }
 
@@ -219,8 +219,8 @@ class FamilyPlan final : public Plan {
             next += round_up(spec.bytes, workspace_alignment);
         }
         const Pointers given = check_arguments(pass, specs(pass), all);
-        void* const scratch = Family::buffers(problem_, pass, given).scratch;
-        return backend_->count_launches([&] { run(pass, given, scratch, nullptr); });
+        const auto buffers = Family::buffers(problem_, pass, given);
+        return backend_->count_launches([&] { run(pass, given, buffers, buffers.scratch, nullptr); });
     }
 
   private:
@@ -228,8 +228,8 @@ class FamilyPlan final : public Plan {
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
 
-    void run(Pass pass, const Pointers& given, void* scratch, void* stream) const {
-        auto buffers = Family::buffers(problem_, pass, given);
+    // `buffers` are of what was given; states that have strides are replaced by copies in scratch.
+    void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream) const {
         const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
         std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
         if (!states.none()) {

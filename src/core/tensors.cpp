@@ -55,4 +55,12 @@ ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bo
     return spec;
 }
 
+int32_t same_memory(const Sequences& p, int32_t id) {
+    if (id == id_of(ArgId::output)) return id_of(ArgId::input);
+    if (id == grad_of(ArgId::input)) return grad_of(ArgId::output);
+    if (id == id_of(ArgId::state_out) && !p.packed()) return id_of(ArgId::state_in);
+    if (id == grad_of(ArgId::state_in) && !p.packed()) return grad_of(ArgId::state_out);
+    return 0;
+}
+
 }  // namespace flashscan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/arguments.h"
+#include "core/sequences.h"
 
 namespace flashscan {
 
@@ -22,5 +23,9 @@ void settle_tensor(Strides& strides, const TensorExtents& extents, Layout layout
 // The argument of such a tensor.
 ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bool written,
                              const TensorExtents& extents, const Strides& strides, Layout layout, Dtype dtype);
+
+// The argument that this one may be in the place of: each element is read before the same thread writes it. States of
+// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written.
+int32_t same_memory(const Sequences& p, int32_t id);
 
 }  // namespace flashscan

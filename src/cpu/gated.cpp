@@ -2,15 +2,12 @@
 // Gated layers run as the linear recurrence does (linear.cpp), by kernels that make its gates and inputs on the way.
 #include "cpu/gated.h"
 
-#include <algorithm>
-
 #include "core/workspace.h"
 #include "cpu/isa.h"
 #include "cpu/kernels/gated.h"
 #include "cpu/linear_chain.h"
-#include "cpu/linear_partition.h"
+#include "cpu/linear_run.h"
 #include "cpu/number.h"
-#include "cpu/threads.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -72,8 +69,8 @@ class Gated final : public GatedKernel {
     const LinearPartition& partition_of(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
 
     std::string describe() const override {
-        return fmt::format("{}, {} threads; forward {}; backward {}", name_of(isa_), threads_, describe(forward_),
-                           describe(backward_));
+        return fmt::format("{}, {} threads; forward {}; backward {}", name_of(isa_), threads_,
+                           cpu::describe(forward_, isa_, p_.channels), cpu::describe(backward_, isa_, p_.channels));
     }
     size_t scratch_bytes(Pass pass) const override { return layout(partition_of(pass)).bytes; }
 
@@ -118,13 +115,11 @@ class Gated final : public GatedKernel {
         Layout at{};
         if (p_.empty()) return at;
         at.partition = workspace.book(q.scratch_bytes);
-        const int64_t workers = q.chained ? q.workers : std::min<int64_t>(threads_, q.groups * q.blocks);
-        at.work = workspace.book(static_cast<size_t>(workers * q.work_bytes));
+        at.work = workspace.book(static_cast<size_t>(workers_of(q, threads_) * q.work_bytes));
         at.bytes = workspace.bytes();
         return at;
     }
 
-    std::string describe(const LinearPartition& q) const;
     GatedCall common(const GatedBuffers& buffers, const LinearPartition& q) const;
     void run(const GatedCall& call, const LinearPartition& q, const GatedBuffers& buffers) const;
     void store_sums(const GatedBuffers& buffers, const double* sums, int64_t slots) const;
@@ -135,21 +130,7 @@ class Gated final : public GatedKernel {
     LinearPartition forward_, backward_;
 };
 
-std::string Gated::describe(const LinearPartition& q) const {
-    const char* along = q.variant.along_time ? "time" : "channels";
-    const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
-    std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
-    if (q.chained)
-        return text + fmt::format("time in chunks of {}, {} at once, because {} rows of {} channels are few", q.chunk,
-                                  q.workers, q.rows, p_.channels);
-    text += q.chunk > 0 ? fmt::format("time in chunks of {} for batch invariance", q.chunk) : "time in 1 chunk";
-    return text + fmt::format(", {} x {} blocks of {} rows and {} channels", q.groups, q.blocks, q.group_rows,
-                              q.block_channels);
-}
-
 GatedCall Gated::common(const GatedBuffers& b, const LinearPartition& q) const {
-    // Below this the outputs stay in the caches for whoever reads them next.
-    constexpr int64_t least_streamed = int64_t(32) << 20;
     GatedCall call{};
     call.x.parts = 1;
     call.x.number = number_of(p_.dtype);
@@ -157,7 +138,7 @@ GatedCall Gated::common(const GatedBuffers& b, const LinearPartition& q) const {
     call.reset = b.reset;
     call.offsets = p_.packed() ? b.seq_offsets : nullptr;
     call.wide_offsets = p_.offsets_dtype == Dtype::i64;
-    call.stream_stores = p_.element_count() * size_of(p_.dtype) >= least_streamed / 3;
+    call.stream_stores = streams_outputs(p_.element_count() * size_of(p_.dtype));
     call.sum_batch = call.sum_time = q.sum_batch;
     call.rows = q.rows;
     call.time = p_.time;
@@ -188,14 +169,8 @@ void Gated::run(const GatedCall& call, const LinearPartition& q, const GatedBuff
         return;
     }
     auto* sums = call.grad_gate.data != nullptr ? reinterpret_cast<double*>(scratch) : nullptr;
-    const auto task = [&](int64_t i, int64_t worker) {
-        const int64_t group = i / q.blocks, block = i % q.blocks;
-        const LinearBlock work{group * q.group_rows, std::min<int64_t>(q.rows, (group + 1) * q.group_rows),
-                               block * q.block_channels, std::min<int64_t>(p_.channels, (block + 1) * q.block_channels),
-                               sums == nullptr ? nullptr : sums + group * q.gate_numbers};
-        kernels.rows(call, work, work_memory + worker * q.work_bytes);
-    };
-    for_each(threads_, q.groups * q.blocks, task);
+    run_blocks(call, q, kernels, threads_, work_memory,
+               [&](int64_t group, int64_t) { return sums == nullptr ? nullptr : sums + group * q.gate_numbers; });
     if (sums != nullptr) store_sums(b, sums, q.slots);
 }
 
@@ -220,13 +195,10 @@ std::unique_ptr<GatedKernel> make_gated_stream(const GatedProblem& problem, cons
 std::unique_ptr<GatedKernel> make_gated_chunked(const GatedProblem& problem, const Options& options,
                                                 std::string& refusal) {
     auto kernel = std::make_unique<Gated>(problem, options, true);
-    const LinearPartition &forward = kernel->partition_of(Pass::forward),
-                          &backward = kernel->partition_of(Pass::backward);
-    if (forward.chained && (forward.few_blocks || backward.few_blocks)) return kernel;
-    refusal = forward.few_blocks
-                  ? fmt::format("{} steps are too few to cut into chunks", problem.time)
-                  : fmt::format("{} rows of {} channels keep the threads busy", forward.rows, problem.channels);
-    return nullptr;
+    refusal = refusal_of_chunks(kernel->partition_of(Pass::forward), kernel->partition_of(Pass::backward), problem.time,
+                                problem.channels);
+    if (!refusal.empty()) kernel = nullptr;
+    return kernel;
 }
 
 }  // namespace flashscan::cpu

@@ -8,9 +8,8 @@
 #include "core/workspace.h"
 #include "cpu/isa.h"
 #include "cpu/linear_chain.h"
-#include "cpu/linear_partition.h"
+#include "cpu/linear_run.h"
 #include "cpu/number.h"
-#include "cpu/threads.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -93,7 +92,7 @@ class Linear final : public LinearKernel {
     }
     int64_t workers(const LinearPartition& q) const {
         if (p_.batch == 0 || p_.time == 0 || p_.channels == 0) return 0;
-        return q.chained ? q.workers : std::min<int64_t>(threads_, q.groups * q.blocks);
+        return workers_of(q, threads_);
     }
 
     std::string describe(const LinearPartition& q) const;
@@ -110,27 +109,18 @@ class Linear final : public LinearKernel {
 };
 
 std::string Linear::describe(const LinearPartition& q) const {
-    const char* along = q.variant.along_time ? "time" : "channels";
-    const int64_t bytes = isa_ == Isa::avx512 ? 64 : isa_ == Isa::avx2 ? 32 : 16;
-    std::string text = fmt::format("{} vectorised by {}, ", along, bytes / (q.variant.wide ? 8 : 4));
-    if (q.chained)
-        return text + fmt::format("time in chunks of {}, {} at once, because {} rows of {} channels are few", q.chunk,
-                                  q.workers, q.rows, p_.channels);
-    text += q.chunk > 0 ? fmt::format("time in chunks of {} for batch invariance", q.chunk) : "time in 1 chunk";
-    text +=
-        fmt::format(", {} x {} blocks of {} rows and {} channels", q.groups, q.blocks, q.group_rows, q.block_channels);
+    const std::string text = cpu::describe(q, isa_, p_.channels);
+    if (q.chained) return text;
     return text + (q.few_blocks ? ", few for the threads" : " for the threads");
 }
 
 LinearCall Linear::common(const LinearBuffers& buffers, const LinearPartition& q) const {
-    // Below this the outputs stay in the caches for whoever reads them next.
-    constexpr int64_t least_streamed = int64_t(32) << 20;
     LinearCall call{};
     call.gate = tensor(buffers.gate, p_.gate_dtype, p_.gate);
     call.reset = buffers.reset;
     call.offsets = p_.packed() ? buffers.seq_offsets : nullptr;
     call.wide_offsets = p_.offsets_dtype == Dtype::i64;
-    call.stream_stores = p_.batch * p_.time * p_.channels * size_of(p_.dtype) >= least_streamed / 3;
+    call.stream_stores = streams_outputs(p_.batch * p_.time * p_.channels * size_of(p_.dtype));
     call.form = static_cast<int32_t>(p_.gate_form);
     call.sum_batch = q.sum_batch;
     call.sum_time = q.sum_time;
@@ -158,16 +148,11 @@ void Linear::run_rows(LinearCall& call, const LinearPartition& q, char* scratch)
     if (q.carries) call.carries = scratch + partial_numbers * int64_t(sizeof(double));
     const bool together = q.sum_time && (q.sum_batch || p_.packed());
     char* work_memory = scratch + layout(q).work;
-    const auto task = [&](int64_t i, int64_t worker) {
-        const int64_t group = i / q.blocks, block = i % q.blocks;
+    run_blocks(call, q, kernels, threads_, work_memory, [&](int64_t group, int64_t block) {
         const int64_t slot =
             (together ? group : 0) * (q.sum_channels ? q.blocks : Extent(1)) + (q.sum_channels ? block : 0);
-        const LinearBlock work{group * q.group_rows, std::min<int64_t>(q.rows, (group + 1) * q.group_rows),
-                               block * q.block_channels, std::min<int64_t>(p_.channels, (block + 1) * q.block_channels),
-                               partial == nullptr ? nullptr : partial + slot * q.gate_numbers};
-        kernels.rows(call, work, work_memory + worker * q.work_bytes);
-    };
-    for_each(threads_, q.groups * q.blocks, task);
+        return partial == nullptr ? nullptr : partial + slot * q.gate_numbers;
+    });
     if (partial != nullptr) store_sums(call, partial, q.slots, q.gate_numbers);
 }
 
@@ -206,13 +191,10 @@ std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, c
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal) {
     auto kernel = std::make_unique<Linear>(problem, options, true);
-    const LinearPartition &forward = kernel->partition_of(Pass::forward),
-                          &backward = kernel->partition_of(Pass::backward);
-    if (forward.chained && (forward.few_blocks || backward.few_blocks)) return kernel;
-    refusal = forward.few_blocks
-                  ? fmt::format("{} steps are too few to cut into chunks", problem.time)
-                  : fmt::format("{} rows of {} channels keep the threads busy", forward.rows, problem.channels);
-    return nullptr;
+    refusal = refusal_of_chunks(kernel->partition_of(Pass::forward), kernel->partition_of(Pass::backward), problem.time,
+                                problem.channels);
+    if (!refusal.empty()) kernel = nullptr;
+    return kernel;
 }
 
 }  // namespace flashscan::cpu

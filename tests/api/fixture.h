@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ inline void expect_failure(flashscan_status got, flashscan_status status, const 
     const std::string sentence = got == FLASHSCAN_STATUS_OK ? "" : flashscan_last_error();
     for (const std::string& word : words)
         EXPECT_NE(sentence.find(word), std::string::npos) << "\"" << word << "\" is not in: " << sentence;
+}
+
+inline void drop(support::Call& call, int32_t id) {
+    auto& list = call.arguments();
+    list.erase(std::find_if(list.begin(), list.end(), [=](const flashscan_arg& a) { return a.id == id; }));
 }
 
 }  // namespace api

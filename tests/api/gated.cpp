@@ -99,10 +99,6 @@ struct GatedScene {
     std::unique_ptr<Call> forward, backward;
 };
 
-void drop(Call& call, int32_t id) {
-    auto& list = call.arguments();
-    list.erase(std::find_if(list.begin(), list.end(), [=](const flashscan_arg& a) { return a.id == id; }));
-}
 void move_to(Call& call, int32_t id, int32_t other) { call.argument(id).data = call.argument(other).data; }
 
 struct BadGatedCall {

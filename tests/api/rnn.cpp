@@ -104,11 +104,6 @@ struct RnnScene {
     std::unique_ptr<Call> forward, backward;
 };
 
-void drop(Call& call, int32_t id) {
-    auto& list = call.arguments();
-    list.erase(std::find_if(list.begin(), list.end(), [=](const flashscan_arg& a) { return a.id == id; }));
-}
-
 struct BadRnnCall {
     const char* name;
     int32_t pass;

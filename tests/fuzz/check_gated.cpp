@@ -21,16 +21,6 @@ void spoil(const GatedProblem& p, GatedData& data) {
                     values[p.index(0, t, c)] = std::numeric_limits<double>::quiet_NaN();
 }
 
-// Accepts any value where the dtype does not reach the expected one.
-void forgive(const GatedProblem& p, int32_t id, const Values& got, Expected& expected) {
-    for (size_t i = 0; i < got.size(); ++i)
-        if (std::isfinite(expected.value[i].real()) &&
-            !(std::abs(expected.value[i]) + expected.tolerance[i] < largest(dtype_of(p, id)))) {
-            expected.value[i] = got[i];
-            expected.tolerance[i] = 1;
-        }
-}
-
 }  // namespace
 
 void check_gated(const Session& session, const Line& line) {
@@ -46,7 +36,7 @@ void check_gated(const Session& session, const Line& line) {
             if (!completed(session, target, outcome.status, outcome.message, outcome.damage)) break;
             for (const auto& [id, values] : outcome.values) {
                 asked.expected.at(id) = reference.expected.at(id);
-                forgive(p, id, values, asked.expected.at(id));
+                forgive(dtype_of(p, id), values, asked.expected.at(id));
                 const Comparison result = compare(p, data, id, values, asked);
                 session.count("comparisons");
                 if (!result.ok()) session.finding(text_of(target) + ": " + result.sentence);

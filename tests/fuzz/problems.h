@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fuzz/session.h"
-#include "support/problem.h"
+#include "support/bound.h"
 
 namespace fuzz {
 
@@ -33,6 +33,9 @@ std::vector<support::Target> wanted(const Session& session, const std::vector<su
 // Whether a run on `target` is to be compared; what else came of it is a finding.
 bool completed(const Session& session, const support::Target& target, int32_t status, const std::string& message,
                const std::string& damage);
+
+// Accepts any value where the dtype does not reach the expected one.
+void forgive(int32_t dtype, const support::Values& got, support::Expected& expected);
 
 // The case of a number, or of a line.
 void problems_case(const Session& session, int64_t index);

@@ -128,16 +128,7 @@ static std::vector<std::string> kernels_of(int32_t backend) {
     return {};
 }
 
-std::vector<Target> gated_kernel_targets() {
-    std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA}) {
-        const std::vector<std::string> kernels = kernels_of(backend);
-        if (!kernels.empty()) targets.push_back({backend, ""});
-        for (const std::string& kernel : kernels)
-            if (kernel != "reference") targets.push_back({backend, kernel});
-    }
-    return targets;
-}
+std::vector<Target> gated_kernel_targets() { return targets_of(kernels_of); }
 
 std::vector<Target> gated_targets() {
     std::vector<Target> targets = gated_kernel_targets();

@@ -319,6 +319,17 @@ std::vector<Target> kernel_targets() {
     return targets;
 }
 
+std::vector<Target> targets_of(std::vector<std::string> (*kernels_of)(int32_t backend)) {
+    std::vector<Target> targets;
+    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA}) {
+        const std::vector<std::string> kernels = kernels_of(backend);
+        if (!kernels.empty()) targets.push_back({backend, ""});
+        for (const std::string& kernel : kernels)
+            if (kernel != "reference") targets.push_back({backend, kernel});
+    }
+    return targets;
+}
+
 std::vector<Target> all_targets() {
     std::vector<Target> targets = planner_targets();
     for (const Target& target : kernel_targets()) targets.push_back(target);

@@ -129,6 +129,8 @@ struct Target {
     std::string kernel;
 };
 std::string text_of(const Target& target);  // "cpu_auto", "cuda_chunked"
+// The planner of every backend that has kernels, and these by name but for the oracle.
+std::vector<Target> targets_of(std::vector<std::string> (*kernels_of)(int32_t backend));
 // The planner of every backend; every kernel by name but the oracle; these and the oracle.
 std::vector<Target> planner_targets();
 std::vector<Target> kernel_targets();

@@ -11,7 +11,7 @@ thread_local LaunchCount* counting = nullptr;
 LaunchCount::LaunchCount() { counting = this; }
 LaunchCount::~LaunchCount() { counting = nullptr; }
 
-bool counts_launches() { return counting != nullptr; }
+bool is_counting_launches() { return counting != nullptr; }
 
 bool counts_launch() {
     if (counting == nullptr) return false;

@@ -23,6 +23,6 @@ class LaunchCount {
 // For all that enqueues something, before it does: whether this thread counts it and it is to be left out.
 bool counts_launch();
 // Whether this thread counts.
-bool counts_launches();
+bool is_counting_launches();
 
 }  // namespace flashscan::cuda

@@ -73,7 +73,7 @@ class Replay final : public RnnKernel {
             kernel_->backward(b, stream);
     }
     void run(Pass pass, const RnnBuffers& b, void* stream) const {
-        if (!pays_ || counts_launches() || !replay(pass, b, stream)) enqueue(pass, b, stream);
+        if (!pays_ || is_counting_launches() || !replay(pass, b, stream)) enqueue(pass, b, stream);
     }
 
     // False where nothing was enqueued.

@@ -64,7 +64,7 @@ class Batched final : public CustomTree {
         gather(right, TreeOperand::right, 1);
         const bool scattered = out.stride == 0;
         if (scattered) out = {pair_elements(tree, 2), p.bytes};
-        if (!counts_launches())
+        if (!is_counting_launches())
             check(p_.custom.batched(p_.custom.state, left.data, left.stride, right.data, right.stride, out.data,
                                     out.stride, level.count, tree.stream),
                   "batched");
@@ -77,7 +77,7 @@ class Batched final : public CustomTree {
         move(tree, level, TreeOperand::left, elements[0], word_of(tree.params));
         move(tree, level, TreeOperand::right, elements[1], word_of(tree.params));
         move(tree, level, TreeOperand::grad_out, elements[2], word_of(tree.params));
-        if (!counts_launches())
+        if (!is_counting_launches())
             check(p_.custom.batched_adjoint(p_.custom.state, elements[0], elements[1], elements[2], elements[3],
                                             elements[4], level.count, tree.stream),
                   "batched_adjoint");
