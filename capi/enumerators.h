@@ -78,6 +78,7 @@ void convert_states(Sequences& p, const Desc& d) {
     p.state_out = {d.state_out.row, d.state_out.state};
     p.grad_state_in = {d.grad_state_in.row, d.grad_state_in.state};
     p.grad_state_out = {d.grad_state_out.row, d.grad_state_out.state};
+    if constexpr (requires { d.state_pool; }) p.state_pool = d.state_pool;
 }
 
 }  // namespace flashscan

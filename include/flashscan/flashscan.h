@@ -254,7 +254,7 @@ enum {
     FLASHSCAN_ARG_BIAS = 2009,
     FLASHSCAN_ARG_SCRATCH = 2010,
     FLASHSCAN_ARG_RESERVE = 2011,
-    FLASHSCAN_ARG_STATE_INDICES = 2012, /* no plan takes it yet */
+    FLASHSCAN_ARG_STATE_INDICES = 2012,
     FLASHSCAN_ARG_INPUT_GATE = 2013,
     FLASHSCAN_ARG_OUTPUT_GATE = 2014,
     FLASHSCAN_ARG_SECOND_GATE = 2015,
@@ -393,14 +393,15 @@ typedef struct flashscan_options {
  *     STATE_OUT                             as STATE_IN               optional out  -
  *     RESET            uint8                [B,T]                     in if flag    in if flag
  *     SEQ_OFFSETS      i32 or i64           [N+1]                     in if N > 0   in if N > 0
+ *     STATE_INDICES    i32                  [B], [N] if packed        in if pool    -
  *     GRAD|OUTPUT                           as INPUT                  -             in
  *     GRAD|STATE_OUT                        as STATE_IN               -             optional in
  *     GRAD|INPUT, GRAD|GATE, GRAD|STATE_IN  as INPUT, GATE, STATE_IN  -             out, at least one of them
  *     SCRATCH                               plan_arg_bytes            optional      optional
  *
  * RESET and SEQ_OFFSETS are dense. Arguments that may be the same memory, exactly
- * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN;
- * GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with an output is refused. Tensors
+ * (same pointer and strides): OUTPUT and INPUT; GRAD|INPUT and GRAD|OUTPUT; and unless packed STATE_OUT and STATE_IN,
+ * which may be in a pool, and GRAD|STATE_IN and GRAD|STATE_OUT. Inputs may overlap each other. Any other overlap with an output is refused. Tensors
  * of equal strides that interleave without sharing an element, the two halves of a fused projection for example, do not
  * overlap.
  */
@@ -412,6 +413,14 @@ typedef struct flashscan_strides {
  * Where the rows of a state lie: STATE_IN, STATE_OUT and their gradients of every family. What belongs to one row (a
  * batch, or a sequence if packed) and one of a cell's S states is dense. A state with strides, a row of a larger pool
  * for example, is copied through SCRATCH. No two elements of a state may share memory.
+ *
+ * Pools (state_pool > 0): STATE_IN and STATE_OUT then have state_pool rows, and STATE_INDICES says which of them belongs
+ * to each batch (each sequence if packed), as a server needs it that decodes many sequences a few steps at a time. Row i
+ * starts from row STATE_INDICES[i] of STATE_IN and leaves its state in that row of STATE_OUT; the two may be the same
+ * memory, packed or not, and rows that no index names are not touched. An index of -1 marks row i as padding: its OUTPUT
+ * is 0 and it has no state. CPU plans check the indices: what is neither -1 nor a row of the pool, and with STATE_OUT an
+ * index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. Plans with a pool have no backward pass; on CUDA
+ * they are FLASHSCAN_STATUS_UNSUPPORTED today.
  */
 typedef struct flashscan_state_strides {
     int64_t row;   /* from one row to the next, in elements (bytes for CUSTOM), >= 0; 0: dense */
@@ -457,6 +466,7 @@ typedef struct flashscan_linear_desc {
     flashscan_strides input, gate, output;
     flashscan_strides grad_input, grad_gate, grad_output;
     flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
+    int64_t state_pool; /* > 0: rows of the pools that STATE_IN and STATE_OUT are; 0: none */
 } flashscan_linear_desc;
 
 typedef struct flashscan_plan flashscan_plan;
@@ -542,13 +552,14 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  *     RESERVE          bytes                plan_arg_bytes             out if train.  in
  *     RESET            uint8                [B,T]                      in if flag     in if flag
  *     SEQ_OFFSETS      i32 or i64           [N+1]                      in if N > 0    in if N > 0
+ *     STATE_INDICES    i32                  [BS]                       in if pool     -
  *     GRAD|OUTPUT                           as OUTPUT                  -              in
  *     GRAD|STATE_OUT                        as STATE_IN                -              optional in
  *     GRAD|INPUT, |WEIGHT, |BIAS, |STATE_IN as INPUT, WEIGHT, ...      -              out, at least one of them
  *     SCRATCH                               plan_arg_bytes             optional       optional
  *
  * A BIAS that is not given is zero; GRAD|BIAS is there all the same. Everything but the states is dense. Inputs may overlap each
- * other; nothing that is written may overlap another argument. RESERVE holds what the plan's own kernel needs, aligned
+ * other; nothing that is written may overlap another argument, but for STATE_OUT and STATE_IN of a pool. RESERVE holds what the plan's own kernel needs, aligned
  * to 64 bytes, and is understood by plans of the same descriptor, options and library alone. Its first 64 bytes say which
  * plan filled it and whether there was a STATE_IN: backward with another RESERVE, or with STATE_IN where forward had none
  * or the other way round, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On a GPU this is checked under FLASHSCAN_CHECK=1, which
@@ -586,6 +597,7 @@ typedef struct flashscan_rnn_desc {
     int64_t num_sequences;   /* N > 0: packed, B = 1; 0: not packed */
     double recurrent_clip;   /* >= 0 and finite; 0: no limit */
     flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
+    int64_t state_pool; /* > 0: rows of the pools that STATE_IN and STATE_OUT are; 0: none */
 } flashscan_rnn_desc;
 
 /*
@@ -875,6 +887,7 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  *     STATE_OUT                       as STATE_IN              optional out   -
  *     RESET            uint8          [B,T]                    in if flag     in if flag
  *     SEQ_OFFSETS      i32 or i64     [N+1]                    in if N > 0    in if N > 0
+ *     STATE_INDICES    i32            [B], [N] if packed       in if pool     -
  *     GRAD|OUTPUT                     as INPUT                 -              in
  *     GRAD|STATE_OUT                  as STATE_IN              -              optional in
  *     GRAD| of any of the inputs      as the input             -              out, at least one of them
@@ -964,6 +977,7 @@ typedef struct flashscan_gated_desc {
     flashscan_strides input, gate, second_gate, input_gate, output_gate, output;
     flashscan_strides grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate, grad_output;
     flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
+    int64_t state_pool; /* > 0: rows of the pools that STATE_IN and STATE_OUT are; 0: none */
 } flashscan_gated_desc;
 
 /*

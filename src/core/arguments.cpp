@@ -104,13 +104,15 @@ ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, boo
     return spec;
 }
 
-ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
-                            size_t row_axis, const Sequences& p, Dtype dtype) {
-    ArgumentSpec spec = dense_argument(id, name, presence, written, axes, dtype);
-    if (spec.bytes == 0) return spec;
+ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, Axes axes, int row_axis,
+                            const Sequences& p, Dtype dtype) {
     const bool in = (id & ~grad_bit) == id_of(ArgId::state_in), grad = (id & grad_bit) != 0;
+    if (p.pooled() && !grad) axes.extents[static_cast<size_t>(row_axis)] = p.state_pool;
+    ArgumentSpec spec = dense_argument(id, name, presence, written, axes, dtype);
+    spec.batch_axis = row_axis;
+    if (spec.bytes == 0) return spec;
     const StateStrides& given = in ? (grad ? p.grad_state_in : p.state_in) : (grad ? p.grad_state_out : p.state_out);
-    spec.strides[row_axis] = given.row;
+    spec.strides[static_cast<size_t>(row_axis)] = given.row;
     if (row_axis == 1 && axes.extents[0] > 1) spec.strides[0] = given.state;
     Extent last(0, name);
     for (size_t i = 0; i < axes.count; ++i) last += (axes.extents[i] - 1) * spec.strides[i];
@@ -125,6 +127,9 @@ void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& p
     if (p.packed())
         specs.push_back(dense_argument(id_of(ArgId::seq_offsets), "SEQ_OFFSETS", Presence::required, false,
                                        {p.num_sequences + 1}, p.offsets_dtype));
+    if (p.pooled())
+        specs.push_back(dense_argument(id_of(ArgId::state_indices), "STATE_INDICES", Presence::required, false,
+                                       {p.state_rows()}, Dtype::i32));
 }
 
 void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool required) {

@@ -50,6 +50,8 @@ struct ArgumentSpec {
     int32_t may_be = 0;
     Axes axes;
     std::array<int64_t, Axes::most> strides{};  // of each axis, in elements
+    // Which axes count rows of the batch (of a state: sequences, if packed) and steps; none: -1.
+    int batch_axis = -1, time_axis = -1;
 };
 
 constexpr int32_t id_of(ArgId id) { return static_cast<int32_t>(id); }
@@ -57,10 +59,11 @@ constexpr int32_t grad_of(ArgId id) { return grad_bit | static_cast<int32_t>(id)
 
 ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
                             Dtype dtype);
-// A state, whose rows may have strides: axis `row_axis` counts them, and the axis before it, if any, a cell's states.
-ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
-                            size_t row_axis, const Sequences& sequences, Dtype dtype);
-// RESET and SEQ_OFFSETS where the problem has them.
+// A state, whose rows may have strides and lie in a pool: axis `row_axis` of `axes` counts those that a call works on, and
+// the axis before it, if any, a cell's states.
+ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, Axes axes, int row_axis,
+                            const Sequences& sequences, Dtype dtype);
+// RESET, SEQ_OFFSETS and STATE_INDICES where the problem has them.
 void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
 // SCRATCH, last in every list.
 void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool required);

@@ -82,6 +82,14 @@ struct BackendFacts {
     int32_t toolkit = 0, driver = 0;
 };
 
+// Rows of a tensor by their index: those of the batch, or, where they are packed, sequences along time.
+struct RowSelection {
+    const int32_t* indices = nullptr;
+    int64_t count = 0;
+    const void* seq_offsets = nullptr;  // null: not packed
+    Dtype offsets_dtype{};
+};
+
 class Backend {
   public:
     virtual ~Backend() = default;
@@ -112,9 +120,14 @@ class Backend {
     // Calls `call`, which calls kernels and copy_rows, and returns how much of it would have been enqueued on a stream;
     // nothing is.
     virtual int64_t count_launches(const std::function<void()>& call) const = 0;
-    // The values of SEQ_OFFSETS where the backend can or was asked to look at them, else empty.
-    virtual std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
-                                              void* stream) const = 0;
+    // The values of SEQ_OFFSETS or STATE_INDICES where the backend can or was asked to look at them, else empty.
+    virtual std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options& options,
+                                               void* stream) const = 0;
+    // Whether STATE_IN and STATE_OUT may lie in pools. Else copy_rows meets no indices, and clear_rows is not called.
+    virtual bool has_state_pools() const = 0;
+    // Fills with zeros what belongs to rows whose index is negative. Pointers of `rows` lie in this backend's memory.
+    virtual void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,
+                            void* stream) const = 0;
 };
 
 // The backend of this number; throws Error when the library was built without it. Defined in backends.cpp.

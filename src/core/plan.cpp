@@ -7,23 +7,12 @@
 
 #include "core/cookie.h"
 #include "core/error.h"
+#include "core/index_checks.h"
 #include "core/planner.h"
 #include "core/workspace.h"
 
 namespace flashscan {
 namespace {
-
-void check_offsets(const std::vector<int64_t>& offsets, int64_t time) {
-    if (offsets.empty()) return;
-    if (offsets[0] != 0) fail(Code::invalid_argument, "SEQ_OFFSETS[0] is {}; accepted is 0", offsets[0]);
-    for (size_t i = 1; i < offsets.size(); ++i)
-        if (offsets[i] < offsets[i - 1])
-            fail(Code::invalid_argument, "SEQ_OFFSETS[{}] is {}, less than SEQ_OFFSETS[{}] = {}; they may not decrease",
-                 i, offsets[i], i - 1, offsets[i - 1]);
-    if (offsets.back() > time)
-        fail(Code::invalid_argument, "SEQ_OFFSETS[{}] is {}; accepted are values up to time = {}", offsets.size() - 1,
-             offsets.back(), time);
-}
 
 void* allocate(const Backend& backend, const Options& options, size_t bytes, void* stream) {
     const Allocator& own = options.allocator;
@@ -155,14 +144,18 @@ class FamilyPlan final : public Plan {
         : problem_(problem), options_(options), backend_(&find_backend(options.backend)) {
         validate(problem_);
         backend_->check(options_);
+        if (problem_.pooled() && !backend_->has_state_pools())
+            fail(Code::unsupported, "state_pool is {}; the {} backend has no pools of states; accepted is 0",
+                 problem_.state_pool, backend_->name());
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
         kernel_name_ = std::move(choice.name);
         kernel_detail_ = kernel_->describe();
         forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
-        backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
-        forward_states_ = StridedStates(forward_);
-        backward_states_ = StridedStates(backward_);
+        if (!problem_.pooled())
+            backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        forward_states_ = StridedStates(forward_, problem_);
+        backward_states_ = StridedStates(backward_, problem_);
         cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
         description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
                                    problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
@@ -178,7 +171,7 @@ class FamilyPlan final : public Plan {
     }
 
     size_t argument_bytes(Pass pass, int32_t id) const override {
-        Family::check_pass(problem_, pass);
+        check_pass(pass);
         for (const ArgumentSpec& spec : specs(pass))
             if (spec.id == id) return spec.bytes;
         fail(Code::unknown_argument, "arg_id is {}, which the {} pass of this plan does not take", id,
@@ -190,19 +183,23 @@ class FamilyPlan final : public Plan {
     const std::string& kernel_name() const override { return kernel_name_; }
     const std::string& kernel_detail() const override { return kernel_detail_; }
     std::span<const ArgumentSpec> arguments(Pass pass) const override {
-        Family::check_pass(problem_, pass);
+        check_pass(pass);
         return specs(pass);
     }
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
-        Family::check_pass(problem_, pass);
+        check_pass(pass);
         const Pointers given = check_arguments(pass, specs(pass), arguments);
         const auto buffers = Family::buffers(problem_, pass, given);
         backend_->check_memory(specs(pass), arguments, options_);
         if (problem_.packed())
-            check_offsets(backend_->read_offsets(buffers.seq_offsets, problem_.offsets_dtype,
-                                                 problem_.num_sequences + 1, options_, stream),
+            check_offsets(backend_->read_integers(buffers.seq_offsets, problem_.offsets_dtype,
+                                                  problem_.num_sequences + 1, options_, stream),
                           problem_.time);
+        if (problem_.pooled())
+            check_state_indices(backend_->read_integers(given[ArgId::state_indices], Dtype::i32, problem_.state_rows(),
+                                                        options_, stream),
+                                problem_.state_pool, given[ArgId::state_out] != nullptr);
         if (pass == Pass::backward) check_reserve(buffers, stream);
         const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
         run(pass, given, buffers, scratch.get(), stream);
@@ -211,7 +208,7 @@ class FamilyPlan final : public Plan {
 
     // With addresses that nothing reads.
     int64_t launches(Pass pass) const override {
-        Family::check_pass(problem_, pass);
+        check_pass(pass);
         std::vector<Argument> all;
         uintptr_t next = workspace_alignment;
         for (const ArgumentSpec& spec : specs(pass)) {
@@ -224,6 +221,12 @@ class FamilyPlan final : public Plan {
     }
 
   private:
+    void check_pass(Pass pass) const {
+        if (pass == Pass::backward && problem_.pooled())
+            fail(Code::invalid_argument, "this plan has no backward pass: its states lie in a pool (state_pool is {})",
+                 problem_.state_pool);
+        Family::check_pass(problem_, pass);
+    }
     using Buffers = decltype(Family::buffers(std::declval<const typename Family::Problem&>(), Pass::forward,
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
@@ -245,7 +248,15 @@ class FamilyPlan final : public Plan {
             kernel_->forward(buffers, stream);
         else
             kernel_->backward(buffers, stream);
+        if (problem_.pooled()) clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
+    }
+    void clear_padding(const Pointers& given, void* stream) const {
+        const auto output =
+            std::find_if(forward_.begin(), forward_.end(), [](const auto& s) { return s.id == id_of(ArgId::output); });
+        const RowSelection rows{static_cast<const int32_t*>(given[ArgId::state_indices]), problem_.state_rows(),
+                                given[ArgId::seq_offsets], problem_.offsets_dtype};
+        backend_->clear_rows(*output, given[ArgId::output], rows, options_, stream);
     }
     void copy_states(const std::vector<RowCopy>& copies, void* stream) const {
         for (const RowCopy& copy : copies) backend_->copy_rows(copy, options_, stream);

@@ -25,6 +25,9 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     };
     add(id_of(ArgId::weight), "WEIGHT", required, false, weight, p.weight_dtype);
     add(id_of(ArgId::output), "OUTPUT", required, forward, output, p.dtype);
+    const int first = p.all_states ? 1 : 0, second = first + 1;
+    specs.back().batch_axis = p.layout == RnnLayout::btghd ? first : second;
+    specs.back().time_axis = p.layout == RnnLayout::btghd ? second : first;
     add_state(id_of(ArgId::state_in), "STATE_IN", false);
     if (p.training) {
         add(id_of(ArgId::reserve), "RESERVE", required, forward, {reserve_bytes}, Dtype{});
@@ -44,6 +47,8 @@ std::vector<ArgumentSpec> rnn_arguments(const RnnProblem& p, Pass pass, size_t r
     }
     add_sequence_arguments(specs, p);
     add_scratch_argument(specs, scratch_bytes, scratch_required);
+    for (ArgumentSpec& spec : specs)
+        if (spec.id == id_of(ArgId::state_out) && p.pooled()) spec.may_be = id_of(ArgId::state_in);
     return specs;
 }
 

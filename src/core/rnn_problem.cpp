@@ -33,6 +33,9 @@ void validate(RnnProblem& p) {
     if (!(p.recurrent_clip >= 0) || std::isinf(p.recurrent_clip))
         fail(Code::invalid_argument, "recurrent_clip is {}; accepted are 0 (no limit) and finite numbers above",
              p.recurrent_clip);
+    if (p.training && p.pooled())
+        fail(Code::invalid_argument, "flags has RNN_FLAG_TRAINING with state_pool {}; accepted is state_pool 0",
+             p.state_pool);
     // 16 values of 8 bytes for each element, all that a cell keeps, bound every size that is formed later.
     constexpr int64_t most = 16 * 8;
     const Extent width = p.heads.named("heads * head_dim") * p.head_dim;

@@ -10,6 +10,7 @@ namespace flashscan {
 void validate_sequences(Sequences& p) {
     check_extent(p.batch, 0, "batch");
     check_extent(p.time, 0, "time");
+    check_extent(p.state_pool, 0, "state_pool");
     if (p.num_sequences < 0)
         fail(Code::invalid_argument, "num_sequences is {}; accepted are 0 (not packed) and up", p.num_sequences);
     if (p.packed() && p.batch != 1)
@@ -25,6 +26,7 @@ void check_steps(const Sequences& p, Extent inner, Extent bytes, const char* wha
     const auto check = [&](Extent rows) { static_cast<void>(rows * nonzero(inner) * bytes); };
     check(nonzero(p.batch).named(what) * nonzero(p.time));
     check(nonzero(p.state_rows()).named("bytes of STATE_IN"));
+    check(nonzero(p.state_pool).named("bytes of STATE_IN"));
     if (p.packed()) static_cast<void>((p.num_sequences.named("bytes of SEQ_OFFSETS") + 1) * size_of(p.offsets_dtype));
 }
 
@@ -52,8 +54,10 @@ void settle(StateStrides& strides, const StateExtents& e, Extent bytes, const ch
 }  // namespace
 
 void settle_states(Sequences& p, const StateExtents& extents, Extent bytes) {
-    settle(p.state_in, extents, bytes, "state_in");
-    settle(p.state_out, extents, bytes, "state_out");
+    StateExtents memory = extents;
+    if (p.pooled()) memory.rows = p.state_pool;
+    settle(p.state_in, memory, bytes, "state_in");
+    settle(p.state_out, memory, bytes, "state_out");
     settle(p.grad_state_in, extents, bytes, "grad_state_in");
     settle(p.grad_state_out, extents, bytes, "grad_state_out");
 }
@@ -63,6 +67,7 @@ std::string describe_sequences(const Sequences& p) {
     if (p.direction == Direction::reverse) text += " reverse";
     if (p.has_reset) text += " reset";
     if (p.packed()) text += fmt::format(" sequences{}", p.num_sequences);
+    if (p.pooled()) text += fmt::format(" pool{}", p.state_pool);
     return text;
 }
 

@@ -25,10 +25,12 @@ struct Sequences {
     Extent batch, time;
     Extent num_sequences;  // 0: not packed
     Dtype offsets_dtype = Dtype::i64;
+    Extent state_pool;  // rows of the pools that STATE_IN and STATE_OUT are; 0: none
     StateStrides state_in, state_out, grad_state_in, grad_state_out;
 
     bool packed() const { return num_sequences > 0; }
-    // Rows of STATE_IN and STATE_OUT.
+    bool pooled() const { return state_pool > 0; }
+    // Rows of the states that a call works on. In memory STATE_IN and STATE_OUT have those of their pool.
     Extent state_rows() const { return packed() ? num_sequences : batch; }
 };
 
@@ -43,7 +45,7 @@ void check_steps(const Sequences& sequences, Extent inner, Extent bytes, const c
 // share memory. `bytes` are those of an element.
 void settle_states(Sequences& sequences, const StateExtents& extents, Extent bytes);
 
-// " reverse reset sequences7", or less.
+// " reverse reset sequences7 pool9", or less.
 std::string describe_sequences(const Sequences& sequences);
 
 }  // namespace flashscan

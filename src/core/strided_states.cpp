@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/strided_states.h"
 
+#include <utility>
+
 #include "core/workspace.h"
 
 namespace flashscan {
@@ -17,27 +19,30 @@ size_t element_bytes(const ArgumentSpec& spec) {
 
 }  // namespace
 
-StridedStates::StridedStates(std::vector<ArgumentSpec>& specs) {
+StridedStates::StridedStates(std::vector<ArgumentSpec>& specs, const Sequences& sequences) {
     if (specs.empty()) return;
     Extent scratch = round_up(Extent(specs.back().bytes, "SCRATCH"), workspace_alignment);
     for (const ArgumentSpec& spec : specs) {
         if (!is_state(spec.id) || spec.bytes == 0) continue;
-        const Extent size = element_bytes(spec), dense = spec.axes.product(spec.name) * size;
-        // A row is what lies side by side: the innermost axes that are dense.
-        size_t outer = spec.axes.count;
-        Extent row(1, spec.name);
-        while (outer > 0 && (spec.axes.extents[outer - 1] == 1 || spec.strides[outer - 1] == row))
-            row = row * spec.axes.extents[--outer];
-        if (outer == 0) continue;
-        State state{spec.id, spec.name, spec.written, static_cast<size_t>(scratch), row * size, 1, 0, 1, 0};
-        state.rows = spec.axes.extents[outer - 1];
-        state.row_step = Extent(spec.strides[outer - 1]) * size;
-        if (outer == 2) {
-            state.states = spec.axes.extents[0];
+        const auto row_axis = static_cast<size_t>(spec.batch_axis);
+        const Extent size = element_bytes(spec), rows = spec.axes.extents[row_axis];
+        const Extent states = row_axis == 1 ? spec.axes.extents[0] : Extent(1);
+        Extent width(1, spec.name);
+        for (size_t i = row_axis + 1; i < spec.axes.count; ++i) width = width * spec.axes.extents[i];
+        const bool indexed = sequences.pooled() && (spec.id & grad_bit) == 0;
+        const bool dense =
+            (rows == 1 || spec.strides[row_axis] == width) && (states == 1 || spec.strides[0] == rows * width);
+        if (dense && !indexed) continue;
+        State state{spec.id, spec.name, spec.written, indexed, static_cast<size_t>(scratch), width * size, rows, 0,
+                    1,       0};
+        if (indexed) state.rows = sequences.state_rows();
+        state.row_step = Extent(spec.strides[row_axis]) * size;
+        if (row_axis == 1) {
+            state.states = states;
             state.state_step = Extent(spec.strides[0]) * size;
         }
         states_.push_back(state);
-        scratch += round_up(dense, workspace_alignment);
+        scratch += round_up(states * state.rows * width * size, workspace_alignment);
     }
     if (none()) return;
     specs.back().bytes = static_cast<size_t>(scratch);
@@ -64,19 +69,18 @@ std::vector<RowCopy> StridedStates::copies(const Pointers& given, void* scratch,
         if (theirs == nullptr || state.written != written) continue;
         auto* dense = static_cast<std::byte*>(scratch) + state.offset;
         for (int64_t i = 0; i < state.states; ++i) {
-            RowCopy copy{dense + i * state.rows * state.row_bytes,
-                         state.row_bytes,
-                         theirs + i * state.state_step,
-                         state.row_step,
-                         state.row_bytes,
-                         state.rows};
-            if (written)
-                copy = {theirs + i * state.state_step,
-                        state.row_step,
-                        copy.to,
-                        state.row_bytes,
-                        state.row_bytes,
-                        state.rows};
+            RowCopy copy;
+            copy.to = dense + i * state.rows * state.row_bytes;
+            copy.to_step = copy.bytes = state.row_bytes;
+            copy.from = theirs + i * state.state_step;
+            copy.from_step = state.row_step;
+            copy.count = state.rows;
+            if (state.indexed) copy.from_indices = static_cast<const int32_t*>(given[ArgId::state_indices]);
+            if (written) {
+                copy.from = std::exchange(copy.to, theirs + i * state.state_step);
+                std::swap(copy.to_step, copy.from_step);
+                std::swap(copy.to_indices, copy.from_indices);
+            }
             list.push_back(copy);
         }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels read and write dense states. States with strides are copied into SCRATCH before a kernel and out of it after.
+// Kernels read and write dense states. States with strides, and those that lie in a pool, are copied into SCRATCH before a
+// kernel and out of it after.
 #pragma once
 
 #include <string>
@@ -9,21 +10,23 @@
 
 namespace flashscan {
 
-// `count` rows of `bytes`, at `from + i * from_step` and `to + i * to_step`; steps in bytes.
+// `count` rows of `bytes`, at `from + i * from_step` and `to + i * to_step`; steps in bytes. On a side that has indices,
+// row indices[i] stands in the place of row i; a negative one reads as zeros and is not written.
 struct RowCopy {
     void* to = nullptr;
     int64_t to_step = 0;
     const void* from = nullptr;
     int64_t from_step = 0;
     int64_t bytes = 0, count = 0;
+    const int32_t *to_indices = nullptr, *from_indices = nullptr;
 };
 
-// The states of one pass that have strides.
+// The states of one pass that kernels cannot have as they lie.
 class StridedStates {
   public:
     StridedStates() = default;
     // Enlarges SCRATCH, the last of `specs`, by the dense copies.
-    explicit StridedStates(std::vector<ArgumentSpec>& specs);
+    StridedStates(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
 
     bool none() const { return states_.empty(); }
     // Their names.
@@ -37,7 +40,7 @@ class StridedStates {
     struct State {
         int32_t id;
         const char* name;
-        bool written;
+        bool written, indexed;
         size_t offset;                      // in SCRATCH
         int64_t row_bytes, rows, row_step;  // steps in bytes
         int64_t states, state_step;

@@ -48,6 +48,8 @@ ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bo
     const Axes axes = layout == Layout::btc ? Axes{e.batch, e.time, e.channels} : Axes{e.batch, e.channels, e.time};
     ArgumentSpec spec = dense_argument(id, name, presence, written, axes, dtype);
     spec.bytes = static_cast<size_t>(span_bytes(e, strides, dtype, name));
+    spec.batch_axis = 0;
+    spec.time_axis = layout == Layout::btc ? 1 : 2;
     if (layout == Layout::btc)
         spec.strides = {strides.batch, strides.time, strides.channels};
     else
@@ -58,7 +60,7 @@ ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bo
 int32_t same_memory(const Sequences& p, int32_t id) {
     if (id == id_of(ArgId::output)) return id_of(ArgId::input);
     if (id == grad_of(ArgId::input)) return grad_of(ArgId::output);
-    if (id == id_of(ArgId::state_out) && !p.packed()) return id_of(ArgId::state_in);
+    if (id == id_of(ArgId::state_out) && (!p.packed() || p.pooled())) return id_of(ArgId::state_in);
     if (id == grad_of(ArgId::state_in) && !p.packed()) return grad_of(ArgId::state_out);
     return 0;
 }

@@ -25,7 +25,8 @@ ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bo
                              const TensorExtents& extents, const Strides& strides, Layout layout, Dtype dtype);
 
 // The argument that this one may be in the place of: each element is read before the same thread writes it. States of
-// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written.
+// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written; those of a
+// pool are copied first.
 int32_t same_memory(const Sequences& p, int32_t id);
 
 }  // namespace flashscan

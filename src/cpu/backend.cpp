@@ -52,6 +52,21 @@ constexpr GatedCandidate gated[] = {
     {"reference", unless_empty<reference::make_gated>},
 };
 
+int64_t integer(const void* integers, Dtype dtype, int64_t i) {
+    return dtype == Dtype::i32 ? static_cast<const int32_t*>(integers)[i] : static_cast<const int64_t*>(integers)[i];
+}
+
+// The tensor `spec`, from `axis` on, at `data`.
+void clear(const ArgumentSpec& spec, size_t axis, std::byte* data) {
+    const int64_t size = size_of(spec.dtype);
+    const bool side_by_side = axis + 1 == spec.axes.count && spec.strides[axis] == 1;
+    if (side_by_side || axis == spec.axes.count) {
+        std::memset(data, 0, static_cast<size_t>((side_by_side ? spec.axes.extents[axis] : Extent(1)) * size));
+        return;
+    }
+    for (int64_t i = 0; i < spec.axes.extents[axis]; ++i) clear(spec, axis + 1, data + i * spec.strides[axis] * size);
+}
+
 class CpuBackend final : public Backend {
   public:
     const char* name() const override { return "cpu"; }
@@ -100,18 +115,42 @@ class CpuBackend final : public Backend {
     void copy_rows(const RowCopy& copy, const Options&, void*) const override {
         auto* to = static_cast<std::byte*>(copy.to);
         const auto* from = static_cast<const std::byte*>(copy.from);
-        for (int64_t i = 0; i < copy.count; ++i)
-            std::memcpy(to + i * copy.to_step, from + i * copy.from_step, static_cast<size_t>(copy.bytes));
+        for (int64_t i = 0; i < copy.count; ++i) {
+            const int64_t to_row = copy.to_indices != nullptr ? copy.to_indices[i] : i;
+            const int64_t from_row = copy.from_indices != nullptr ? copy.from_indices[i] : i;
+            if (to_row < 0) continue;
+            if (from_row < 0)
+                std::memset(to + to_row * copy.to_step, 0, static_cast<size_t>(copy.bytes));
+            else
+                std::memcpy(to + to_row * copy.to_step, from + from_row * copy.from_step,
+                            static_cast<size_t>(copy.bytes));
+        }
     }
 
     int64_t count_launches(const std::function<void()>&) const override { return 0; }
-    std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options&,
-                                      void*) const override {
+    std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options&,
+                                       void*) const override {
         std::vector<int64_t> values(static_cast<size_t>(count));
-        for (int64_t i = 0; i < count; ++i)
-            values[static_cast<size_t>(i)] =
-                dtype == Dtype::i32 ? static_cast<const int32_t*>(offsets)[i] : static_cast<const int64_t*>(offsets)[i];
+        for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = integer(integers, dtype, i);
         return values;
+    }
+
+    bool has_state_pools() const override { return true; }
+
+    void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options&,
+                    void*) const override {
+        const auto axis = static_cast<size_t>(rows.seq_offsets != nullptr ? spec.time_axis : spec.batch_axis);
+        for (int64_t i = 0; i < rows.count; ++i) {
+            if (rows.indices[i] >= 0) continue;
+            ArgumentSpec part = spec;
+            int64_t begin = i;
+            part.axes.extents[axis] = 1;
+            if (rows.seq_offsets != nullptr) {
+                begin = integer(rows.seq_offsets, rows.offsets_dtype, i);
+                part.axes.extents[axis] = integer(rows.seq_offsets, rows.offsets_dtype, i + 1) - begin;
+            }
+            clear(part, 0, static_cast<std::byte*>(data) + begin * spec.strides[axis] * size_of(spec.dtype));
+        }
     }
 };
 

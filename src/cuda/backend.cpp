@@ -154,17 +154,20 @@ class CudaBackend final : public Backend {
         return launches.count();
     }
 
-    std::vector<int64_t> read_offsets(const void* offsets, Dtype dtype, int64_t count, const Options& options,
-                                      void* stream) const override {
+    std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options& options,
+                                       void* stream) const override {
         std::vector<int32_t> narrow(dtype == Dtype::i32 ? static_cast<size_t>(count) : 0);
         std::vector<int64_t> values(static_cast<size_t>(count));
         void* to = dtype == Dtype::i32 ? static_cast<void*>(narrow.data()) : values.data();
-        if (!copy_and_wait(to, offsets, static_cast<size_t>(count * size_of(dtype)), options, stream,
+        if (!copy_and_wait(to, integers, static_cast<size_t>(count * size_of(dtype)), options, stream,
                            "reading SEQ_OFFSETS"))
             return {};
         for (size_t i = 0; i < narrow.size(); ++i) values[i] = narrow[i];
         return values;
     }
+
+    bool has_state_pools() const override { return false; }
+    void clear_rows(const ArgumentSpec&, void*, const RowSelection&, const Options&, void*) const override {}
 
   private:
     // Copies and waits where checks are wanted and the stream is not captured, and returns false elsewhere.

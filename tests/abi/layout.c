@@ -96,6 +96,7 @@ PIN_FIELD(flashscan_linear_desc, state_in, 216);
 PIN_FIELD(flashscan_linear_desc, state_out, 232);
 PIN_FIELD(flashscan_linear_desc, grad_state_in, 248);
 PIN_FIELD(flashscan_linear_desc, grad_state_out, 264);
+PIN_FIELD(flashscan_linear_desc, state_pool, 280);
 
 PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 144);
 PIN_FIELD(flashscan_rnn_desc, struct_size, 0);
@@ -116,6 +117,7 @@ PIN_FIELD(flashscan_rnn_desc, state_in, 80);
 PIN_FIELD(flashscan_rnn_desc, state_out, 96);
 PIN_FIELD(flashscan_rnn_desc, grad_state_in, 112);
 PIN_FIELD(flashscan_rnn_desc, grad_state_out, 128);
+PIN_FIELD(flashscan_rnn_desc, state_pool, 144);
 
 PIN(custom_operator, sizeof(flashscan_custom_operator) >= 96);
 PIN_FIELD(flashscan_custom_operator, struct_size, 0);
@@ -189,6 +191,7 @@ PIN_FIELD(flashscan_gated_desc, state_in, 392);
 PIN_FIELD(flashscan_gated_desc, state_out, 408);
 PIN_FIELD(flashscan_gated_desc, grad_state_in, 424);
 PIN_FIELD(flashscan_gated_desc, grad_state_out, 440);
+PIN_FIELD(flashscan_gated_desc, state_pool, 456);
 
 PIN(statuses, FLASHSCAN_STATUS_OK == 0 && FLASHSCAN_STATUS_INVALID_ARGUMENT == 10 &&
                   FLASHSCAN_STATUS_INVALID_STRUCT == 11 && FLASHSCAN_STATUS_STRUCT_TOO_NEW == 12 &&

@@ -38,7 +38,7 @@ constexpr size_t most_bytes = 2 << 20;  // of one argument: others are given too
 constexpr int32_t ids[] = {FLASHSCAN_ARG_INPUT,       FLASHSCAN_ARG_GATE,      FLASHSCAN_ARG_OUTPUT,
                            FLASHSCAN_ARG_STATE_IN,    FLASHSCAN_ARG_STATE_OUT, FLASHSCAN_ARG_RESET,
                            FLASHSCAN_ARG_SEQ_OFFSETS, FLASHSCAN_ARG_WEIGHT,    FLASHSCAN_ARG_BIAS,
-                           FLASHSCAN_ARG_SCRATCH,     FLASHSCAN_ARG_RESERVE};
+                           FLASHSCAN_ARG_SCRATCH,     FLASHSCAN_ARG_RESERVE,   FLASHSCAN_ARG_STATE_INDICES};
 
 int32_t any_pass(Source& source) {
     constexpr int32_t passes[] = {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD, FLASHSCAN_PASS_TANGENT};
@@ -60,6 +60,11 @@ std::unique_ptr<support::Buffer> fill(Source& source, int32_t id, size_t bytes) 
         contents[i] = id == FLASHSCAN_ARG_SEQ_OFFSETS ? 0 : static_cast<unsigned char>(kind * (i + 1) * 37 >> 3);
     if (id == FLASHSCAN_ARG_SEQ_OFFSETS && bytes > 0 && source.chance(100))
         contents[source.below(bytes)] = source.byte();
+    if (id == FLASHSCAN_ARG_STATE_INDICES && kind % 4 != 0)  // each row its own, the first at times padding
+        for (size_t i = 0; i + sizeof(int32_t) <= bytes; i += sizeof(int32_t)) {
+            const int32_t index = static_cast<int32_t>(i / sizeof(int32_t)) - kind % 2;
+            std::memcpy(contents.data() + i, &index, sizeof index);
+        }
     if (id == FLASHSCAN_ARG_SCRATCH || id == FLASHSCAN_ARG_RESERVE) {
         auto buffer = support::make_buffer(FLASHSCAN_BACKEND_CPU, bytes, support::Guard::end, 256, 0);
         if (bytes > 0) std::memcpy(buffer->data(), contents.data(), bytes);

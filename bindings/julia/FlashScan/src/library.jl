@@ -73,6 +73,7 @@ struct LinearDesc
     state_out::StateStrides
     grad_state_in::StateStrides
     grad_state_out::StateStrides
+    state_pool::Int64
 end
 
 struct RnnDesc
@@ -94,6 +95,7 @@ struct RnnDesc
     state_out::StateStrides
     grad_state_in::StateStrides
     grad_state_out::StateStrides
+    state_pool::Int64
 end
 
 struct CustomOperator

@@ -91,6 +91,7 @@ class LinearDesc(Structure):
         ("grad_gate", Strides),
         ("grad_output", Strides),
         *STATE_STRIDES,
+        ("state_pool", c_int64),
     ]
 
 
@@ -111,6 +112,7 @@ class RnnDesc(Structure):
         ("num_sequences", c_int64),
         ("recurrent_clip", c_double),
         *STATE_STRIDES,
+        ("state_pool", c_int64),
     ]
 
 
@@ -162,6 +164,7 @@ class GatedDesc(Structure):
         *[(name, Strides) for name in _GATED_TENSORS],
         *[("grad_" + name, Strides) for name in _GATED_TENSORS],
         *STATE_STRIDES,
+        ("state_pool", c_int64),
     ]
 
 

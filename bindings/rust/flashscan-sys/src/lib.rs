@@ -207,6 +207,7 @@ pub struct flashscan_linear_desc {
     pub state_out: flashscan_state_strides,
     pub grad_state_in: flashscan_state_strides,
     pub grad_state_out: flashscan_state_strides,
+    pub state_pool: i64,
 }
 
 #[repr(C)]
@@ -230,6 +231,7 @@ pub struct flashscan_rnn_desc {
     pub state_out: flashscan_state_strides,
     pub grad_state_in: flashscan_state_strides,
     pub grad_state_out: flashscan_state_strides,
+    pub state_pool: i64,
 }
 
 pub type flashscan_host_operator =
@@ -344,6 +346,7 @@ pub struct flashscan_gated_desc {
     pub state_out: flashscan_state_strides,
     pub grad_state_in: flashscan_state_strides,
     pub grad_state_out: flashscan_state_strides,
+    pub state_pool: i64,
 }
 
 extern "C" {

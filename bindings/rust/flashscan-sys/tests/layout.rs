@@ -41,9 +41,10 @@ fn offsets_are_those_of_the_c_tests() {
         flashscan_state_strides: row, state;
         flashscan_linear_desc: struct_size, dtype, gate_dtype, layout, gate_form, gate_broadcast, direction, flags, batch,
             time, channels, num_sequences, offsets_dtype, reserved, input, gate, output, grad_input, grad_gate,
-            grad_output, state_in, state_out, grad_state_in, grad_state_out;
+            grad_output, state_in, state_out, grad_state_in, grad_state_out, state_pool;
         flashscan_rnn_desc: struct_size, dtype, weight_dtype, layout, cell, direction, flags, offsets_dtype, batch, time,
-            heads, head_dim, num_sequences, recurrent_clip, state_in, state_out, grad_state_in, grad_state_out;
+            heads, head_dim, num_sequences, recurrent_clip, state_in, state_out, grad_state_in, grad_state_out,
+            state_pool;
         flashscan_custom_operator: struct_size, code_kind, element_bytes, state, state_bytes, host, host_adjoint, batched,
             batched_adjoint, code, code_bytes, name, adjoint_name;
         flashscan_operator_desc: struct_size, dtype, kind, layout, mode, direction, flags, offsets_dtype, batch, time,
@@ -52,7 +53,7 @@ fn offsets_are_those_of_the_c_tests() {
             input_gating, epilogue, direction, flags, offsets_dtype, batch, time, channels, num_sequences, decay_rate,
             sqrt_slope_limit, input, gate, second_gate, input_gate, output_gate, output, grad_input, grad_gate,
             grad_second_gate, grad_input_gate, grad_output_gate, grad_output, state_in, state_out, grad_state_in,
-            grad_state_out;
+            grad_state_out, state_pool;
     }
     let mut pinned = BTreeMap::new();
     for line in source("tests/abi/layout.c").lines() {
