@@ -19,13 +19,13 @@ for part in $parts; do
     tail -n 1 "$folder/$part.txt" | grep -q ', 0 findings' || failed=1
 done
 {
-    printf '['
+    printf '{"reports": ['
     separator=''
     for part in $parts; do
         printf '%s' "$separator"
         cat "$folder/$part.json"
         separator=', '
     done
-    printf ']\n'
+    printf ']}\n'
 } >"$folder/fuzz.json"
 exit $failed
