@@ -25,17 +25,43 @@ RnnKernels kernels_for(Isa isa, Cell cell, bool wide) {
     }
 }
 
-// Sequences of a block: few enough that all threads have work to the end, else many, because the matrix is read once
-// a step for each block.
-int64_t block_rows(Extent rows, Extent heads, int threads) {
-    constexpr int64_t most = 48, reading = 6;  // what reading the matrix costs, in rows
-    int64_t best = 1, best_cost = std::numeric_limits<int64_t>::max();
+// How the work is shared: sequences of a block, and threads that walk a block together.
+struct Sharing {
+    int64_t rows = 1, members = 1;
+};
+
+// Few enough sequences that all threads have work to the end, else many, because the matrix is read once a step for each
+// block. Where there are fewer blocks than threads, several walk one if `products`, the multiplications of a row's step,
+// are worth the waiting. Costs are in rows.
+Sharing share(Extent rows, Extent heads, int threads, double products) {
+    constexpr int64_t most = 48, reading = 6;
+    // A thread makes about 32 products in a nanosecond. The threads of a block meet a few times a step, which takes some
+    // microseconds, and all of them wait for the one that is late.
+    const double meeting = 4000 * 32 / products, late = 1.25;
+    Sharing best;
+    double best_cost = std::numeric_limits<double>::max();
     for (int64_t size = std::min<int64_t>(most, rows); size >= 1; --size) {
-        const int64_t cost = ceil_div(ceil_div(rows, size) * heads, threads) * (size + reading);
-        if (cost < best_cost) best = size, best_cost = cost;
+        const Extent blocks = ceil_div(rows, size) * heads;
+        const auto consider = [&](int64_t members, double cost) {
+            if (cost < best_cost) best = {size, members}, best_cost = cost;
+        };
+        consider(1, static_cast<double>(ceil_div(blocks, threads)) * static_cast<double>(size + reading));
+        const int64_t members = threads / blocks;
+        if (members > 1)
+            consider(members, late * static_cast<double>(size + reading) / static_cast<double>(members) + meeting);
     }
     return best;
 }
+
+// Steps up to which forward multiplies by the matrix as it lies. Packed sequences, whose bits may not depend on the steps
+// of all, always pack it.
+constexpr int64_t direct_steps = 4;
+
+// Where the threads of one block wait for each other.
+struct Meeting {
+    Barrier* barrier;
+    int members;
+};
 
 class Rnn final : public RnnKernel {
   public:
@@ -45,7 +71,9 @@ class Rnn final : public RnnKernel {
           threads_(thread_count(options.threads)),
           size_(size_of(state_dtype(p_.dtype))),
           kernels_(kernels_for(isa_, p_.cell, size_ == 8)),
-          rows_(block_rows(p_.state_rows(), p_.heads, threads_)),
+          sharing_(share(p_.state_rows(), p_.heads, threads_,
+                         static_cast<double>(p_.counts().gates * p_.head_dim * p_.head_dim))),
+          rows_(sharing_.rows),
           blocks_(ceil_div(p_.state_rows(), rows_)),
           // A few slices for each thread; their number changes no sum.
           slices_(std::clamp<int64_t>(2 * threads_ / (p_.counts().gates * p_.heads), 1, (p_.head_dim + 31) / 32)),
@@ -53,8 +81,9 @@ class Rnn final : public RnnKernel {
           backward_(book(Pass::backward)) {}
 
     std::string describe() const override {
-        return fmt::format("{}, {} threads; {} x {} blocks of {} rows and a head, {} steps in order", name_of(isa_),
-                           threads_, blocks_, p_.heads, rows_, p_.time);
+        return fmt::format("{}, {} threads; {} x {} blocks of {} rows and a head, {} threads each, {} steps in order{}",
+                           name_of(isa_), threads_, blocks_, p_.heads, rows_, sharing_.members, p_.time,
+                           direct() ? ", WEIGHT as it lies" : "");
     }
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
     size_t reserve_bytes() const override {
@@ -98,6 +127,7 @@ class Rnn final : public RnnKernel {
 
     // Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
     int64_t planes() const { return kernels_.kept - (kernels_.keeps_h && state_dtype(p_.dtype) == p_.dtype ? 1 : 0); }
+    bool direct() const { return !p_.packed() && p_.time <= direct_steps; }
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
     RnnTensor tensor(void* data, const RnnStrides& s) const {
@@ -115,6 +145,7 @@ class Rnn final : public RnnKernel {
     int threads_;
     int64_t size_;  // of a number
     RnnKernels kernels_;
+    Sharing sharing_;
     int64_t rows_;
     Extent blocks_, slices_;
     Scratch forward_, backward_;
@@ -149,7 +180,8 @@ RnnCall Rnn::common(const RnnBuffers& buffers, const std::vector<RnnSequence>& s
     call.num_sequences = std::ssize(sequences);
     call.weight = static_cast<const char*>(buffers.weight);
     call.panels = scratch + layout(pass).panels;
-    call.panel_numbers = kernels_.panel_numbers(call, pass == Pass::backward);
+    call.direct = pass == Pass::forward && direct();
+    call.panel_numbers = call.direct ? 0 : kernels_.panel_numbers(call, pass == Pass::backward);
     if (pass == Pass::forward) call.bias_numbers = scratch + layout(pass).bias;
     return call;
 }
@@ -161,7 +193,8 @@ Rnn::Scratch Rnn::book(Pass pass) const {
     const Extent biases = p_.counts().biases * p_.heads * call.depth;
     Workspace workspace;
     Scratch scratch{};
-    scratch.panels = workspace.book(bytes(p_.heads.named("SCRATCH") * kernels_.panel_numbers(call, backward)));
+    const int64_t panels = !backward && direct() ? 0 : kernels_.panel_numbers(call, backward);
+    scratch.panels = workspace.book(bytes(p_.heads.named("SCRATCH") * panels));
     scratch.bias = workspace.book(bytes(biases * (backward ? p_.state_rows() : Extent(1))));
     if (backward) scratch.grad_input = workspace.book(p_.input_count() * size_of(p_.dtype));
     // Blocks start at whole cache lines. The steps are done when the slices start.
@@ -195,16 +228,41 @@ void Rnn::run_blocks(const RnnCall& call, Pass pass, void* scratch) const {
     const int64_t gates = p_.counts().gates;
     const bool backward = pass == Pass::backward;
     auto pack = [&](int64_t i) noexcept { kernels_.pack_weight(call, i / gates, i % gates, backward); };
-    parallel_for(threads_, p_.heads * gates, false, pack);
+    if (!call.direct) parallel_for(threads_, p_.heads * gates, false, pack);
     char* buffers = static_cast<char*>(scratch) + layout(pass).buffers;
     const auto kernel = backward ? kernels_.backward : kernels_.forward;
-    // The longest sequences first.
-    auto task = [&](int64_t i) noexcept {
+    const auto block = [&](int64_t i) {
         const int64_t begin = i / p_.heads * rows_;
-        kernel(call, {i % p_.heads, begin, std::min(begin + rows_, call.num_sequences),
-                      buffers + i * layout(pass).block_bytes});
+        return RnnBlock{i % p_.heads,
+                        begin,
+                        std::min(begin + rows_, call.num_sequences),
+                        buffers + i * layout(pass).block_bytes,
+                        0,
+                        1,
+                        nullptr,
+                        nullptr};
     };
-    parallel_for(threads_, p_.heads * blocks_, false, task);
+    const int64_t blocks = p_.heads * blocks_;
+    if (sharing_.members == 1) {
+        // The longest sequences first.
+        auto task = [&](int64_t i) noexcept { kernel(call, block(i)); };
+        return parallel_for(threads_, blocks, false, task);
+    }
+    std::vector<Barrier> barriers(static_cast<size_t>(blocks));
+    // There may be fewer threads than were asked for, even fewer than blocks.
+    auto member = [&](int i, int count) noexcept {
+        const int64_t members = std::max<int64_t>(1, count / blocks);
+        for (int64_t j = i / members; j < blocks; j += count / members) {
+            Meeting meeting{&barriers[static_cast<size_t>(j)], static_cast<int>(members)};
+            RnnBlock mine = block(j);
+            mine.member = i % members;
+            mine.members = members;
+            mine.wait = [](void* at) { static_cast<Meeting*>(at)->barrier->wait(static_cast<Meeting*>(at)->members); };
+            mine.barrier = &meeting;
+            kernel(call, mine);
+        }
+    };
+    parallel_team(static_cast<int>(blocks * sharing_.members), member);
 }
 
 void Rnn::run_weight_gradient(const RnnCall& call, char* scratch) const {

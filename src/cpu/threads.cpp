@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -62,6 +63,33 @@ void parallel_for(int threads, int64_t count, bool fixed, void (*body)(void* con
             for (int64_t i = 0; i < count; ++i) body(context, i);
         }
     });
+}
+
+void parallel_team(int threads, void (*body)(void* context, int i, int count) noexcept, void* context) {
+    if (threads <= 1 || registered != 0 || forked.load(std::memory_order_relaxed)) return body(context, 0, 1);
+    const FloatingPointMode mode;
+#pragma omp parallel num_threads(threads)
+    mode.share([&] { body(context, omp_get_thread_num(), omp_get_num_threads()); });
+}
+
+// Spins for a few microseconds, and then lets others run: where there are more threads than cores, one that is waited for
+// may not be running.
+void Barrier::wait(int count) noexcept {
+    constexpr int spins = 4000;
+    if (count <= 1) return;
+    const int round = round_.load(std::memory_order_relaxed);
+    if (arrived_.fetch_add(1, std::memory_order_acq_rel) == count - 1) {
+        arrived_.store(0, std::memory_order_relaxed);
+        round_.store(round + 1, std::memory_order_release);
+        return;
+    }
+    for (int i = 0; round_.load(std::memory_order_acquire) == round; ++i) {
+        if (i >= spins) sched_yield();
+#if defined(__x86_64__)
+        else
+            __builtin_ia32_pause();
+#endif
+    }
 }
 
 }  // namespace flashscan::cpu

@@ -25,6 +25,25 @@ void parallel_for(int threads, int64_t count, bool fixed, Body& body) {
         threads, count, fixed, [](void* context, int64_t i) noexcept { (*static_cast<Body*>(context))(i); }, &body);
 }
 
+// Calls body(context, i, count) at once on `count` threads, i = 0 .. count-1, which may wait for each other; count is
+// `threads`, or what OpenMP has of them. All else is as in parallel_for.
+void parallel_team(int threads, void (*body)(void* context, int i, int count) noexcept, void* context);
+
+template <typename Body>
+void parallel_team(int threads, Body& body) {
+    parallel_team(
+        threads, [](void* context, int i, int count) noexcept { (*static_cast<Body*>(context))(i, count); }, &body);
+}
+
+// Where threads of a team wait until `count` of them are there, the same number each time.
+class Barrier {
+  public:
+    void wait(int count) noexcept;
+
+  private:
+    std::atomic<int> arrived_{0}, round_{0};
+};
+
 // Calls body(i, worker) for i = 0 .. count-1; calls at the same time have different workers below `threads`.
 template <typename Body>
 void for_each(int threads, int64_t count, Body&& body) {

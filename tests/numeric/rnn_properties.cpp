@@ -161,6 +161,33 @@ TEST_P(RnnPast, StatesBeforeAResetAreNotLookedAt) {
     check(p, data, {1, 2, 3});
 }
 
+// Few rows and a large R: several threads walk a block together.
+TEST(RnnTeams, GiveTheBitsOfOneThread) {
+    for (const char* line :
+         {"rnn lstm bwd f32 b1 t7 h1 d200 state-in state-out", "rnn gru bwd bf16 b3 t9 h1 d211 weight-f32 reset",
+          "rnn gru-reset-before bwd f32 b2 t6 h1 d230 state-in state-out reverse all-states",
+          "rnn slstm bwd f64 b1 t20 h1 d170 sequences3 state-in state-out", "rnn lstm fwd f16 b2 t2 h1 d203 state-out",
+          "rnn gru-reset-before fwd f32 b4 t1 h1 d190 state-in", "rnn lstm bwd f32 b1 t5 h2 d180"}) {
+        SCOPED_TRACE(line);
+        RnnProblem p = rnn_problem_of(line);
+        const RnnData data = make_data(p);
+        const Target target{FLASHSCAN_BACKEND_CPU, "blocked"};
+        p.threads = 1;
+        const RnnOutcome alone = run_rnn(p, target, data, Guard::end);
+        require(alone);
+        for (const int32_t threads : {2, 3, 7}) {
+            p.threads = threads;
+            if (threads == 7) {
+                const std::string text = Plan(desc_of(p), options_of(p, target.backend, target.kernel)).describe();
+                EXPECT_EQ(text.find(" 1 threads each"), std::string::npos) << text;
+            }
+            const RnnOutcome together = run_rnn(p, target, data, Guard::end);
+            require(together);
+            EXPECT_EQ(together.bits, alone.bits) << threads << " threads";
+        }
+    }
+}
+
 std::string name_of_property(const testing::TestParamInfo<RnnPropertyCase>& info) {
     const auto& [cell, target, dtype] = info.param;
     std::string name = text_of(target) + "_" + cell + "_" + dtype;

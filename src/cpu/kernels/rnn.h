@@ -46,12 +46,17 @@ struct RnnCall {
     // done. bias_numbers: [biases][heads][depth]. bias_sums: the same for each sequence, in their order.
     char *panels, *bias_numbers, *bias_sums;
     int64_t panel_numbers;
+    bool direct;  // forward multiplies by WEIGHT as it lies, and there are no panels
 };
 
-// Sequences [begin, end) of one head.
+// Sequences [begin, end) of one head. `members` threads walk them together, each with a share of the head's elements and of
+// a product's columns; wait(barrier) returns when all of them have called it.
 struct RnnBlock {
     int64_t head, begin, end;
     char* buffer;  // block_numbers() of them
+    int64_t member, members;
+    void (*wait)(void* barrier);
+    void* barrier;
 };
 
 // Rows [begin, end) of the gradient of one gate's matrix.

@@ -83,6 +83,11 @@ FLASHSCAN_INLINE int64_t reserve_place(const RnnCall& c, const RnnSequence& s, i
     return ((s.batch * c.time + t) * c.heads + head) * c.dim * c.planes;
 }
 
+// A block of WEIGHT: element (j, k) is at `block` + j D + k.
+FLASHSCAN_INLINE int64_t weight_block(const RnnCall& c, int64_t head, int64_t gate) {
+    return (gate * c.heads + head) * c.dim * c.dim;
+}
+
 // The numbers that forward kept of elements d .. d + left - 1 of a step.
 template <typename Cell, typename T>
 FLASHSCAN_INLINE void get_kept(const RnnCall& c, const RnnSequence& s, int64_t t, int64_t head, int64_t d, int64_t left,

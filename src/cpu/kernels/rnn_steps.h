@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks, step by step: the formulas of math/rnn.h on vectors of neighbouring elements of a head.
 //
-// A block is one head of some sequences, walked by one thread from the first step to the last; blocks share nothing, so
-// nothing waits. Sequences are sorted by length: those that still run at step i are the first of the block. Each step
+// A block is one head of some sequences, walked from the first step to the last by one thread or, where there are fewer
+// blocks than threads and R is large, by several that share its elements and the columns of its products: they wait for
+// each other before a product, which reads all of the left factor, and after it. Blocks share nothing. Sequences are sorted by length: those that still run at step i are the first of the block. Each step
 // multiplies their h (backward: the gradients of the pre-activations), a few rows, by the head's R (R^T) and then goes
 // through the elements. R is read from the caches once a step, and once for every tile of rows within a panel.
 // Memory sees INPUT and OUTPUT once (in training what the cell keeps as well), and R wherever a core's caches do not hold
-// its G D D numbers. A head with fewer sequences than there are threads leaves the others idle.
+// its G D D numbers.
 //
 // Buffers of a block hold "rows as vectors": vector v of row r at (v pitch + r) W, which is how the product wants its
 // left factor. Lanes past D of left factors stay 0; those of other rows hold anything and are never stored.
 #pragma once
 
-#include "cpu/kernels/rnn_memory.h"
+#include "cpu/kernels/rnn_direct.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
@@ -34,10 +35,11 @@ struct Buffers {
     Buffers(const RnnCall& call, const RnnBlock& block, bool backward)
         : c(call), b(block), pitch(block.end - block.begin), is_backward(backward) {
         T* at = reinterpret_cast<T*>(block.buffer);
+        begin = first(c.depth / W) * W;
+        end = last(c.depth / W) * W;
         states = at;
         factors[0] = backward ? at + S * c.depth * pitch : at;  // forward: h itself
         factors[1] = backward ? factors[0] + gates_of<Cell>(0) * c.depth * pitch : at + S * c.depth * pitch;
-        for (T* p = at; p < at + pitch * (S * c.depth + factor_numbers(c, backward)); ++p) *p = 0;
         at += pitch * (S * c.depth + factor_numbers(c, backward) + c.depth);
         for (int group = 0; group < num_groups<Cell>; ++group) {
             products[group] = at;
@@ -50,6 +52,19 @@ struct Buffers {
         }
     }
 
+    // Left factors and states begin as zeros. For one of the block's threads; the others wait.
+    void clear() const {
+        const int64_t count = pitch * (S * c.depth + factor_numbers(c, is_backward));
+        for (int64_t i = 0; b.member == 0 && i < count; ++i) states[i] = 0;
+        wait();
+    }
+    void wait() const {
+        if (b.members > 1) b.wait(b.barrier);
+    }
+    // This thread's share of `count` things that lie side by side: from first to before last.
+    int64_t first(int64_t count) const { return count * b.member / b.members; }
+    int64_t last(int64_t count) const { return count * (b.member + 1) / b.members; }
+
     int64_t depth_of(int group) const { return c.depth * (is_backward ? gates_of<Cell>(group) : 1); }
     const RnnSequence& sequence(int64_t r) const { return c.sequences[b.begin + r]; }
     T* state(int s, int64_t r, int64_t d) const { return states + s * c.depth * pitch + (d / W * pitch + r) * W; }
@@ -61,10 +76,30 @@ struct Buffers {
     }
     const T* product(int group, int64_t r) const { return products[group] + r * product_pitch(c, is_backward, group); }
 
+    // This thread's columns of a product, once all threads have written the left factor; all have theirs when it returns.
     void multiply(int group, int64_t rows) const {
-        const int64_t y_pitch = product_pitch(c, is_backward, group);
-        FLASHSCAN_ISA::multiply<Left::blocks, T>({factors[group], pitch, rows, depth_of(group), matrices[group],
-                                                  y_pitch / panel_width<T>, products[group], y_pitch, false});
+        wait();
+        if (c.direct)
+            multiply_directly(group, rows);
+        else
+            multiply_panels(group, rows);
+        wait();
+    }
+    void multiply_panels(int group, int64_t rows) const {
+        const int64_t y_pitch = product_pitch(c, is_backward, group), panels = y_pitch / panel_width<T>;
+        const int64_t column = first(panels) * panel_width<T>;
+        FLASHSCAN_ISA::multiply<Left::blocks, T>(
+            {factors[group], pitch, rows, depth_of(group), matrices[group] + column * depth_of(group),
+             last(panels) - first(panels), products[group] + column, y_pitch, false});
+    }
+    void multiply_directly(int group, int64_t rows) const {
+        const int64_t gates = gates_of<Cell>(group);
+        for (int64_t gate = 0; gate < gates; ++gate) {
+            const int64_t row = first(c.dim), size = bytes_of(c.weight_number);
+            const int64_t block = weight_block(c, b.head, first_gate<Cell>(group) + gate) + row * c.dim;
+            multiply_rows<T>({factors[group], pitch, rows, c.dim, c.weight + block * size, c.weight_number,
+                              last(c.dim) - row, products[group] + gate * c.dim + row, product_pitch(c, false, group)});
+        }
     }
     int64_t longest() const { return pitch > 0 ? sequence(0).length : 0; }
     // The number of `rows` that run at step i.
@@ -77,6 +112,7 @@ struct Buffers {
     const RnnBlock& b;
     int64_t pitch;
     bool is_backward;
+    int64_t begin, end;  // this thread's elements, the last vector's lanes past D among them
     T *states, *factors[2], *products[num_groups<Cell>];
     const T* matrices[num_groups<Cell>];
 };
@@ -117,6 +153,7 @@ struct Forward {
     Forward(const RnnCall& call, const RnnBlock& block) : c(call), b(block), m(call, block, false) {}
 
     void run() {
+        m.clear();
         for (int64_t r = 0; r < m.pitch; ++r) start(r);
         int64_t rows = m.pitch;
         for (int64_t i = 0; i < m.longest(); ++i) {
@@ -134,18 +171,18 @@ struct Forward {
     }
 
     void start(int64_t r) {
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             LaneArray<T, S> state;
             get_states(c, c.state_in, m.sequence(r), b.head, d, c.dim - d, state);
             for (int s = 0; s < S; ++s) store<T>(m.state(s, r, d), state[s].v);
         }
     }
     void clear(int64_t r) {
-        for (int64_t d = 0; d < c.dim; d += W)
+        for (int64_t d = m.begin; d < m.end; d += W)
             for (int s = 0; s < S; ++s) store<T>(m.state(s, r, d), Vec<T>{});
     }
     void finish(int64_t r) {
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             LaneArray<T, S> state;
             for (int s = 0; s < S; ++s) state[s] = Lanes<T>(load(m.state(s, r, d)));
             put_states(c, c.state_out, m.sequence(r), b.head, d, c.dim - d, state);
@@ -168,7 +205,7 @@ struct Forward {
     void reset_product(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t start = place(c, c.input, 0, s, step_of(c, s, i), b.head);
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             const Lanes<T> pre((input(0, start, d) + bias(0, d)) + product(0, r, d));
             store_lanes<T>(m.factor(1, r, d), Cell::reset(pre, Lanes<T>(load(m.state(0, r, d)))).v, c.dim - d);
         }
@@ -178,7 +215,7 @@ struct Forward {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
         const int64_t out = place(c, c.output, 0, s, t, b.head), kept_at = reserve_place(c, s, t, b.head);
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             const int64_t left = c.dim - d;
             LaneArray<T, P> pre;
             LaneArray<T, S> state;
@@ -209,6 +246,7 @@ struct Backward {
     Backward(const RnnCall& call, const RnnBlock& block) : c(call), b(block), m(call, block, true) {}
 
     void run() {
+        m.clear();
         for (int64_t r = 0; r < m.pitch; ++r) start(r);
         for (int64_t i = m.longest() - 1; i >= 0; --i) {
             const int64_t rows = m.running(m.pitch, i);
@@ -241,8 +279,8 @@ struct Backward {
     void start(int64_t r) {
         const RnnSequence& s = m.sequence(r);
         for (int64_t p = 0; c.bias_sums != nullptr && p < P; ++p)
-            for (int64_t d = 0; d < c.depth; d += W) store<T>(bias_sum(r, static_cast<int>(p), d), Vec<T>{});
-        for (int64_t d = 0; d < c.dim; d += W) {
+            for (int64_t d = m.begin; d < m.end; d += W) store<T>(bias_sum(r, static_cast<int>(p), d), Vec<T>{});
+        for (int64_t d = m.begin; d < m.end; d += W) {
             LaneArray<T, S> carry, given;
             LaneArray<T, K> kept;
             get_states(c, c.grad_state_out, s, b.head, d, c.dim - d, given);
@@ -256,7 +294,7 @@ struct Backward {
     }
     void finish(int64_t r) {
         const RnnSequence& s = m.sequence(r);
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             LaneArray<T, S> carry, first;
             get_states(c, c.state_in, s, b.head, d, c.dim - d, first);
             for (int j = 0; j < S; ++j) carry[j] = Lanes<T>(load(m.state(j, r, d)));
@@ -283,7 +321,7 @@ struct Backward {
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
         const int64_t out = place(c, c.grad_output, 0, s, t, b.head);
         constexpr int first = Cell::resets_before ? 1 : 0;  // the first gate's gradient is complete later
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             const int64_t left = c.dim - d;
             LaneArray<T, S> given, previous, carry;
             LaneArray<T, K> kept;
@@ -310,7 +348,7 @@ struct Backward {
     void reset_gradient(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             LaneArray<T, K> kept;
             LaneArray<T, S> previous;
             LaneArray<T, P> d_pre = {};
@@ -330,7 +368,7 @@ struct Backward {
         const RnnSequence& s = m.sequence(r);
         const bool reset = resets(c, s, step_of(c, s, i));
         const T limit = c.clip > 0 ? static_cast<T>(c.clip) : T(0);
-        for (int64_t d = 0; d < c.dim; d += W) {
+        for (int64_t d = m.begin; d < m.end; d += W) {
             Vec<T> through = load(m.product(0, r) + d);
             if constexpr (Cell::resets_before) through += load(m.product(1, r) + d);
             if (c.clip > 0) through = through > limit ? splat<T>(limit) : through < -limit ? splat<T>(-limit) : through;

@@ -13,11 +13,6 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// A block of WEIGHT: element (j, k) is at `block` + j D + k.
-FLASHSCAN_INLINE int64_t weight_block(const RnnCall& c, int64_t head, int64_t gate) {
-    return (gate * c.heads + head) * c.dim * c.dim;
-}
-
 template <typename Cell, typename T>
 int64_t panel_numbers(const RnnCall& c, bool backward) {
     int64_t numbers = 0;
