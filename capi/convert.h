@@ -18,6 +18,7 @@ LinearProblem convert(const flashscan_linear_desc& desc);
 RnnProblem convert(const flashscan_rnn_desc& desc);
 OperatorProblem convert(const flashscan_operator_desc& desc);
 GatedProblem convert(const flashscan_gated_desc& desc);
+SelectiveProblem convert(const flashscan_selective_desc& desc);
 Options convert(const flashscan_options& options);
 
 }  // namespace flashscan

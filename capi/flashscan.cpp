@@ -46,6 +46,7 @@ constexpr size_t linear_desc_first_size = 280;
 constexpr size_t rnn_desc_first_size = 144;
 constexpr size_t operator_desc_first_size = 144;
 constexpr size_t gated_desc_first_size = 456;
+constexpr size_t selective_desc_first_size = 440;
 constexpr size_t options_first_size = 64;
 constexpr size_t build_first_size = 48;
 constexpr size_t arg_info_first_size = 144;
@@ -208,6 +209,11 @@ flashscan_status flashscan_plan_operator(flashscan_plan** plan, const flashscan_
 flashscan_status flashscan_plan_gated(flashscan_plan** plan, const flashscan_gated_desc* desc,
                                       const flashscan_options* options) {
     return create(plan, desc, gated_desc_first_size, "flashscan_gated_desc", options);
+}
+
+flashscan_status flashscan_plan_selective(flashscan_plan** plan, const flashscan_selective_desc* desc,
+                                          const flashscan_options* options) {
+    return create(plan, desc, selective_desc_first_size, "flashscan_selective_desc", options);
 }
 
 flashscan_status flashscan_plan_arg_bytes(const flashscan_plan* plan, int32_t pass, int32_t arg_id, size_t* bytes) {

@@ -259,6 +259,11 @@ enum {
     FLASHSCAN_ARG_OUTPUT_GATE = 2014,
     FLASHSCAN_ARG_SECOND_GATE = 2015,
     FLASHSCAN_ARG_PARAM = 2016,
+    FLASHSCAN_ARG_DELTA = 2017,
+    FLASHSCAN_ARG_A = 2018,
+    FLASHSCAN_ARG_B = 2019,
+    FLASHSCAN_ARG_C = 2020,
+    FLASHSCAN_ARG_D = 2021,
 
     FLASHSCAN_TANGENT = 0x20000000, /* no plan takes it yet */
     FLASHSCAN_GRAD = 0x40000000
@@ -987,7 +992,102 @@ typedef struct flashscan_gated_desc {
 FLASHSCAN_API_STATUS flashscan_plan_gated(flashscan_plan** plan, const flashscan_gated_desc* desc,
                                           const flashscan_options* options);
 
-/* ==== 9  Plans ================================================================================================ */
+/* ==== 9  Selective scans ======================================================================================= */
+
+/*
+ * The state-space layer of Mamba with N states a channel, none of which leaves the chip (Gu and Dao, arXiv 2312.00752).
+ * For every batch, channel c and state n, with s(x) = 1 / (1 + exp(-x)):
+ *
+ *     d[t]    = DELTA[t] + BIAS[c], with SELECTIVE_FLAG_SOFTPLUS log(1 + exp(that))      BIAS is zero if not given
+ *     h[t][n] = exp(d[t] A[c][n]) h[t-1][n] + d[t] B[t][n] INPUT[t]         h[-1] = STATE_IN, zeros if not given
+ *     y[t]    = sum over n of C[t][n] h[t][n], + D[c] INPUT[t]              D is zero if not given
+ *     OUTPUT  = y z s(z), z = OUTPUT_GATE, or y without it                  STATE_OUT = h[T-1]
+ *
+ * B and C are constant, [C][N], or with SELECTIVE_FLAG_B_PER_STEP and _C_PER_STEP change from step to step: `groups` of
+ * neighbouring channels, C / G each, have one of N numbers each. Complex matrices (matrix_dtype) stand for states in
+ * conjugate pairs: y is then twice the real part of the sum. A has negative real parts in a layer; nothing asks for it.
+ *
+ * Direction, RESET (SELECTIVE_FLAG_RESET: the carried states are 0 before step t), SEQ_OFFSETS, layouts, strides and the
+ * sentences about "first", "before" and "after" are those of the linear recurrence; so is what is said about NaN.
+ *
+ * Backward: exact derivatives with respect to everything that is read, from those of OUTPUT and STATE_OUT, in PyTorch's
+ * convention for complex numbers. Sums over channels (GRAD|B and GRAD|C per step) and over batch and time (GRAD|A, |D,
+ * |BIAS, constant |B and |C) have a fixed order. Forward keeps nothing for it: states are computed once more. Inputs are
+ * never overwritten, and backward may be called repeatedly, with the same bits.
+ *
+ * Data types: INPUT, DELTA, OUTPUT_GATE, OUTPUT and their gradients have dtype; A, constant B and C, the states and their
+ * gradients matrix_dtype; B and C per step dtype, or matrix_dtype if that is complex; D, BIAS and theirs the type of a
+ * real matrix:
+ *
+ *     dtype          f32       bf16   f16   f64
+ *     matrix_dtype   f32 c64   f32    f32   f64 c128
+ *
+ * All arithmetic is f32 for 16-bit and f32 data, else f64.
+ *
+ * Arguments:                       shape                            forward        backward
+ *
+ *     INPUT, DELTA                 [B,T,C] or [B,C,T]               in             in
+ *     OUTPUT_GATE                  as INPUT                         optional in    optional in: if it was in forward
+ *     A                            [C,N]                            in             in
+ *     B, C                         [C,N]; per step [B,T,G*N] or     in             in
+ *                                  [B,G*N,T], a group's N together
+ *     D, BIAS                      [C]                              optional in    optional in: if it was in forward
+ *     OUTPUT                       as INPUT                         out            -
+ *     STATE_IN                     [B,C,N], [sequences,C,N] if      optional in    optional in: if it was in forward
+ *                                  packed
+ *     STATE_OUT                    as STATE_IN                      optional out   -
+ *     RESET         uint8          [B,T]                            in if flag     in if flag
+ *     SEQ_OFFSETS   i32 or i64     [sequences + 1]                  in if packed   in if packed
+ *     STATE_INDICES i32            [B], [sequences] if packed       in if pool     -
+ *     GRAD|OUTPUT                  as INPUT                         -              in
+ *     GRAD|STATE_OUT               as STATE_IN                      -              optional in
+ *     GRAD| of any of the inputs   as the input                     -              out, at least one of them
+ *     SCRATCH                      plan_arg_bytes                   optional       optional
+ *
+ * A, constant B and C, D, BIAS, RESET and SEQ_OFFSETS are dense. Arguments that may be the same memory are those of the
+ * linear recurrence. Plans of the CPU alone: on CUDA the plan is FLASHSCAN_STATUS_UNSUPPORTED today.
+ */
+
+/* Bits of flags. */
+enum {
+    FLASHSCAN_SELECTIVE_FLAG_RESET = 0x1000000,      /* there is a RESET argument */
+    FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS = 0x2000000,   /* DELTA + BIAS goes through softplus */
+    FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP = 0x4000000, /* B changes from step to step */
+    FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP = 0x8000000  /* C changes from step to step */
+};
+
+/*
+ * struct_size = sizeof(flashscan_selective_desc). Zero means the default in every field except the extents, states and
+ * dtype. Strides of constant matrices are zero; those of matrices per step have `channels` from one of the G N numbers of
+ * a step to the next.
+ */
+typedef struct flashscan_selective_desc {
+    uint32_t struct_size;
+    int32_t dtype;
+    int32_t matrix_dtype;          /* 0: F32, F64 with data of F64 */
+    int32_t layout;                /* FLASHSCAN_LAYOUT_BTC, _BCT: axes of tensors whose strides are all zero; 0: BTC */
+    int32_t direction;             /* FLASHSCAN_DIRECTION_*; 0: FORWARD */
+    uint32_t flags;                /* FLASHSCAN_SELECTIVE_FLAG_* */
+    int32_t offsets_dtype;         /* FLASHSCAN_DTYPE_I32, FLASHSCAN_DTYPE_I64; 0: I64 */
+    int32_t reserved;              /* 0 */
+    int64_t batch, time, channels; /* B, T, C >= 0 */
+    int64_t states;                /* N of a channel, 1 to 256 */
+    int64_t groups;                /* G, a divisor of C, 1 where B and C are constant; 0: 1 */
+    int64_t num_sequences;         /* > 0: packed, B = 1; 0: not packed */
+    flashscan_strides input, delta, output_gate, b, c, output;
+    flashscan_strides grad_input, grad_delta, grad_output_gate, grad_b, grad_c, grad_output;
+    flashscan_state_strides state_in, state_out, grad_state_in, grad_state_out;
+    int64_t state_pool; /* > 0: rows of the pools that STATE_IN and STATE_OUT are; 0: none */
+} flashscan_selective_desc;
+
+/*
+ * Creates a plan for a selective scan. *plan is NULL on failure. `options` may be NULL. A plan is immutable: any number of
+ * threads may execute it at the same time.
+ */
+FLASHSCAN_API_STATUS flashscan_plan_selective(flashscan_plan** plan, const flashscan_selective_desc* desc,
+                                              const flashscan_options* options);
+
+/* ==== 10  Plans =============================================================================================== */
 
 /*
  * The bytes that argument `arg_id` needs in `pass` (FLASHSCAN_PASS_*). 0 for SCRATCH means that none is used. An id

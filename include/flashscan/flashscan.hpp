@@ -54,6 +54,9 @@ struct OperatorDesc : flashscan_operator_desc {
 struct GatedDesc : flashscan_gated_desc {
     GatedDesc() noexcept : flashscan_gated_desc{} { struct_size = sizeof(flashscan_gated_desc); }
 };
+struct SelectiveDesc : flashscan_selective_desc {
+    SelectiveDesc() noexcept : flashscan_selective_desc{} { struct_size = sizeof(flashscan_selective_desc); }
+};
 struct Options : flashscan_options {
     Options() noexcept : flashscan_options{} { struct_size = sizeof(flashscan_options); }
 };
@@ -180,6 +183,10 @@ class Plan {
                                  const flashscan_options* how = nullptr) noexcept {
         return plan.take(flashscan_plan_gated, what, how);
     }
+    static flashscan_status make(Plan& plan, const flashscan_selective_desc& what,
+                                 const flashscan_options* how = nullptr) noexcept {
+        return plan.take(flashscan_plan_selective, what, how);
+    }
     flashscan_status try_forward(std::initializer_list<flashscan_arg> args, void* stream = nullptr) const noexcept {
         return try_forward(args.begin(), args.size(), stream);
     }
@@ -209,6 +216,9 @@ class Plan {
         check(make(*this, what, how));
     }
     explicit Plan(const flashscan_gated_desc& what, const flashscan_options* how = nullptr) {
+        check(make(*this, what, how));
+    }
+    explicit Plan(const flashscan_selective_desc& what, const flashscan_options* how = nullptr) {
         check(make(*this, what, how));
     }
     template <typename Desc>

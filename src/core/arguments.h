@@ -79,7 +79,7 @@ class Pointers {
   private:
     static size_t place(int32_t id) { return static_cast<size_t>((id & ~grad_bit) - first_arg_id); }
     void*& at(int32_t id) { return (id & grad_bit) != 0 ? grads_[place(id)] : data_[place(id)]; }
-    std::array<void*, 16> data_{}, grads_{};
+    std::array<void*, 24> data_{}, grads_{};
 };
 
 // Checks the arguments of a call against the specs and against each other. Throws Error; writes nothing.

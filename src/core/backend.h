@@ -11,6 +11,7 @@
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
 #include "core/rnn_arguments.h"
+#include "core/selective_arguments.h"
 #include "core/strided_states.h"
 
 namespace flashscan {
@@ -74,6 +75,9 @@ using OperatorCandidate = Candidate<OperatorKernel, OperatorProblem>;
 using GatedKernel = Kernel<GatedBuffers>;
 using GatedCandidate = Candidate<GatedKernel, GatedProblem>;
 
+using SelectiveKernel = Kernel<SelectiveBuffers>;
+using SelectiveCandidate = Candidate<SelectiveKernel, SelectiveProblem>;
+
 // A backend tells people with this what it was built for and what of it can be used.
 struct BackendFacts {
     std::string built_for;  // architectures or instruction sets
@@ -103,6 +107,7 @@ class Backend {
     virtual std::span<const RnnCandidate> rnn_candidates() const = 0;
     virtual std::span<const OperatorCandidate> operator_candidates() const = 0;
     virtual std::span<const GatedCandidate> gated_candidates() const = 0;
+    virtual std::span<const SelectiveCandidate> selective_candidates() const = 0;
     // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;

@@ -137,6 +137,21 @@ struct GatedFamily {
     }
 };
 
+struct SelectiveFamily {
+    using Problem = SelectiveProblem;
+    using Kernel = SelectiveKernel;
+    static auto candidates(const Backend& backend) { return backend.selective_candidates(); }
+    static void check_pass(const Problem&, Pass) {}
+    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
+                                               bool caller_scratch) {
+        return selective_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
+    }
+    static SelectiveBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
+        return selective_buffers(problem, pass, found);
+    }
+    static std::string memory(const Problem&, const Kernel&) { return ""; }
+};
+
 template <typename Family>
 class FamilyPlan final : public Plan {
   public:
@@ -312,6 +327,10 @@ std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& o
 
 std::unique_ptr<Plan> make_plan(const GatedProblem& problem, const Options& options) {
     return std::make_unique<FamilyPlan<GatedFamily>>(problem, options);
+}
+
+std::unique_ptr<Plan> make_plan(const SelectiveProblem& problem, const Options& options) {
+    return std::make_unique<FamilyPlan<SelectiveFamily>>(problem, options);
 }
 
 }  // namespace flashscan

@@ -30,5 +30,6 @@ std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& opt
 std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const GatedProblem& problem, const Options& options);
+std::unique_ptr<Plan> make_plan(const SelectiveProblem& problem, const Options& options);
 
 }  // namespace flashscan

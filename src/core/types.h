@@ -74,6 +74,11 @@ enum class ArgId : int32_t {
     output_gate,
     second_gate,
     param,
+    delta,
+    a,
+    b,
+    c,
+    d,
 };
 
 inline constexpr int32_t first_arg_id = static_cast<int32_t>(ArgId::input);

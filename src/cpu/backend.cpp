@@ -14,10 +14,12 @@
 #include "cpu/linear.h"
 #include "cpu/operator.h"
 #include "cpu/rnn.h"
+#include "cpu/selective.h"
 #include "reference/gated.h"
 #include "reference/linear.h"
 #include "reference/operator.h"
 #include "reference/rnn.h"
+#include "reference/selective.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -50,6 +52,11 @@ constexpr GatedCandidate gated[] = {
     {"chunked", unless_empty<make_gated_chunked>},
     {"stream", unless_empty<make_gated_stream>},
     {"reference", unless_empty<reference::make_gated>},
+};
+
+constexpr SelectiveCandidate selective[] = {
+    {"vectors", unless_empty<make_selective_vectors>},
+    {"reference", unless_empty<reference::make_selective>},
 };
 
 int64_t integer(const void* integers, Dtype dtype, int64_t i) {
@@ -92,6 +99,7 @@ class CpuBackend final : public Backend {
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
     std::span<const GatedCandidate> gated_candidates() const override { return gated; }
+    std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }
 
     void* allocate(size_t bytes, const Options&, void*) const override {
         void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);

@@ -130,6 +130,38 @@ class EmptyGated final : public Empty<GatedKernel> {
     GatedProblem p_;
 };
 
+class EmptySelective final : public Empty<SelectiveKernel> {
+  public:
+    explicit EmptySelective(const SelectiveProblem& problem) : p_(problem) {}
+    void forward(const SelectiveBuffers& x, void*) const override {
+        pass_states(x.state_in, x.state_out, p_.state_bytes());
+    }
+    void backward(const SelectiveBuffers& x, void*) const override {
+        pass_states(x.grad_state_out, x.grad_state_in, p_.state_bytes());
+        const Extent numbers = p_.channels * p_.states * size_of(p_.matrix_dtype);
+        pass_states(nullptr, x.grad_a, numbers);
+        if (!p_.b_per_step) pass_states(nullptr, x.grad_b, numbers);
+        if (!p_.c_per_step) pass_states(nullptr, x.grad_c, numbers);
+        pass_states(nullptr, x.grad_d, p_.channels * size_of(p_.param_dtype()));
+        pass_states(nullptr, x.grad_bias, p_.channels * size_of(p_.param_dtype()));
+        // Without channels there are still B and C of each step.
+        if (p_.b_per_step) clear(x, x.grad_b, p_.grad_b);
+        if (p_.c_per_step) clear(x, x.grad_c, p_.grad_c);
+    }
+
+  private:
+    void clear(const SelectiveBuffers& x, void* gradient, const Strides& s) const {
+        if (gradient == nullptr || p_.batch == 0 || p_.time == 0) return;
+        const int64_t steps =
+            p_.packed() ? reference::load_offset(x.seq_offsets, p_.offsets_dtype, p_.num_sequences) : int64_t{p_.time};
+        for (int64_t b = 0; b < p_.batch; ++b)
+            for (int64_t t = 0; t < steps; ++t)
+                for (int64_t i = 0; i < p_.groups * p_.states; ++i)
+                    reference::store(gradient, p_.step_dtype(), b * s.batch + t * s.time + i * s.channels, 0);
+    }
+    SelectiveProblem p_;
+};
+
 }  // namespace
 
 std::unique_ptr<LinearKernel> make_empty(const LinearProblem& problem) {
@@ -140,5 +172,8 @@ std::unique_ptr<OperatorKernel> make_empty(const OperatorProblem& problem) {
     return std::make_unique<EmptyOperator>(problem);
 }
 std::unique_ptr<GatedKernel> make_empty(const GatedProblem& problem) { return std::make_unique<EmptyGated>(problem); }
+std::unique_ptr<SelectiveKernel> make_empty(const SelectiveProblem& problem) {
+    return std::make_unique<EmptySelective>(problem);
+}
 
 }  // namespace flashscan::cpu

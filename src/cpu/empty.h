@@ -12,5 +12,6 @@ std::unique_ptr<LinearKernel> make_empty(const LinearProblem& problem);
 std::unique_ptr<RnnKernel> make_empty(const RnnProblem& problem);
 std::unique_ptr<OperatorKernel> make_empty(const OperatorProblem& problem);
 std::unique_ptr<GatedKernel> make_empty(const GatedProblem& problem);
+std::unique_ptr<SelectiveKernel> make_empty(const SelectiveProblem& problem);
 
 }  // namespace flashscan::cpu

@@ -97,6 +97,7 @@ class CudaBackend final : public Backend {
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const GatedCandidate> gated_candidates() const override { return {}; }
+    std::span<const SelectiveCandidate> selective_candidates() const override { return {}; }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {

@@ -7,6 +7,7 @@
 #include "api/fixture.h"
 #include "support/gated_check.h"
 #include "support/rnn_call.h"
+#include "support/selective_check.h"
 
 namespace api {
 namespace {
@@ -139,6 +140,12 @@ TEST(StatePool, GatedRowsHaveTheBitsOfDenseOnes) {
     expect_rows_of_a_pool(rows, make_data(rows), {0, 1}, 2);
     const GatedProblem packed = gated_problem_of("gated bf16 b1 t40 c3 qrnn sequences3 state-in state-out");
     expect_rows_of_a_pool(packed, make_data(packed), {0, 1}, 0);
+}
+
+TEST(StatePool, SelectiveRowsHaveTheBitsOfDenseOnes) {
+    const SelectiveProblem p =
+        selective_problem_of("selective f32 b4 t1 c6 n4 b-per-step c-per-step softplus gate skip state-in state-out");
+    expect_rows_of_a_pool(p, make_data(p), {0, 1}, 3);
 }
 
 // A linear plan of two rows with a pool of three, and its arguments.

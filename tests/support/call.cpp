@@ -24,7 +24,8 @@ void for_each_element(const Tensor& tensor, int64_t time_end, Visit visit) {
 std::string argument_name(int32_t id) {
     constexpr const char* names[] = {
         "INPUT", "GATE",    "OUTPUT",  "STATE_IN",      "STATE_OUT",  "RESET",       "SEQ_OFFSETS", "WEIGHT",
-        "BIAS",  "SCRATCH", "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE", "PARAM"};
+        "BIAS",  "SCRATCH", "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE", "PARAM",
+        "DELTA", "A", "B", "C", "D"};
     return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "",
                        names[(id & ~FLASHSCAN_GRAD) - FLASHSCAN_ARG_INPUT]);
 }
@@ -52,6 +53,12 @@ Plan::Plan(const flashscan_operator_desc& desc, const flashscan_options& options
 Plan::Plan(const flashscan_gated_desc& desc, const flashscan_options& options) {
     flashscan_plan* plan = nullptr;
     status_ = flashscan_plan_gated(&plan, &desc, &options);
+    take(plan);
+}
+
+Plan::Plan(const flashscan_selective_desc& desc, const flashscan_options& options) {
+    flashscan_plan* plan = nullptr;
+    status_ = flashscan_plan_selective(&plan, &desc, &options);
     take(plan);
 }
 

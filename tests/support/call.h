@@ -18,6 +18,7 @@ class Plan {
     Plan(const flashscan_rnn_desc& desc, const flashscan_options& options);
     Plan(const flashscan_operator_desc& desc, const flashscan_options& options);
     Plan(const flashscan_gated_desc& desc, const flashscan_options& options);
+    Plan(const flashscan_selective_desc& desc, const flashscan_options& options);
     Plan(const Problem& problem, const Target& target)
         : Plan(desc_of(problem), options_of(problem, target.backend, target.kernel)) {}
 

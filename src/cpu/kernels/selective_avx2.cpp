@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define FLASHSCAN_ISA avx2
+#include "cpu/kernels/selective_steps.h"

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/selective_problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+#include <stdexcept>
+
+namespace support {
+namespace {
+
+constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
+                                           "misaligned", "spread", "time-major", "mixed"};
+constexpr const char gradient_letters[] = "udzABCDbs";
+
+struct Flag {
+    const char* word;
+    bool SelectiveProblem::*field;
+};
+constexpr Flag flags[] = {{"complex", &SelectiveProblem::complex},
+                          {"b-per-step", &SelectiveProblem::b_per_step},
+                          {"c-per-step", &SelectiveProblem::c_per_step},
+                          {"softplus", &SelectiveProblem::softplus},
+                          {"gate", &SelectiveProblem::gate},
+                          {"skip", &SelectiveProblem::skip},
+                          {"bias", &SelectiveProblem::bias},
+                          {"reverse", &SelectiveProblem::reverse},
+                          {"reset", &SelectiveProblem::reset},
+                          {"state-in", &SelectiveProblem::state_in},
+                          {"state-out", &SelectiveProblem::state_out},
+                          {"in-place", &SelectiveProblem::in_place},
+                          {"pooled", &SelectiveProblem::pooled},
+                          {"invariant", &SelectiveProblem::batch_invariant},
+                          {"caller-scratch", &SelectiveProblem::caller_scratch}};
+
+struct Count {
+    const char* prefix;
+    int64_t SelectiveProblem::*field;
+};
+constexpr Count counts[] = {
+    {"sequences", &SelectiveProblem::sequences}, {"b", &SelectiveProblem::batch},  {"t", &SelectiveProblem::time},
+    {"c", &SelectiveProblem::channels},          {"n", &SelectiveProblem::states}, {"g", &SelectiveProblem::groups}};
+
+void parse_word(SelectiveProblem& p, const std::string& word) {
+    for (const Flag& flag : flags)
+        if (word == flag.word) {
+            p.*flag.field = true;
+            return;
+        }
+    const auto rest = [&](std::string_view prefix) { return word.substr(prefix.size()); };
+    if (word == "selective") return;
+    if (word == "BTC" || word == "BCT") {
+        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
+    } else if (dtype_named(word) != 0 && !is_complex(dtype_named(word))) {  // c64 is an extent here
+        p.dtype = dtype_named(word);
+    } else if (word.starts_with("place-")) {
+        const auto name = std::find(std::begin(placement_names), std::end(placement_names), rest("place-"));
+        if (name == std::end(placement_names)) throw std::invalid_argument("unknown word: " + word);
+        p.placement = static_cast<Placement>(name - std::begin(placement_names));
+    } else if (word.starts_with("grads-")) {
+        p.gradients = 0;
+        for (const char letter : rest("grads-")) {
+            const size_t place = std::string_view(gradient_letters).find(letter);
+            if (place == std::string_view::npos) throw std::invalid_argument("unknown letters: " + word);
+            p.gradients |= 1U << place;
+        }
+    } else if (word.starts_with("offsets-")) {
+        p.offsets_dtype = dtype_named(rest("offsets-"));
+    } else if (word.starts_with("threads")) {
+        p.threads = std::stoi(rest("threads"));
+    } else if (word.starts_with("seed")) {
+        p.seed = std::stoull(rest("seed"));
+    } else {
+        for (const Count& count : counts)
+            if (word.starts_with(count.prefix) && word.size() > std::string_view(count.prefix).size()) {
+                p.*count.field = std::stoll(rest(count.prefix));
+                return;
+            }
+        throw std::invalid_argument("unknown word: " + word);
+    }
+}
+
+constexpr uint64_t first_stream = 500;  // of arguments, by their ids
+
+}  // namespace
+
+SelectiveProblem SelectiveProblem::widened() const {
+    SelectiveProblem wide = *this;
+    wide.dtype = FLASHSCAN_DTYPE_F64;
+    wide.layout = FLASHSCAN_LAYOUT_BTC;
+    wide.placement = Placement::dense;
+    wide.in_place = wide.pooled = wide.batch_invariant = wide.caller_scratch = false;
+    wide.gradients = 0x1ff;
+    wide.threads = 1;
+    return wide;
+}
+
+std::string text_of(const SelectiveProblem& p) {
+    std::string text =
+        fmt::format("selective {} {} b{} t{} c{} n{} g{}", name_of(p.dtype),
+                    p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels, p.states, p.groups);
+    for (const Flag& flag : flags)
+        if (p.*flag.field) text += fmt::format(" {}", flag.word);
+    if (p.sequences > 0) text += fmt::format(" sequences{} offsets-{}", p.sequences, name_of(p.offsets_dtype));
+    if (p.gradients != 0x1ff) {
+        text += " grads-";
+        for (size_t i = 0; i < std::size(selective_gradients); ++i)
+            if ((p.gradients >> i & 1U) != 0) text += gradient_letters[i];
+    }
+    if (p.placement != Placement::dense)
+        text += fmt::format(" place-{}", placement_names[static_cast<int>(p.placement)]);
+    if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
+    return text + fmt::format(" seed{}", p.seed);
+}
+
+SelectiveProblem selective_problem_of(const std::string& text) {
+    SelectiveProblem problem;
+    std::istringstream words(text);
+    for (std::string word; words >> word;) parse_word(problem, word);
+    return problem;
+}
+
+std::ostream& operator<<(std::ostream& stream, const SelectiveProblem& p) { return stream << text_of(p); }
+
+bool has_argument(const SelectiveProblem& p, int32_t id) {
+    switch (id) {
+    case FLASHSCAN_ARG_OUTPUT_GATE: return p.gate;
+    case FLASHSCAN_ARG_D: return p.skip;
+    case FLASHSCAN_ARG_BIAS: return p.bias;
+    case FLASHSCAN_ARG_STATE_IN: return p.state_in;
+    case FLASHSCAN_ARG_STATE_OUT: return p.state_out;
+    default: return true;
+    }
+}
+
+bool has_steps(const SelectiveProblem& p, int32_t id) {
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_B: return p.b_per_step;
+    case FLASHSCAN_ARG_C: return p.c_per_step;
+    case FLASHSCAN_ARG_INPUT:
+    case FLASHSCAN_ARG_DELTA:
+    case FLASHSCAN_ARG_OUTPUT_GATE:
+    case FLASHSCAN_ARG_OUTPUT: return true;
+    default: return false;
+    }
+}
+
+int32_t dtype_of(const SelectiveProblem& p, int32_t id) {
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_B:
+    case FLASHSCAN_ARG_C:
+        if (has_steps(p, id) && !p.complex) return p.dtype;
+        [[fallthrough]];
+    case FLASHSCAN_ARG_A:
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return p.matrix_dtype();
+    case FLASHSCAN_ARG_D:
+    case FLASHSCAN_ARG_BIAS: return p.real_dtype();
+    default: return p.dtype;
+    }
+}
+
+Tensor tensor_of(const SelectiveProblem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    std::array<int64_t, 3> extents{p.batch, p.time, p.channels};
+    switch (argument) {
+    case FLASHSCAN_ARG_D:
+    case FLASHSCAN_ARG_BIAS: return dense_tensor(1, p.channels);
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return state_tensor(1, p.state_rows(), p.channels * p.states, p.pooled);
+    case FLASHSCAN_ARG_A: return dense_tensor(p.channels, p.states);
+    case FLASHSCAN_ARG_B:
+    case FLASHSCAN_ARG_C:
+        if (!has_steps(p, argument)) return dense_tensor(p.channels, p.states);
+        extents[2] = p.groups * p.states;
+        break;
+    default: break;
+    }
+    if (p.placement != Placement::mixed) return placed(extents, p.layout, p.placement);
+    // Arguments in one place lie there alike.
+    if (p.in_place && id == FLASHSCAN_ARG_OUTPUT) return tensor_of(p, FLASHSCAN_ARG_INPUT);
+    if (p.in_place && id == (FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT))
+        return tensor_of(p, FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT);
+    const uint64_t k = static_cast<uint64_t>(argument) + ((id & FLASHSCAN_GRAD) != 0 ? 3 : 0) + p.seed;
+    return placed(extents, p.layout, mixed_placement(k));
+}
+
+flashscan_selective_desc desc_of(const SelectiveProblem& p) {
+    flashscan_selective_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = p.dtype;
+    desc.matrix_dtype = p.complex ? p.matrix_dtype() : 0;
+    desc.layout = p.layout;
+    desc.direction = p.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
+    if (p.reset) desc.flags |= FLASHSCAN_SELECTIVE_FLAG_RESET;
+    if (p.softplus) desc.flags |= FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS;
+    if (p.b_per_step) desc.flags |= FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP;
+    if (p.c_per_step) desc.flags |= FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP;
+    desc.batch = p.batch, desc.time = p.time, desc.channels = p.channels;
+    desc.states = p.states, desc.groups = p.groups;
+    desc.num_sequences = p.sequences;
+    desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
+    const std::pair<int32_t, flashscan_strides*> fields[] = {
+        {FLASHSCAN_ARG_INPUT, &desc.input},
+        {FLASHSCAN_ARG_DELTA, &desc.delta},
+        {FLASHSCAN_ARG_OUTPUT_GATE, &desc.output_gate},
+        {FLASHSCAN_ARG_B, &desc.b},
+        {FLASHSCAN_ARG_C, &desc.c},
+        {FLASHSCAN_ARG_OUTPUT, &desc.output},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, &desc.grad_input},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_DELTA, &desc.grad_delta},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT_GATE, &desc.grad_output_gate},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_B, &desc.grad_b},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_C, &desc.grad_c},
+        {FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, &desc.grad_output}};
+    for (const auto& [id, field] : fields) {
+        const Tensor tensor = tensor_of(p, id);
+        if (tensor.strides_given) *field = {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
+    }
+    set_state_strides(desc, tensor_of(p, FLASHSCAN_ARG_STATE_IN));
+    return desc;
+}
+
+flashscan_options options_of(const SelectiveProblem& p, int32_t backend, const std::string& kernel) {
+    return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
+}
+
+static std::vector<std::string> kernels_of(int32_t backend) {
+    flashscan_plan* plan = nullptr;
+    const flashscan_selective_desc desc = desc_of(SelectiveProblem{});
+    const std::string unknown = "?";
+    const flashscan_options options = options_of(SelectiveProblem{}, backend, unknown);
+    if (flashscan_plan_selective(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
+        return names_in(flashscan_last_error());
+    flashscan_plan_destroy(plan);
+    return {};
+}
+
+std::vector<Target> selective_kernel_targets() { return targets_of(kernels_of); }
+
+std::vector<Target> selective_targets() {
+    std::vector<Target> targets = selective_kernel_targets();
+    targets.push_back({FLASHSCAN_BACKEND_CPU, "reference"});
+    return targets;
+}
+
+SelectiveData make_data(const SelectiveProblem& p) {
+    SelectiveData data;
+    const auto add = [&](int32_t id, double low, double high) {
+        if (!has_argument(p, id & ~FLASHSCAN_GRAD)) return;
+        const Tensor tensor = tensor_of(p, id);
+        Values& values = data.values[id];
+        values.resize(static_cast<size_t>(tensor.extents[0] * tensor.extents[1] * tensor.extents[2]));
+        const auto stream = first_stream + static_cast<uint64_t>(id & 0xff) + ((id & FLASHSCAN_GRAD) != 0 ? 100 : 0);
+        const int32_t dtype = dtype_of(p, id);
+        for (size_t i = 0; i < values.size(); ++i) {
+            const auto number = [&](uint64_t part) {
+                return low + (high - low) * uniform(p.seed, stream + 200 * part, i);
+            };
+            values[i] = rounded(dtype, is_complex(dtype) ? Value(number(0), number(1) - (low + high) / 2) : number(0));
+        }
+    };
+    add(FLASHSCAN_ARG_INPUT, -2, 2);
+    add(FLASHSCAN_ARG_DELTA, p.softplus ? -4 : 0, p.softplus ? 3 : 1);
+    add(FLASHSCAN_ARG_OUTPUT_GATE, -3, 3);
+    add(FLASHSCAN_ARG_A, -3, -0.01);
+    add(FLASHSCAN_ARG_B, -1, 1);
+    add(FLASHSCAN_ARG_C, -1, 1);
+    add(FLASHSCAN_ARG_D, -1, 1);
+    add(FLASHSCAN_ARG_BIAS, -0.5, 0.5);
+    add(FLASHSCAN_ARG_STATE_IN, -1, 1);
+    add(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, -1, 1);
+    add(FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_OUT, -1, 1);
+    if (p.reset) data.reset = make_reset(p.seed, p.batch * p.time);
+    if (p.sequences > 0) data.offsets = make_offsets(p.seed, p.time, p.sequences);
+    return data;
+}
+
+int64_t written_time(const SelectiveProblem& p, const SelectiveData& data) {
+    return p.sequences > 0 ? data.offsets.back() : p.time;
+}
+
+}  // namespace support
