@@ -71,7 +71,7 @@ PIN(state_strides, sizeof(flashscan_state_strides) == 16);
 PIN_FIELD(flashscan_state_strides, row, 0);
 PIN_FIELD(flashscan_state_strides, state, 8);
 
-PIN(linear_desc, sizeof(flashscan_linear_desc) >= 280);
+PIN(linear_desc, sizeof(flashscan_linear_desc) >= 288);
 PIN_FIELD(flashscan_linear_desc, struct_size, 0);
 PIN_FIELD(flashscan_linear_desc, dtype, 4);
 PIN_FIELD(flashscan_linear_desc, gate_dtype, 8);
@@ -98,7 +98,7 @@ PIN_FIELD(flashscan_linear_desc, grad_state_in, 248);
 PIN_FIELD(flashscan_linear_desc, grad_state_out, 264);
 PIN_FIELD(flashscan_linear_desc, state_pool, 280);
 
-PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 144);
+PIN(rnn_desc, sizeof(flashscan_rnn_desc) >= 152);
 PIN_FIELD(flashscan_rnn_desc, struct_size, 0);
 PIN_FIELD(flashscan_rnn_desc, dtype, 4);
 PIN_FIELD(flashscan_rnn_desc, weight_dtype, 8);
@@ -154,7 +154,7 @@ PIN_FIELD(flashscan_operator_desc, state_out, 96);
 PIN_FIELD(flashscan_operator_desc, grad_state_in, 112);
 PIN_FIELD(flashscan_operator_desc, grad_state_out, 128);
 
-PIN(gated_desc, sizeof(flashscan_gated_desc) >= 456);
+PIN(gated_desc, sizeof(flashscan_gated_desc) >= 464);
 PIN_FIELD(flashscan_gated_desc, struct_size, 0);
 PIN_FIELD(flashscan_gated_desc, dtype, 4);
 PIN_FIELD(flashscan_gated_desc, gate_dtype, 8);
@@ -193,6 +193,39 @@ PIN_FIELD(flashscan_gated_desc, grad_state_in, 424);
 PIN_FIELD(flashscan_gated_desc, grad_state_out, 440);
 PIN_FIELD(flashscan_gated_desc, state_pool, 456);
 
+PIN(selective_desc, sizeof(flashscan_selective_desc) >= 440);
+PIN_FIELD(flashscan_selective_desc, struct_size, 0);
+PIN_FIELD(flashscan_selective_desc, dtype, 4);
+PIN_FIELD(flashscan_selective_desc, matrix_dtype, 8);
+PIN_FIELD(flashscan_selective_desc, layout, 12);
+PIN_FIELD(flashscan_selective_desc, direction, 16);
+PIN_FIELD(flashscan_selective_desc, flags, 20);
+PIN_FIELD(flashscan_selective_desc, offsets_dtype, 24);
+PIN_FIELD(flashscan_selective_desc, reserved, 28);
+PIN_FIELD(flashscan_selective_desc, batch, 32);
+PIN_FIELD(flashscan_selective_desc, time, 40);
+PIN_FIELD(flashscan_selective_desc, channels, 48);
+PIN_FIELD(flashscan_selective_desc, states, 56);
+PIN_FIELD(flashscan_selective_desc, groups, 64);
+PIN_FIELD(flashscan_selective_desc, num_sequences, 72);
+PIN_FIELD(flashscan_selective_desc, input, 80);
+PIN_FIELD(flashscan_selective_desc, delta, 104);
+PIN_FIELD(flashscan_selective_desc, output_gate, 128);
+PIN_FIELD(flashscan_selective_desc, b, 152);
+PIN_FIELD(flashscan_selective_desc, c, 176);
+PIN_FIELD(flashscan_selective_desc, output, 200);
+PIN_FIELD(flashscan_selective_desc, grad_input, 224);
+PIN_FIELD(flashscan_selective_desc, grad_delta, 248);
+PIN_FIELD(flashscan_selective_desc, grad_output_gate, 272);
+PIN_FIELD(flashscan_selective_desc, grad_b, 296);
+PIN_FIELD(flashscan_selective_desc, grad_c, 320);
+PIN_FIELD(flashscan_selective_desc, grad_output, 344);
+PIN_FIELD(flashscan_selective_desc, state_in, 368);
+PIN_FIELD(flashscan_selective_desc, state_out, 384);
+PIN_FIELD(flashscan_selective_desc, grad_state_in, 400);
+PIN_FIELD(flashscan_selective_desc, grad_state_out, 416);
+PIN_FIELD(flashscan_selective_desc, state_pool, 432);
+
 PIN(statuses, FLASHSCAN_STATUS_OK == 0 && FLASHSCAN_STATUS_INVALID_ARGUMENT == 10 &&
                   FLASHSCAN_STATUS_INVALID_STRUCT == 11 && FLASHSCAN_STATUS_STRUCT_TOO_NEW == 12 &&
                   FLASHSCAN_STATUS_SIZE_OVERFLOW == 13 && FLASHSCAN_STATUS_MISSING_ARGUMENT == 14 &&
@@ -218,6 +251,11 @@ PIN(arguments, FLASHSCAN_ARG_INPUT == 2001 && FLASHSCAN_ARG_GATE == 2002 && FLAS
                    FLASHSCAN_ARG_STATE_INDICES == 2012 && FLASHSCAN_ARG_INPUT_GATE == 2013 &&
                    FLASHSCAN_ARG_OUTPUT_GATE == 2014 && FLASHSCAN_ARG_SECOND_GATE == 2015 &&
                    FLASHSCAN_ARG_PARAM == 2016);
+PIN(selective_args, FLASHSCAN_ARG_DELTA == 2017 && FLASHSCAN_ARG_A == 2018 && FLASHSCAN_ARG_B == 2019 &&
+                        FLASHSCAN_ARG_C == 2020 && FLASHSCAN_ARG_D == 2021);
+PIN(selective_flags, FLASHSCAN_SELECTIVE_FLAG_RESET == 0x1000000 && FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS == 0x2000000 &&
+                         FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP == 0x4000000 &&
+                         FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP == 0x8000000);
 PIN(bits_of_ids, FLASHSCAN_TANGENT == 0x20000000 && FLASHSCAN_GRAD == 0x40000000);
 PIN(determinism, FLASHSCAN_DETERMINISM_RUN_TO_RUN == 601 && FLASHSCAN_DETERMINISM_BATCH_INVARIANT == 602);
 PIN(workspace, FLASHSCAN_WORKSPACE_LIBRARY == 701 && FLASHSCAN_WORKSPACE_CALLER == 702);

@@ -22,10 +22,11 @@ void for_each_element(const Tensor& tensor, int64_t time_end, Visit visit) {
 }
 
 std::string argument_name(int32_t id) {
-    constexpr const char* names[] = {
-        "INPUT", "GATE",    "OUTPUT",  "STATE_IN",      "STATE_OUT",  "RESET",       "SEQ_OFFSETS", "WEIGHT",
-        "BIAS",  "SCRATCH", "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE", "PARAM",
-        "DELTA", "A", "B", "C", "D"};
+    constexpr const char* names[] = {"INPUT",   "GATE",          "OUTPUT",     "STATE_IN",    "STATE_OUT",
+                                     "RESET",   "SEQ_OFFSETS",   "WEIGHT",     "BIAS",        "SCRATCH",
+                                     "RESERVE", "STATE_INDICES", "INPUT_GATE", "OUTPUT_GATE", "SECOND_GATE",
+                                     "PARAM",   "DELTA",         "A",          "B",           "C",
+                                     "D"};
     return fmt::format("{}{}", (id & FLASHSCAN_GRAD) != 0 ? "GRAD|" : "",
                        names[(id & ~FLASHSCAN_GRAD) - FLASHSCAN_ARG_INPUT]);
 }

@@ -22,6 +22,7 @@ STRUCTS = {
     "rnn_desc": lib.RnnDesc,
     "operator_desc": lib.OperatorDesc,
     "gated_desc": lib.GatedDesc,
+    "selective_desc": lib.SelectiveDesc,
     "custom_operator": lib.CustomOperator,
 }
 FAMILIES = ("DTYPE_", "BACKEND_", "ARG_", "")  # whose enumerators have names without their family here

@@ -19,7 +19,7 @@ const mirrors = Dict("flashscan_arg" => FlashScan.Arg, "flashscan_options" => Fl
         index = findfirst(isequal(Symbol(pin[2])), fieldnames(mirror))
         @test index !== nothing && fieldoffset(mirror, index) == parse(Int, pin[3])
     end
-    @test sizeof(LinearDesc) == 280 && sizeof(RnnDesc) == 144 && sizeof(OperatorDesc) == 144
+    @test sizeof(LinearDesc) == 288 && sizeof(RnnDesc) == 152 && sizeof(OperatorDesc) == 144
     exported = readlines(joinpath(root, "tests/abi/exports.txt"))
     @test issubset(["flashscan_$name" for name in FlashScan.FUNCTIONS], exported)
 end

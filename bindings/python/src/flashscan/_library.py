@@ -27,7 +27,7 @@ CPU, CUDA = 101, 102
 F32, BF16, F16, F64, C64, C128, I32, I64, U8 = range(201, 210)
 BOOL = -1  # which no descriptor names: U8 to the library
 INPUT, GATE, OUTPUT, STATE_IN, STATE_OUT, RESET, SEQ_OFFSETS, WEIGHT, BIAS, SCRATCH, RESERVE = range(2001, 2012)
-INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM = range(2013, 2017)
+INPUT_GATE, OUTPUT_GATE, SECOND_GATE, PARAM, DELTA, A, B, C, D = range(2013, 2022)
 GRAD = 1 << 30
 LAYOUT_BTC, LAYOUT_BCT, LAYOUT_BTGHD, LAYOUT_TBGHD = range(301, 305)
 DIRECTION_FORWARD, DIRECTION_REVERSE = 401, 402
@@ -55,6 +55,8 @@ RNN_FLAG_RESET, RNN_FLAG_ALL_STATES, RNN_FLAG_TRAINING = 1 << 8, 1 << 9, 1 << 10
 GATED_LAYER_MINGRU, GATED_DECAY_VALUE, GATED_SCALE_ONE, GATED_ACTIVATION_NONE = 1501, 1601, 1701, 1801
 GATED_INPUT_GATE_NONE, GATED_INPUT_GATE_SIGMOID, GATED_EPILOGUE_NONE = 1901, 1902, 2101
 GATED_FLAG_RESET, GATED_FLAG_FIRST_STEP = 1 << 20, 1 << 21
+SELECTIVE_FLAG_RESET, SELECTIVE_FLAG_SOFTPLUS = 1 << 24, 1 << 25
+SELECTIVE_FLAG_B_PER_STEP, SELECTIVE_FLAG_C_PER_STEP = 1 << 26, 1 << 27
 
 
 class Strides(Structure):
@@ -168,6 +170,32 @@ class GatedDesc(Structure):
     ]
 
 
+_SELECTIVE_TENSORS = ("input", "delta", "output_gate", "b", "c", "output")
+SELECTIVE_TENSORS = (*_SELECTIVE_TENSORS, *("grad_" + name for name in _SELECTIVE_TENSORS))
+
+
+class SelectiveDesc(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("dtype", c_int32),
+        ("matrix_dtype", c_int32),
+        ("layout", c_int32),
+        ("direction", c_int32),
+        ("flags", c_uint32),
+        ("offsets_dtype", c_int32),
+        ("reserved", c_int32),
+        ("batch", c_int64),
+        ("time", c_int64),
+        ("channels", c_int64),
+        ("states", c_int64),
+        ("groups", c_int64),
+        ("num_sequences", c_int64),
+        *[(name, Strides) for name in SELECTIVE_TENSORS],
+        *STATE_STRIDES,
+        ("state_pool", c_int64),
+    ]
+
+
 BatchedOperator = CFUNCTYPE(
     c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_int64, c_int64, c_void_p
 )
@@ -243,6 +271,7 @@ def _load() -> ctypes.CDLL:
     library.flashscan_plan_rnn.argtypes = [POINTER(c_void_p), POINTER(RnnDesc), POINTER(Options)]
     library.flashscan_plan_operator.argtypes = [POINTER(c_void_p), POINTER(OperatorDesc), POINTER(Options)]
     library.flashscan_plan_gated.argtypes = [POINTER(c_void_p), POINTER(GatedDesc), POINTER(Options)]
+    library.flashscan_plan_selective.argtypes = [POINTER(c_void_p), POINTER(SelectiveDesc), POINTER(Options)]
     library.flashscan_plan_arg_bytes.argtypes = [c_void_p, c_int32, c_int32, POINTER(c_size_t)]
     library.flashscan_plan_describe.argtypes = [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]
     library.flashscan_plan_destroy.argtypes = [c_void_p]
@@ -257,6 +286,7 @@ FAMILIES = {
     "rnn": (RnnDesc, _library.flashscan_plan_rnn),
     "operator": (OperatorDesc, _library.flashscan_plan_operator),
     "gated": (GatedDesc, _library.flashscan_plan_gated),
+    "selective": (SelectiveDesc, _library.flashscan_plan_selective),
 }
 
 

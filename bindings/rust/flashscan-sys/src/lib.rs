@@ -49,7 +49,8 @@ constants! {
         FLASHSCAN_ARG_SEQ_OFFSETS = 2007, FLASHSCAN_ARG_WEIGHT = 2008, FLASHSCAN_ARG_BIAS = 2009,
         FLASHSCAN_ARG_SCRATCH = 2010, FLASHSCAN_ARG_RESERVE = 2011, FLASHSCAN_ARG_STATE_INDICES = 2012,
         FLASHSCAN_ARG_INPUT_GATE = 2013, FLASHSCAN_ARG_OUTPUT_GATE = 2014, FLASHSCAN_ARG_SECOND_GATE = 2015,
-        FLASHSCAN_ARG_PARAM = 2016;
+        FLASHSCAN_ARG_PARAM = 2016, FLASHSCAN_ARG_DELTA = 2017, FLASHSCAN_ARG_A = 2018, FLASHSCAN_ARG_B = 2019,
+        FLASHSCAN_ARG_C = 2020, FLASHSCAN_ARG_D = 2021;
     i32: FLASHSCAN_TANGENT = 0x20000000, FLASHSCAN_GRAD = 0x40000000;
     i32: FLASHSCAN_DETERMINISM_RUN_TO_RUN = 601, FLASHSCAN_DETERMINISM_BATCH_INVARIANT = 602;
     i32: FLASHSCAN_WORKSPACE_LIBRARY = 701, FLASHSCAN_WORKSPACE_CALLER = 702;
@@ -79,6 +80,8 @@ constants! {
     i32: FLASHSCAN_GATED_EPILOGUE_NONE = 2101, FLASHSCAN_GATED_EPILOGUE_SIGMOID = 2102,
         FLASHSCAN_GATED_EPILOGUE_SILU = 2103, FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID = 2104;
     u32: FLASHSCAN_GATED_FLAG_RESET = 0x100000, FLASHSCAN_GATED_FLAG_FIRST_STEP = 0x200000;
+    u32: FLASHSCAN_SELECTIVE_FLAG_RESET = 0x1000000, FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS = 0x2000000,
+        FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP = 0x4000000, FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP = 0x8000000;
     i32: FLASHSCAN_LOG_ERROR = 1301, FLASHSCAN_LOG_INFO = 1302;
     i32: FLASHSCAN_ACCESS_READ = 1401, FLASHSCAN_ACCESS_WRITE = 1402;
     i32: FLASHSCAN_CODE_CUDA_SOURCE = 1201, FLASHSCAN_CODE_LTO_IR = 1202;
@@ -349,6 +352,42 @@ pub struct flashscan_gated_desc {
     pub state_pool: i64,
 }
 
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_selective_desc {
+    pub struct_size: u32,
+    pub dtype: i32,
+    pub matrix_dtype: i32,
+    pub layout: i32,
+    pub direction: i32,
+    pub flags: u32,
+    pub offsets_dtype: i32,
+    pub reserved: i32,
+    pub batch: i64,
+    pub time: i64,
+    pub channels: i64,
+    pub states: i64,
+    pub groups: i64,
+    pub num_sequences: i64,
+    pub input: flashscan_strides,
+    pub delta: flashscan_strides,
+    pub output_gate: flashscan_strides,
+    pub b: flashscan_strides,
+    pub c: flashscan_strides,
+    pub output: flashscan_strides,
+    pub grad_input: flashscan_strides,
+    pub grad_delta: flashscan_strides,
+    pub grad_output_gate: flashscan_strides,
+    pub grad_b: flashscan_strides,
+    pub grad_c: flashscan_strides,
+    pub grad_output: flashscan_strides,
+    pub state_in: flashscan_state_strides,
+    pub state_out: flashscan_state_strides,
+    pub grad_state_in: flashscan_state_strides,
+    pub grad_state_out: flashscan_state_strides,
+    pub state_pool: i64,
+}
+
 extern "C" {
     pub fn flashscan_version() -> i32;
     pub fn flashscan_build_info(build: *mut flashscan_build) -> flashscan_status;
@@ -373,6 +412,11 @@ extern "C" {
     pub fn flashscan_plan_gated(
         plan: *mut *mut flashscan_plan,
         desc: *const flashscan_gated_desc,
+        options: *const flashscan_options,
+    ) -> flashscan_status;
+    pub fn flashscan_plan_selective(
+        plan: *mut *mut flashscan_plan,
+        desc: *const flashscan_selective_desc,
         options: *const flashscan_options,
     ) -> flashscan_status;
     pub fn flashscan_plan_arg_bytes(

@@ -54,6 +54,10 @@ fn offsets_are_those_of_the_c_tests() {
             sqrt_slope_limit, input, gate, second_gate, input_gate, output_gate, output, grad_input, grad_gate,
             grad_second_gate, grad_input_gate, grad_output_gate, grad_output, state_in, state_out, grad_state_in,
             grad_state_out, state_pool;
+        flashscan_selective_desc: struct_size, dtype, matrix_dtype, layout, direction, flags, offsets_dtype, reserved,
+            batch, time, channels, states, groups, num_sequences, input, delta, output_gate, b, c, output, grad_input,
+            grad_delta, grad_output_gate, grad_b, grad_c, grad_output, state_in, state_out, grad_state_in,
+            grad_state_out, state_pool;
     }
     let mut pinned = BTreeMap::new();
     for line in source("tests/abi/layout.c").lines() {
@@ -71,11 +75,12 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_pass_info>(), 56);
     assert_eq!(size_of::<flashscan_strides>(), 24);
     assert_eq!(size_of::<flashscan_state_strides>(), 16);
-    assert_eq!(size_of::<flashscan_linear_desc>(), 280);
-    assert_eq!(size_of::<flashscan_rnn_desc>(), 144);
+    assert_eq!(size_of::<flashscan_linear_desc>(), 288);
+    assert_eq!(size_of::<flashscan_rnn_desc>(), 152);
     assert_eq!(size_of::<flashscan_custom_operator>(), 96);
     assert_eq!(size_of::<flashscan_operator_desc>(), 144);
-    assert_eq!(size_of::<flashscan_gated_desc>(), 456);
+    assert_eq!(size_of::<flashscan_gated_desc>(), 464);
+    assert_eq!(size_of::<flashscan_selective_desc>(), 440);
 }
 
 #[test]
