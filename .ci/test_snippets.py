@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "build" / "cpu" / "src"
 PACKAGE = ROOT / "bindings" / "python" / "src" / "flashscan"
 COMPAT = [path for path in sorted((PACKAGE / "compat").glob("*.py")) if path.stem != "__init__"]
-OTHER_NAMES = {"scan_cu", "scan_cu_single", "scan_tr"}  # of sequential_scan's scan
+# Of sequential_scan's scan and of mamba_ssm's selective_scan_fn.
+OTHER_NAMES = {"scan_cu", "scan_cu_single", "scan_tr", "selective_scan_ref"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_generated" not in page.parts]
 BLOCK = re.compile(r"^```([\w+{}-]*)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)

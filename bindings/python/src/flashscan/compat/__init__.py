@@ -7,6 +7,8 @@ A program that uses one of them changes its import line:
     from sequential_scan import scan                        from flashscan.compat.sequential_scan import scan
     from torch_parallel_scan import prefix_scan             from flashscan.compat.torch_parallel_scan import prefix_scan
     from flashrnn import flashrnn                           from flashscan.compat.flashrnn import flashrnn
+    from mamba_ssm.ops.selective_scan_interface \\
+        import selective_scan_fn                            from flashscan.compat.mamba_ssm import selective_scan_fn
 
 Nothing is compiled when they are called, lengths and sizes are free, tensors may be on the CPU or on a GPU, and
 gradients may be asked for any number of times.

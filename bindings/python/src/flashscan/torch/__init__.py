@@ -17,6 +17,7 @@ from ._operator import affine_scan, prefix_scan, reduce
 from ._recurrences import RGLRU, LinearRecurrence
 from ._recurrent import GRU, LSTM, MGU, SLSTM, Elman, Recurrent, from_torch
 from ._rnn import rnn
+from ._selective import selective_scan
 
 __all__ = [
     "GRU",
@@ -34,4 +35,5 @@ __all__ = [
     "prefix_scan",
     "reduce",
     "rnn",
+    "selective_scan",
 ]

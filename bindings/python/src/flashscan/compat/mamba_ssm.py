@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The signatures of mamba_ssm's selective scan and of its step, on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .._errors import FlashscanValueError
+from ..torch import selective_scan
+from ..torch._types import Tensor, tensors
+
+__all__ = ["selective_scan_fn", "selective_scan_ref", "selective_state_update"]
+
+
+def _of_steps(matrix: Tensor, A: Tensor) -> Tensor:
+    """B or C; those of each step beside a complex A are real, a number's two parts side by side in time."""
+    if matrix.dim() == 2 or not A.is_complex() or matrix.is_complex():
+        return matrix
+    return torch.view_as_complex(matrix.to(A.real.dtype).unflatten(-1, (-1, 2)).contiguous())
+
+
+def selective_scan_fn(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    delta_softplus: bool = False,
+    return_last_state: bool = False,
+) -> Any:
+    """``mamba_ssm.ops.selective_scan_interface.selective_scan_fn``.
+
+    Args:
+        u, delta, z: (B, D, L), of one dtype.
+        A: (D, N), float32 or complex64 (float64 or complex128 with float64 data).
+        B, C: (D, N) of A's dtype, or (B, N, L) or (B, G, N, L) of u's dtype; with a complex A of twice the length, real and
+            imaginary parts side by side, or complex.
+        D, delta_bias: (D), float32.
+
+    Returns:
+        out, (B, D, L), or (out, last_state) with the last state (B, D, N), whose gradient counts here. Differentiable in
+        every tensor, with the same bits on every run.
+    """
+    tensors(u=u, delta=delta, A=A, B=B, C=C)
+    B, C = _of_steps(B, A), _of_steps(C, A)
+    return selective_scan(
+        u, delta, A, B, C, D, z, delta_bias, delta_softplus=delta_softplus, layout="bct", return_final_state=return_last_state
+    )
+
+
+selective_scan_ref = selective_scan_fn
+
+
+def selective_state_update(
+    state: Tensor,
+    x: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+    state_batch_indices: Tensor | None = None,
+) -> Tensor:
+    """``mamba_ssm.ops.triton.selective_state_update.selective_state_update``: one step, without gradients.
+
+    Args:
+        state: (B, D, N), or (B, H, P, N) with H heads; becomes the state after the step.
+        x, dt, z: (B, D) or (B, H, P).
+        A: (D, N) or (H, P, N), float32.
+        B, C: (B, N) or (B, G, N), of x's dtype.
+        D, dt_bias: (D) or (H, P).
+        state_batch_indices: (B); row i has its state in ``state[state_batch_indices[i]]``. A negative index marks
+            padding, whose output is 0.
+
+    Returns:
+        out, of the shape of x.
+    """
+    tensors(state=state, x=x, dt=dt, A=A, B=B, C=C)
+    tensors(True, D=D, z=z, dt_bias=dt_bias, state_batch_indices=state_batch_indices)
+    if state.dim() not in (3, 4) or x.shape[1:] != state.shape[1:-1]:
+        raise FlashscanValueError(
+            f"state has shape {tuple(state.shape)} and x {tuple(x.shape)}; accepted are (B, D, N) and (B, D), or "
+            "(B, H, P, N) and (B, H, P)"
+        )
+    width, states = x[0].numel() if x.shape[0] else state[0, ..., 0].numel(), state.shape[-1]
+    row = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], 1, width)
+    channel = lambda array: None if array is None else array.to(A.dtype).reshape(width)
+    matrix = lambda array: array.to(x.dtype).unsqueeze(1)
+    rows = None if state_batch_indices is None else state_batch_indices.long()
+    kept = None if rows is None else rows >= 0
+    with torch.no_grad():
+        before = state if rows is None else state.index_select(0, rows.clamp_min(0))
+        out, after = selective_scan(
+            row(x),
+            row(dt),
+            A.reshape(width, states),
+            matrix(B),
+            matrix(C),
+            channel(D),
+            row(z),
+            channel(dt_bias),
+            before.reshape(x.shape[0], width, states),
+            delta_softplus=dt_softplus,
+            return_final_state=True,
+        )
+        out, after = out.reshape(x.shape), after.reshape(before.shape).to(state.dtype)
+        if rows is None:
+            state.copy_(after)
+        else:
+            state.index_copy_(0, rows[kept], after[kept])
+            out = out.masked_fill(~kept.reshape(-1, *(1,) * (out.dim() - 1)), 0)
+    return out

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import _selective
+from .._call import flag, words
+from ._register import nothing, optional, register
+from ._types import Offsets, Tensor, as_offsets, tensors
+
+
+def _kernel(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
+    return tuple(_selective.forward((u, delta, A, B, C, D, z, bias, state, seq_offsets, reset), (True, *options, 0)))
+
+
+def _state_shape(u: Tensor, A: Tensor, seq_offsets: Tensor | None) -> tuple:
+    return (u.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, *A.shape)
+
+
+def _fake(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
+    return u.new_empty(u.shape), A.new_empty(_state_shape(u, A, seq_offsets))
+
+
+# Gradients in the order of arguments, the state's last.
+def _backward_kernel(u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset, *options):
+    arrays = (u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset)
+    first, *results = _selective.backward(arrays, (*options, 0))
+    given = iter(results)
+    return (*[nothing(grad) if array is None else next(given) for array in (u, delta, A, B, C, D, z, bias)], first)
+
+
+def _backward_fake(u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset, *options):
+    results = [nothing(grad) if array is None else array.new_empty(array.shape) for array in (u, delta, A, B, C, D, z, bias)]
+    return (*results, A.new_empty(_state_shape(u, A, seq_offsets)))
+
+
+def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+    ctx.options = inputs[11:]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:11])
+
+
+def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+    *arrays, state, seq_offsets, reset = ctx.saved_tensors
+    grad = torch.zeros_like(arrays[0]) if grad is None else grad
+    *results, first = _backward_op(*arrays, grad, state, grad_state, seq_offsets, reset, *ctx.options)
+    gradients = [optional(gradient, array) for gradient, array in zip(results, arrays)]
+    return (*gradients, optional(first, state), *(None,) * 5)
+
+
+_ARRAYS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
+_OPTIONS = "Tensor? seq_offsets, Tensor? reset, bool delta_softplus, str layout, bool reverse"
+_op = register(
+    "selective_scan",
+    f"({_ARRAYS}, Tensor? initial_state, {_OPTIONS}) -> (Tensor, Tensor)",
+    _kernel,
+    _fake,
+    _save,
+    _backward,
+    function="selective_scan",
+)
+_backward_op = register(
+    "selective_scan_backward",
+    f"({_ARRAYS}, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, {_OPTIONS}) -> "
+    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _backward_kernel,
+    _backward_fake,
+    function="selective_scan",
+)
+
+
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    *,
+    delta_softplus: bool = False,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: Offsets = None,
+    reset: Tensor | None = None,
+    return_final_state: bool = False,
+) -> Any:
+    """``flashscan.selective_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``; on the
+    CPU. Second derivatives and forward mode are refused.
+
+    Args are those of ``flashscan.selective_scan``; ``seq_offsets`` may be a list.
+
+    Returns:
+        y, of the shape and dtype of u, or ``(y, final_state)``, the state of A's dtype.
+
+    Raises:
+        FlashscanError: what is wrong, and what is accepted.
+    """
+    tensors(u=u, delta=delta, A=A, B=B, C=C)
+    tensors(True, D=D, z=z, delta_bias=delta_bias, initial_state=initial_state, reset=reset)
+    words(layout=layout)
+    final = flag("return_final_state", return_final_state)
+    state = None if initial_state is None else initial_state.to(A.dtype)
+    options = (flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse))
+    results = _op(u, delta, A, B, C, D, z, delta_bias, state, as_offsets(seq_offsets, u), reset, *options)
+    return tuple(results) if final else results[0]
