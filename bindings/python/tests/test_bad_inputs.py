@@ -45,12 +45,17 @@ def ones(*shape):
 
 X, NET = ones(2, 5, 3), {"Wx": ones(2, 5, 4, 1, 3), "R": ones(4, 1, 3, 3), "b": ones(4, 1, 3)}
 LINEAR = {"gate": X, "input": X, "initial_state": ones(2, 3), "reset": np.zeros((2, 5), bool)}
+SELECTIVE = {"u": X, "delta": X, "A": -ones(3, 2), "B": ones(2, 5, 2), "C": ones(3, 2)}
+MAMBA = {"u": X, "delta": X, "A": -ones(5, 2), "B": ones(2, 2, 3), "C": ones(2, 2, 3)}  # of 5 channels, 3 steps
+STEP = {"state": ones(2, 3, 2), "x": X[:, 0], "dt": X[:, 0], "A": -ones(3, 2), "B": ones(2, 2), "C": ones(2, 2)}
 # Arguments of calls that are right; those that are missing have defaults, which are replaced all the same.
 CALLS = {
     "linear_scan": LINEAR,
     "linear_scan_backward": {"gate": X, "output": X, "grad_output": X},
     "gated_scan": {"gate": X, "input": X, "layer": "hgrn"},
     "gated_scan_backward": {"gate": X, "input": X, "states": X, "grad_output": X, "layer": "hgrn"},
+    "selective_scan": SELECTIVE,
+    "selective_scan_backward": {**SELECTIVE, "grad_output": X},
     "rnn": NET,
     "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
     "prefix_scan": {"x": X, "op": "mul"},
@@ -65,7 +70,8 @@ CALLS = {
 }
 LAYER = {"input_size": 3, "hidden_size": 4}
 TORCH_CALLS = {
-    **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "rnn", "prefix_scan", "reduce", "affine_scan")},
+    **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
+    **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     "RGLRU": {"width": 4},
     "from_torch": {"module": None},
@@ -77,6 +83,8 @@ COMPAT_CALLS = {
     "sequential_scan.scan": {"alpha": X, "beta": X},
     "torch_parallel_scan.prefix_scan": {"x": X, "prefix_func": np.add, "dim": 1},
     "torch_parallel_scan.reduce_scan": {"x": X, "reduce_func": np.add, "dim": 1},
+    "mamba_ssm.selective_scan_fn": MAMBA,
+    "mamba_ssm.selective_state_update": STEP,
     "flashrnn.flashrnn": {**NET, "states": ones(2, 2, 1, 1, 3)},
 }
 
