@@ -16,7 +16,7 @@ const flashscan::CellRow& cell_row(int32_t cell);
 int32_t cell_of(const flashscan::CellRow& row);
 // 0 if there is none; by the word of problem lines.
 int32_t cell_named(const std::string& word);
-// Of all cells by their numbers: words of problem lines, and names as bindings have them.
+// These list all cells by their numbers: the words of problem lines, and the names that bindings have.
 std::vector<std::string> cell_words();
 std::vector<std::string> cell_names();
 std::vector<int32_t> all_cells();

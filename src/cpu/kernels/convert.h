@@ -58,7 +58,7 @@ struct AsF16 {
     static FLASHSCAN_INLINE F16 put(float x) { return to_f16(x); }
 };
 
-// Of integers, which stay what they are.
+// Integers stay what they are.
 template <typename T>
 struct AsInteger {
     using Type = T;

@@ -8,8 +8,9 @@
 
 namespace flashscan::cpu {
 
-// Of the LinearCall x has the parts alone, and y, gate and previous are not used: the recurrence runs on panels of a and
-// x. grad_gate says by its data whether sums are wanted: of PARAM's rate and of BIAS, side by side for each channel.
+// The recurrence runs on panels of a and x, so that of the LinearCall the tensors y, gate and previous are not used, and x
+// says how many parts a number has. The data of grad_gate says whether sums are wanted: of PARAM's rate and of BIAS, side
+// by side for each channel.
 struct GatedCall : LinearCall {
     // `data` is null for what was not given. `output` and `states` are written forward; backward reads h from `states`.
     Tensor input, gates, second_gate, input_gate, output_gate, output, states;

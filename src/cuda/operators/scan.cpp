@@ -21,7 +21,7 @@ OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels&
       overlaps_(can_overlap(kernels.scan, device_)) {}
 
 std::string OperatorScan::refusal() const {
-    // Of integers no bracketing changes a bit.
+    // No bracketing changes a bit of integers.
     if (batch_invariant_ && p_.packed() && !is_integer(p_.dtype))
         return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
     return refusal_of(pass_, kernels_.scan, device_);

@@ -26,7 +26,7 @@ pub enum Operator {
     Affine {
         dim: usize,
     },
-    /// Of the bits of integers, like the two below.
+    /// Works on the bits of integers, as the two below do.
     And,
     Or,
     Xor,
