@@ -6,8 +6,11 @@ from typing import Any
 import torch
 
 from .. import _gated
+from .. import _library as lib
 from .._call import flag, number, words
-from .._errors import FlashscanError
+from .._errors import FlashscanError, FlashscanNotImplementedError
+from . import _transforms
+from ._composed import composed
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, state_dtype, tensors
 
@@ -18,8 +21,23 @@ def _split(options: tuple) -> tuple:
     return (layer or None, decay or None, *rest, 0)
 
 
+def _on_plans(x: Tensor, *options: Any) -> bool:
+    """Whether the library has a plan for such data where they are. On the CPU it always has."""
+    return not x.is_cuda or _gated.taken(lib.CUDA, x.device.index or 0, x.dtype == torch.float64, options[:5])
+
+
+def _instead(*inputs: Any) -> tuple | None:
+    """The composition of linear_scan where derivatives of other kinds than the first backward one are taken, and where
+    there are no plans."""
+    if not _transforms.active() and not _transforms.tangents(inputs) and _on_plans(inputs[1], *inputs[11:]):
+        return None
+    return (*composed(*inputs[:10], *inputs[11:]), inputs[1].new_empty((0,), dtype=torch.uint8))
+
+
 def _kernel(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
     arrays = (gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset)
+    if not _on_plans(x, *options):
+        return (*composed(*arrays, *options), x.new_empty((0,), dtype=torch.uint8))
     keeps = training and _gated.hides_state(options[0] or None, options[4])
     results = _gated.forward(arrays, (True, keeps, *_split(options)))
     return results[0], results[1], results[2] if keeps else x.new_empty((0,), dtype=torch.uint8)
@@ -83,6 +101,48 @@ def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) 
     return (*results[:2], optional(results[2], state), *more, *(None,) * 13)
 
 
+def _save_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+    ctx.options = inputs[13:]
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs[:13])
+
+
+def _second_backward(ctx: Any, *along: Tensor | None) -> tuple:
+    """The gradients of the composition's gradients. ``states`` is a function of other inputs, which get its part."""
+    gate, x, _, grad, state, grad_state, *rest = ctx.saved_tensors
+    further = torch.is_grad_enabled()  # whether these gradients are differentiated in turn
+    with torch.enable_grad():
+        # Views, so that what an input is computed from does not count as an input.
+        new = lambda tensor: tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+        given = [each if each is None else new(each) for each in (gate, x, state, *rest[:5], grad, grad_state)]
+        *inputs, grad, grad_state = given
+        results = composed(*inputs, *rest[5:], *ctx.options)
+        of = [each for each in inputs if each is not None]
+        sent = (grad, torch.zeros_like(results[1]) if grad_state is None else grad_state)
+        found = iter(torch.autograd.grad(results, of, sent, create_graph=True, allow_unused=True))
+        named = [None if each is None else next(found) for each in inputs]
+        pairs = [(one, v) for one, v in zip(named, along) if one is not None and v is not None and one.requires_grad]
+        if not pairs:
+            return (None,) * (13 + len(ctx.options))
+        of, sent = zip(*pairs)
+        leaves = [each for each in given if each is not None]
+        found = iter(torch.autograd.grad(of, leaves, sent, create_graph=further, allow_unused=True))
+    gate, x, state, *extra, grad, grad_state = [None if each is None else next(found) for each in given]
+    return (gate, x, None, grad, state, grad_state, *extra, *(None,) * (2 + len(ctx.options)))
+
+
+def _backward_tangent(inputs: Any, outputs: Any, tangents: Any) -> tuple:
+    """The gradients are linear in what they are of; tangents of all else take the composition's way."""
+    grad, grad_state = tangents[3], tangents[5]
+    if any(each is not None for place, each in enumerate(tangents[:11]) if place not in (3, 5)):
+        raise FlashscanNotImplementedError(
+            "torch.ops.flashscan.gated_scan_backward has no forward-mode derivatives but in grad_output and "
+            "grad_final_state; accepted are those of flashscan.torch.gated_scan"
+        )
+    grad = torch.zeros_like(inputs[3]) if grad is None else grad
+    return _backward_op(*inputs[:3], grad, inputs[4], grad_state, *inputs[6:])
+
+
 _EXTRA = "Tensor? second_gate, Tensor? input_gate, Tensor? output_gate, Tensor? param, Tensor? bias"
 _OPTIONS = (
     "str layer, str decay, str scale, str activation, str epilogue, bool first_step, float decay_rate, "
@@ -97,6 +157,7 @@ _op = register(
     _save,
     _backward,
     function="gated_scan",
+    instead=_instead,
 )
 _backward_op = register(
     "gated_scan_backward",
@@ -105,6 +166,9 @@ _backward_op = register(
     "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
+    _save_backward,
+    _second_backward,
+    _backward_tangent,
     function="gated_scan",
 )
 
@@ -133,7 +197,10 @@ def gated_scan(
     reset: Tensor | None = None,
     return_final_state: bool = False,
 ) -> Any:
-    """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``; on the CPU.
+    """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
+
+    On a GPU for which the library has no plans of this family it is composed of ``linear_scan`` and PyTorch's
+    functions, as its tangents, derivatives of derivatives and all of ``torch.func``'s transforms are.
 
     Args are those of ``flashscan.gated_scan``; ``seq_offsets`` may be a list.
 

@@ -34,13 +34,15 @@ def register(
     tangent: Callable[..., Any] | None = None,
     *,
     function: str,
+    instead: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
     """``fake`` makes outputs of the right shapes on any device; ``save`` and ``backward`` are as those of
     torch.library.register_autograd, whose cost at every call grows with the square of the number of arguments.
     ``tangent(inputs, outputs, tangents)`` gives the outputs' tangents from those of inputs, None for zeros.
 
     What an operator has not is refused with the name of the public ``function``. One without a ``backward`` computes
-    gradients, whose own are not computed.
+    gradients, whose own are not computed. ``instead(*inputs)`` gives the outputs by other operators, which are then
+    differentiated in its place, or None where it is not needed.
     """
     _library.define(name + schema)
     for key in ("CPU", "CUDA"):
@@ -53,7 +55,7 @@ def register(
     save = save or (lambda ctx, inputs, output: None)
     backward = backward or (lambda ctx, *gradients: _transforms.refuse_second_derivatives(function))
     tangent = tangent or (lambda inputs, outputs, tangents: _transforms.refuse_forward_mode(function))
-    _library.impl(name, _recording(op, save, backward, tangent), "Autograd")
+    _library.impl(name, _recording(op, save, backward, tangent, instead), "Autograd")
     return op
 
 
@@ -62,6 +64,7 @@ def _recording(
     save: Callable[[Any, tuple, Any], None],
     backward: Callable[..., Any],
     tangent: Callable[..., Any],
+    instead: Callable[..., Any] | None,
 ) -> Callable[..., Any]:
     """``op`` as autograd sees it."""
 
@@ -84,6 +87,9 @@ def _recording(
             return tuple(tangent([*map(_transforms.primal, inputs)], [*map(_transforms.primal, outputs)], tangents))
 
     def call(*inputs: Any) -> Any:
+        other = None if instead is None else instead(*inputs)
+        if other is not None:
+            return other
         recording = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
         if recording or _transforms.tangents(inputs):
             return _transforms.apply(Recorded, inputs)

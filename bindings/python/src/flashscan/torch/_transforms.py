@@ -56,14 +56,15 @@ def apply(function: type[torch.autograd.Function], inputs: Sequence[Any]) -> Any
 
 def refuse_forward_mode(function: str) -> None:
     raise FlashscanNotImplementedError(
-        f"flashscan.torch.{function} has no forward-mode derivatives; accepted are linear_scan, affine_scan, and "
-        "prefix_scan and reduce with operators that are names"
+        f"flashscan.torch.{function} has no forward-mode derivatives; accepted are linear_scan, gated_scan, "
+        "affine_scan, and prefix_scan and reduce with operators that are names"
     )
 
 
 def refuse_second_derivatives(function: str) -> None:
     raise FlashscanNotImplementedError(
-        f"flashscan.torch.{function} computes no second derivatives; accepted is linear_scan, or one derivative"
+        f"flashscan.torch.{function} computes no second derivatives; accepted are linear_scan and gated_scan, or one "
+        "derivative"
     )
 
 
