@@ -28,15 +28,15 @@ from flashscan.torch import RGLRU, SLSTM
 
 
 def plain_rglru(layer, x):
-    """What RGLRU computes (arXiv 2402.19427, section 2.4), step by step."""
+    """What RGLRU computes (arXiv 2402.19427, section 2.4; the first step as in RecurrentGemma), step by step."""
     heads = x.unflatten(-1, (layer.num_heads, -1))
     gates = torch.sigmoid(torch.einsum("bthd,ghed->gbthe", heads, layer.gate_weight) + layer.gate_bias[:, None, None])
     recurrence, entry = gates.flatten(-2)
     a = torch.sigmoid(layer.Lambda) ** (layer.c * recurrence)
-    x = torch.sqrt(1 - a**2) * entry * x
-    h, output = torch.zeros_like(x[:, 0]), []
-    for t in range(x.shape[1]):
-        h = a[:, t] * h + x[:, t]
+    x = entry * x
+    h, output = x[:, 0], [x[:, 0]]
+    for t in range(1, x.shape[1]):
+        h = a[:, t] * h + torch.sqrt(1 - a[:, t] ** 2) * x[:, t]
         output.append(h)
     return torch.stack(output, 1)
 

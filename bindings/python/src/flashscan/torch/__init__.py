@@ -3,30 +3,37 @@
 
 The functions are those of ``flashscan`` without their ``_backward``s. They are operators of ``torch.ops.flashscan``,
 run on the current stream, and take memory from PyTorch. Gradients may be asked for any number of times. Forward-mode
-derivatives (``torch.autograd.forward_ad``, ``torch.func.jvp``) of ``linear_scan``, ``affine_scan``, and of
-``prefix_scan`` and ``reduce`` with operators that are names are computed, as are derivatives of any order of
-``linear_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name of the function by
-a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in the manner of
-``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` and ``RGLRU`` are layers
-around ``linear_scan``.
+derivatives (``torch.autograd.forward_ad``, ``torch.func.jvp``) of ``linear_scan``, ``gated_scan``, ``affine_scan``, and
+of ``prefix_scan`` and ``reduce`` with operators that are names are computed, as are derivatives of any order of
+``linear_scan`` and ``gated_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name
+of the function by a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in
+the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` is a layer
+around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, which
+decode with ``step``.
 """
 
 from ._gated import gated_scan
+from ._gated_layers import HGRN, QRNN, MinGRU, MinLSTM
 from ._linear import linear_scan
 from ._operator import affine_scan, prefix_scan, reduce
-from ._recurrences import RGLRU, LinearRecurrence
+from ._recurrences import LinearRecurrence
 from ._recurrent import GRU, LSTM, MGU, SLSTM, Elman, Recurrent, from_torch
+from ._rglru import RGLRU
 from ._rnn import rnn
 from ._selective import selective_scan
 
 __all__ = [
     "GRU",
+    "HGRN",
     "LSTM",
     "MGU",
+    "QRNN",
     "RGLRU",
     "SLSTM",
     "Elman",
     "LinearRecurrence",
+    "MinGRU",
+    "MinLSTM",
     "Recurrent",
     "affine_scan",
     "from_torch",

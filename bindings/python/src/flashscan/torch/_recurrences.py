@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers around the linear recurrence."""
+"""A layer around the linear recurrence."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn import functional
 
-from .._call import flag, number
-from .._errors import FlashscanValueError
+from .._call import flag
 from ._linear import linear_scan
-from ._types import Offsets, Tensor, features, positive, state_dtype
+from ._types import Offsets, Tensor, features, positive
 
 
 class LinearRecurrence(nn.Module):
@@ -55,67 +52,4 @@ class LinearRecurrence(nn.Module):
         options = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
         return linear_scan(
             gate, torch.sigmoid(-gate) * value, state, gate_form="logit", return_final_state=True, **options
-        )
-
-
-class RGLRU(nn.Module):
-    """The Real-Gated Linear Recurrent Unit of Griffin (De et al., arXiv 2402.19427, section 2.4):
-
-        r[t] = sigmoid(W_a x[t] + b_a)          recurrence gate
-        i[t] = sigmoid(W_x x[t] + b_x)          input gate
-        log a[t] = c r[t] log sigmoid(Lambda)   c = 8
-        h[t] = a[t] h[t-1] + sqrt(1 - a[t]^2) (i[t] x[t])
-
-    Args:
-        width: features of the input and of h, a multiple of ``num_heads``.
-        num_heads: blocks on the diagonals of W_a and W_x.
-        c: the exponent's scale.
-
-    Parameters, for H heads of D = width / H: ``gate_weight`` [2, H, D, D] (a, x; out, in), ``gate_bias`` [2, H, D] and
-    ``Lambda`` [width], at first such that sigmoid(Lambda)^c is uniform between 0.9 and 0.999.
-    """
-
-    def __init__(
-        self, width: int, num_heads: int = 1, *, c: float = 8.0, device: Any = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__()
-        positive(width=width, num_heads=num_heads)
-        c = number("c", c)
-        if not c > 0:
-            raise FlashscanValueError(f"c is {c}; accepted are numbers above 0")
-        if width % num_heads:
-            raise FlashscanValueError(f"num_heads is {num_heads}; accepted are divisors of width, {width}")
-        self.width, self.num_heads, self.c = width, num_heads, c
-        dim = width // num_heads
-        self.gate_weight = nn.Parameter(torch.empty(2, num_heads, dim, dim, device=device, dtype=dtype))
-        self.gate_bias = nn.Parameter(torch.empty(2, num_heads, dim, device=device, dtype=dtype))
-        self.Lambda = nn.Parameter(torch.empty(width, device=device, dtype=dtype))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        nn.init.normal_(self.gate_weight, std=1 / math.sqrt(self.width // self.num_heads))
-        nn.init.zeros_(self.gate_bias)
-        with torch.no_grad():
-            a = torch.empty(self.width).uniform_(0.9, 0.999).double() ** (1 / self.c)
-            self.Lambda.copy_(torch.log(a) - torch.log1p(-a))
-
-    def extra_repr(self) -> str:
-        return f"{self.width}, num_heads={self.num_heads}"
-
-    def forward(
-        self, input: Tensor, state: Tensor | None = None, *, seq_offsets: Offsets = None, reset: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """[B, T, width] and, zeros if not given, h before the first step, [B, width], to h, [B, T, width], and h after
-        the last step, in float32 for 16-bit data, as gates are. For ``seq_offsets`` and ``reset`` see
-        ``flashscan.linear_scan``."""
-        features("input", input, (3,), self.width)
-        heads = input.unflatten(-1, (self.num_heads, -1))
-        gates = torch.einsum("bthd,ghed->gbthe", heads, self.gate_weight) + self.gate_bias[:, None, None]
-        recurrence, entry = torch.sigmoid(gates.to(state_dtype(gates.dtype))).flatten(-2)
-        log_a = -self.c * recurrence * functional.softplus(-self.Lambda.to(recurrence.dtype))
-        # 1 - a^2, kept from 0, where the root has no derivative.
-        power = (-torch.expm1(2 * log_a)).clamp_min(1e-12)
-        x = (torch.sqrt(power) * entry * input).to(input.dtype)
-        return linear_scan(
-            log_a, x, state, gate_form="log", return_final_state=True, seq_offsets=seq_offsets, reset=reset
         )

@@ -30,6 +30,23 @@ class Steps:
             )
         return before if self.reset is None else before.masked_fill(self.reset, 0)
 
+    def after(self, states: Tensor, initial: Tensor | None) -> Tensor:
+        """The last of ``states`` of each row or packed sequence; ``initial`` of those that have no step."""
+        length = states.shape[self.time]
+        if self.seq_offsets is None:
+            if length > 0:
+                return states.select(self.time, 0 if self.reverse else length - 1)
+            return states.sum(self.time) if initial is None else initial
+        offsets = self.seq_offsets.long()
+        rows, shape = offsets.shape[0] - 1, states.shape[self.time + 1 :]
+        initial = states.new_zeros((rows, *shape)) if initial is None else initial
+        if length == 0:
+            return initial
+        places = (offsets[:-1] if self.reverse else offsets[1:] - 1).clamp(0, length - 1)
+        last = states.index_select(self.time, places).reshape(rows, *shape)
+        empty = (offsets[1:] == offsets[:-1]).reshape(rows, *(1 for _ in shape))
+        return torch.where(empty, initial, last)
+
     def adjoint(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of both arguments of ``before``, given that of its result."""
         if self.reset is not None:
