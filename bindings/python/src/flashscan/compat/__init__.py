@@ -9,6 +9,10 @@ A program that uses one of them changes its import line:
     from flashrnn import flashrnn                           from flashscan.compat.flashrnn import flashrnn
     from mamba_ssm.ops.selective_scan_interface \\
         import selective_scan_fn                            from flashscan.compat.mamba_ssm import selective_scan_fn
+    from fla.ops.hgrn import chunk_hgrn                     from flashscan.compat.fla import chunk_hgrn
+    from recurrentgemma.jax.scan import linear_scan         from flashscan.compat.recurrentgemma import linear_scan
+
+``flashscan.compat.heinsen`` has scans in log space, which programs copy from a paper.
 
 Nothing is compiled when they are called, lengths and sizes are free, tensors may be on the CPU or on a GPU, and
 gradients may be asked for any number of times.
