@@ -228,7 +228,8 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
     def forward(*arrays: Any) -> tuple[list[Any], list[Any]]:
         results = dict(zip(numbers, _bind(*arrays, work=training)))
         known = dict(zip(family.forward.names, training.full(arrays)))
-        known.update(output=results[lib.OUTPUT], reserve=results.pop(lib.RESERVE, None))
+        reserve, output = results.pop(lib.RESERVE, None), results[lib.OUTPUT]
+        known.update(output=output, reserve=reserve, states=output if reserve is None else reserve)
         return list(results.values()), [known.get(name) for name in family.backward.names]
 
     def backward(kept: list[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:

@@ -3,12 +3,12 @@
 
 They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``,
 reverse mode differentiation (once; others are refused by name) and ``jax.vmap``. A mapped axis becomes part of the
-batch where a call can do that; where it cannot, calls are made one after another: packed sequences, recurrent weights
-or biases that are mapped themselves, and in ``vmap(grad(...))`` gradients of recurrent networks or of a gate that a
-batch shares; ``grad`` of ``vmap`` is one call.
+batch where a call can do that; where it cannot, calls are made one after another: packed sequences, recurrent weights,
+parameters or biases that are mapped themselves, and in ``vmap(grad(...))`` gradients of recurrent networks, of gated
+layers with an epilogue, and of what a batch shares; ``grad`` of ``vmap`` is one call.
 
 XLA cuts a call along the batch, channels and heads where arrays are sharded so, and gathers nothing; arrays that are
-sharded along time, and gradients of ``rnn`` on sharded arrays, are refused when the program is compiled. This takes
+sharded along time, and gradients of ``rnn`` and of gated layers with an epilogue on sharded arrays, are refused when the program is compiled. This takes
 Shardy, JAX's partitioner since 0.7; older releases gather. In
 ``jax.shard_map`` each device makes a call of its own. Complex gradients follow JAX's convention. ``threads`` is for the
 CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
@@ -21,112 +21,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import _affine, _linear, _operator, _rnn
-from . import _library as lib
-from ._call import Kind, choose, flag, integer, number, thread_count
+from . import _affine, _gated, _linear, _operator, _rnn
+from ._call import Kind, choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
-from ._xla import Family, Fold, Traced, call
-from ._xla_partition import Axes
+from ._xla import call
+from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN
 
 Array = jax.Array
 ArrayLike = Any
 
-__all__ = ["affine_scan", "linear_scan", "prefix_scan", "reduce", "rnn"]
-
-
-def _fold_linear(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
-    gate, batch = traced.specs[0].shape, traced.specs[1].shape[0]
-    apart = lib.GATE in mapped or lib.GRAD | lib.GATE in results
-    shared = gate[0] == 1 and not (apart and batch == 1)
-    if traced.packed or (shared and apart):
-        return None
-    return Fold(options, lambda number: None if shared and number == lib.GATE else 0, True)
-
-
-def _fold_rnn(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
-    if traced.packed or traced.backward or mapped & {lib.WEIGHT, lib.BIAS} or lib.RESERVE in results:
-        return None
-    _, _, layout, _, all_states, *_ = options
-    batch = 1 if layout == "tbghd" else 0
-    axes = {lib.INPUT: batch, lib.OUTPUT: batch + bool(all_states), lib.RESET: 0, lib.STATE_IN: 1, lib.STATE_OUT: 1}
-    return Fold(options, axes.get, True)
-
-
-def _fold_in_front(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
-    return None if traced.packed else Fold(options, lambda number: 0, False)
-
-
-def _fold_operator(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
-    *front, axis, reverse, threads = options
-    behind = axis if axis is None or axis < 0 else axis + 1
-    return _fold_in_front(traced, (*front, behind, reverse, threads), mapped, results)
-
-
-def _axes_linear(traced: Traced, options: tuple) -> dict[int, Axes]:
-    data = ("b", "t", "c") if options[0 if traced.backward else 1] == "btc" else ("b", "c", "t")
-    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.GATE), data)
-    return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t")}
-
-
-def _axes_of_states(traced: Traced, front: Axes, behind: Axes) -> dict[int, Axes]:
-    states = (*(("n",) if traced.packed else front), *behind)
-    return {lib.STATE_IN: states, lib.STATE_OUT: states, lib.SEQ_OFFSETS: ("o",)}
-
-
-def _axes_operator(traced: Traced, options: tuple) -> dict[int, Axes]:
-    op, *_, mode, axis, _, _ = options
-    ndim, inner = len(traced.specs[0].shape), ("d", "e") if op == "matmul" else ()
-    place = _operator.axis_of(axis, -1 - len(inner), ndim, len(inner))
-    front = tuple(f"b{i}" for i in range(place))
-    behind = (*(f"c{i}" for i in range(ndim - place - 1 - len(inner))), *inner)
-    reduced = mode == _operator.REDUCTION
-    states = _axes_of_states(traced, front, behind)
-    data = (*front, "t", *behind)
-    return {lib.INPUT: data, lib.OUTPUT: states[lib.STATE_IN] if reduced else data, **states}
-
-
-def _axes_affine(traced: Traced, options: tuple) -> dict[int, Axes]:
-    front = tuple(f"b{i}" for i in range(len(traced.specs[0].shape) - 3))
-    data = (*front, "t", "d")
-    return {lib.INPUT: data, lib.OUTPUT: data, lib.GATE: (*data, "e"), **_axes_of_states(traced, front, ("d",))}
-
-
-def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
-    _, layout, _, all_states, *_ = options if traced.backward else options[1:]
-    outer = ("b", "t") if layout == "btghd" else ("t", "b")
-    states = _axes_of_states(traced, ("b",), ("h", "d"))
-    for each in (lib.STATE_IN, lib.STATE_OUT):
-        states[each] = ("s", *states[each])
-    output = (*(("s",) if all_states else ()), *outer, "h", "d")
-    weights = {lib.WEIGHT: ("g", "h", "d", "e"), lib.BIAS: ("k", "h", "d"), lib.RESERVE: ("r",), lib.RESET: ("b", "t")}
-    return {lib.INPUT: (*outer, "g", "h", "d"), lib.OUTPUT: output, **states, **weights}
-
-
-def _same(options: tuple) -> tuple:
-    return options
-
-
-_LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear, _axes_linear)
-_AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front, _axes_affine)
-_OPERATOR = Family(
-    "prefix_scan",
-    _operator.forward,
-    _operator.backward,
-    lambda o: (o[0], *o[2:]),
-    _same,
-    _fold_operator,
-    _axes_operator,
-)
-# Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
-_RNN = Family(
-    "rnn",
-    _rnn.forward,
-    _rnn.backward,
-    lambda o: (*o[1:5], True, *o[6:]),
-    lambda o: (*o[:5], True, *o[6:]),
-    _fold_rnn,
-    _axes_rnn,
-)
+__all__ = ["affine_scan", "gated_scan", "linear_scan", "prefix_scan", "reduce", "rnn"]
 
 
 def _arrays(kind: Kind, *values: Any) -> list[Any]:
@@ -172,8 +76,52 @@ def linear_scan(
     if arrays[0].ndim < 3:
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
-    results = call(_LINEAR, arrays, (final, layout, gate_form, reverse, thread_count(threads)))
+    results = call(LINEAR, arrays, (final, layout, gate_form, reverse, thread_count(threads)))
     return tuple(results) if return_final_state else results[0]
+
+
+def gated_scan(
+    gate: ArrayLike,
+    input: ArrayLike,
+    initial_state: ArrayLike | None = None,
+    *,
+    layer: str | None = None,
+    decay: str | None = None,
+    scale: str = "one",
+    activation: str = "none",
+    epilogue: str = "none",
+    second_gate: ArrayLike | None = None,
+    input_gate: ArrayLike | None = None,
+    output_gate: ArrayLike | None = None,
+    param: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    first_step: bool = False,
+    decay_rate: float = 0.0,
+    sqrt_slope_limit: float = 0.0,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    return_final_state: bool = False,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]``; arguments as in ``flashscan.gated_scan``,
+    which has the formulas. On the CPU alone.
+
+    ``gate``, ``second_gate``, ``input_gate`` and ``output_gate`` are of the input's shape, [B, T, C], or [B, C, T] with
+    ``layout="bct"``; ``param`` and ``bias`` [C]; ``initial_state`` [B, C], or [N, C] with ``seq_offsets`` [N + 1];
+    ``reset`` [B, T]. Returns the output, of the input's shape and dtype, or the pair of it and the final state. What is
+    not accepted raises a ``FlashscanError`` that says what is.
+    """
+    words(True, layer=layer, decay=decay)
+    extra = (second_gate, input_gate, output_gate, param, bias)
+    arrays = _arrays(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
+    final = flag("return_final_state", return_final_state)
+    options = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
+    options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
+    options += (layout, flag("reverse", reverse), thread_count(threads))
+    results = call(GATED, arrays, (final, False, *options))
+    return tuple(results) if final else results[0]
 
 
 def rnn(
@@ -204,7 +152,7 @@ def rnn(
     reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
     clip = number("recurrent_clip", recurrent_clip)
     options = (cell, layout, reverse, all_states, False, clip, thread_count(threads))
-    results = call(_RNN, arrays, (flag("return_final_state", return_final_state), *options))
+    results = call(RNN, arrays, (flag("return_final_state", return_final_state), *options))
     return tuple(results) if return_final_state else results[0]
 
 
@@ -215,7 +163,7 @@ def _scan(
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
     axis = None if axis is None else integer("axis", axis)
     options = (op, final, mode, axis, flag("reverse", reverse), thread_count(threads))
-    return call(_OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), options)
+    return call(OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), options)
 
 
 def prefix_scan(
@@ -271,5 +219,5 @@ def affine_scan(
     """
     arrays = _arrays(_affine.forward, W, b, initial_state, seq_offsets)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
-    results = call(_AFFINE, arrays, (final, reverse, thread_count(threads)))
+    results = call(AFFINE, arrays, (final, reverse, thread_count(threads)))
     return tuple(results) if return_final_state else results[0]

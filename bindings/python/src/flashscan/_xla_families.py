@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each function of flashscan.jax is batched and cut: where a mapped axis goes, and what the axes are called."""
+
+from __future__ import annotations
+
+from . import _affine, _gated, _linear, _operator, _rnn
+from . import _library as lib
+from ._xla import Family, Fold, Traced
+from ._xla_partition import Axes
+
+
+def _fold_linear(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    gate, batch = traced.specs[0].shape, traced.specs[1].shape[0]
+    apart = lib.GATE in mapped or lib.GRAD | lib.GATE in results
+    shared = gate[0] == 1 and not (apart and batch == 1)
+    if traced.packed or (shared and apart):
+        return None
+    return Fold(options, lambda number: None if shared and number == lib.GATE else 0, True)
+
+
+def _fold_rnn(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    if traced.packed or traced.backward or mapped & {lib.WEIGHT, lib.BIAS} or lib.RESERVE in results:
+        return None
+    _, _, layout, _, all_states, *_ = options
+    batch = 1 if layout == "tbghd" else 0
+    axes = {lib.INPUT: batch, lib.OUTPUT: batch + bool(all_states), lib.RESET: 0, lib.STATE_IN: 1, lib.STATE_OUT: 1}
+    return Fold(options, axes.get, True)
+
+
+def _fold_gated(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    """RESERVE has no axis, and what a batch shares is summed over all of it."""
+    shared = {lib.PARAM, lib.BIAS}
+    apart = {lib.RESERVE, *shared} & mapped or {lib.RESERVE, *(lib.GRAD | number for number in shared)} & results
+    if traced.packed or apart:
+        return None
+    return Fold(options, lambda number: None if number in shared else 0, True)
+
+
+def _fold_in_front(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    return None if traced.packed else Fold(options, lambda number: 0, False)
+
+
+def _fold_operator(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    *front, axis, reverse, threads = options
+    behind = axis if axis is None or axis < 0 else axis + 1
+    return _fold_in_front(traced, (*front, behind, reverse, threads), mapped, results)
+
+
+def _axes_linear(traced: Traced, options: tuple) -> dict[int, Axes]:
+    data = ("b", "t", "c") if options[0 if traced.backward else 1] == "btc" else ("b", "c", "t")
+    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.GATE), data)
+    return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t")}
+
+
+def _axes_gated(traced: Traced, options: tuple) -> dict[int, Axes]:
+    data = ("b", "t", "c") if options[8 if traced.backward else 10] == "btc" else ("b", "c", "t")
+    gates = (lib.GATE, lib.SECOND_GATE, lib.INPUT_GATE, lib.OUTPUT_GATE)
+    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, *gates), data) | dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
+    return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t"), lib.RESERVE: ("r",)}
+
+
+def _axes_of_states(traced: Traced, front: Axes, behind: Axes) -> dict[int, Axes]:
+    states = (*(("n",) if traced.packed else front), *behind)
+    return {lib.STATE_IN: states, lib.STATE_OUT: states, lib.SEQ_OFFSETS: ("o",)}
+
+
+def _axes_operator(traced: Traced, options: tuple) -> dict[int, Axes]:
+    op, *_, mode, axis, _, _ = options
+    ndim, inner = len(traced.specs[0].shape), ("d", "e") if op == "matmul" else ()
+    place = _operator.axis_of(axis, -1 - len(inner), ndim, len(inner))
+    front = tuple(f"b{i}" for i in range(place))
+    behind = (*(f"c{i}" for i in range(ndim - place - 1 - len(inner))), *inner)
+    reduced = mode == _operator.REDUCTION
+    states = _axes_of_states(traced, front, behind)
+    data = (*front, "t", *behind)
+    return {lib.INPUT: data, lib.OUTPUT: states[lib.STATE_IN] if reduced else data, **states}
+
+
+def _axes_affine(traced: Traced, options: tuple) -> dict[int, Axes]:
+    front = tuple(f"b{i}" for i in range(len(traced.specs[0].shape) - 3))
+    data = (*front, "t", "d")
+    return {lib.INPUT: data, lib.OUTPUT: data, lib.GATE: (*data, "e"), **_axes_of_states(traced, front, ("d",))}
+
+
+def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
+    _, layout, _, all_states, *_ = options if traced.backward else options[1:]
+    outer = ("b", "t") if layout == "btghd" else ("t", "b")
+    states = _axes_of_states(traced, ("b",), ("h", "d"))
+    for each in (lib.STATE_IN, lib.STATE_OUT):
+        states[each] = ("s", *states[each])
+    output = (*(("s",) if all_states else ()), *outer, "h", "d")
+    weights = {lib.WEIGHT: ("g", "h", "d", "e"), lib.BIAS: ("k", "h", "d"), lib.RESERVE: ("r",), lib.RESET: ("b", "t")}
+    return {lib.INPUT: (*outer, "g", "h", "d"), lib.OUTPUT: output, **states, **weights}
+
+
+def _same(options: tuple) -> tuple:
+    return options
+
+
+LINEAR = Family("linear_scan", _linear.forward, _linear.backward, lambda o: o[1:], _same, _fold_linear, _axes_linear)
+AFFINE = Family("affine_scan", _affine.forward, _affine.backward, lambda o: o[1:], _same, _fold_in_front, _axes_affine)
+OPERATOR = Family(
+    "prefix_scan",
+    _operator.forward,
+    _operator.backward,
+    lambda o: (o[0], *o[2:]),
+    _same,
+    _fold_operator,
+    _axes_operator,
+)
+# Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
+RNN = Family(
+    "rnn",
+    _rnn.forward,
+    _rnn.backward,
+    lambda o: (*o[1:5], True, *o[6:]),
+    lambda o: (*o[:5], True, *o[6:]),
+    _fold_rnn,
+    _axes_rnn,
+)
+# Options: final, reserve, layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout,
+# reverse, threads.
+GATED = Family(
+    "gated_scan",
+    _gated.forward,
+    _gated.backward,
+    lambda o: o[2:],
+    lambda o: (o[0], _gated.hides_state(o[2], o[6]), *o[2:]),
+    _fold_gated,
+    _axes_gated,
+)
