@@ -73,11 +73,12 @@ TORCH_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
     **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
+    **{name: LAYER for name in ("MinGRU", "MinLSTM", "HGRN", "QRNN")},
     "RGLRU": {"width": 4},
     "from_torch": {"module": None},
 }
-LAYERS = {"LSTM": 4, "GRU": 4, "MGU": 4, "Elman": 4, "SLSTM": 4, "LinearRecurrence": 4, "RGLRU": 3}
-JAX_CALLS = {name: CALLS[name] for name in ("linear_scan", "rnn", "prefix_scan", "reduce", "affine_scan")}
+LAYERS = ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "LinearRecurrence", "RGLRU", "MinGRU", "MinLSTM", "HGRN", "QRNN")
+JAX_CALLS = {name: CALLS[name] for name in ("linear_scan", "gated_scan", "rnn", "prefix_scan", "reduce", "affine_scan")}
 COMPAT_CALLS = {
     "accelerated_scan.scan": {"gates": X, "tokens": X},
     "sequential_scan.scan": {"alpha": X, "beta": X},
@@ -85,6 +86,8 @@ COMPAT_CALLS = {
     "torch_parallel_scan.reduce_scan": {"x": X, "reduce_func": np.add, "dim": 1},
     "mamba_ssm.selective_scan_fn": MAMBA,
     "mamba_ssm.selective_state_update": STEP,
+    "fla.fused_recurrent_hgrn": {"x": X, "g": -X},
+    "heinsen.heinsen_associative_scan_log": {"log_coeffs": -X, "log_values": X},
     "flashrnn.flashrnn": {**NET, "states": ones(2, 2, 1, 1, 3)},
 }
 

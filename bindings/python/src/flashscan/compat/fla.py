@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import torch
 
+from .._call import flag
 from .._errors import FlashscanValueError
 from ..torch import linear_scan
 from ..torch._types import Offsets, tensors
@@ -40,7 +41,7 @@ def fused_recurrent_hgrn(
         raise FlashscanValueError(f"g has shape {tuple(g.shape)}; accepted is x's, {tuple(x.shape)}")
     options = {"gate_form": "log", "seq_offsets": cu_seqlens, "return_final_state": True}
     h, last = linear_scan(g, x, initial_state, **options)
-    return h, last if output_final_state else None
+    return h, last if flag("output_final_state", output_final_state) else None
 
 
 def chunk_hgrn(
