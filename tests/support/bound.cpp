@@ -66,7 +66,7 @@ struct Terms {
         roundings += sum;
     }
     void multiply(const Arithmetic& arithmetic, const Gate& gate) {
-        const double a = std::abs(gate.value);
+        const double a = modulus(gate.value);
         roundings = a * (roundings + (arithmetic.product + gate.value_error) * sum);
         underflow = a * underflow + arithmetic.loss + arithmetic.gate_loss * sum;
         sum *= a;
@@ -106,7 +106,7 @@ class Bounds {
   private:
     // `error` and half an ulp of the stored dtype wherever a value so far off may lie.
     static double rounding(int32_t dtype, Value value, double error) {
-        return error + 0.5001 * ulp(dtype, std::abs(value) + error);
+        return error + 0.5001 * ulp(dtype, modulus(value) + error);
     }
     bool resets(const Sequence& s, int64_t t) const {
         return p_.reset && data_.reset[static_cast<size_t>(s.batch * p_.time + t)] != 0;
@@ -118,7 +118,7 @@ class Bounds {
     void forward_row(Reference& reference, const Sequence& s, int64_t c) const {
         const auto state = static_cast<size_t>(s.state * p_.channels + c);
         Terms terms;
-        if (p_.state_in) terms.sum = std::abs(data_.state_in[state]);
+        if (p_.state_in) terms.sum = modulus(data_.state_in[state]);
         for (int64_t i = 0; i < s.length(); ++i) {
             const int64_t t = s.step(p_, i);
             const size_t place = p_.index(s.batch, t, c);
@@ -126,7 +126,7 @@ class Bounds {
                 terms = {};
             else
                 terms.multiply(arithmetic_, gate(s, t, c));
-            terms.add(std::abs(data_.input[place]));
+            terms.add(modulus(data_.input[place]));
             reference.output.tolerance[place] =
                 rounding(p_.dtype, reference.output.value[place], terms.error(arithmetic_));
         }
@@ -138,12 +138,12 @@ class Bounds {
                       std::vector<double>& counts) const {
         const auto state = static_cast<size_t>(s.state * p_.channels + c);
         Terms terms;
-        if (p_.state_out) terms.sum = std::abs(data_.grad_state_out[state]);
+        if (p_.state_out) terms.sum = modulus(data_.grad_state_out[state]);
         for (int64_t i = s.length() - 1; i >= 0; --i) {
             const int64_t t = s.step(p_, i);
             const size_t place = p_.index(s.batch, t, c);
             const Gate a = gate(s, t, c);
-            terms.add(std::abs(data_.grad_output[place]));
+            terms.add(modulus(data_.grad_output[place]));
             reference.grad_input.tolerance[place] =
                 rounding(p_.dtype, reference.grad_input.value[place], terms.error(arithmetic_));
             if (resets(s, t)) {
@@ -152,10 +152,10 @@ class Bounds {
             }
             double previous = 0;
             if (i > 0)
-                previous = std::abs(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)]);
+                previous = modulus(data_.output[p_.index(s.batch, s.step(p_, i - 1), c)]);
             else if (p_.state_in)
-                previous = std::abs(data_.state_in[state]);
-            const double factor = previous * std::abs(a.derivative);
+                previous = modulus(data_.state_in[state]);
+            const double factor = previous * modulus(a.derivative);
             const double products = 2 * arithmetic_.product + a.derivative_error;
             const size_t where = p_.gate_index(s.batch, t, c);
             sums[where].sum += factor * terms.sum;
@@ -179,8 +179,8 @@ class Bounds {
 
 Outcome linear_reference(const Problem& problem, const Data& data, bool backward) {
     const Target oracle{FLASHSCAN_BACKEND_CPU, "reference"};
-    Outcome outcome =
-        backward ? run_backward(problem, oracle, data, Guard::end) : run_forward(problem, oracle, data, Guard::end);
+    Outcome outcome = backward ? run_backward(problem, oracle, data, Guard::end, 1)
+                               : run_forward(problem, oracle, data, Guard::end, 1);
     require(outcome);
     return outcome;
 }

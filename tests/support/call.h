@@ -62,6 +62,7 @@ class Call {
 
     Values values(int32_t id) const;
     std::map<int32_t, Bytes> output_bytes() const;
+    bool outputs_are(const std::map<int32_t, Bytes>& bits) const;
     // Names what was written but should not have been: inputs, gaps, surroundings. Empty if nothing.
     std::string damage() const;
     // Whether every output is as it was before the call.
@@ -99,7 +100,7 @@ class Call {
 Call forward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 Call backward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 
-// The outcome of planning a pass and running it twice in the same memory.
+// The outcome of planning a pass and running it, twice in the same memory unless `times` says otherwise.
 struct Run {
     flashscan_status status = FLASHSCAN_STATUS_OK;
     std::string message;            // of the library, when status is not OK
@@ -109,8 +110,8 @@ struct Run {
 struct Outcome : Run {
     Values output, state_out, grad_input, grad_gate, grad_state_in;
 };
-Outcome run_forward(const Problem& problem, const Target& target, const Data& data, Guard guard);
-Outcome run_backward(const Problem& problem, const Target& target, const Data& data, Guard guard);
+Outcome run_forward(const Problem& problem, const Target& target, const Data& data, Guard guard, int times = 2);
+Outcome run_backward(const Problem& problem, const Target& target, const Data& data, Guard guard, int times = 2);
 
 // Runs `call` so often in the same memory; every run must give the same bits. False if a call failed.
 bool run_repeatedly(Call& call, const Plan& plan, int times, Run& outcome);

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -41,12 +40,15 @@ class HostBuffer final : public Buffer {
     }
     Bytes read() const override { return {begin(), begin() + bytes_}; }
     bool surroundings_intact() const override {
-        const auto untouched = [](unsigned char byte) { return byte == sentinel; };
-        return std::all_of(inner_, begin(), untouched) &&
-               std::all_of(begin() + bytes_, inner_ + inner_bytes_, untouched);
+        return untouched(inner_, begin()) && untouched(begin() + bytes_, inner_ + inner_bytes_);
     }
 
   private:
+    // Each byte is the sentinel if the first one is and each is like the one before.
+    static bool untouched(const unsigned char* from, const unsigned char* to) {
+        return from == to ||
+               (*from == sentinel && std::memcmp(from, from + 1, static_cast<size_t>(to - from - 1)) == 0);
+    }
     unsigned char* begin() const { return static_cast<unsigned char*>(data_); }
     unsigned char* mapped_ = nullptr;
     unsigned char* inner_ = nullptr;

@@ -3,6 +3,8 @@
 
 #include <flashscan/flashscan.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -27,13 +29,19 @@ Format format_of(int32_t dtype) {
     }
 }
 
+// Tests round more numbers than kernels do: these two are frexp and ldexp of 1 for normal doubles, by their bits. Smaller
+// doubles have the exponent of the largest of them.
+int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1022; }
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+
 double round_to(const Format& format, double x) {
     if (!std::isfinite(x) || x == 0 || format.digits == 53) return x;
-    int exponent = 0;
-    std::frexp(x, &exponent);
-    const int shift = format.digits - std::max(exponent, format.min_exponent);
-    const double result = std::ldexp(std::nearbyint(std::ldexp(x, shift)), -shift);
-    return std::abs(result) > format.largest ? std::copysign(std::numeric_limits<double>::infinity(), x) : result;
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    if (std::abs(x) > 2 * format.largest) return std::copysign(inf, x);
+    // A sum with a number whose last digit is that of the result has no further one.
+    const double large = 1.5 * power_of_two(std::max(exponent_of(x), format.min_exponent) - format.digits + 52);
+    const double result = (x + large) - large;
+    return std::copysign(std::abs(result) > format.largest ? inf : result, x);
 }
 
 template <typename T>
@@ -53,19 +61,17 @@ uint16_t half_bits(double x) {
     if (std::isnan(x)) return static_cast<uint16_t>(sign | 0x7e00);
     const double magnitude = std::abs(x);
     if (magnitude > 65504.0) return static_cast<uint16_t>(sign | 0x7c00);
-    if (magnitude < 0x1p-14) return static_cast<uint16_t>(sign | static_cast<int>(std::ldexp(magnitude, 24)));
-    int exponent = 0;
-    std::frexp(magnitude, &exponent);
-    const int significand = static_cast<int>(std::ldexp(magnitude, 11 - exponent));
-    return static_cast<uint16_t>(sign | ((exponent + 14) << 10) | (significand & 0x3ff));
+    if (magnitude < 0x1p-14) return static_cast<uint16_t>(sign | static_cast<int>(magnitude * 0x1p24));
+    const int significand = static_cast<int>(std::bit_cast<uint64_t>(magnitude) >> 42 & 0x3ff);
+    return static_cast<uint16_t>(sign | ((exponent_of(magnitude) + 14) << 10) | significand);
 }
 
 double half_value(uint16_t bits) {
     const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
     const int exponent = (bits >> 10) & 31, significand = bits & 0x3ff;
     if (exponent == 31) return significand != 0 ? std::nan("") : sign * std::numeric_limits<double>::infinity();
-    if (exponent == 0) return sign * std::ldexp(significand, -24);
-    return sign * std::ldexp(significand + 1024, exponent - 25);
+    if (exponent == 0) return sign * significand * 0x1p-24;
+    return sign * (significand + 1024) * power_of_two(exponent - 25);
 }
 
 uint16_t bfloat_bits(double x) {
@@ -134,9 +140,9 @@ double largest(int32_t dtype) { return format_of(dtype).largest; }
 
 double ulp(int32_t dtype, double magnitude) {
     const Format format = format_of(dtype);
-    int exponent = format.min_exponent;
-    if (magnitude > 0 && std::isfinite(magnitude)) std::frexp(magnitude, &exponent);
-    return std::ldexp(1.0, std::max(exponent, format.min_exponent) - format.digits);
+    const int own = std::isfinite(magnitude) ? exponent_of(std::abs(magnitude)) : format.min_exponent;
+    const int exponent = std::max(own, format.min_exponent) - format.digits;
+    return exponent > -1023 ? power_of_two(exponent) : std::ldexp(1.0, exponent);
 }
 
 Value load(const unsigned char* from, int32_t dtype) {

@@ -4,6 +4,7 @@
 // the library's own conversions so that an error there is seen.
 #pragma once
 
+#include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,9 @@ namespace support {
 using Value = std::complex<double>;
 using Values = std::vector<Value>;
 using Bytes = std::vector<unsigned char>;
+
+// std::abs, without the work for what is not complex.
+inline double modulus(Value value) { return value.imag() == 0 ? std::abs(value.real()) : std::abs(value); }
 
 size_t size_of(int32_t dtype);
 bool is_complex(int32_t dtype);

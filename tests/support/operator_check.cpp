@@ -69,7 +69,7 @@ void collect(const Call& call, OperatorOutcome& outcome) {
 }
 
 Values moduli(Values values) {
-    for (Value& value : values) value = std::abs(value);
+    for (Value& value : values) value = modulus(value);
     return values;
 }
 
@@ -165,7 +165,7 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData&
     sizes.output = moduli(data.output);
     const std::map<int32_t, Values> bounds = oracle(wide, sizes);
     double largest = 0;
-    for (const Value& y : data.input) largest = std::max(largest, std::abs(y));
+    for (const Value& y : data.input) largest = std::max(largest, modulus(y));
     largest += std::log(static_cast<double>(p.time + 2));
     std::map<int32_t, Expected> expected;
     for (const auto& [id, value] : values) {
@@ -179,10 +179,10 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData&
         e.value = value;
         for (size_t i = 0; i < value.size(); ++i) {
             // Terms that overflow bound nothing, unless the value is infinite like them.
-            const double terms = std::abs(bounds.at(id)[i]);
-            const double size = std::isfinite(terms) ? terms : std::isfinite(std::abs(value[i])) ? HUGE_VAL : 0;
+            const double terms = modulus(bounds.at(id)[i]);
+            const double size = std::isfinite(terms) ? terms : std::isfinite(modulus(value[i])) ? HUGE_VAL : 0;
             const double scale = p.kind == FLASHSCAN_OPERATOR_LOGADDEXP && (id & grad) == 0 ? 1 : size;
-            e.tolerance.push_back(error * scale + 0.5 * ulp(dtype, std::abs(value[i]) + error * scale) + underflow);
+            e.tolerance.push_back(error * scale + 0.5 * ulp(dtype, modulus(value[i]) + error * scale) + underflow);
         }
     }
     return expected;

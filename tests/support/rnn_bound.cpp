@@ -82,7 +82,7 @@ class RnnBounds {
             add_local(id, expected.tolerance);
             for (size_t i = 0; i < expected.value.size(); ++i)
                 expected.tolerance[i] +=
-                    0.5001 * ulp(dtype_of(id), std::abs(expected.value[i]) + expected.tolerance[i]) + least;
+                    0.5001 * ulp(dtype_of(id), modulus(expected.value[i]) + expected.tolerance[i]) + least;
         }
         return all;
     }
@@ -150,7 +150,7 @@ class RnnBounds {
     }
 
     double change(const RnnOutcome& outcome, int32_t id, size_t i) const {
-        const double change = std::abs(outcome[id][i] - base_[id][i]);
+        const double change = modulus(outcome[id][i] - base_[id][i]);
         return std::isfinite(change) ? change : 0;
     }
     // The largest change of each element when it and others change sides at kinks.
