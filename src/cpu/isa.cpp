@@ -22,7 +22,7 @@ bool supports_f16c() {
 }
 #endif
 
-Isa widest() {
+Isa find_widest() {
 #if defined(__x86_64__)
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && supports_f16c();
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -30,6 +30,12 @@ Isa widest() {
     if (avx2) return avx512 ? Isa::avx512 : Isa::avx2;
 #endif
     return Isa::baseline;
+}
+
+// Asked once: under a hypervisor cpuid takes longer than all else that a plan does.
+Isa widest() {
+    static const Isa isa = find_widest();
+    return isa;
 }
 
 }  // namespace
