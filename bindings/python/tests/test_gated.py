@@ -121,7 +121,7 @@ def test_mistakes_are_refused_by_name():
         "decay is None": {},
         "layer is 'gru'": {"layer": "gru"},
         "which says what its parts are": {"layer": "gilr", "scale": "sqrt"},
-        "INPUT_GATE is not given": {"layer": "rglru", "param": np.zeros(3)},
+        "input_gate is None; accepted with layer 'rglru' are arrays": {"layer": "rglru", "param": np.zeros(3)},
         "input_gate has shape": {"decay": "value", "input_gate": x[:, 1:]},
         "param has shape": {"layer": "hgrn", "param": np.zeros(4)},
         "return_reserve is True": {"layer": "gilr", "return_reserve": True},

@@ -127,7 +127,9 @@ def test_what_is_refused():
         "flashscan.jax.gated_scan has no forward-mode": lambda: jax.jvp(total, arrays[:1], arrays[:1]),
         "layer is 'gru'": lambda: fj.gated_scan(arrays[0], arrays[1], layer="gru"),
         "gate has shape": lambda: fj.gated_scan(arrays[0][0], arrays[1], layer="mingru"),
-        "SECOND_GATE is not given": lambda: fj.gated_scan(arrays[0], arrays[1], layer="minlstm"),
+        "second_gate is None; accepted with layer 'minlstm'": lambda: fj.gated_scan(
+            arrays[0], arrays[1], layer="minlstm"
+        ),
         "layer is 1; accepted is text": lambda: fj.gated_scan(arrays[0], arrays[1], layer=1),
     }.items():
         with pytest.raises(flashscan.FlashscanError, match=words):

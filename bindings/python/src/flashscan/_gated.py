@@ -35,6 +35,20 @@ def hides_state(layer: str | None, epilogue: str) -> bool:
     return layer == "qrnn" if layer is not None else epilogue != "none"
 
 
+def _check_needed(layer: str | None, decay: str | None, epilogue: str, extra: list[Spec | None]) -> None:
+    """Refuses that a gate or a parameter of the layer is missing, before anything is run."""
+    needed = {
+        "second_gate": layer == "minlstm" or decay == "ratio",
+        "input_gate": layer == "rglru",
+        "output_gate": hides_state(layer, epilogue),
+        "param": layer in ("hgrn", "rglru") or decay in ("lower_bound", "softplus"),
+    }
+    for name, array in zip(_EXTRA, extra):
+        if array is None and needed.get(name):
+            parts = f"decay {decay!r} and epilogue {epilogue!r}" if layer is None else f"layer {layer!r}"
+            raise FlashscanValueError(f"{name} is None; accepted with {parts} are arrays")
+
+
 def keeps_input(layer: str | None, scale: str, activation: str, has_input_gate: bool) -> bool:
     """Whether backward reads the input."""
     return layer is not None or scale != "one" or activation != "none" or has_input_gate
@@ -64,6 +78,7 @@ class _Layer:
             parts += (choose("epilogue", epilogue, EPILOGUES),)
         elif (decay, scale, activation, epilogue) != _NO_PARTS:
             raise FlashscanValueError(f"layer is {layer!r}, which says what its parts are; accepted are no parts beside it")
+        _check_needed(layer, decay, epilogue, extra)
         batch, time, channels = (like.shape[axis] for axis in self.axes)
         sequences, offsets = problem.read_offsets(masks[0])
         flags |= problem.read_reset(masks[1], (batch, time), lib.GATED_FLAG_RESET)
