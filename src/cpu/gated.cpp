@@ -16,13 +16,7 @@ namespace {
 constexpr int32_t sums_of_channel = 2;
 
 LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::gated_kernels(variant);
-    case Isa::avx2: return avx2::gated_kernels(variant);
-#endif
-    default: return baseline::gated_kernels(variant);
-    }
+    return FLASHSCAN_OF_ISA(isa, gated_kernels(variant));
 }
 
 Tensor tensor(const void* data, Dtype dtype, const Strides& s) {

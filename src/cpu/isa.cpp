@@ -12,6 +12,12 @@
 #include "core/error.h"
 
 namespace flashscan::cpu {
+
+std::span<const Isa> built_isas() {
+    static constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
+    return std::span(all).first(FLASHSCAN_ISAS);
+}
+
 namespace {
 
 #if defined(__x86_64__)
@@ -34,20 +40,11 @@ Isa find_widest() {
 
 // Asked once: under a hypervisor cpuid takes longer than all else that a plan does.
 Isa widest() {
-    static const Isa isa = find_widest();
+    static const Isa isa = std::min(find_widest(), built_isas().back());
     return isa;
 }
 
 }  // namespace
-
-std::span<const Isa> built_isas() {
-#if defined(__x86_64__)
-    static constexpr Isa all[] = {Isa::baseline, Isa::avx2, Isa::avx512};
-#else
-    static constexpr Isa all[] = {Isa::baseline};
-#endif
-    return all;
-}
 
 const char* name_of(Isa isa) {
     switch (isa) {

@@ -15,13 +15,7 @@ namespace flashscan::cpu {
 namespace {
 
 LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::linear_kernels(variant);
-    case Isa::avx2: return avx2::linear_kernels(variant);
-#endif
-    default: return baseline::linear_kernels(variant);
-    }
+    return FLASHSCAN_OF_ISA(isa, linear_kernels(variant));
 }
 
 Tensor tensor(const void* data, Dtype dtype, const Strides& s) {

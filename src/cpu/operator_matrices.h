@@ -10,13 +10,7 @@
 namespace flashscan::cpu {
 
 inline MatrixKernels matrix_kernels_for(Isa isa, bool wide) {
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::matrix_kernels(wide);
-    case Isa::avx2: return avx2::matrix_kernels(wide);
-#endif
-    default: return baseline::matrix_kernels(wide);
-    }
+    return FLASHSCAN_OF_ISA(isa, matrix_kernels(wide));
 }
 
 class Matrices : public OperatorKernel {

@@ -14,13 +14,7 @@ namespace {
 NumbersKernels kernels_for(Isa isa, const OperatorProblem& p) {
     const auto kind = static_cast<int32_t>(p.kind);
     const Number number = number_of(state_dtype(p.dtype));
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::numbers_kernels(kind, number, is_complex(p.dtype));
-    case Isa::avx2: return avx2::numbers_kernels(kind, number, is_complex(p.dtype));
-#endif
-    default: return baseline::numbers_kernels(kind, number, is_complex(p.dtype));
-    }
+    return FLASHSCAN_OF_ISA(isa, numbers_kernels(kind, number, is_complex(p.dtype)));
 }
 
 class Numbers final : public OperatorKernel {

@@ -16,13 +16,7 @@ namespace flashscan::cpu {
 namespace {
 
 RnnKernels kernels_for(Isa isa, Cell cell, bool wide) {
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::rnn_kernels(cell, wide);
-    case Isa::avx2: return avx2::rnn_kernels(cell, wide);
-#endif
-    default: return baseline::rnn_kernels(cell, wide);
-    }
+    return FLASHSCAN_OF_ISA(isa, rnn_kernels(cell, wide));
 }
 
 // How the work is shared: sequences of a block, and threads that walk a block together.

@@ -23,13 +23,7 @@ constexpr int64_t summed_steps = 64;
 
 SelectiveKernels kernels_for(Isa isa, const SelectiveProblem& p) {
     const bool wide = p.dtype == Dtype::f64;
-    switch (isa) {
-#if defined(__x86_64__)
-    case Isa::avx512: return avx512::selective_kernels(wide, p.b_per_step, p.c_per_step);
-    case Isa::avx2: return avx2::selective_kernels(wide, p.b_per_step, p.c_per_step);
-#endif
-    default: return baseline::selective_kernels(wide, p.b_per_step, p.c_per_step);
-    }
+    return FLASHSCAN_OF_ISA(isa, selective_kernels(wide, p.b_per_step, p.c_per_step));
 }
 
 class Selective final : public SelectiveKernel {
