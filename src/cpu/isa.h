@@ -15,7 +15,8 @@ enum class Isa {
 // What a function of the namespaces `baseline`, `avx2` and `avx512` returns for an instruction set. FLASHSCAN_ISAS is how
 // many of them this build has.
 #if FLASHSCAN_ISAS == 3
-#define FLASHSCAN_OF_ISA(isa, call) ((isa) == Isa::avx512 ? avx512::call : (isa) == Isa::avx2 ? avx2::call : baseline::call)
+#define FLASHSCAN_OF_ISA(isa, call) \
+    ((isa) == Isa::avx512 ? avx512::call : (isa) == Isa::avx2 ? avx2::call : baseline::call)
 #elif FLASHSCAN_ISAS == 2
 #define FLASHSCAN_OF_ISA(isa, call) ((isa) == Isa::avx2 ? avx2::call : baseline::call)
 #else

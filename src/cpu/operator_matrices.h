@@ -9,9 +9,7 @@
 
 namespace flashscan::cpu {
 
-inline MatrixKernels matrix_kernels_for(Isa isa, bool wide) {
-    return FLASHSCAN_OF_ISA(isa, matrix_kernels(wide));
-}
+inline MatrixKernels matrix_kernels_for(Isa isa, bool wide) { return FLASHSCAN_OF_ISA(isa, matrix_kernels(wide)); }
 
 class Matrices : public OperatorKernel {
   public:

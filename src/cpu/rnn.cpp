@@ -15,9 +15,7 @@
 namespace flashscan::cpu {
 namespace {
 
-RnnKernels kernels_for(Isa isa, Cell cell, bool wide) {
-    return FLASHSCAN_OF_ISA(isa, rnn_kernels(cell, wide));
-}
+RnnKernels kernels_for(Isa isa, Cell cell, bool wide) { return FLASHSCAN_OF_ISA(isa, rnn_kernels(cell, wide)); }
 
 // How the work is shared: sequences of a block, and threads that walk a block together.
 struct Sharing {
