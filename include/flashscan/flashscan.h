@@ -1045,7 +1045,7 @@ FLASHSCAN_API_STATUS flashscan_plan_gated(flashscan_plan** plan, const flashscan
  *     SCRATCH                      plan_arg_bytes                   optional       optional
  *
  * A, constant B and C, D, BIAS, RESET and SEQ_OFFSETS are dense. Arguments that may be the same memory are those of the
- * linear recurrence. Plans of the CPU alone: on CUDA the plan is FLASHSCAN_STATUS_UNSUPPORTED today.
+ * linear recurrence.
  */
 
 /* Bits of flags. */

@@ -15,6 +15,7 @@
 #include "cuda/operators/candidates.h"
 #include "cuda/rnn/candidates.h"
 #include "cuda/runtime.h"
+#include "cuda/selective/candidates.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -34,6 +35,8 @@ constexpr OperatorCandidate operators[] = {
     {"numbers", make_operator_numbers}, {"tiny", make_operator_tiny},        {"matrices", make_operator_matrices},
     {"compiled", make_custom_scan},     {"compiled_tree", make_custom_tree}, {"batched", make_custom_batched},
 };
+
+constexpr SelectiveCandidate selective[] = {{"resident", make_selective_resident}};
 
 bool checks_wanted() {
     const char* value = std::getenv("FLASHSCAN_CHECK");
@@ -97,7 +100,7 @@ class CudaBackend final : public Backend {
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const GatedCandidate> gated_candidates() const override { return {}; }
-    std::span<const SelectiveCandidate> selective_candidates() const override { return {}; }
+    std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 
     void* allocate(size_t bytes, const Options& options, void* stream) const override {

@@ -107,11 +107,5 @@ TEST(Selective, PlansSayWhatTheyAre) {
     EXPECT_EQ(plan.bytes(FLASHSCAN_PASS_BACKWARD, FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN), 2 * 4 * 3 * sizeof(float));
 }
 
-TEST(Selective, IsRefusedOnCuda) {
-    if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
-    const Plan plan(desc_of(small_selective()), make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false));
-    EXPECT_EQ(plan.status(), FLASHSCAN_STATUS_UNSUPPORTED);
-}
-
 }  // namespace
 }  // namespace api

@@ -148,7 +148,7 @@ def selective_scan(
     return_final_state: bool = False,
     threads: int = 0,
 ) -> Any:
-    """Mamba's state-space layer (arXiv 2312.00752) with N states a channel, on the CPU: with ``d = delta + delta_bias``, or
+    """Mamba's state-space layer (arXiv 2312.00752) with N states a channel: with ``d = delta + delta_bias``, or
     ``softplus`` of that,
 
     ``h[t] = exp(d[t] * A) * h[t-1] + d[t] * B[t] * u[t]``, ``y[t] = sum(C[t] * h[t], over N) + D * u[t]``,

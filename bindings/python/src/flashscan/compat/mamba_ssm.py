@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The signatures of mamba_ssm's selective scan and of its step, on the CPU."""
+"""The signatures of mamba_ssm's selective scan and of its step."""
 
 from __future__ import annotations
 

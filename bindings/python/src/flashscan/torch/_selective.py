@@ -89,8 +89,8 @@ def selective_scan(
     reset: Tensor | None = None,
     return_final_state: bool = False,
 ) -> Any:
-    """``flashscan.selective_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``; on the
-    CPU. Second derivatives and forward mode are refused.
+    """``flashscan.selective_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
+    Second derivatives and forward mode are refused.
 
     Args are those of ``flashscan.selective_scan``; ``seq_offsets`` may be a list.
 

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of the kernel "resident" of selective scans. With y the sum over states of C h plus D u, and e the
+// gradient of y, g is the gradient of the states after a step:
+//
+//     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
+//     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g         (sums over the states of a channel)
+//     GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'            GRAD|A = sum over steps of d g a h[t-1]
+//
+// Ownership  As in forward.cuh, whose walk `states` has run: it left the states before every `kept` steps. With segments, so
+//            has the walk `adjoint`.
+// Order      Tile after tile, from the last step to the first; within a tile, `kept` steps at a time: a lane walks them
+//            forward from the states that were kept and holds the states in registers, then walks them back.
+// Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group: lanes leave their terms in shared memory,
+//            threads add those of the block's channels in order, and the sums of the blocks of a group go to SCRATCH, where
+//            sums.cuh adds them in order. Sums over time stay in registers, those over rows of the states are added by
+//            sums.cuh. Nothing is atomic: two runs have the same bits.
+// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once beside the first pass, the
+//            kept states once, GRAD|B and GRAD|C once for every block of channels.
+// Floor      As that of forward.cuh, with two exponentials for each state and step over both passes.
+// Sync       Two meetings of the block's warps for each tile and two for each `kept` steps.
+#pragma once
+
+#include "cuda/selective/tile.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Shape>
+struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
+    using V = typename Shape::V;
+    using Values = typename Shape::R[Shape::backward_steps][Shape::pitch];
+    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::channels][Shape::lanes];
+    Values delta, scaled, e;  // d, d u, e
+    Values input;             // u, then its gradient
+    Values slope;             // d', then the gradient of DELTA
+    Values gate;              // what y is multiplied with for the gradient of z, then that
+    // g and the states of every step and lane, of which GRAD|B and GRAD|C are sums over channels; of constant matrices the
+    // sums of a lane over steps, in the first step's.
+    Terms b, c;
+};
+
+template <typename Shape>
+struct SelectiveBackward {
+    using R = typename Shape::R;
+    using V = typename Shape::V;
+    using Block = SelectiveBlock<Shape>;
+    using Numbers = typename Block::Numbers;
+    using Tile = SelectiveBackwardTile<Shape>;
+    using Matrices = SelectiveMatrices<Shape, Shape::backward_steps>;
+    static constexpr int steps = Shape::backward_steps, K = Shape::kept, S = Shape::states;
+    // Factors are computed again where registers are scarce.
+    static constexpr bool holds = Shape::resident < 4;
+    static constexpr int G = Shape::summed;  // steps whose sums over lanes are formed at once
+    using X = typename Shape::X;
+    using Column = TileColumn<Block, X, steps, Shape::channels>;
+    using Places = typename Column::Places;
+    static constexpr R factor = Shape::complex ? R(2) : R(1);
+    // Of the sums over channels: threads that have one, and threads that share one's channels.
+    static constexpr int lanes = Shape::lanes, outputs = 2 * K * lanes;
+    static constexpr int parts = std::max(1, std::min(Shape::threads / outputs, 32 / lanes));
+
+    struct State {
+        Numbers rates, g, sum_a;
+        R d, sum_d, sum_bias;
+    };
+
+    const Block& block;
+    Tile& tile;
+
+    // What walking the tile needs. Loop after loop, so that the functions of several elements overlap.
+    template <bool Whole>
+    __device__ __forceinline__ void stage(const Places& places, int64_t step, int valid) const {
+        const SelectiveParams& p = block.p;
+        constexpr int turns = Places::turns;
+        using Values = R[turns];
+        const auto fetch = [&](Column& column, const View& view) {
+            column.move(block, places, view, block.channel0, step);
+            column.template fetch<Whole>(block, places, view, valid, block.channels);
+        };
+        const auto put = [&](typename Tile::Values& to, const Values& values) {
+#pragma unroll
+            for (int i = 0; i < turns; ++i)
+                if (places.template exists<Whole>(i, valid, block.channels))
+                    to[places.step_of(i)][places.column_of(i)] = values[i];
+        };
+        {
+            Column input, delta;
+            fetch(delta, p.delta);
+            fetch(input, p.input);
+            Values d, slope;
+#pragma unroll
+            for (int i = 0; i < turns; ++i) {
+                d[i] = Element<X>::widen(delta.held[i]) + tile.bias[min(places.column_of(i), Shape::channels - 1)];
+                slope[i] = R(1);
+            }
+            if (p.softplus) {
+#pragma unroll
+                for (int i = 0; i < turns; ++i) {
+                    slope[i] = sigmoids(d[i]).open;
+                    d[i] = softplus(d[i]);
+                }
+            }
+            put(tile.delta, d);
+            put(tile.slope, slope);
+#pragma unroll
+            for (int i = 0; i < turns; ++i) {
+                slope[i] = Element<X>::widen(input.held[i]);
+                d[i] = d[i] * slope[i];
+            }
+            put(tile.input, slope);
+            put(tile.scaled, d);
+        }
+        __syncwarp();  // so that fewer loads are held in registers at once
+        {
+            Column gate, grad_output;
+            if (p.gate.data != nullptr) fetch(gate, p.gate);
+            fetch(grad_output, p.grad_output);
+            Values e, slope;
+#pragma unroll
+            for (int i = 0; i < turns; ++i) e[i] = Element<X>::widen(grad_output.held[i]);
+            if (p.gate.data != nullptr) {
+#pragma unroll
+                for (int i = 0; i < turns; ++i) {
+                    const R z = Element<X>::widen(gate.held[i]);
+                    const auto s = sigmoids(z);
+                    slope[i] = e[i] * (s.open * (R(1) + z * s.shut));
+                    e[i] = e[i] * (z * s.open);
+                }
+                put(tile.gate, slope);
+            }
+            put(tile.e, e);
+        }
+        __syncwarp();
+        MatrixColumns<Shape, steps> matrices;
+        matrices.fetch(block, step, valid);
+        matrices.put(block, static_cast<Matrices&>(tile), valid);
+        block.stage_resets(tile, step, valid);
+    }
+
+    // K steps of the tile from `begin` on, of which the row has `valid`. `Plain`: nothing but steps, all of them there.
+    template <bool Plain>
+    __device__ __forceinline__ void walk(int begin, int valid, const Numbers& before, State& x) const {
+        const SelectiveParams& p = block.p;
+        const int c = block.local_channel(), lane = block.lane();
+        const auto b_at = [&](int t) { return block.template numbers_at<Plain>(tile.Matrices::b, p.constant_b, t); };
+        const auto c_at = [&](int t) { return block.template numbers_at<Plain>(tile.Matrices::c, p.constant_c, t); };
+        const auto resets = [&](int t) { return !Plain && p.reset != nullptr && tile.resets[t] != 0; };
+        Numbers h[K], a[holds ? K : 1];
+        R y[K / G];
+#pragma unroll
+        for (int first = 0; first < K; first += G) {
+            R terms[G];
+#pragma unroll
+            for (int i = 0; i < G; ++i) {
+                const int k = first + i, t = begin + k;
+                terms[i] = R(0);
+                if (!Plain && k >= valid) continue;
+                const bool reset = resets(t);
+                const R delta = tile.delta[t][c], scaled = tile.scaled[t][c];
+                const Numbers b = b_at(t);
+                const Numbers& last = k > 0 ? h[k - 1] : before;
+#pragma unroll
+                for (int s = 0; s < S; ++s) {
+                    const V decay = selective_decay(delta, x.rates.of[s]), entering = scaled * b.of[s];
+                    if constexpr (holds) a[k].of[s] = decay;
+                    h[k].of[s] = reset ? entering : multiply_add(decay, last.of[s], entering);
+                }
+                if (p.grad_gate.data == nullptr) continue;
+                const Numbers at_c = c_at(t);
+#pragma unroll
+                for (int s = 0; s < S; ++s) terms[i] = add_real_product(at_c.of[s], h[k].of[s], terms[i]);
+            }
+            y[first / G] = p.grad_gate.data == nullptr ? R(0) : sum_over_lanes<Shape::lanes>(terms, lane);
+        }
+#pragma unroll
+        for (int first = K - G; first >= 0; first -= G) {
+            R through[G], exponents[G];
+#pragma unroll
+            for (int i = G - 1; i >= 0; --i) {
+                const int k = first + i, t = begin + k;
+                through[i] = exponents[i] = R(0);
+                if (!Plain && k >= valid) continue;
+                const R delta = tile.delta[t][c], e = factor * tile.e[t][c];
+                const Numbers b = b_at(t), at_c = c_at(t);
+#pragma unroll
+                for (int s = 0; s < S; ++s) {
+                    x.g.of[s] = multiply_add(e, conj(at_c.of[s]), x.g.of[s]);
+                    through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
+                }
+                put<Plain>(tile.c, p.constant_c, k, h[k], e);
+                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled[t][c]);
+                if (resets(t)) {
+                    x.g = {};
+                    continue;
+                }
+                const Numbers& last = k > 0 ? h[k - 1] : before;
+#pragma unroll
+                for (int s = 0; s < S; ++s) {
+                    const V decay = holds ? a[holds ? k : 0].of[s] : selective_decay(delta, x.rates.of[s]);
+                    const V exponent = x.g.of[s] * conj(last.of[s] * decay);
+                    x.sum_a.of[s] = multiply_add(delta, exponent, x.sum_a.of[s]);
+                    exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
+                    x.g.of[s] = x.g.of[s] * conj(decay);
+                }
+            }
+            const R sum_through = sum_over_lanes<Shape::lanes>(through, lane);
+            const R sum_exponents = sum_over_lanes<Shape::lanes>(exponents, lane);
+            const int k = first + lane / (Shape::lanes / G);
+            if ((!Plain && k >= valid) || lane % (Shape::lanes / G) != 0) continue;
+            finish(begin + k, c, factor * y[first / G], sum_through, sum_exponents, x);
+        }
+    }
+
+    // g or the states of a step; or, where the matrix is constant, their products with `weight` are added.
+    template <bool Plain>
+    __device__ __forceinline__ void put(typename Tile::Terms& terms, const void* constant, int k,
+                                        const Numbers& numbers, R weight) const {
+        const int c = block.local_channel(), lane = block.lane();
+        if (Plain || constant == nullptr) {
+            terms[k][c][lane] = numbers;
+        } else {
+            Numbers& to = terms[0][c][lane];
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+                to.of[s] = multiply_add(weight, &terms == &tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
+        }
+    }
+
+    // One step of one channel, whose sums over states are known.
+    __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
+        const R u = tile.input[t][c], e = tile.e[t][c];
+        const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope[t][c];
+        x.sum_d += e * u;
+        x.sum_bias += d_raw;
+        if (block.p.gate.data != nullptr) tile.gate[t][c] *= y + x.d * u;
+        tile.input[t][c] = x.d * e + tile.delta[t][c] * through;
+        tile.slope[t][c] = d_raw;
+    }
+
+    // Adds the terms of the block's channels for each of the K steps from `begin` of the tile on, into the block's slice.
+    template <bool Plain>
+    __device__ __forceinline__ void sum_over_channels(int64_t step, int begin, int valid) const {
+        const SelectiveParams& p = block.p;
+#pragma unroll
+        for (int first = 0; first < outputs * parts; first += Shape::threads) {
+            const int i = first + static_cast<int>(threadIdx.x);
+            const int lane = i % lanes, part = i / lanes % parts, k = i / (lanes * parts) % K;
+            const bool of_b = i / (lanes * parts * K) == 0, inside = i < outputs * parts && k < valid;
+            void* const slices = of_b ? p.step_b : p.step_c;
+            Numbers sum{};
+            if (inside && slices != nullptr) {
+                const auto& terms = (of_b ? tile.b : tile.c)[k];
+                const auto& weights = (of_b ? tile.scaled : tile.e)[begin + k];
+                const int channels = Plain ? Shape::channels : block.channels;
+#pragma unroll 8
+                for (int i = 0; i < channels; i += parts) {
+                    if (!Plain && i + part >= channels) break;
+                    const Numbers numbers = terms[i + part][lane];
+                    const R weight = weights[i + part];
+#pragma unroll
+                    for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
+                }
+            }
+#pragma unroll
+            for (int offset = lanes; offset < lanes * parts; offset *= 2)
+#pragma unroll
+                for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + from_lane(sum.of[s], offset);
+            if (!inside || slices == nullptr || part > 0) continue;
+            const int64_t batches = p.offsets.data == nullptr ? batches_of_grid() : 1;
+            const int64_t line = (block.slice * batches + block.batch) * p.time + block.time_of(step + k);
+            V* const to = static_cast<V*>(slices) + (line * p.groups + block.group) * p.states + lane * S;
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+                if (lane * S + s < p.states) to[s] = of_b ? sum.of[s] : factor * conj(sum.of[s]);
+        }
+    }
+    __device__ __forceinline__ int64_t batches_of_grid() const {
+        return gridDim.x / (static_cast<int64_t>(block.p.groups) * block.p.slices * block.p.segments);
+    }
+    static __device__ __forceinline__ R from_lane(R x, int offset) { return __shfl_xor_sync(0xffffffffU, x, offset); }
+    template <typename W>
+    static __device__ __forceinline__ Complex<W> from_lane(Complex<W> x, int offset) {
+        return {from_lane(x.re, offset), from_lane(x.im, offset)};
+    }
+
+    template <bool Whole>
+    __device__ __forceinline__ void store(const Places& places, int64_t step, int valid) const {
+        const auto put = [&](const View& view, const typename Tile::Values& values) {
+            if (view.data == nullptr) return;
+            Column column;
+            column.move(block, places, view, block.channel0, step);
+            column.template store<Whole>(block, places, view, valid, block.channels, values);
+        };
+        put(block.p.grad_input, tile.input);
+        put(block.p.grad_delta, tile.slope);
+        put(block.p.grad_gate, tile.gate);
+    }
+
+    // Those that were kept; in a segment, what entered it is added.
+    __device__ __forceinline__ Numbers states_before(int64_t step, const State& x) const {
+        Numbers before{};
+        if (!block.keeps()) return before;
+        before = *block.kept_states(step);
+        if (block.p.segments == 1) return before;
+        const R deltas = *block.kept_delta(step);
+        const Numbers carry = block.load_states(block.p.carries, block.part);
+#pragma unroll
+        for (int s = 0; s < S; ++s)
+            if (deltas == deltas && !is_zero(carry.of[s]))
+                before.of[s] = multiply_add(selective_decay(deltas, x.rates.of[s]), carry.of[s], before.of[s]);
+        return before;
+    }
+
+    // The tile from `step` on.
+    template <bool Plain>
+    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, State& state) const {
+        const SelectiveParams& p = block.p;
+        stage<Plain>(places, step, valid);
+        __syncthreads();
+#pragma unroll 1
+        for (int begin = (valid - 1) / K * K; begin >= 0; begin -= K) {
+            const Numbers before = states_before(step + begin, state);
+            walk<Plain>(begin, valid - begin, before, state);
+            __syncthreads();
+            if (p.step_b != nullptr || p.step_c != nullptr) {
+                sum_over_channels<Plain>(step + begin, begin, valid - begin);
+                __syncthreads();
+            }
+        }
+        store<Plain>(places, step, valid);
+    }
+
+    __device__ __forceinline__ void run() const {
+        const SelectiveParams& p = block.p;
+        const Places places;
+        const R d = block.has_channel() ? block.param(p.d, block.local_channel()) : R(0);
+        const Numbers g = p.segments == 1 ? block.load_states(p.grad_state_out, block.row)
+                                          : block.load_states(p.adjoint_carries, block.part);
+        State state{block.rates(), g, {}, d, R(0), R(0)};
+        block.stage_constants(static_cast<Matrices&>(tile));
+        tile.b[0][block.local_channel()][block.lane()] = {};
+        tile.c[0][block.local_channel()][block.lane()] = {};
+        __syncthreads();
+        const bool plain = block.is_plain();
+        const int64_t tiles = (block.end - block.first + steps - 1) / steps;
+        for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
+            const int valid = block.template valid_of<steps>(step);
+            if (plain && valid == steps)
+                pass<true>(places, step, valid, state);
+            else
+                pass<false>(places, step, valid, state);
+        }
+        leave(state);
+    }
+
+    // The sums over the row, and the gradient of its first state.
+    __device__ __forceinline__ void leave(State& x) const {
+        const SelectiveParams& p = block.p;
+        if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);
+        block.store_states(p.sum_a, block.part, x.sum_a);
+        block.store_states(p.sum_b, block.part, tile.b[0][block.local_channel()][block.lane()]);
+        block.store_states(p.sum_c, block.part, tile.c[0][block.local_channel()][block.lane()]);
+        R sums[2] = {x.sum_d, x.sum_bias};
+#pragma unroll
+        for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
+            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+        if (!block.has_channel() || block.lane() != 0) return;
+        const int64_t at = block.part * p.channels + block.channel();
+        if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = sums[0];
+        if (p.sum_bias != nullptr) static_cast<R*>(p.sum_bias)[at] = sums[1];
+    }
+};
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::threads, Shape::resident)
+    selective_backward(const __grid_constant__ SelectiveParams p) {
+    extern __shared__ __align__(16) char memory[];
+    const auto block = SelectiveBlock<Shape>::here(p, false);
+    SelectiveBackward<Shape>{block, *reinterpret_cast<SelectiveBackwardTile<Shape>*>(memory)}.run();
+}
+
+}  // namespace flashscan::cuda

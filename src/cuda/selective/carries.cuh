@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What enters the segments of a row of a selective scan, from what each leaves for zeros: a thread goes through the segments
+// of one state of one channel. The product of a segment's factors is exp(A sum d), which neither overflows nor underflows
+// where the factors one after the other do not.
+#pragma once
+
+#include "cuda/selective/tile.cuh"
+
+namespace flashscan::cuda {
+
+template <typename V, typename R>
+__global__ void __launch_bounds__(256) selective_carries(const __grid_constant__ SelectiveCarryParams p) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, numbers = p.channels * p.states;
+    if (i >= p.rows * numbers) return;
+    const int64_t row = i / numbers, number = i % numbers, channel = number / p.states;
+    const V rate = selective_rate(static_cast<const V*>(p.a)[number]);
+    V carry = p.first == nullptr ? V{} : static_cast<const V*>(p.first)[i];
+    for (int32_t n = 0; n < p.segments; ++n) {
+        const int64_t part = row * p.segments + (p.adjoint ? p.segments - 1 - n : n);
+        V& end = static_cast<V*>(p.ends)[part * numbers + number];
+        const V own = end;
+        end = carry;
+        const R deltas = static_cast<const R*>(p.deltas)[part * p.channels + channel];
+        const V decay = selective_decay(deltas, rate);
+        // NaN marks a reset. A carry of zero meets no factor, which may be infinite.
+        carry = deltas != deltas || is_zero(carry) ? own : multiply_add(p.adjoint ? conj(decay) : decay, carry, own);
+    }
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the passes of a selective scan share: how a block lies over channels, states and steps, and its tile of steps in
+// shared memory.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "cuda/device/math/types.cuh"
+#include "cuda/device/ptx/quick_functions.cuh"
+#include "cuda/device/tile/sequences.cuh"
+#include "cuda/selective/params.h"
+#include "math/activation.h"
+
+namespace flashscan::cuda {
+
+// Data of type X, states of type V; `Lanes` lanes of a warp share the states of a channel, `States` of them each. ByTime:
+// neighbouring threads load neighbouring steps, else neighbouring channels.
+template <typename X_, typename V_, int Lanes, int States, bool ByTime>
+struct SelectiveShape {
+    using X = X_;
+    using V = V_;
+    using R = typename Element<X>::Wide;
+    static constexpr bool complex = !std::is_same_v<V, R>, by_time = ByTime;
+    using Stored = std::conditional_t<complex, V, X>;  // B and C of a step in memory
+    static constexpr int lanes = Lanes, states = States, padded = Lanes * States;
+    static constexpr int threads = std::max(128, padded), channels = threads / Lanes;  // of a block
+    // Steps that backward holds in registers, whose states and factors take 64 registers of 4 bytes.
+    static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
+    static constexpr int pitch = channels + 1;
+    // Blocks of a multiprocessor in backward; registers are held to that.
+    static constexpr int resident = padded * sizeof(V) > 512 ? 1 : sizeof(V) > 4 ? 2 : 4;
+    // Of a tile of the passes; few where B and C of a step are large.
+    static constexpr bool wide = padded * sizeof(V) > 512;
+    static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
+    // Steps whose sums over lanes are formed at once.
+    static constexpr int summed = std::min(kept, Lanes);
+    // A lane's numbers begin at a multiple of 16 bytes, those of neighbouring steps in other banks.
+    static constexpr int matrix_pitch = padded + std::max(1, 16 / static_cast<int>(sizeof(V)));
+};
+
+// The numbers of a lane, moved 16 bytes at a time.
+template <typename V, int N>
+struct alignas(16) LaneNumbers {
+    V of[N];
+};
+
+// B and C of a tile: rows of `matrix_pitch` numbers, one for each step, or where they are constant for each channel. BIAS and
+// D of the block's channels, resets of the tile's steps.
+template <typename Shape, int Steps>
+struct SelectiveMatrices {
+    static constexpr int rows = std::max(Steps, Shape::channels);
+    alignas(16) typename Shape::V b[rows * Shape::matrix_pitch];
+    alignas(16) typename Shape::V c[rows * Shape::matrix_pitch];
+    typename Shape::R bias[Shape::channels], d[Shape::channels];
+    uint8_t resets[Steps];
+};
+
+// exp(delta a) from the rate that `rate_of` makes of a.
+__device__ __forceinline__ float selective_rate(float a) { return a * log2_e; }
+template <typename V>
+__device__ __forceinline__ V selective_rate(V a) {
+    return a;
+}
+__device__ __forceinline__ float selective_decay(float delta, float rate) { return ptx::quick_exp2(delta * rate); }
+template <typename R, typename V>
+__device__ __forceinline__ V selective_decay(R delta, V rate) {
+    return exp_of(delta * rate);
+}
+// d(delta a) / d(delta rate).
+template <typename V>
+__device__ __forceinline__ constexpr auto rate_unit() {
+    if constexpr (std::is_same_v<V, float>)
+        return 0.69314718F;
+    else if constexpr (std::is_same_v<V, Complex<float>>)
+        return 1.0F;
+    else
+        return 1.0;
+}
+
+// The real part of a b.
+template <typename R>
+__device__ __forceinline__ R add_real_product(R a, R b, R sum) {
+    return multiply_add(a, b, sum);
+}
+template <typename R>
+__device__ __forceinline__ R add_real_product(Complex<R> a, Complex<R> b, R sum) {
+    return multiply_add(-a.im, b.im, multiply_add(a.re, b.re, sum));
+}
+
+// log(1 + exp(x)). Of floats in few instructions: with s = e / (2 + e) and e = exp(-|x|) the series of 2 artanh(s).
+template <typename R>
+__device__ __forceinline__ R softplus(R x) {
+    return (x > R(0) ? x : R(0)) + log1p_of(exp_of(x > R(0) ? -x : x));
+}
+__device__ __forceinline__ float softplus(float x) {
+    const float e = ptx::quick_exp2(fabsf(x) * -log2_e), s = e * ptx::quick_reciprocal(2.0F + e), square = s * s;
+    float sum = 1.0F / 15;
+    for (const float term : {1.0F / 13, 1.0F / 11, 1.0F / 9, 1.0F / 7, 1.0F / 5, 1.0F / 3, 1.0F})
+        sum = fmaf(sum, square, term);
+    return fmaf(2.0F * s, sum, fmaxf(x, 0.0F));
+}
+// 1 / (1 + exp(-x)) and 1 / (1 + exp(x)).
+template <typename R>
+struct OpenAndShut {
+    R open, shut;
+};
+template <typename R>
+__device__ __forceinline__ OpenAndShut<R> sigmoids(R x) {
+    return {sigmoid(x), sigmoid(-x)};
+}
+__device__ __forceinline__ OpenAndShut<float> sigmoids(float x) {
+    const float e = exp_negative(x), open = ptx::quick_reciprocal(1.0F + e);
+    return {open, e * open};
+}
+
+// Sums of K values each over `Lanes` neighbouring lanes, K up to `Lanes`, in one order: lane l gets that of value
+// l / (Lanes / K).
+template <int Lanes, int K, typename R>
+__device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
+    static_assert(K <= Lanes);
+    int count = K;
+#pragma unroll
+    for (int offset = Lanes / 2; offset >= 1; offset /= 2) {
+        if (count > 1) {
+            count /= 2;
+            const bool upper = (lane & offset) != 0;
+#pragma unroll
+            for (int i = 0; i < K / 2; ++i) {
+                if (i >= count) break;
+                const R mine = upper ? values[count + i] : values[i], other = upper ? values[i] : values[count + i];
+                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, offset);
+            }
+        } else {
+            values[0] += __shfl_xor_sync(0xffffffffU, values[0], offset);
+        }
+    }
+    return values[0];
+}
+
+// Which elements of a tile of `Steps` steps x `Width` rows are a thread's: the first, and others a turn apart. Neighbouring
+// threads lie along the tensors' inner axis.
+template <int Steps, int Width, int Threads, bool ByTime>
+struct TilePlaces {
+    static constexpr int elements = Steps * Width, turns = (elements + Threads - 1) / Threads;
+    static constexpr int steps_of_turn = ByTime ? 0 : Threads / Width, rows_of_turn = ByTime ? Threads / Steps : 0;
+    static_assert(elements < Threads || (Threads % Width == 0 && Threads % Steps == 0));
+    int step, column;
+
+    __device__ __forceinline__ TilePlaces() {
+        const int thread = static_cast<int>(threadIdx.x);
+        step = ByTime ? thread % Steps : thread / Width;
+        column = ByTime ? thread / Steps : thread % Width;
+    }
+    __device__ __forceinline__ int step_of(int turn) const { return step + turn * steps_of_turn; }
+    __device__ __forceinline__ int column_of(int turn) const { return column + turn * rows_of_turn; }
+    template <bool Whole>
+    __device__ __forceinline__ bool exists(int turn, int steps, int columns) const {
+        return (Whole && elements >= Threads) || (step_of(turn) < steps && column_of(turn) < columns);
+    }
+};
+// A block: a segment of the steps of one row of the states, for neighbouring channels of one group.
+template <typename Shape>
+struct SelectiveBlock {
+    using X = typename Shape::X;
+    using V = typename Shape::V;
+    using R = typename Shape::R;
+    using Numbers = LaneNumbers<V, Shape::states>;
+    static constexpr int threads = Shape::threads;
+    static constexpr bool by_time = Shape::by_time;
+
+    const SelectiveParams& p;
+    int64_t row, batch, begin, length;  // of the row: its first step in memory, and its steps
+    int64_t first, end;                 // the segment's steps, counted in the order of the walk
+    int64_t part;                       // its number among all segments of all rows
+    int64_t channel0;                   // the block's first channel
+    int32_t channels;                   // that it has
+    int32_t group, slice;
+
+    // The adjoint walk counts steps from the last.
+    static __device__ __forceinline__ SelectiveBlock here(const SelectiveParams& p, bool adjoint) {
+        SelectiveBlock block{p, 0, 0, 0, p.time, 0, p.time, 0, 0, 0, 0, 0};
+        const int64_t columns = static_cast<int64_t>(p.groups) * p.slices, column = blockIdx.x % columns;
+        block.part = blockIdx.x / columns;
+        block.row = block.batch = block.part / p.segments;
+        block.group = static_cast<int32_t>(column / p.slices);
+        block.slice = static_cast<int32_t>(column % p.slices);
+        const int64_t inside = static_cast<int64_t>(block.slice) * Shape::channels;
+        block.channel0 = block.group * p.group_channels + inside;
+        block.channels = static_cast<int32_t>(min(static_cast<int64_t>(Shape::channels), p.group_channels - inside));
+        if (p.offsets.data != nullptr) {
+            block.batch = 0;
+            block.begin = load_offset(p.offsets, block.row);
+            block.end = block.length = max(load_offset(p.offsets, block.row + 1) - block.begin, int64_t{0});
+        } else if (p.segments > 1) {
+            const int64_t from = (block.part - block.row * p.segments) * p.segment_steps;
+            const int64_t to = min(from + p.segment_steps, p.time);
+            block.first = adjoint ? p.time - to : from;
+            block.end = adjoint ? p.time - from : to;
+        }
+        return block;
+    }
+
+    __device__ __forceinline__ bool is_first() const { return first == 0; }
+    __device__ __forceinline__ bool is_last() const { return end == length; }
+    __device__ __forceinline__ int64_t time_of(int64_t step) const {
+        return begin + (p.down ? length - 1 - step : step);
+    }
+    // Of a tile of `Steps` steps from `step` on.
+    template <int Steps>
+    __device__ __forceinline__ int valid_of(int64_t step) const {
+        return static_cast<int>(min(static_cast<int64_t>(Steps), end - step));
+    }
+    __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % Shape::lanes; }
+    __device__ __forceinline__ int local_channel() const { return static_cast<int>(threadIdx.x) / Shape::lanes; }
+    __device__ __forceinline__ bool has_channel() const { return local_channel() < channels; }
+    __device__ __forceinline__ int64_t channel() const { return channel0 + local_channel(); }
+    __device__ __forceinline__ int first_state() const { return lane() * Shape::states; }
+
+    __device__ __forceinline__ R param(const void* data, int c) const {
+        return data == nullptr ? R(0) : static_cast<const R*>(data)[channel0 + c];
+    }
+    // A thread's first element of the tile that begins with `step`, in a tensor of neighbouring rows from `row` on; the bytes
+    // from one of its elements to the next; and those from a step to the next of the walk.
+    template <typename Places>
+    __device__ __forceinline__ char* first_of(const Places& places, const View& view, int64_t row, int64_t step) const {
+        return view.data + batch * view.batch + (row + places.column) * view.row +
+               time_of(step + places.step) * view.time;
+    }
+    template <typename Places>
+    __device__ __forceinline__ int64_t turn_of(const View& view) const {
+        return Shape::by_time ? Places::rows_of_turn * view.row : Places::steps_of_turn * step_of(view);
+    }
+    __device__ __forceinline__ int64_t step_of(const View& view) const { return p.down ? -view.time : view.time; }
+
+    // Numbers of a lane in [rows of channels][channels][states].
+    __device__ __forceinline__ Numbers load_states(const void* data, int64_t of_row) const {
+        Numbers numbers{};
+        if (data == nullptr || !has_channel()) return numbers;
+        const V* from = static_cast<const V*>(data) + (of_row * p.channels + channel()) * p.states + first_state();
+#pragma unroll
+        for (int s = 0; s < Shape::states; ++s)
+            if (first_state() + s < p.states) numbers.of[s] = from[s];
+        return numbers;
+    }
+    __device__ __forceinline__ void store_states(void* data, int64_t of_row, const Numbers& numbers) const {
+        if (data == nullptr || !has_channel()) return;
+        V* to = static_cast<V*>(data) + (of_row * p.channels + channel()) * p.states + first_state();
+#pragma unroll
+        for (int s = 0; s < Shape::states; ++s)
+            if (first_state() + s < p.states) to[s] = numbers.of[s];
+    }
+    __device__ __forceinline__ Numbers rates() const {
+        Numbers rates = load_states(p.a, 0);
+#pragma unroll
+        for (int s = 0; s < Shape::states; ++s) rates.of[s] = selective_rate(rates.of[s]);
+        return rates;
+    }
+
+    // Where the states before the `kept` steps from `step` on are kept, whose numbers fill whole lanes; and the sum of d.
+    __device__ __forceinline__ int64_t kept_chunk(int64_t step) const {
+        const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept + row;
+        return (before + step / Shape::kept) * p.channels + channel();
+    }
+    __device__ __forceinline__ Numbers* kept_states(int64_t step) const {
+        const int64_t lanes = (p.states + Shape::states - 1) / Shape::states;
+        return static_cast<Numbers*>(p.kept) + kept_chunk(step) * lanes + lane();
+    }
+    __device__ __forceinline__ R* kept_delta(int64_t step) const {
+        return static_cast<R*>(p.kept_deltas) + kept_chunk(step);
+    }
+    __device__ __forceinline__ bool keeps() const { return has_channel() && first_state() < p.states; }
+
+    // Whether whole tiles need nothing but the steps themselves.
+    __device__ __forceinline__ bool is_plain() const {
+        return p.reset == nullptr && p.constant_b == nullptr && p.constant_c == nullptr && channels == Shape::channels;
+    }
+
+    // What does not change from step to step, once; all threads call it before the first tile.
+    template <typename Matrices>
+    __device__ __forceinline__ void stage_constants(Matrices& m) const {
+        for (int c = static_cast<int>(threadIdx.x); c < channels; c += Shape::threads) {
+            m.bias[c] = param(p.bias, c);
+            m.d[c] = param(p.d, c);
+        }
+        const auto stage = [&](const void* data, V* rows) {
+            if (data == nullptr) return;
+            const Numbers numbers = load_states(data, 0);
+            reinterpret_cast<Numbers&>(rows[local_channel() * Shape::matrix_pitch + first_state()]) = numbers;
+        };
+        stage(p.constant_b, m.b);
+        stage(p.constant_c, m.c);
+    }
+    // The resets of the steps from `step` on, of which the row has `valid`.
+    template <typename Matrices>
+    __device__ __forceinline__ void stage_resets(Matrices& m, int64_t step, int valid) const {
+        if (p.reset == nullptr) return;
+        for (int t = static_cast<int>(threadIdx.x); t < valid; t += Shape::threads)
+            m.resets[t] = p.reset[batch * p.time + time_of(step + t)];
+    }
+    // A lane's numbers of B or C at a step of the tile.
+    template <bool Plain>
+    __device__ __forceinline__ const Numbers& numbers_at(const V* rows, const void* constant, int t) const {
+        const int line = Plain || constant == nullptr ? t : local_channel();
+        return reinterpret_cast<const Numbers&>(rows[line * Shape::matrix_pitch + first_state()]);
+    }
+};
+
+// The elements of a tensor that are a thread's in a tile of `Steps` steps and `Width` rows.
+template <typename Block, typename T, int Steps, int Width>
+struct TileColumn {
+    using Places = TilePlaces<Steps, Width, Block::threads, Block::by_time>;
+    char* first = nullptr;
+    T held[Places::turns]{};
+
+    // Moves to the tile that begins with `step`.
+    __device__ __forceinline__ void move(const Block& block, const Places& places, const View& view, int64_t row,
+                                         int64_t step) {
+        first = block.first_of(places, view, row, step);
+    }
+    __device__ __forceinline__ void advance(const Block& block, const View& view) {
+        first += Steps * block.step_of(view);
+    }
+    // Loads the tile, of which `steps` x `columns` exist.
+    template <bool Whole>
+    __device__ __forceinline__ void fetch(const Block& block, const Places& places, const View& view, int steps,
+                                          int columns) {
+        const int64_t turn = block.template turn_of<Places>(view);
+#pragma unroll
+        for (int i = 0; i < Places::turns; ++i)
+            if (places.template exists<Whole>(i, steps, columns))
+                held[i] = *reinterpret_cast<const T*>(first + i * turn);
+    }
+    template <bool Whole, typename Values>
+    __device__ __forceinline__ void store(const Block& block, const Places& places, const View& view, int steps,
+                                          int columns, const Values& values) const {
+        const int64_t turn = block.template turn_of<Places>(view);
+#pragma unroll
+        for (int i = 0; i < Places::turns; ++i)
+            if (places.template exists<Whole>(i, steps, columns))
+                *reinterpret_cast<T*>(first + i * turn) =
+                    Element<T>::narrow(values[places.step_of(i)][places.column_of(i)]);
+    }
+};
+
+// B and C of each step, in tile after tile. They are loaded a tile ahead where a thread can hold them.
+template <typename Shape, int Steps>
+struct MatrixColumns {
+    using Block = SelectiveBlock<Shape>;
+    using V = typename Shape::V;
+    using Stored = typename Shape::Stored;
+    using Column = TileColumn<Block, Stored, Steps, Shape::padded>;
+    static constexpr bool ahead = Column::Places::turns * sizeof(Stored) <= 32;
+    typename Column::Places places;
+    Column b, c;
+
+    // Loads the tile from `step` on.
+    __device__ __forceinline__ void fetch(const Block& block, int64_t step, int valid) {
+        const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
+        b.move(block, places, block.p.b, row, step);
+        c.move(block, places, block.p.c, row, step);
+        if (block.p.b.data != nullptr) b.template fetch<false>(block, places, block.p.b, valid, block.p.states);
+        if (block.p.c.data != nullptr) c.template fetch<false>(block, places, block.p.c, valid, block.p.states);
+    }
+    // Into shared memory; states that there are not are zeros.
+    __device__ __forceinline__ void put(const Block& block, SelectiveMatrices<Shape, Steps>& to, int valid) const {
+        const auto put = [&](const View& view, const Column& column, V* rows) {
+            if (view.data == nullptr) return;
+#pragma unroll
+            for (int i = 0; i < Column::Places::turns; ++i) {
+                if (!places.template exists<false>(i, valid, Shape::padded)) continue;
+                rows[places.step_of(i) * Shape::matrix_pitch + places.column_of(i)] =
+                    Element<Stored>::widen(column.held[i]);
+            }
+        };
+        put(block.p.b, b, to.b);
+        put(block.p.c, c, to.c);
+    }
+};
+
+}  // namespace flashscan::cuda
