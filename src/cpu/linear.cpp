@@ -103,7 +103,7 @@ class Linear final : public LinearKernel {
 };
 
 std::string Linear::describe(const LinearPartition& q) const {
-    const std::string text = cpu::describe(q, isa_, p_.channels);
+    std::string text = cpu::describe(q, isa_, p_.channels);
     if (q.chained) return text;
     return text + (q.few_blocks ? ", few for the threads" : " for the threads");
 }

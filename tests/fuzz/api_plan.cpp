@@ -141,7 +141,7 @@ flashscan_linear_desc linear(Source& source) {
     desc.time = small_extent(source);
     desc.channels = small_extent(source);
     if (source.chance(64)) desc.batch = 1, desc.num_sequences = small_extent(source);
-    desc.state_pool = desc.num_sequences / 2 * 3;  // some too small, and some with room
+    desc.state_pool = desc.num_sequences ^ 3;  // some too small, and some with room
     if (source.chance(128)) disturb(source, &desc, offsetof(flashscan_linear_desc, dtype), sizeof desc);
     return desc;
 }
@@ -160,7 +160,7 @@ flashscan_rnn_desc rnn(Source& source) {
     desc.heads = source.chance(20) ? any_extent(source) : 1 + source.byte() % 3;
     desc.head_dim = source.chance(20) ? any_extent(source) : 1 + source.byte() % 20;
     if (source.chance(64)) desc.batch = 1, desc.num_sequences = small_extent(source);
-    desc.state_pool = desc.num_sequences / 2 * 3;  // some too small, and some with room
+    desc.state_pool = desc.num_sequences ^ 3;  // some too small, and some with room
     if (source.chance(128)) disturb(source, &desc, offsetof(flashscan_rnn_desc, dtype), sizeof desc);
     return desc;
 }
