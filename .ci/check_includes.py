@@ -12,7 +12,7 @@ PUBLIC = "include/flashscan"
 # Inside src/cuda, families of kernels see what they share and never each other; what is shared sees no family.
 CUDA_BASE = {"src/core", "src/math", "src/cuda/runtime.h"}
 CUDA_SHARED = CUDA_BASE | {"src/cuda/device", "src/cuda/launch", "src/cuda/loader", "src/cuda/jit"}
-CUDA_FAMILIES = {f"src/cuda/{family}" for family in ("linear", "matrix", "operators", "rnn", "selective")}
+CUDA_FAMILIES = {f"src/cuda/{family}" for family in ("gated", "linear", "matrix", "operators", "rnn", "selective")}
 ALLOWED = {
     PUBLIC: set(),
     "src/core": {"src/math"},

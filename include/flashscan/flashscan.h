@@ -902,8 +902,6 @@ FLASHSCAN_API_STATUS flashscan_plan_operator(flashscan_plan** plan, const flashs
  * recurrence: OUTPUT and INPUT (where backward does not need it any more); GRAD|INPUT and GRAD|OUTPUT; and unless packed
  * STATE_OUT and STATE_IN; GRAD|STATE_IN and GRAD|STATE_OUT. RESERVE is aligned to 64 bytes and begins with 64 bytes that
  * say which plan filled it and whether there was a STATE_IN; backward checks them as that of a recurrent network does.
- *
- * Plans of the CPU alone: on CUDA the plan is FLASHSCAN_STATUS_UNSUPPORTED today.
  */
 enum {
     FLASHSCAN_GATED_LAYER_MINGRU = 1501,

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "cuda/gated/candidates.h"
 #include "cuda/launch/launch_count.h"
 #include "cuda/launch/scratch_pool.h"
 #include "cuda/linear/candidates.h"
@@ -35,6 +36,8 @@ constexpr OperatorCandidate operators[] = {
     {"numbers", make_operator_numbers}, {"tiny", make_operator_tiny},        {"matrices", make_operator_matrices},
     {"compiled", make_custom_scan},     {"compiled_tree", make_custom_tree}, {"batched", make_custom_batched},
 };
+
+constexpr GatedCandidate gated[] = {{"chunked", make_gated_chunked}};
 
 constexpr SelectiveCandidate selective[] = {{"resident", make_selective_resident}};
 
@@ -99,7 +102,7 @@ class CudaBackend final : public Backend {
 
     std::span<const LinearCandidate> linear_candidates() const override { return linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
-    std::span<const GatedCandidate> gated_candidates() const override { return {}; }
+    std::span<const GatedCandidate> gated_candidates() const override { return gated; }
     std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }
     std::span<const OperatorCandidate> operator_candidates() const override { return operators; }
 

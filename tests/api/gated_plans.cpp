@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of gated layers: in C++, on CUDA, and with extents of any size, as sizes.cpp has them of the other families.
+// Plans of gated layers: in C++, and with extents of any size, as sizes.cpp has them of the other families.
 #include <flashscan/flashscan.hpp>
 
 #include "api/sweep.h"
 
 namespace api {
 namespace {
-
-// On CUDA a plan is refused by name, or there is no device.
-TEST(GatedPlans, AreOfTheCpuAlone) {
-    flashscan_gated_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = FLASHSCAN_DTYPE_F32;
-    desc.layer = FLASHSCAN_GATED_LAYER_MINGRU;
-    desc.batch = 2, desc.time = 3, desc.channels = 1;
-    flashscan_options options{};
-    options.struct_size = sizeof options;
-    options.backend = FLASHSCAN_BACKEND_CUDA;
-    flashscan_plan* plan = nullptr;
-    const flashscan_status status = flashscan_plan_gated(&plan, &desc, &options);
-    EXPECT_EQ(plan, nullptr);
-    EXPECT_TRUE(status == FLASHSCAN_STATUS_UNSUPPORTED || status == FLASHSCAN_STATUS_BACKEND_MISSING ||
-                status == FLASHSCAN_STATUS_NO_DEVICE)
-        << flashscan_status_name(status) << ": " << flashscan_last_error();
-}
 
 TEST(GatedPlans, InCpp) {
     flashscan::GatedDesc what;

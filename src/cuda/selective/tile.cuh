@@ -8,6 +8,7 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
+#include "cuda/device/tile/places.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/selective/params.h"
 #include "math/activation.h"
@@ -138,27 +139,6 @@ __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
     return values[0];
 }
 
-// Which elements of a tile of `Steps` steps x `Width` rows are a thread's: the first, and others a turn apart. Neighbouring
-// threads lie along the tensors' inner axis.
-template <int Steps, int Width, int Threads, bool ByTime>
-struct TilePlaces {
-    static constexpr int elements = Steps * Width, turns = (elements + Threads - 1) / Threads;
-    static constexpr int steps_of_turn = ByTime ? 0 : Threads / Width, rows_of_turn = ByTime ? Threads / Steps : 0;
-    static_assert(elements < Threads || (Threads % Width == 0 && Threads % Steps == 0));
-    int step, column;
-
-    __device__ __forceinline__ TilePlaces() {
-        const int thread = static_cast<int>(threadIdx.x);
-        step = ByTime ? thread % Steps : thread / Width;
-        column = ByTime ? thread / Steps : thread % Width;
-    }
-    __device__ __forceinline__ int step_of(int turn) const { return step + turn * steps_of_turn; }
-    __device__ __forceinline__ int column_of(int turn) const { return column + turn * rows_of_turn; }
-    template <bool Whole>
-    __device__ __forceinline__ bool exists(int turn, int steps, int columns) const {
-        return (Whole && elements >= Threads) || (step_of(turn) < steps && column_of(turn) < columns);
-    }
-};
 // A block: a segment of the steps of one row of the states, for neighbouring channels of one group.
 template <typename Shape>
 struct SelectiveBlock {

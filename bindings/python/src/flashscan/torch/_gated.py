@@ -199,8 +199,8 @@ def gated_scan(
 ) -> Any:
     """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
 
-    On a GPU for which the library has no plans of this family it is composed of ``linear_scan`` and PyTorch's
-    functions, as its tangents, derivatives of derivatives and all of ``torch.func``'s transforms are.
+    Tangents, derivatives of derivatives and all of ``torch.func``'s transforms are those of a composition of
+    ``linear_scan`` and PyTorch's functions, which also stands in where the library was built without this family.
 
     Args are those of ``flashscan.gated_scan``; ``seq_offsets`` may be a list.
 

@@ -109,9 +109,7 @@ class MinGRU(_Layer):
         hidden_size: features of h.
         bias: whether there are biases.
 
-    ``projection`` is the linear layer of both products, W_z above W_c. On the CPU all but it is one pass over memory; on
-    a GPU for which the library has no plans of gated layers, ``gated_scan`` is composed of ``linear_scan`` and
-    PyTorch's functions.
+    ``projection`` is the linear layer of both products, W_z above W_c. All but it is one pass over memory.
     """
 
     _layer, _products = "mingru", ("gate", "input")

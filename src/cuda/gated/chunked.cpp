@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "chunked" of gated layers: blocks of a chunk of steps that hand their carries on.
+#include "core/workspace.h"
+#include "cuda/gated/candidates.h"
+#include "cuda/gated/instances/table.h"
+#include "cuda/gated/params.h"
+#include "cuda/launch/launch.h"
+#include "cuda/launch/sequence_offsets.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
+
+class Chunked final : public GatedKernel {
+  public:
+    Chunked(const GatedProblem& problem, const Options& options)
+        : p_(problem),
+          device_(options.device),
+          batch_invariant_(options.batch_invariant),
+          kernels_(gated_kernels(p_.dtype)),
+          forward_(settle(kernels_.forward, false)),
+          backward_(settle(kernels_.backward, true)) {}
+
+    std::string describe() const override {
+        const auto one = [&](const Settled& s) {
+            return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.chunks, s.pass->steps,
+                               s.groups, s.pass->channels, p_.batch);
+        };
+        return fmt::format("forward {}; backward {}", one(forward_), one(backward_));
+    }
+    size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? forward_.bytes : backward_.bytes; }
+
+    void forward(const GatedBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        GatedParams params = common(b, forward_);
+        params.output = view(b.output, p_.output, p_.dtype);
+        if (p_.hides_state()) params.states = view(b.reserve, p_.reserve_strides(), p_.dtype);
+        params.state_out = b.state_out;
+        run(params, forward_, stream);
+        pass_states(b, b.state_in, b.state_out, stream);
+    }
+
+    void backward(const GatedBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        GatedParams params = common(b, backward_);
+        params.states = view(b.states(), p_.hides_state() ? p_.reserve_strides() : p_.output, p_.dtype);
+        params.grad_output = view(b.grad_output, p_.grad_output, p_.dtype);
+        params.grad_input = view(b.grad_input, p_.grad_input, p_.dtype);
+        params.grad_gate = view(b.grad_gate, p_.grad_gate, p_.gate_dtype);
+        params.grad_second_gate = view(b.grad_second_gate, p_.grad_second_gate, p_.gate_dtype);
+        params.grad_input_gate = view(b.grad_input_gate, p_.grad_input_gate, p_.dtype);
+        params.grad_output_gate = view(b.grad_output_gate, p_.grad_output_gate, p_.dtype);
+        params.grad_state_out = b.grad_state_out;
+        params.grad_state_in = b.grad_state_in;
+        const bool sums = b.grad_param != nullptr || b.grad_bias != nullptr;
+        if (sums) params.sums = static_cast<char*>(b.scratch) + backward_.sums;
+        run(params, backward_, stream);
+        pass_states(b, b.grad_state_out, b.grad_state_in, stream);
+        if (sums && p_.channels > 0) add_sums(b, params.sums, stream);
+    }
+
+  private:
+    // Of a pass: its kernel, its blocks, and offsets in SCRATCH.
+    struct Settled {
+        const GatedPass* pass = nullptr;
+        int64_t chunks = 0, groups = 0, carries_words = 0;
+        size_t carries = 0, sums = 0, bytes = 0;
+        bool overlaps = false;
+    };
+    Settled settle(const GatedPass (&passes)[2], bool backward) const {
+        Settled s;
+        s.pass = &passes[p_.layout == Layout::bct];
+        s.chunks = ceil_div(p_.time, s.pass->steps);
+        s.groups = ceil_div(p_.channels, s.pass->channels);
+        Workspace workspace;
+        const Extent into = p_.batch.named("SCRATCH") * s.groups * s.pass->channels * (s.chunks > 1 ? s.chunks - 1 : 0);
+        s.carries_words = into;
+        s.carries = workspace.book(into * 8);
+        if (backward)
+            s.sums =
+                workspace.book(p_.batch.named("SCRATCH") * s.chunks * 2 * p_.channels * size_of(state_dtype(p_.dtype)));
+        s.bytes = workspace.bytes();
+        s.overlaps = into > 0 && can_overlap(s.pass->kernel, device_);
+        return s;
+    }
+
+    static View view(const void* data, const Strides& s, Dtype dtype) {
+        const int64_t bytes = size_of(dtype);
+        return {static_cast<char*>(const_cast<void*>(data)), s.batch * bytes, s.channels * bytes, s.time * bytes};
+    }
+
+    GatedParams common(const GatedBuffers& b, const Settled& s) const {
+        GatedParams params;
+        params.input = view(b.input, p_.input, p_.dtype);
+        params.gate = view(b.gate, p_.gate, p_.gate_dtype);
+        params.second_gate = view(b.second_gate, p_.second_gate, p_.gate_dtype);
+        params.input_gate = view(b.input_gate, p_.input_gate, p_.dtype);
+        params.output_gate = view(b.output_gate, p_.output_gate, p_.dtype);
+        params.param = b.param;
+        params.bias = b.bias;
+        params.state_in = b.state_in;
+        params.reset = p_.has_reset ? b.reset : nullptr;
+        params.offsets = offsets_of(p_, b.seq_offsets);
+        params.time = p_.time;
+        params.channels = p_.channels;
+        params.groups = s.groups;
+        params.batches = p_.batch;
+        params.chunks = s.chunks;
+        params.carries = static_cast<char*>(b.scratch) + s.carries;
+        params.decay_rate = p_.decay_rate;
+        params.slope_limit = p_.sqrt_slope_limit;
+        const GatedParts& parts = p_.parts;
+        params.decay = static_cast<int32_t>(parts.decay);
+        params.scale = static_cast<int32_t>(parts.scale);
+        params.activation = static_cast<int32_t>(parts.activation);
+        params.input_gating = static_cast<int32_t>(parts.input_gating);
+        params.epilogue = static_cast<int32_t>(parts.epilogue);
+        params.first_step = parts.first_step;
+        params.starts_open = p_.starts_with_one(b.state_in != nullptr);
+        params.wide_gates = p_.gate_dtype != p_.dtype;
+        params.wide_params = p_.param_dtype != p_.dtype;
+        params.in_turn = batch_invariant_ && p_.packed();
+        params.down = p_.direction == Direction::reverse;
+        return params;
+    }
+
+    void run(const GatedParams& params, const Settled& s, void* stream) const {
+        const int64_t blocks = s.chunks * p_.batch * s.groups;
+        if (blocks == 0) return;
+        if (s.carries_words > 0) set_all_bits(params.carries, s.carries_words, stream);
+        LaunchShape shape = blocks_of(blocks, s.pass->threads);
+        shape.overlaps = s.overlaps;
+        launch(s.pass->kernel, shape, stream, params);
+    }
+
+    // The states of sequences without steps.
+    void pass_states(const GatedBuffers& b, const void* from, void* to, void* stream) const {
+        if (to == nullptr || to == from || (!p_.packed() && p_.time > 0)) return;
+        GatedEdgeParams params;
+        params.offsets = offsets_of(p_, b.seq_offsets);
+        params.numbers = p_.state_rows() * p_.channels;
+        params.channels = p_.channels;
+        params.from = from;
+        params.to = to;
+        if (params.numbers > 0)
+            launch(kernels_.pass_states, threads_in_blocks(params.numbers, edge_threads), stream, params);
+    }
+    void add_sums(const GatedBuffers& b, const void* sums, void* stream) const {
+        GatedSumParams params;
+        params.sums = sums;
+        params.parts = p_.batch * backward_.chunks;
+        params.channels = p_.channels;
+        params.param = b.grad_param;
+        params.bias = b.grad_bias;
+        params.wide = p_.param_dtype != p_.dtype;
+        launch(kernels_.sums, blocks_of(ceil_div(p_.channels, sum_channels), sum_threads), stream, params);
+    }
+
+    GatedProblem p_;
+    int device_;
+    bool batch_invariant_;
+    const GatedKernels& kernels_;
+    Settled forward_, backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<GatedKernel> make_gated_chunked(const GatedProblem& problem, const Options& options, std::string&) {
+    const DeviceScope scope(options.device);
+    return std::make_unique<Chunked>(problem, options);
+}
+
+}  // namespace flashscan::cuda

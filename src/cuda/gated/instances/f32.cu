@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/gated/instances/instance.cuh"
+
+namespace flashscan::cuda {
+
+GatedKernels gated_f32() { return make_gated_kernels<float>(); }
+
+}  // namespace flashscan::cuda

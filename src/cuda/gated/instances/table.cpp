@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/gated/instances/table.h"
+
+namespace flashscan::cuda {
+
+const GatedKernels& gated_kernels(Dtype dtype) {
+    static const GatedKernels f32 = gated_f32(), bf16 = gated_bf16(), f16 = gated_f16(), f64 = gated_f64();
+    if (dtype == Dtype::bf16) return bf16;
+    if (dtype == Dtype::f16) return f16;
+    return dtype == Dtype::f64 ? f64 : f32;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of a gated layer, chosen at run time: each function applies one part to all elements of a thread, so that the
+// choice is made once for them.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/device/math/types.cuh"
+#include "cuda/gated/params.h"
+#include "math/gated.h"
+
+namespace flashscan::cuda {
+
+// f32 whose functions take few instructions; their errors are those that a multiplication with log2(e), an exp2 and a
+// reciprocal have, a few units of roundoff relative to the value.
+struct Short {
+    float value;
+    Short() = default;
+    __device__ __forceinline__ Short(float x) : value(x) {}  // NOLINT: numbers convert
+};
+__device__ __forceinline__ Short operator+(Short a, Short b) { return a.value + b.value; }
+__device__ __forceinline__ Short operator-(Short a, Short b) { return a.value - b.value; }
+__device__ __forceinline__ Short operator*(Short a, Short b) { return a.value * b.value; }
+__device__ __forceinline__ Short operator-(Short a) { return -a.value; }
+__device__ __forceinline__ bool operator<(Short a, Short b) { return a.value < b.value; }
+__device__ __forceinline__ bool operator>(Short a, Short b) { return a.value > b.value; }
+// Numbers below the normal ones stay: slopes are quotients of such.
+__device__ __forceinline__ Short exp_of(Short x) {
+    float y;
+    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
+    return y;
+}
+__device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
+__device__ __forceinline__ Short sqrt_of(Short x) {
+    float y;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value));
+    return y;
+}
+// Near 0 the series of exp(x) - 1, whose first term that is left out is 1e-8 of it.
+__device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
+    const float exp = ptx::quick_exp2(x.value * log2_e);
+    float series = 1.0F / 8;
+    for (const float n : {7.0F, 6.0F, 5.0F, 4.0F, 3.0F, 2.0F}) series = fmaf(series, x.value, 1.0F) * (1.0F / n);
+    series = fmaf(series, x.value, 1.0F) * x.value;
+    return {exp, fabsf(x.value) < 0.5F ? -series : 1.0F - exp};
+}
+// With e = exp(-2 |x|): (1 - e) / (1 + e).
+__device__ __forceinline__ Short tanh_of(Short x) {
+    const ExpAndRest<Short> e = exp_and_rest(-2.0F * fabsf(x.value));
+    return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
+}
+
+// What formulas are computed with.
+template <typename R>
+using Formula = std::conditional_t<std::is_same_v<R, float>, Short, R>;
+__device__ __forceinline__ float number_of(Short x) { return x.value; }
+__device__ __forceinline__ double number_of(double x) { return x; }
+
+template <auto value>
+using Constant = std::integral_constant<decltype(value), value>;
+
+template <typename F>
+__device__ __forceinline__ void with_decay(int32_t decay, F f) {
+    switch (static_cast<Decay>(decay)) {
+    case Decay::value: return f(Constant<Decay::value>{});
+    case Decay::exp: return f(Constant<Decay::exp>{});
+    case Decay::sigmoid: return f(Constant<Decay::sigmoid>{});
+    case Decay::one_minus_sigmoid: return f(Constant<Decay::one_minus_sigmoid>{});
+    case Decay::lower_bound: return f(Constant<Decay::lower_bound>{});
+    case Decay::softplus: return f(Constant<Decay::softplus>{});
+    case Decay::ratio: return f(Constant<Decay::ratio>{});
+    }
+}
+template <typename F>
+__device__ __forceinline__ void with_scale(int32_t scale, F f) {
+    switch (static_cast<Scale>(scale)) {
+    case Scale::one: return f(Constant<Scale::one>{});
+    case Scale::one_minus: return f(Constant<Scale::one_minus>{});
+    case Scale::sqrt: return f(Constant<Scale::sqrt>{});
+    }
+}
+template <typename F>
+__device__ __forceinline__ void with_activation(int32_t activation, F f) {
+    switch (static_cast<Activation>(activation)) {
+    case Activation::none: return f(Constant<Activation::none>{});
+    case Activation::tanh: return f(Constant<Activation::tanh>{});
+    case Activation::silu: return f(Constant<Activation::silu>{});
+    case Activation::positive: return f(Constant<Activation::positive>{});
+    }
+}
+template <typename F>
+__device__ __forceinline__ void with_epilogue(int32_t epilogue, F f) {
+    switch (static_cast<Epilogue>(epilogue)) {
+    case Epilogue::none: return f(Constant<Epilogue::none>{});
+    case Epilogue::sigmoid: return f(Constant<Epilogue::sigmoid>{});
+    case Epilogue::silu: return f(Constant<Epilogue::silu>{});
+    case Epilogue::tanh_sigmoid: return f(Constant<Epilogue::tanh_sigmoid>{});
+    }
+}
+
+}  // namespace flashscan::cuda
