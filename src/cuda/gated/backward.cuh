@@ -46,7 +46,7 @@ struct GatedBackward : GatedChunk<Shape, Plain> {
             if ((flags & gated_first) != 0) {
                 if (p.state_in != nullptr) before[i] = static_cast<const R*>(p.state_in)[this->state_of(i)];
             } else if (p.states.data != nullptr) {
-                const char* const at = this->address(p.states, i, last);
+                const char* const at = p.states.data + this->offset_in(p.states, i) + last * p.states.time;
                 before[i] = Element<typename Shape::X>::widen(*reinterpret_cast<const typename Shape::X*>(at));
             }
         }

@@ -30,6 +30,7 @@
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/tile/places.cuh"
 #include "cuda/device/tile/sequences.cuh"
+#include "cuda/device/tile/steps.cuh"
 #include "cuda/gated/parts.cuh"
 
 namespace flashscan::cuda {
@@ -71,17 +72,19 @@ struct GatedPlace {
     int64_t chunk, batch, group;
     static __device__ __forceinline__ GatedPlace here(const GatedParams& p) {
         const auto columns = static_cast<uint32_t>(p.batches * p.groups), groups = static_cast<uint32_t>(p.groups);
-        const uint32_t chunk = blockIdx.x / columns, column = blockIdx.x - chunk * columns;
-        return {chunk, column / groups, column % groups};
+        const uint32_t chunk = quotient(blockIdx.x, p.by_columns), column = blockIdx.x - chunk * columns;
+        const uint32_t batch = quotient(column, p.by_groups);
+        return {chunk, batch, column - batch * groups};
     }
     template <typename Shape>
     __device__ __forceinline__ bool is_plain(const GatedParams& p) const {
-        return p.offsets.data == nullptr && p.reset == nullptr && chunk > 0 && (chunk + 1) * Shape::steps < p.time &&
-               (group + 1) * Shape::channels <= p.channels;
+        return p.alike && p.offsets.data == nullptr && p.reset == nullptr && chunk > 0 &&
+               (chunk + 1) * Shape::steps < p.time && (group + 1) * Shape::channels <= p.channels;
     }
 };
 
-// `Plain`: a chunk within one sequence that is not packed, without its ends, without resets, of channels that all exist.
+// `Plain`: a chunk within one sequence that is not packed, without its ends, without resets, of channels that all exist, in
+// tensors that are alike, so that a thread has one offset for all of them.
 template <typename Shape, bool Plain>
 struct GatedChunk {
     using X = typename Shape::X;
@@ -89,16 +92,20 @@ struct GatedChunk {
     using Tile = GatedTile<Shape>;
     using Places = typename Shape::Places;
     using Values = R[Shape::turns];
-    using F = Formula<R>;
+    using F = Formula<R, !Shape::backward>;
     static constexpr int turns = Shape::turns, steps = Shape::steps;
 
     const GatedParams& p;
     Tile& tile;
     int64_t chunk, batch, group;
     Places places;
+    int64_t offset = 0, turn = 0;  // if Plain: of a thread's first element, and from one element to the next
 
     __device__ __forceinline__ GatedChunk(const GatedParams& params, Tile& of_block, const GatedPlace& place)
-        : p(params), tile(of_block), chunk(place.chunk), batch(place.batch), group(place.group) {}
+        : p(params), tile(of_block), chunk(place.chunk), batch(place.batch), group(place.group) {
+        if (Plain) offset = offset_in(p.gate, 0);
+        if (Plain) turn = turn_of(p.gate);
+    }
 
     __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % 32; }
     __device__ __forceinline__ int warp() const { return static_cast<int>(threadIdx.x) / 32; }
@@ -151,9 +158,11 @@ struct GatedChunk {
         return p.wide_params ? static_cast<const R*>(data)[c] : Element<X>::widen(static_cast<const X*>(data)[c]);
     }
 
-    __device__ __forceinline__ char* address(const View& view, int i, int64_t later) const {
-        return view.data + batch * view.batch + channel_of(places.column_of(i)) * view.row +
-               (time_of(places.step_of(i)) + later) * view.time;
+    __device__ __forceinline__ int64_t offset_in(const View& view, int i) const {
+        return batch * view.batch + channel_of(places.column_of(i)) * view.row + time_of(places.step_of(i)) * view.time;
+    }
+    __device__ __forceinline__ char* first_of(const View& view) const {
+        return view.data + (Plain ? offset : offset_in(view, 0));
     }
     // Bytes from one element of a thread to its next.
     __device__ __forceinline__ int64_t turn_of(const View& view) const {
@@ -162,10 +171,10 @@ struct GatedChunk {
     // A thread's elements of a tensor; zeros where there are none.
     template <typename T>
     __device__ __forceinline__ void load_as(const View& view, Values& values, int64_t later = 0) const {
-        const char* from = address(view, 0, later);
-        const int64_t turn = turn_of(view);
+        const char* from = first_of(view) + later * view.time;
+        const int64_t next = Plain ? turn : turn_of(view);
 #pragma unroll
-        for (int i = 0; i < turns; ++i, from += turn)
+        for (int i = 0; i < turns; ++i, from += next)
             values[i] = has(i) ? Element<T>::widen(*reinterpret_cast<const T*>(from)) : R(0);
     }
     __device__ __forceinline__ void load(const View& view, Values& values) const {
@@ -177,17 +186,17 @@ struct GatedChunk {
         }
     }
     __device__ __forceinline__ void load_gate(const View& view, Values& values) const {
-        if (view.data != nullptr && p.wide_gates)
+        if (!Plain && view.data != nullptr && p.wide_gates)
             load_as<R>(view, values);
         else
             load(view, values);
     }
     template <typename T>
     __device__ __forceinline__ void store_as(const View& view, const Values& values) const {
-        char* to = address(view, 0, 0);
-        const int64_t turn = turn_of(view);
+        char* to = first_of(view);
+        const int64_t next = Plain ? turn : turn_of(view);
 #pragma unroll
-        for (int i = 0; i < turns; ++i, to += turn)
+        for (int i = 0; i < turns; ++i, to += next)
             if (has(i)) *reinterpret_cast<T*>(to) = Element<T>::narrow(values[i]);
     }
     __device__ __forceinline__ void store(const View& view, const Values& values) const {
@@ -195,7 +204,7 @@ struct GatedChunk {
     }
     __device__ __forceinline__ void store_gate(const View& view, const Values& values) const {
         if (view.data == nullptr) return;
-        if (p.wide_gates)
+        if (!Plain && p.wide_gates)
             store_as<R>(view, values);
         else
             store_as<X>(view, values);

@@ -125,9 +125,21 @@ class Chunked final : public GatedKernel {
         return params;
     }
 
-    void run(const GatedParams& params, const Settled& s, void* stream) const {
+    static bool are_alike(const GatedParams& p) {
+        for (const View* v :
+             {&p.input, &p.second_gate, &p.input_gate, &p.output_gate, &p.output, &p.states, &p.grad_output,
+              &p.grad_input, &p.grad_gate, &p.grad_second_gate, &p.grad_input_gate, &p.grad_output_gate})
+            if (v->data != nullptr && (v->batch != p.gate.batch || v->row != p.gate.row || v->time != p.gate.time))
+                return false;
+        return !p.wide_gates;
+    }
+
+    void run(GatedParams& params, const Settled& s, void* stream) const {
         const int64_t blocks = s.chunks * p_.batch * s.groups;
         if (blocks == 0) return;
+        params.alike = are_alike(params);
+        params.by_columns = divisor_of(static_cast<uint32_t>(p_.batch * s.groups));
+        params.by_groups = divisor_of(static_cast<uint32_t>(s.groups));
         if (s.carries_words > 0) set_all_bits(params.carries, s.carries_words, stream);
         LaunchShape shape = blocks_of(blocks, s.pass->threads);
         shape.overlaps = s.overlaps;

@@ -12,48 +12,57 @@
 namespace flashscan::cuda {
 
 // f32 whose functions take few instructions; their errors are those that a multiplication with log2(e), an exp2 and a
-// reciprocal have, a few units of roundoff relative to the value.
+// reciprocal have, a few units of roundoff relative to the value. `Flushed`: numbers below the normal ones are zeros, which
+// slopes, quotients of such numbers, cannot take.
+template <bool Flushed>
 struct Short {
     float value;
     Short() = default;
     __device__ __forceinline__ Short(float x) : value(x) {}  // NOLINT: numbers convert
+
+    friend __device__ __forceinline__ Short operator+(Short a, Short b) { return a.value + b.value; }
+    friend __device__ __forceinline__ Short operator-(Short a, Short b) { return a.value - b.value; }
+    friend __device__ __forceinline__ Short operator*(Short a, Short b) { return a.value * b.value; }
+    friend __device__ __forceinline__ Short operator-(Short a) { return -a.value; }
+    friend __device__ __forceinline__ bool operator<(Short a, Short b) { return a.value < b.value; }
+    friend __device__ __forceinline__ bool operator>(Short a, Short b) { return a.value > b.value; }
+
+    friend __device__ __forceinline__ Short exp_of(Short x) {
+        float y;
+        if constexpr (Flushed)
+            asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
+        else
+            asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
+        return y;
+    }
+    friend __device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
+    friend __device__ __forceinline__ Short sqrt_of(Short x) {
+        float y;
+        if constexpr (Flushed)
+            asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.value));
+        else
+            asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value));
+        return y;
+    }
+    // Near 0 the series of exp(x) - 1, whose first term that is left out is 1e-8 of it.
+    friend __device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
+        const float exp = exp_of(x).value;
+        float series = 1.0F / 40320;
+        for (const float term : {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 1.0F / 2, 1.0F})
+            series = fmaf(series, x.value, term);
+        return {exp, fabsf(x.value) < 0.5F ? -series * x.value : 1.0F - exp};
+    }
+    // With e = exp(-2 |x|): (1 - e) / (1 + e).
+    friend __device__ __forceinline__ Short tanh_of(Short x) {
+        const ExpAndRest<Short> e = exp_and_rest(Short(-2.0F * fabsf(x.value)));
+        return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
+    }
+    friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
-__device__ __forceinline__ Short operator+(Short a, Short b) { return a.value + b.value; }
-__device__ __forceinline__ Short operator-(Short a, Short b) { return a.value - b.value; }
-__device__ __forceinline__ Short operator*(Short a, Short b) { return a.value * b.value; }
-__device__ __forceinline__ Short operator-(Short a) { return -a.value; }
-__device__ __forceinline__ bool operator<(Short a, Short b) { return a.value < b.value; }
-__device__ __forceinline__ bool operator>(Short a, Short b) { return a.value > b.value; }
-// Numbers below the normal ones stay: slopes are quotients of such.
-__device__ __forceinline__ Short exp_of(Short x) {
-    float y;
-    asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
-    return y;
-}
-__device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
-__device__ __forceinline__ Short sqrt_of(Short x) {
-    float y;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value));
-    return y;
-}
-// Near 0 the series of exp(x) - 1, whose first term that is left out is 1e-8 of it.
-__device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
-    const float exp = ptx::quick_exp2(x.value * log2_e);
-    float series = 1.0F / 8;
-    for (const float n : {7.0F, 6.0F, 5.0F, 4.0F, 3.0F, 2.0F}) series = fmaf(series, x.value, 1.0F) * (1.0F / n);
-    series = fmaf(series, x.value, 1.0F) * x.value;
-    return {exp, fabsf(x.value) < 0.5F ? -series : 1.0F - exp};
-}
-// With e = exp(-2 |x|): (1 - e) / (1 + e).
-__device__ __forceinline__ Short tanh_of(Short x) {
-    const ExpAndRest<Short> e = exp_and_rest(-2.0F * fabsf(x.value));
-    return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
-}
 
 // What formulas are computed with.
-template <typename R>
-using Formula = std::conditional_t<std::is_same_v<R, float>, Short, R>;
-__device__ __forceinline__ float number_of(Short x) { return x.value; }
+template <typename R, bool Flushed>
+using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed>, R>;
 __device__ __forceinline__ double number_of(double x) { return x; }
 
 template <auto value>

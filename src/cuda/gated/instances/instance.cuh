@@ -25,12 +25,12 @@ GatedPass make_gated_pass() {
 template <typename X>
 GatedKernels make_gated_kernels() {
     using R = typename Element<X>::Wide;
-    constexpr int forward_turns = 32 / sizeof(R), backward_turns = 16 / sizeof(R);
+    constexpr int turns = 32 / sizeof(R);
     GatedKernels kernels;
-    kernels.forward[0] = make_gated_pass<GatedShape<X, forward_turns, false, false>>();
-    kernels.forward[1] = make_gated_pass<GatedShape<X, forward_turns, true, false>>();
-    kernels.backward[0] = make_gated_pass<GatedShape<X, backward_turns, false, true>>();
-    kernels.backward[1] = make_gated_pass<GatedShape<X, backward_turns, true, true>>();
+    kernels.forward[0] = make_gated_pass<GatedShape<X, turns, false, false>>();
+    kernels.forward[1] = make_gated_pass<GatedShape<X, turns, true, false>>();
+    kernels.backward[0] = make_gated_pass<GatedShape<X, turns, false, true>>();
+    kernels.backward[1] = make_gated_pass<GatedShape<X, turns, true, true>>();
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);
     return kernels;
