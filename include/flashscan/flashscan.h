@@ -424,8 +424,8 @@ typedef struct flashscan_strides {
  * starts from row STATE_INDICES[i] of STATE_IN and leaves its state in that row of STATE_OUT; the two may be the same
  * memory, packed or not, and rows that no index names are not touched. An index of -1 marks row i as padding: its OUTPUT
  * is 0 and it has no state. CPU plans check the indices: what is neither -1 nor a row of the pool, and with STATE_OUT an
- * index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. Plans with a pool have no backward pass; on CUDA
- * they are FLASHSCAN_STATUS_UNSUPPORTED today.
+ * index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On CUDA, where FLASHSCAN_CHECK=1 asks for the same,
+ * an index that is no row of the pool is padding otherwise. Plans with a pool have no backward pass.
  */
 typedef struct flashscan_state_strides {
     int64_t row;   /* from one row to the next, in elements (bytes for CUSTOM), >= 0; 0: dense */

@@ -92,6 +92,7 @@ struct RowSelection {
     int64_t count = 0;
     const void* seq_offsets = nullptr;  // null: not packed
     Dtype offsets_dtype{};
+    int64_t pool_rows = 0;  // that an index may name
 };
 
 class Backend {
@@ -128,8 +129,6 @@ class Backend {
     // The values of SEQ_OFFSETS or STATE_INDICES where the backend can or was asked to look at them, else empty.
     virtual std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options& options,
                                                void* stream) const = 0;
-    // Whether STATE_IN and STATE_OUT may lie in pools. Else copy_rows meets no indices, and clear_rows is not called.
-    virtual bool has_state_pools() const = 0;
     // Fills with zeros what belongs to rows whose index is negative. Pointers of `rows` lie in this backend's memory.
     virtual void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,
                             void* stream) const = 0;

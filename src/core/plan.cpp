@@ -159,9 +159,6 @@ class FamilyPlan final : public Plan {
         : problem_(problem), options_(options), backend_(&find_backend(options.backend)) {
         validate(problem_);
         backend_->check(options_);
-        if (problem_.pooled() && !backend_->has_state_pools())
-            fail(Code::unsupported, "state_pool is {}; the {} backend has no pools of states; accepted is 0",
-                 problem_.state_pool, backend_->name());
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
         kernel_name_ = std::move(choice.name);
@@ -270,7 +267,7 @@ class FamilyPlan final : public Plan {
         const auto output =
             std::find_if(forward_.begin(), forward_.end(), [](const auto& s) { return s.id == id_of(ArgId::output); });
         const RowSelection rows{static_cast<const int32_t*>(given[ArgId::state_indices]), problem_.state_rows(),
-                                given[ArgId::seq_offsets], problem_.offsets_dtype};
+                                given[ArgId::seq_offsets], problem_.offsets_dtype, problem_.state_pool};
         backend_->clear_rows(*output, given[ArgId::output], rows, options_, stream);
     }
     void copy_states(const std::vector<RowCopy>& copies, void* stream) const {

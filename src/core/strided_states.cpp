@@ -21,6 +21,7 @@ size_t element_bytes(const ArgumentSpec& spec) {
 
 StridedStates::StridedStates(std::vector<ArgumentSpec>& specs, const Sequences& sequences) {
     if (specs.empty()) return;
+    pool_rows_ = sequences.state_pool;
     Extent scratch = round_up(Extent(specs.back().bytes, "SCRATCH"), workspace_alignment);
     for (const ArgumentSpec& spec : specs) {
         if (!is_state(spec.id) || spec.bytes == 0) continue;
@@ -76,6 +77,7 @@ std::vector<RowCopy> StridedStates::copies(const Pointers& given, void* scratch,
             copy.from_step = state.row_step;
             copy.count = state.rows;
             if (state.indexed) copy.from_indices = static_cast<const int32_t*>(given[ArgId::state_indices]);
+            copy.pool_rows = pool_rows_;
             if (written) {
                 copy.from = std::exchange(copy.to, theirs + i * state.state_step);
                 std::swap(copy.to_step, copy.from_step);

@@ -11,7 +11,7 @@
 namespace flashscan {
 
 // `count` rows of `bytes`, at `from + i * from_step` and `to + i * to_step`; steps in bytes. On a side that has indices,
-// row indices[i] stands in the place of row i; a negative one reads as zeros and is not written.
+// row indices[i] of `pool_rows` stands in the place of row i; a negative one reads as zeros and is not written.
 struct RowCopy {
     void* to = nullptr;
     int64_t to_step = 0;
@@ -19,6 +19,7 @@ struct RowCopy {
     int64_t from_step = 0;
     int64_t bytes = 0, count = 0;
     const int32_t *to_indices = nullptr, *from_indices = nullptr;
+    int64_t pool_rows = 0;
 };
 
 // The states of one pass that kernels cannot have as they lie.
@@ -46,6 +47,7 @@ class StridedStates {
         int64_t states, state_step;
     };
     std::vector<State> states_;
+    int64_t pool_rows_ = 0;
 };
 
 }  // namespace flashscan

@@ -143,8 +143,6 @@ class CpuBackend final : public Backend {
         return values;
     }
 
-    bool has_state_pools() const override { return true; }
-
     void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options&,
                     void*) const override {
         const auto axis = static_cast<size_t>(rows.seq_offsets != nullptr ? spec.time_axis : spec.batch_axis);

@@ -11,6 +11,7 @@
 #include "cuda/gated/candidates.h"
 #include "cuda/launch/launch_count.h"
 #include "cuda/launch/scratch_pool.h"
+#include "cuda/launch/state_rows.h"
 #include "cuda/linear/candidates.h"
 #include "cuda/matrix/candidates.h"
 #include "cuda/operators/candidates.h"
@@ -137,6 +138,7 @@ class CudaBackend final : public Backend {
     void copy_rows(const RowCopy& copy, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);
         constexpr int64_t longest_step = std::numeric_limits<int32_t>::max();
+        if (copy.to_indices != nullptr || copy.from_indices != nullptr) return copy_indexed_rows(copy, stream);
         const auto bytes = static_cast<size_t>(copy.bytes);
         if (std::max(copy.to_step, copy.from_step) <= longest_step) {
             if (counts_launch()) return;
@@ -167,14 +169,17 @@ class CudaBackend final : public Backend {
         std::vector<int64_t> values(static_cast<size_t>(count));
         void* to = dtype == Dtype::i32 ? static_cast<void*>(narrow.data()) : values.data();
         if (!copy_and_wait(to, integers, static_cast<size_t>(count * size_of(dtype)), options, stream,
-                           "reading SEQ_OFFSETS"))
+                           "reading SEQ_OFFSETS or STATE_INDICES"))
             return {};
         for (size_t i = 0; i < narrow.size(); ++i) values[i] = narrow[i];
         return values;
     }
 
-    bool has_state_pools() const override { return false; }
-    void clear_rows(const ArgumentSpec&, void*, const RowSelection&, const Options&, void*) const override {}
+    void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,
+                    void* stream) const override {
+        const DeviceScope scope(options.device);
+        clear_padding(spec, data, rows, stream);
+    }
 
   private:
     // Copies and waits where checks are wanted and the stream is not captured, and returns false elsewhere.

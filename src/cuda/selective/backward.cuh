@@ -72,9 +72,10 @@ struct SelectiveBackward {
         const SelectiveParams& p = block.p;
         constexpr int turns = Places::turns;
         using Values = R[turns];
+        const int64_t offset = block.offset_of(places, p.input, block.channel0, step);  // of all tensors if Whole
         const auto fetch = [&](Column& column, const View& view) {
-            column.move(block, places, view, block.channel0, step);
-            column.template fetch<Whole>(block, places, view, valid, block.channels);
+            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
+            column.template fetch<Whole>(block, places, Whole ? p.input : view, valid, block.channels);
         };
         const auto put = [&](typename Tile::Values& to, const Values& values) {
 #pragma unroll
@@ -238,7 +239,7 @@ struct SelectiveBackward {
 
     // Adds the terms of the block's channels for each of the K steps from `begin` of the tile on, into the block's slice.
     template <bool Plain>
-    __device__ __forceinline__ void sum_over_channels(int64_t step, int begin, int valid) const {
+    __device__ __forceinline__ void sum_over_channels(int begin, int valid, int64_t line) const {
         const SelectiveParams& p = block.p;
 #pragma unroll
         for (int first = 0; first < outputs * parts; first += Shape::threads) {
@@ -265,13 +266,22 @@ struct SelectiveBackward {
 #pragma unroll
                 for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + from_lane(sum.of[s], offset);
             if (!inside || slices == nullptr || part > 0) continue;
-            const int64_t batches = p.offsets.data == nullptr ? batches_of_grid() : 1;
-            const int64_t line = (block.slice * batches + block.batch) * p.time + block.time_of(step + k);
-            V* const to = static_cast<V*>(slices) + (line * p.groups + block.group) * p.states + lane * S;
+            V* const to = static_cast<V*>(slices) + line + k * step_numbers() + lane * S;
 #pragma unroll
             for (int s = 0; s < S; ++s)
                 if (lane * S + s < p.states) to[s] = of_b ? sum.of[s] : factor * conj(sum.of[s]);
         }
+    }
+    // Numbers from a step to the next in a slice, and to a step of the block's group.
+    __device__ __forceinline__ int64_t step_numbers() const {
+        const int64_t numbers = static_cast<int64_t>(block.p.groups) * block.p.states;
+        return block.p.down ? -numbers : numbers;
+    }
+    __device__ __forceinline__ int64_t line_of(int64_t step) const {
+        const SelectiveParams& p = block.p;
+        const int64_t batches = p.offsets.data == nullptr ? batches_of_grid() : 1;
+        const int64_t row = (block.slice * batches + block.batch) * p.time + block.time_of(step);
+        return (row * p.groups + block.group) * p.states;
     }
     __device__ __forceinline__ int64_t batches_of_grid() const {
         return gridDim.x / (static_cast<int64_t>(block.p.groups) * block.p.slices * block.p.segments);
@@ -284,23 +294,25 @@ struct SelectiveBackward {
 
     template <bool Whole>
     __device__ __forceinline__ void store(const Places& places, int64_t step, int valid) const {
+        const View& like = block.p.input;
+        const int64_t offset = block.offset_of(places, like, block.channel0, step);  // of all tensors if Whole
         const auto put = [&](const View& view, const typename Tile::Values& values) {
             if (view.data == nullptr) return;
             Column column;
-            column.move(block, places, view, block.channel0, step);
-            column.template store<Whole>(block, places, view, valid, block.channels, values);
+            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
+            column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels, values);
         };
         put(block.p.grad_input, tile.input);
         put(block.p.grad_delta, tile.slope);
         put(block.p.grad_gate, tile.gate);
     }
 
-    // Those that were kept; in a segment, what entered it is added.
-    __device__ __forceinline__ Numbers states_before(int64_t step, const State& x) const {
-        Numbers before{};
-        if (!block.keeps()) return before;
-        before = *block.kept_states(step);
-        if (block.p.segments == 1) return before;
+    __device__ __forceinline__ Numbers kept_before(int64_t step) const {
+        return block.keeps() ? *block.kept_states(step) : Numbers{};
+    }
+    // The states before a step from those that were kept: in a segment, what entered it is added.
+    __device__ __forceinline__ Numbers states_before(Numbers before, int64_t step, const State& x) const {
+        if (block.p.segments == 1 || !block.keeps()) return before;
         const R deltas = *block.kept_delta(step);
         const Numbers carry = block.load_states(block.p.carries, block.part);
 #pragma unroll
@@ -312,17 +324,21 @@ struct SelectiveBackward {
 
     // The tile from `step` on.
     template <bool Plain>
-    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, State& state) const {
+    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Numbers& kept,
+                                         State& state) const {
         const SelectiveParams& p = block.p;
+        const int64_t line = line_of(step);
         stage<Plain>(places, step, valid);
         __syncthreads();
 #pragma unroll 1
         for (int begin = (valid - 1) / K * K; begin >= 0; begin -= K) {
-            const Numbers before = states_before(step + begin, state);
+            const Numbers before = states_before(kept, step + begin, state);
+            if (step + begin > block.first)
+                kept = kept_before(step + begin - K);  // loaded while these steps are walked
             walk<Plain>(begin, valid - begin, before, state);
             __syncthreads();
             if (p.step_b != nullptr || p.step_c != nullptr) {
-                sum_over_channels<Plain>(step + begin, begin, valid - begin);
+                sum_over_channels<Plain>(begin, valid - begin, line + begin * step_numbers());
                 __syncthreads();
             }
         }
@@ -341,13 +357,15 @@ struct SelectiveBackward {
         tile.c[0][block.local_channel()][block.lane()] = {};
         __syncthreads();
         const bool plain = block.is_plain();
+        Numbers kept{};  // of the next steps that are walked
+        if (block.first < block.end) kept = kept_before(block.first + (block.end - block.first - 1) / K * K);
         const int64_t tiles = (block.end - block.first + steps - 1) / steps;
         for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
             const int valid = block.template valid_of<steps>(step);
             if (plain && valid == steps)
-                pass<true>(places, step, valid, state);
+                pass<true>(places, step, valid, kept, state);
             else
-                pass<false>(places, step, valid, state);
+                pass<false>(places, step, valid, kept, state);
         }
         leave(state);
     }

@@ -23,6 +23,7 @@ struct SelectiveParams {
     int32_t states = 0, groups = 0;
     int32_t slices = 0;  // blocks side by side that share the channels of a group
     int32_t softplus = 0, down = 0;
+    int32_t alike = 0;  // all tensors but those of B and C have the same strides
     // Segments that the steps of a row are cut into, each of so many steps; what is carried into each, [row][segment] of
     // states; and the sums of d over a segment, [row][segment][channel], NaN where a reset cuts it. 1: none of these.
     int32_t segments = 1;

@@ -22,6 +22,7 @@ class Resident final : public SelectiveKernel {
           kernels_(selective_kernels(p_.dtype, p_.matrix_dtype)),
           passes_(passes_for(kernels_.passes[p_.layout == Layout::bct], p_.states)),
           // A problem without channels launches nothing but sums.
+          alike_(are_alike(p_)),
           group_channels_(p_.channels / p_.groups),
           slices_(ceil_div(group_channels_, passes_.channels)),
           size_(size_of(p_.matrix_dtype)),
@@ -111,6 +112,11 @@ class Resident final : public SelectiveKernel {
         return *std::find_if(list.begin(), list.end(),
                              [&](const SelectivePasses& passes) { return passes.most_states >= states; });
     }
+    static bool are_alike(const SelectiveProblem& p) {
+        const Strides* const tensors[] = {&p.delta,      &p.output_gate, &p.output,          &p.grad_output,
+                                          &p.grad_input, &p.grad_delta,  &p.grad_output_gate};
+        return std::all_of(std::begin(tensors), std::end(tensors), [&](const Strides* s) { return *s == p.input; });
+    }
     Extent matrix_numbers() const { return p_.channels * p_.states; }
     Extent step_numbers() const { return p_.batch.named("SCRATCH") * p_.time * p_.groups * p_.states; }
     Extent kept_chunks() const { return ceil_div(p_.time, passes_.kept); }
@@ -195,6 +201,7 @@ class Resident final : public SelectiveKernel {
         params.slices = static_cast<int32_t>(slices_);
         params.softplus = p_.softplus;
         params.down = p_.direction == Direction::reverse;
+        params.alike = alike_;
         params.kept_chunks = kept_chunks();
         return params;
     }
@@ -251,6 +258,7 @@ class Resident final : public SelectiveKernel {
     int device_;
     const SelectiveKernels& kernels_;
     const SelectivePasses& passes_;
+    bool alike_;
     Extent group_channels_, slices_;
     int64_t size_;  // of a number of the states
     Extent segment_steps_, segments_, parts_;

@@ -200,12 +200,12 @@ struct SelectiveBlock {
     __device__ __forceinline__ R param(const void* data, int c) const {
         return data == nullptr ? R(0) : static_cast<const R*>(data)[channel0 + c];
     }
-    // A thread's first element of the tile that begins with `step`, in a tensor of neighbouring rows from `row` on; the bytes
-    // from one of its elements to the next; and those from a step to the next of the walk.
+    // The offset of a thread's first element of the tile that begins with `step`, in a tensor of neighbouring rows from `row`
+    // on; the bytes from one of its elements to the next; and those from a step to the next of the walk.
     template <typename Places>
-    __device__ __forceinline__ char* first_of(const Places& places, const View& view, int64_t row, int64_t step) const {
-        return view.data + batch * view.batch + (row + places.column) * view.row +
-               time_of(step + places.step) * view.time;
+    __device__ __forceinline__ int64_t offset_of(const Places& places, const View& view, int64_t row,
+                                                 int64_t step) const {
+        return batch * view.batch + (row + places.column) * view.row + time_of(step + places.step) * view.time;
     }
     template <typename Places>
     __device__ __forceinline__ int64_t turn_of(const View& view) const {
@@ -253,7 +253,8 @@ struct SelectiveBlock {
 
     // Whether whole tiles need nothing but the steps themselves.
     __device__ __forceinline__ bool is_plain() const {
-        return p.reset == nullptr && p.constant_b == nullptr && p.constant_c == nullptr && channels == Shape::channels;
+        return p.alike && p.reset == nullptr && p.constant_b == nullptr && p.constant_c == nullptr &&
+               channels == Shape::channels;
     }
 
     // What does not change from step to step, once; all threads call it before the first tile.
@@ -296,7 +297,7 @@ struct TileColumn {
     // Moves to the tile that begins with `step`.
     __device__ __forceinline__ void move(const Block& block, const Places& places, const View& view, int64_t row,
                                          int64_t step) {
-        first = block.first_of(places, view, row, step);
+        first = view.data + block.offset_of(places, view, row, step);
     }
     __device__ __forceinline__ void advance(const Block& block, const View& view) {
         first += Steps * block.step_of(view);
