@@ -29,10 +29,10 @@ struct SelectiveShape {
     // Steps that backward holds in registers, whose states and factors take 64 registers of 4 bytes.
     static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
     static constexpr int pitch = channels + 1;
-    // Blocks of a multiprocessor in backward; registers are held to that.
-    static constexpr int resident = padded * sizeof(V) > 512 ? 1 : sizeof(V) > 4 ? 2 : 4;
-    // Of a tile of the passes; few where B and C of a step are large.
-    static constexpr bool wide = padded * sizeof(V) > 512;
+    static constexpr bool wide = padded * sizeof(V) > 512;  // B and C of a step are large
+    // Blocks of a multiprocessor; registers are held to that.
+    static constexpr int resident = wide ? 1 : sizeof(V) > 4 ? 2 : 4;
+    // Of a tile of the passes.
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
     // Steps whose sums over lanes are formed at once.
     static constexpr int summed = std::min(kept, Lanes);
@@ -57,7 +57,7 @@ struct SelectiveMatrices {
     uint8_t resets[Steps];
 };
 
-// exp(delta a) from the rate that `rate_of` makes of a.
+// The factor of a step, exp(delta a), from the rate that selective_rate makes of a.
 __device__ __forceinline__ float selective_rate(float a) { return a * log2_e; }
 template <typename V>
 __device__ __forceinline__ V selective_rate(V a) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ constexpr auto rate_unit() {
         return 1.0;
 }
 
-// The real part of a b.
+// The sum and the real part of a b.
 template <typename R>
 __device__ __forceinline__ R add_real_product(R a, R b, R sum) {
     return multiply_add(a, b, sum);
