@@ -652,7 +652,8 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  * plan's backend; its description says which.
  *
  * On a GPU the products of f32 and 16-bit data may run on tensor cores, three of tf32 for one of f32. Their rounding
- * stays below the bound of f32's, (d + 2) 2^-23 of the product of the factors' moduli; an infinite element may give NaN.
+ * stays below the bound of f32's, (d + 2) 2^-23 of the product of the factors' moduli, but that a factor below the
+ * normal numbers is taken in multiples of 2^-136; an infinite element may give NaN.
  *
  * MIN and MAX: of equal operands the earlier one is taken, and of NaN the first, so that the bracketing never changes a
  * bit; the gradient goes to that one alone, STATE_IN counting as the first. LOGADDEXP: equal operands share the gradient,
