@@ -176,4 +176,35 @@ GatedProblem draw_gated(Random& random) {
     return p;
 }
 
+SelectiveProblem draw_selective(Random& random) {
+    SelectiveProblem p;
+    p.dtype = random.of(
+        {FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_BF16, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F64});
+    p.complex = size_of(p.dtype) > 2 && random.chance(0.4);
+    p.layout = random.of({FLASHSCAN_LAYOUT_BTC, FLASHSCAN_LAYOUT_BCT});
+    p.batch = random.chance(0.4) ? 1 : random.extent(40);
+    p.time = random.extent(6000);
+    p.channels = random.chance(0.2) ? 1 : random.extent(1000);
+    p.states = std::max<int64_t>(1, random.chance(0.8) ? random.between(1, 20) : random.extent(256));
+    p.b_per_step = random.chance(0.6);
+    p.c_per_step = random.chance(0.6);
+    p.softplus = random.chance(0.5);
+    p.bias = random.chance(0.5);
+    // Steps of both signs: states would leave the range on the way.
+    if (p.bias && !p.softplus) p.time = std::min<int64_t>(p.time, 300);
+    draw_common(random, p);
+    limit(random, std::max<int64_t>(1, 4 * size_of_case(random) / p.states), {&p.batch, &p.time, &p.channels});
+    if ((p.b_per_step || p.c_per_step) && p.channels > 0 && random.chance(0.4)) {
+        p.groups = random.between(1, p.channels);
+        while (p.channels % p.groups != 0) --p.groups;
+    }
+    p.gate = random.chance(0.5);
+    p.skip = random.chance(0.5);
+    p.reset = random.chance(0.25);
+    p.gradients = static_cast<uint32_t>(random.chance(0.6) ? 0x1ff : random.between(0, 0x1ff));
+    if (random.chance(0.4)) p.placement = static_cast<Placement>(random.below(placement_count));
+    p.in_place = random.chance(0.2);
+    return p;
+}
+
 }  // namespace fuzz

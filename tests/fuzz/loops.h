@@ -7,6 +7,7 @@
 #include "support/gated_check.h"
 #include "support/operator_check.h"
 #include "support/rnn_check.h"
+#include "support/selective_check.h"
 
 namespace fuzz {
 
@@ -20,7 +21,8 @@ Results operator_loop(const support::OperatorProblem& problem, const support::Op
 Results integer_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
 Results rnn_loop(const support::RnnProblem& problem, const support::RnnData& data);
 
-// Both passes; backward reads `output` unless it is empty, else what forward gives.
+// Both passes; backward of gated layers reads `output` unless it is empty, else what forward gives.
 Results gated_loop(const support::GatedProblem& problem, const support::GatedData& data, const support::Values& output);
+Results selective_loop(const support::SelectiveProblem& problem, const support::SelectiveData& data);
 
 }  // namespace fuzz

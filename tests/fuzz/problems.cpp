@@ -74,7 +74,7 @@ namespace {
 
 Line draw_line(Random& random) {
     Line line;
-    const int64_t family = random.below(12);
+    const int64_t family = random.below(14);
     if (family < 5) {
         const Problem p = draw_linear(random);
         line.problem = text_of(p);
@@ -87,6 +87,8 @@ Line draw_line(Random& random) {
             p.state_in = p.state_in || p.mode == FLASHSCAN_MODE_EXCLUSIVE || p.sequences > 0 || p.time == 0;
         }
         line.problem = text_of(p);
+    } else if (family >= 12) {
+        line.problem = text_of(draw_selective(random));
     } else if (family >= 10) {
         line.problem = text_of(draw_gated(random));
     } else {
@@ -111,6 +113,7 @@ void check(const Session& session, const Line& line) {
     if (family == "operator") return check_operator(session, line);
     if (family == "rnn") return check_rnn(session, line);
     if (family == "gated") return check_gated(session, line);
+    if (family == "selective") return check_selective(session, line);
     throw std::invalid_argument("unknown family: " + family);
 }
 

@@ -27,6 +27,7 @@ void check_linear(const Session& session, const Line& line);
 void check_operator(const Session& session, const Line& line);
 void check_rnn(const Session& session, const Line& line);
 void check_gated(const Session& session, const Line& line);
+void check_selective(const Session& session, const Line& line);
 
 // The targets among `all` that the settings ask for.
 std::vector<support::Target> wanted(const Session& session, const std::vector<support::Target>& all);

@@ -260,12 +260,16 @@ class Bounds {
 
 }  // namespace
 
-std::map<int32_t, Expected> reference_of(const SelectiveProblem& p, const SelectiveData& data) {
-    const SelectiveOutcome exact =
-        run_selective(p.widened(), {FLASHSCAN_BACKEND_CPU, "reference"}, data, Guard::end, 1);
-    require(exact);
+std::map<int32_t, Values> selective_reference(const SelectiveProblem& p, const SelectiveData& data) {
+    const SelectiveOutcome outcome = run_selective(p, {FLASHSCAN_BACKEND_CPU, "reference"}, data, Guard::end, 1);
+    require(outcome);
+    return outcome.values;
+}
+
+std::map<int32_t, Expected> reference_of(const SelectiveProblem& p, const SelectiveData& data,
+                                         const SelectiveOracle& oracle) {
     std::map<int32_t, Expected> expected;
-    for (const auto& [id, values] : exact.values) expected[id].value = values;
+    for (const auto& [id, values] : oracle(p.widened(), data)) expected[id].value = values;
     Bounds(p, data, expected).run();
     return expected;
 }

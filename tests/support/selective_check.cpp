@@ -92,6 +92,12 @@ SelectiveOutcome run_selective(const SelectiveProblem& p, const Target& target, 
     return outcome;
 }
 
+Comparison compare(const SelectiveProblem& p, const SelectiveData& data, int32_t id, const Values& got,
+                   const Expected& expected) {
+    const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);
+    return compare(name, tensor_of(p, id).extents, written_of(p, data, id), got, expected);
+}
+
 std::ostream& operator<<(std::ostream& stream, const SelectiveCase& c) {
     return stream << "FLASHSCAN_TEST_TARGET=" << text_of(c.target) << " FLASHSCAN_TEST_SELECTIVE_CASE='"
                   << text_of(c.problem) << "'";
@@ -121,9 +127,7 @@ void check_case(const SelectiveCase& c) {
     ASSERT_EQ(outcome.status, FLASHSCAN_STATUS_OK) << outcome.message;
     EXPECT_EQ(outcome.damage, "");
     for (const auto& [id, values] : outcome.values) {
-        const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);
-        const Comparison comparison =
-            compare(name, tensor_of(p, id).extents, written_of(p, data, id), values, expected.at(id));
+        const Comparison comparison = compare(p, data, id, values, expected.at(id));
         if (!comparison.ok()) ADD_FAILURE() << comparison.sentence;
         testing::Test::RecordProperty(fmt::format("worst_{}", id), fmt::format("{:.3g}", comparison.worst));
     }
