@@ -149,6 +149,11 @@ def _rust_enum(lines: list[str]) -> list[str]:
     return [re.sub(r" = sys::.*,", ",", line[indent:]) for line in lines[: end + 1] if "$" not in line]
 
 
+def _rust_text(line: str) -> str:
+    line = re.sub(r"\[(`[^`]+`)\](?:\(crate::[^)]*\))?(?!\()", r"\1", line)
+    return "".join(part if part.startswith("`") else part.replace("[", "\\[") for part in re.split(r"(`[^`]+`)", line))
+
+
 def _rust_docs(comment: list[str]) -> list[str]:
     """Doc comments are Markdown; links to items become code, examples lose the lines that rustdoc hides."""
     out, inside = [], False
@@ -157,8 +162,7 @@ def _rust_docs(comment: list[str]) -> list[str]:
             out.append("```" if inside else "```rust")
             inside = not inside
         elif not (inside and re.match(r"# |#$", line)):
-            line = line if inside else re.sub(r"\[(`[^`]+`)\](?!\()", r"\1", line).replace("[", "\\[")
-            out.append(line if inside else re.sub(r"^# (.*)$", r"**\1**", line))
+            out.append(line if inside else re.sub(r"^# (.*)$", r"**\1**", _rust_text(line)))
     return out
 
 
@@ -186,7 +190,7 @@ def rust_page() -> str:
     lines = (RUST / "lib.rs").read_text().splitlines()
     page = ["# The crate flashscan, item by item", "", "Made of the doc comments, as `cargo doc --open -p flashscan` is.", ""]
     page += _rust_docs([line[3:].removeprefix(" ") for line in lines if line.startswith("//!")])
-    files = ("lib", "linear", "rnn", "scan", "custom", "options", "plan", "element", "error")
+    files = ("lib", "linear", "gated", "selective", "rnn", "reserve", "scan", "custom", "options", "plan", "element", "error")
     for name in files:
         found = _rust_file(RUST / f"{name}.rs")
         page += ["", f"## {name}", *found] if found else []

@@ -311,7 +311,7 @@ pub struct flashscan_operator_desc {
 }
 
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct flashscan_gated_desc {
     pub struct_size: u32,
     pub dtype: i32,
@@ -353,7 +353,7 @@ pub struct flashscan_gated_desc {
 }
 
 #[repr(C)]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct flashscan_selective_desc {
     pub struct_size: u32,
     pub dtype: i32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Recurrences over sequences, forward and backward, by libflashscan: linear recurrences ([`Linear`]), recurrent networks
-//! ([`Rnn`]) and scans with associative operators ([`Scan`], [`CustomScan`]).
+//! Recurrences over sequences, forward and backward, by libflashscan: linear recurrences ([`Linear`]), gated layers
+//! ([`Gated`]), selective scans ([`Selective`]), recurrent networks ([`Rnn`]) and scans with associative operators
+//! ([`Scan`], [`CustomScan`]).
 //!
 //! A builder says what to compute and makes a plan, which checks it once. A plan is executed on slices any number of
 //! times, from any thread; slices that are too short, missing or not taken are refused with an [`Error`] that names them.
@@ -27,20 +28,28 @@
 mod custom;
 mod element;
 mod error;
+mod gated;
 mod linear;
 mod options;
 mod plan;
+mod reserve;
 mod rnn;
 mod scan;
+mod selective;
 
 pub use custom::{CustomForward, CustomPlan, CustomScan};
 pub use element::{Bf16, Complex, Element, F16};
 pub use error::Error;
+pub use gated::{
+    Activation, Decay, Epilogue, Gated, GatedBackward, GatedForward, GatedLayer, GatedPlan, GatedStrides, Scale,
+};
 pub use linear::{Broadcast, GateForm, Linear, LinearBackward, LinearForward, LinearPlan, StateStrides, Strides};
 pub use options::Options;
 pub use plan::{Pass, Plan};
-pub use rnn::{Cell, Reserve, Rnn, RnnBackward, RnnForward, RnnLayout, RnnPlan};
+pub use reserve::Reserve;
+pub use rnn::{Cell, Rnn, RnnBackward, RnnForward, RnnLayout, RnnPlan};
 pub use scan::{Mode, Operator, Scan, ScanBackward, ScanForward, ScanPlan};
+pub use selective::{Matrix, Selective, SelectiveBackward, SelectiveForward, SelectivePlan, SelectiveStrides};
 
 use flashscan_sys as sys;
 

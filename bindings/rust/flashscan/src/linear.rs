@@ -135,7 +135,7 @@ impl<T: Element, G: Element> Linear<T, G> {
 
 typed_plan! {
     /// A plan made by [`Linear`].
-    LinearPlan<T, G>: LinearForward, LinearBackward
+    LinearPlan<T, G = T>: LinearForward, LinearBackward
 }
 
 arguments! {

@@ -121,7 +121,7 @@ impl Plan {
     }
 }
 
-const MOST_ARGS: usize = 16;
+const MOST_ARGS: usize = 24;
 
 /// The arguments of a call, borrowed for as long as this lives.
 pub(crate) struct Args<'a> {
@@ -196,27 +196,27 @@ pub(crate) use setters;
 
 /// A plan for slices of certain types, which dereferences to [`Plan`].
 macro_rules! typed_plan {
-    ($(#[$doc:meta])* $name:ident<$first:ident $(, $second:ident)?>: $forward:ident, $backward:ident) => {
+    ($(#[$doc:meta])* $name:ident<$first:ident $(, $other:ident = $default:ty)*>: $forward:ident, $backward:ident) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name<$first: Element $(, $second: Element = $first)?> {
+        pub struct $name<$first: Element $(, $other: Element = $default)*> {
             plan: Plan,
-            types: PhantomData<fn($first $(, $second)?)>,
+            types: PhantomData<fn($first $(, $other)*)>,
         }
 
-        impl<$first: Element $(, $second: Element)?> std::ops::Deref for $name<$first $(, $second)?> {
+        impl<$first: Element $(, $other: Element)*> std::ops::Deref for $name<$first $(, $other)*> {
             type Target = Plan;
             fn deref(&self) -> &Plan {
                 &self.plan
             }
         }
 
-        impl<$first: Element $(, $second: Element)?> $name<$first $(, $second)?> {
-            pub fn forward(&self, args: $forward<'_, $first $(, $second)?>) -> Result<(), Error> {
+        impl<$first: Element $(, $other: Element)*> $name<$first $(, $other)*> {
+            pub fn forward(&self, args: $forward<'_, $first $(, $other)*>) -> Result<(), Error> {
                 self.plan.run(crate::plan::Pass::Forward, args.into_args())
             }
 
-            pub fn backward(&self, args: $backward<'_, $first $(, $second)?>) -> Result<(), Error> {
+            pub fn backward(&self, args: $backward<'_, $first $(, $other)*>) -> Result<(), Error> {
                 self.plan.run(crate::plan::Pass::Backward, args.into_args())
             }
         }

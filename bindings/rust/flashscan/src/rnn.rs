@@ -2,11 +2,11 @@
 use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
-use crate::plan::{arguments, extent, setters, typed_plan, Args, Give, Pass, Plan};
+use crate::plan::{arguments, extent, setters, typed_plan, Plan};
+use crate::reserve::Reserve;
 use crate::Direction;
 use flashscan_sys as sys;
 use std::marker::PhantomData;
-use std::os::raw::c_void;
 
 macro_rules! cells {
     ($($(#[$doc:meta])* $cell:ident = $constant:ident, $name:literal, $gates:literal, $states:literal, $biases:literal;)*) => {
@@ -172,43 +172,13 @@ impl<T: Element, W: Element> Rnn<T, W> {
 
 typed_plan! {
     /// A plan made by [`Rnn`].
-    RnnPlan<T, W>: RnnForward, RnnBackward
+    RnnPlan<T, W = T>: RnnForward, RnnBackward
 }
 
 impl<T: Element, W: Element> RnnPlan<T, W> {
     /// What forward of this plan leaves for backward; empty unless the plan is for training.
     pub fn reserve(&self) -> Reserve {
-        let bytes = self.arg_bytes(Pass::Forward, sys::FLASHSCAN_ARG_RESERVE).unwrap_or(0);
-        Reserve { blocks: vec![Block([0; BLOCK]); (bytes + BLOCK - 1) / BLOCK] }
-    }
-}
-
-const BLOCK: usize = 256;
-
-#[derive(Clone, Copy)]
-#[repr(C, align(256))]
-struct Block([u8; BLOCK]);
-
-/// What forward leaves for backward, made by [`RnnPlan::reserve`]; one for each call whose backward is still to come.
-pub struct Reserve {
-    blocks: Vec<Block>,
-}
-
-impl Reserve {
-    pub fn as_ptr(&self) -> *const c_void {
-        self.blocks.as_ptr().cast()
-    }
-}
-
-impl<'a> Give<'a> for &'a Reserve {
-    fn give(self, id: i32, args: &mut Args<'a>) {
-        self.blocks.as_slice().give(id, args);
-    }
-}
-
-impl<'a> Give<'a> for &'a mut Reserve {
-    fn give(self, id: i32, args: &mut Args<'a>) {
-        self.blocks.as_mut_slice().give(id, args);
+        Reserve::of(self)
     }
 }
 
