@@ -3,92 +3,14 @@
 
 #include <algorithm>
 
-#include "fuzz/api.h"
+#include "fuzz/api_words.h"
 #include "support/cells.h"
 #include "support/operators.h"
 
 namespace fuzz {
 namespace {
 
-constexpr int32_t words[] = {0, 1, -1, 2, 3, 4, 5, 6, 7, 8, 16, 64, 256, 1024, 4096, 65536, INT32_MAX, INT32_MIN};
-constexpr int64_t extents[] = {0,
-                               1,
-                               2,
-                               3,
-                               5,
-                               17,
-                               64,
-                               1000,
-                               -1,
-                               INT64_MAX,
-                               INT64_MIN,
-                               int64_t{1} << 31,
-                               int64_t{1} << 32,
-                               (int64_t{1} << 32) + 1,
-                               int64_t{1} << 40,
-                               int64_t{1} << 50,
-                               int64_t{1} << 60,
-                               int64_t{1} << 61,
-                               int64_t{1} << 62};
-constexpr int32_t enumerators[] = {FLASHSCAN_DTYPE_F32,
-                                   FLASHSCAN_DTYPE_BF16,
-                                   FLASHSCAN_DTYPE_F16,
-                                   FLASHSCAN_DTYPE_F64,
-                                   FLASHSCAN_DTYPE_C64,
-                                   FLASHSCAN_DTYPE_C128,
-                                   FLASHSCAN_DTYPE_I32,
-                                   FLASHSCAN_DTYPE_I64,
-                                   FLASHSCAN_DTYPE_U8,
-                                   FLASHSCAN_LAYOUT_BTC,
-                                   FLASHSCAN_LAYOUT_BCT,
-                                   FLASHSCAN_LAYOUT_TBGHD,
-                                   FLASHSCAN_DIRECTION_REVERSE,
-                                   FLASHSCAN_BACKEND_CUDA,
-                                   FLASHSCAN_DETERMINISM_BATCH_INVARIANT,
-                                   FLASHSCAN_WORKSPACE_CALLER,
-                                   FLASHSCAN_GATE_LOG,
-                                   FLASHSCAN_GATE_LOGIT,
-                                   FLASHSCAN_CELL_LSTM,
-                                   FLASHSCAN_CELL_GRU,
-                                   FLASHSCAN_CELL_ELMAN,
-                                   FLASHSCAN_CELL_SLSTM,
-                                   FLASHSCAN_CELL_GRU_RESET_BEFORE,
-                                   FLASHSCAN_CELL_ELMAN_RELU,
-#define FLASHSCAN_ROW(name, CONSTANT, ...) FLASHSCAN_OPERATOR_##CONSTANT,
-                                   FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)  //
-                                   FLASHSCAN_OTHER_OPERATORS(FLASHSCAN_ROW)
-#undef FLASHSCAN_ROW
-                                       FLASHSCAN_MODE_EXCLUSIVE,
-                                   FLASHSCAN_MODE_REDUCTION,
-                                   FLASHSCAN_LINEAR_FLAG_RESET,
-                                   FLASHSCAN_RNN_FLAG_ALL_STATES,
-                                   FLASHSCAN_RNN_FLAG_TRAINING,
-                                   FLASHSCAN_OPERATOR_FLAG_ALLOW_TF32};
 constexpr uint32_t most_bytes = 4096;  // of a struct
-
-int32_t any_word(Source& source) {
-    const uint8_t kind = source.byte();
-    return kind < 120 ? source.of(enumerators) : kind < 220 ? source.of(words) : source.raw<int32_t>();
-}
-int64_t any_extent(Source& source) {
-    const uint8_t kind = source.byte();
-    return kind < 200 ? source.of(extents) : kind < 230 ? source.byte() : source.raw<int64_t>();
-}
-int64_t small_extent(Source& source) { return source.chance(30) ? any_extent(source) : source.byte() % 20; }
-
-// Writes to a field of 4 bytes, or of 8 if it is an extent, somewhere in [first, last).
-void disturb(Source& source, void* object, size_t first, size_t last) {
-    for (int left = source.byte() % 4; left > 0 && last - first >= 8; --left) {
-        auto* at = static_cast<unsigned char*>(object) + first;
-        if (source.chance(128)) {
-            const int32_t word = any_word(source);
-            std::memcpy(at + source.below((last - first) / 4) * 4, &word, sizeof word);
-        } else {
-            const int64_t extent = any_extent(source);
-            std::memcpy(at + source.below((last - first) / 8) * 8, &extent, sizeof extent);
-        }
-    }
-}
 
 // The object as the library gets it: so many bytes as struct_size says, up to the most that it may say.
 template <typename T>
@@ -165,6 +87,54 @@ flashscan_rnn_desc rnn(Source& source) {
     return desc;
 }
 
+flashscan_gated_desc gated(Source& source) {
+    flashscan_gated_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 4;
+    desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
+    if (source.chance(64)) {
+        desc.layer = FLASHSCAN_GATED_LAYER_MINGRU + source.byte() % 6;
+    } else {
+        desc.decay = FLASHSCAN_GATED_DECAY_VALUE + source.byte() % 7;
+        desc.scale = FLASHSCAN_GATED_SCALE_ONE + source.byte() % 3;
+        desc.activation = FLASHSCAN_GATED_ACTIVATION_NONE + source.byte() % 4;
+        desc.input_gating = FLASHSCAN_GATED_INPUT_GATE_NONE + source.byte() % 2;
+        desc.epilogue = FLASHSCAN_GATED_EPILOGUE_NONE + source.byte() % 4;
+    }
+    desc.direction = source.chance(128) ? FLASHSCAN_DIRECTION_FORWARD : FLASHSCAN_DIRECTION_REVERSE;
+    for (const uint32_t flag : {FLASHSCAN_GATED_FLAG_RESET, FLASHSCAN_GATED_FLAG_FIRST_STEP})
+        if (source.chance(64)) desc.flags |= flag;
+    desc.batch = small_extent(source);
+    desc.time = small_extent(source);
+    desc.channels = small_extent(source);
+    if (source.chance(64)) desc.batch = 1, desc.num_sequences = small_extent(source);
+    if (source.chance(64)) desc.state_pool = desc.num_sequences ^ 3;  // some too small, and some with room
+    if (source.chance(128)) disturb(source, &desc, offsetof(flashscan_gated_desc, dtype), sizeof desc);
+    return desc;
+}
+
+flashscan_selective_desc selective(Source& source) {
+    flashscan_selective_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.dtype = FLASHSCAN_DTYPE_F32 + source.byte() % 4;
+    if (source.chance(64))
+        desc.matrix_dtype = desc.dtype == FLASHSCAN_DTYPE_F64 ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_C64;
+    desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
+    desc.direction = source.chance(128) ? FLASHSCAN_DIRECTION_FORWARD : FLASHSCAN_DIRECTION_REVERSE;
+    for (const uint32_t flag : {FLASHSCAN_SELECTIVE_FLAG_RESET, FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS,
+                                FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP, FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP})
+        if (source.chance(128)) desc.flags |= flag;
+    desc.batch = small_extent(source);
+    desc.time = small_extent(source);
+    desc.channels = small_extent(source);
+    desc.states = source.chance(20) ? any_extent(source) : 1 + source.byte() % 20;
+    if (source.chance(64)) desc.groups = source.chance(40) ? any_extent(source) : source.byte() % 4;
+    if (source.chance(64)) desc.batch = 1, desc.num_sequences = small_extent(source);
+    if (source.chance(64)) desc.state_pool = desc.num_sequences ^ 3;  // some too small, and some with room
+    if (source.chance(128)) disturb(source, &desc, offsetof(flashscan_selective_desc, dtype), sizeof desc);
+    return desc;
+}
+
 int64_t element = 0;  // bytes of the custom operator's
 void combine(void*, const void* lhs, const void* rhs, void* out) {
     for (int64_t i = 0; i < element; ++i)
@@ -225,7 +195,7 @@ Planned make_plan(Source& source) {
     Texts texts;
     planned.plan = reinterpret_cast<flashscan_plan*>(0x10);
     flashscan_plan** plan = source.chance(2) ? nullptr : &planned.plan;
-    const uint8_t family = source.byte() % 3;
+    const uint8_t family = source.byte() % 5;
     std::unique_ptr<support::Buffer> options, desc, custom_buffer;
     if (!source.chance(60)) options = make_options(source, texts, planned.backend);
     const auto* how = options != nullptr ? static_cast<const flashscan_options*>(options->data()) : nullptr;
@@ -238,6 +208,12 @@ Planned make_plan(Source& source) {
     } else if (family == 1) {
         desc = delivered(source, rnn(source));
         status = flashscan_plan_rnn(plan, static_cast<const flashscan_rnn_desc*>(at()), how);
+    } else if (family == 3) {
+        desc = delivered(source, gated(source));
+        status = flashscan_plan_gated(plan, static_cast<const flashscan_gated_desc*>(at()), how);
+    } else if (family == 4) {
+        desc = delivered(source, selective(source));
+        status = flashscan_plan_selective(plan, static_cast<const flashscan_selective_desc*>(at()), how);
     } else {
         flashscan_operator_desc made = scan(source);
         if (made.kind == FLASHSCAN_OPERATOR_CUSTOM ? !source.chance(10) : source.chance(10)) {
