@@ -11,16 +11,16 @@ namespace {
 
 using namespace support;
 
-// Shrinks extents in turn until their product is at most `most`.
+// Shrinks extents in turn until their product is at most `most`. No extent counts as one: tensors without it stay large.
 void limit(Random& random, int64_t most, std::initializer_list<int64_t*> extents) {
     const auto product = [&] {
         double all = 1;
-        for (const int64_t* extent : extents) all *= static_cast<double>(*extent);
+        for (const int64_t* extent : extents) all *= static_cast<double>(std::max<int64_t>(1, *extent));
         return all;
     };
     while (product() > static_cast<double>(most)) {
         int64_t& one = *random.of(extents);
-        one = std::max<int64_t>(1, one / 2 - random.below(2));
+        if (one > 0) one = std::max<int64_t>(1, one / 2 - random.below(2));
     }
 }
 

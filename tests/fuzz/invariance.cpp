@@ -1,52 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // With DETERMINISM_BATCH_INVARIANT a sequence has the same bits among others and alone, in a batch and packed.
-#include <fmt/format.h>
+#include "fuzz/invariance.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "fuzz/draw.h"
 #include "fuzz/parts.h"
-#include "fuzz/problems.h"
 #include "support/operator_check.h"
 #include "support/rnn_call.h"
 
 namespace fuzz {
 namespace {
 
-using namespace support;
-
-constexpr int32_t grad = FLASHSCAN_GRAD;
-
-bool same(const Values& a, const Values& b, bool signs = true) {
-    if (!signs) return a == b;
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
-}
-
-// The problem of sequence `s` alone.
-template <typename P>
-P alone(const P& p, const Sequence& s) {
-    P one = p;
-    one.batch = 1;
-    one.time = s.length();
-    one.sequences = p.sequences > 0 ? 1 : 0;
-    return one;
-}
-
-template <typename P>
-Sequence chosen(const P& p, const std::vector<int64_t>& offsets) {
-    const std::vector<Sequence> all = sequences_of(p.batch, p.time, offsets);
-    return all[static_cast<size_t>(uniform(p.seed, 950, 0) * static_cast<double>(all.size()))];
-}
-
-template <typename P, typename D>
-void cut_masks(const P& p, const Sequence& s, const D& data, D& one) {
-    if (p.sequences > 0) one.offsets = {0, s.length()};
-    if constexpr (requires { data.reset; }) {
-        const auto first = data.reset.begin() + (data.reset.empty() ? 0 : s.batch * p.time + s.begin);
-        one.reset.assign(first, data.reset.empty() ? first : first + s.length());
-    }
-}
+using namespace invariance;
 
 class LinearCut {
   public:
@@ -95,11 +61,6 @@ class LinearCut {
     Sequence s_;
     Problem one_;
 };
-
-void report(const Session& session, const Target& target, const char* name, bool equal) {
-    session.count("comparisons");
-    if (!equal) session.finding(fmt::format("{}: {} of a sequence differs from it alone", text_of(target), name));
-}
 
 void linear(const Session& session, const std::string& line) {
     Problem p = problem_of(line);
@@ -230,16 +191,20 @@ void invariance_case(const Session& session, int64_t index) {
         line = settings.lines[static_cast<size_t>(index)];
     } else {
         Random random(settings.seed, static_cast<uint64_t>(index));
-        const int64_t family = random.below(10);
-        line = family < 4   ? text_of(draw_linear(random))
-               : family < 7 ? text_of(draw_operator(random))
-                            : text_of(draw_rnn(random));
+        const int64_t family = random.below(14);
+        line = family < 4    ? text_of(draw_linear(random))
+               : family < 7  ? text_of(draw_operator(random))
+               : family < 10 ? text_of(draw_rnn(random))
+               : family < 12 ? text_of(draw_gated(random))
+                             : text_of(draw_selective(random));
     }
     if (!session.announce(fmt::format("invariance {}--problem \"{}\"", settings.cuda ? "--backend cuda " : "", line)))
         return;
     const std::string family = line.substr(0, line.find(' '));
     session.count(family.c_str());
     if (family == "linear") return linear(session, line);
+    if (family == "gated") return gated_invariance(session, line);
+    if (family == "selective") return selective_invariance(session, line);
     return family == "operator" ? scan(session, line) : rnn(session, line);
 }
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sequence of a problem, and the problem of it alone.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "fuzz/problems.h"
+
+namespace fuzz {
+
+// A case of gated layers and selective scans.
+void gated_invariance(const Session& session, const std::string& line);
+void selective_invariance(const Session& session, const std::string& line);
+
+namespace invariance {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+inline bool same(const Values& a, const Values& b, bool signs = true) {
+    if (!signs) return a == b;
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
+// The problem of sequence `s` alone.
+template <typename P>
+P alone(const P& p, const Sequence& s) {
+    P one = p;
+    one.batch = 1;
+    one.time = s.length();
+    one.sequences = p.sequences > 0 ? 1 : 0;
+    return one;
+}
+
+template <typename P>
+Sequence chosen(const P& p, const std::vector<int64_t>& offsets) {
+    const std::vector<Sequence> all = sequences_of(p.batch, p.time, offsets);
+    return all[static_cast<size_t>(uniform(p.seed, 950, 0) * static_cast<double>(all.size()))];
+}
+
+template <typename P, typename D>
+void cut_masks(const P& p, const Sequence& s, const D& data, D& one) {
+    if (p.sequences > 0) one.offsets = {0, s.length()};
+    if constexpr (requires { data.reset; }) {
+        const auto first = data.reset.begin() + (data.reset.empty() ? 0 : s.batch * p.time + s.begin);
+        one.reset.assign(first, data.reset.empty() ? first : first + s.length());
+    }
+}
+
+inline void report(const Session& session, const Target& target, const char* name, bool equal) {
+    session.count("comparisons");
+    if (!equal) session.finding(fmt::format("{}: {} of a sequence differs from it alone", text_of(target), name));
+}
+
+}  // namespace invariance
+}  // namespace fuzz
