@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-Recurrences over sequences, forward and backward, by libflashscan: [`linear_scan`](@ref), [`rnn`](@ref),
-[`prefix_scan`](@ref), [`reduce_scan`](@ref), [`affine_scan`](@ref), each with a `_pullback`. What they compute is defined
-in the C header `flashscan/flashscan.h`.
+Recurrences over sequences, forward and backward, by libflashscan: [`linear_scan`](@ref), [`gated_scan`](@ref),
+[`selective_scan`](@ref), [`rnn`](@ref), [`prefix_scan`](@ref), [`reduce_scan`](@ref), [`affine_scan`](@ref), each with a
+`_pullback`. What they compute is defined in the C header `flashscan/flashscan.h`.
 
 # Axes
 
@@ -27,8 +27,9 @@ module FlashScan
 using Libdl
 
 export linear_scan, linear_scan_pullback, rnn, rnn_pullback, Cell
+export gated_scan, gated_scan_pullback, selective_scan, selective_scan_pullback
 export prefix_scan, prefix_scan_pullback, reduce_scan, reduce_scan_pullback, affine_scan, affine_scan_pullback
-export Plan, LinearDesc, RnnDesc, OperatorDesc, Options, forward!, backward!, describe, reserve
+export Plan, LinearDesc, RnnDesc, OperatorDesc, GatedDesc, SelectiveDesc, Options, forward!, backward!, describe, reserve
 export FlashScanError, BFloat16
 
 include("library.jl")
@@ -36,6 +37,8 @@ include("numbers.jl")
 include("plan.jl")
 include("arrays.jl")
 include("linear.jl")
+include("gated.jl")
+include("selective.jl")
 include("rnn.jl")
 include("operator.jl")
 include("custom.jl")

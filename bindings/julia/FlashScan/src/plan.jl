@@ -18,8 +18,8 @@ Options(; backend = CPU, device = 0, threads = 0, batch_invariant = false, kerne
 """
     Plan(desc, options = Options())
 
-A plan of the C interface for a [`LinearDesc`](@ref), `RnnDesc` or `OperatorDesc`, checked once and executed any number of
-times with [`forward!`](@ref) and [`backward!`](@ref), from any thread. It is freed with its last reference.
+A plan of the C interface for a [`LinearDesc`](@ref) or one of the other descriptors, checked once and executed any number
+of times with [`forward!`](@ref) and [`backward!`](@ref), from any thread. It is freed with its last reference.
 
     desc = LinearDesc(dtype = FlashScan.F32, batch = 1, time = 4, channels = 1)
     plan = Plan(desc)
@@ -49,6 +49,8 @@ end
 create_address(::Type{LinearDesc}) = addresses[:plan_linear]
 create_address(::Type{RnnDesc}) = addresses[:plan_rnn]
 create_address(::Type{OperatorDesc}) = addresses[:plan_operator]
+create_address(::Type{GatedDesc}) = addresses[:plan_gated]
+create_address(::Type{SelectiveDesc}) = addresses[:plan_selective]
 
 """
     describe(plan)
@@ -93,9 +95,10 @@ end
 """
     reserve(plan)
 
-Memory for the argument `:reserve` of a training plan of a recurrent network, aligned as it must be.
+Memory for the argument `:reserve` of a training plan of a recurrent network, or of a gated layer with an epilogue, aligned
+as it must be.
 """
-function reserve(plan::Plan{RnnDesc})
+function reserve(plan::Union{Plan{RnnDesc},Plan{GatedDesc}})
     bytes = arg_bytes(plan, PASS_FORWARD, :reserve)
     memory = Vector{UInt8}(undef, bytes + 255)
     first = Int(-reinterpret(Int, pointer(memory)) & 255)
@@ -105,15 +108,34 @@ end
 # The type that an argument's elements must have, as a number; 0 if any will do.
 wide(dtype) = dtype in (BF16, F16) ? F32 : dtype
 own_or(own, dtype) = own == 0 ? dtype : own
-second_dtype(desc::LinearDesc) = own_or(desc.gate_dtype, desc.dtype)
-second_dtype(desc::RnnDesc) = own_or(desc.weight_dtype, desc.dtype)
-second_dtype(desc::OperatorDesc) = desc.dtype
+real_dtype(dtype) = dtype == C64 ? F32 : dtype == C128 ? F64 : dtype
+state_dtype(desc) = wide(desc.dtype)
+state_dtype(desc::SelectiveDesc) = own_or(desc.matrix_dtype, wide(desc.dtype))
+# Of the arguments that differ from family to family.
+function second_dtype(desc::LinearDesc, base)
+    base == ARGUMENTS.gate ? own_or(desc.gate_dtype, desc.dtype) : Int32(0)
+end
+function second_dtype(desc::RnnDesc, base)
+    base in (ARGUMENTS.weight, ARGUMENTS.bias) ? own_or(desc.weight_dtype, desc.dtype) : Int32(0)
+end
+second_dtype(desc::OperatorDesc, base) = base == ARGUMENTS.gate ? desc.dtype : Int32(0)
+function second_dtype(desc::GatedDesc, base)
+    base in (ARGUMENTS.gate, ARGUMENTS.second_gate) && return own_or(desc.gate_dtype, desc.dtype)
+    base in (ARGUMENTS.param, ARGUMENTS.bias) ? own_or(desc.param_dtype, desc.dtype) : Int32(0)
+end
+function second_dtype(desc::SelectiveDesc, base)
+    matrix = state_dtype(desc)
+    base in (ARGUMENTS.d, ARGUMENTS.bias) && return real_dtype(matrix)
+    per_step = base == ARGUMENTS.b ? SELECTIVE_FLAG_B_PER_STEP : base == ARGUMENTS.c ? SELECTIVE_FLAG_C_PER_STEP : UInt32(0)
+    desc.flags & per_step != 0 && real_dtype(matrix) == matrix && return desc.dtype
+    base in (ARGUMENTS.a, ARGUMENTS.b, ARGUMENTS.c) ? matrix : Int32(0)
+end
+const DATA_ARGUMENTS = (ARGUMENTS.input, ARGUMENTS.output, ARGUMENTS.input_gate, ARGUMENTS.output_gate, ARGUMENTS.delta)
 function expected_dtype(desc, id)
     base = id & ~GRAD
     base == ARGUMENTS.seq_offsets && return own_or(desc.offsets_dtype, I64)
-    base in (ARGUMENTS.gate, ARGUMENTS.weight, ARGUMENTS.bias) && return second_dtype(desc)
-    base in (ARGUMENTS.state_in, ARGUMENTS.state_out) && return wide(desc.dtype)
-    base in (ARGUMENTS.input, ARGUMENTS.output) ? desc.dtype : Int32(0)
+    base in (ARGUMENTS.state_in, ARGUMENTS.state_out) && return state_dtype(desc)
+    base in DATA_ARGUMENTS ? desc.dtype : second_dtype(desc, base)
 end
 
 given_dtype(::Type{T}) where {T} = T in (Int32, Int64) ? offsets_dtype(T) : dtype(T)

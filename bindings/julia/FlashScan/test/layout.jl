@@ -6,6 +6,7 @@ const mirrors = Dict("flashscan_arg" => FlashScan.Arg, "flashscan_options" => Fl
                      "flashscan_strides" => FlashScan.Strides,
                      "flashscan_state_strides" => FlashScan.StateStrides, "flashscan_linear_desc" => LinearDesc,
                      "flashscan_rnn_desc" => RnnDesc, "flashscan_operator_desc" => OperatorDesc,
+                     "flashscan_gated_desc" => GatedDesc, "flashscan_selective_desc" => SelectiveDesc,
                      "flashscan_custom_operator" => FlashScan.CustomOperator)
 
 @testset "layout" begin
@@ -20,6 +21,7 @@ const mirrors = Dict("flashscan_arg" => FlashScan.Arg, "flashscan_options" => Fl
         @test index !== nothing && fieldoffset(mirror, index) == parse(Int, pin[3])
     end
     @test sizeof(LinearDesc) == 288 && sizeof(RnnDesc) == 152 && sizeof(OperatorDesc) == 144
+    @test sizeof(GatedDesc) == 464 && sizeof(SelectiveDesc) == 440
     exported = readlines(joinpath(root, "tests/abi/exports.txt"))
     @test issubset(["flashscan_$name" for name in FlashScan.FUNCTIONS], exported)
 end
@@ -33,7 +35,9 @@ end
     @test words("DTYPE_", (:F32, :BF16, :F16, :F64, :C64, :C128, :I32, :I64, :U8), FlashScan.F32) && FlashScan.U8 - FlashScan.F32 == 8
     @test same("BACKEND_CPU", FlashScan.CPU) && same("BACKEND_CUDA", FlashScan.CUDA)
     for name in (:GRAD, :PASS_FORWARD, :PASS_BACKWARD, :DETERMINISM_RUN_TO_RUN, :DETERMINISM_BATCH_INVARIANT,
-                 :OPERATOR_CUSTOM, :MODE_REDUCTION, :LINEAR_FLAG_RESET, :RNN_FLAG_RESET, :RNN_FLAG_ALL_STATES, :RNN_FLAG_TRAINING)
+                 :OPERATOR_CUSTOM, :MODE_REDUCTION, :LINEAR_FLAG_RESET, :RNN_FLAG_RESET, :RNN_FLAG_ALL_STATES, :RNN_FLAG_TRAINING,
+                 :GATED_INPUT_GATE_SIGMOID, :GATED_FLAG_RESET, :GATED_FLAG_FIRST_STEP, :SELECTIVE_FLAG_RESET,
+                 :SELECTIVE_FLAG_SOFTPLUS, :SELECTIVE_FLAG_B_PER_STEP, :SELECTIVE_FLAG_C_PER_STEP)
         @test same(String(name), getfield(FlashScan, name))
     end
     @test words("CELL_", FlashScan.CELLS, FlashScan.FIRST_CELL)
@@ -42,6 +46,11 @@ end
                      for found in eachmatch(r"\bFLASHSCAN_OPERATOR_(\w+) = (\d+),?$"m, header))
     @test pop!(operators, :custom) == FlashScan.OPERATOR_CUSTOM
     @test operators == Dict(pairs(FlashScan.KINDS))
+    @test words("GATED_LAYER_", FlashScan.GATED_LAYERS, FlashScan.FIRST_LAYER)
+    @test words("GATED_DECAY_", FlashScan.DECAYS, FlashScan.FIRST_DECAY)
+    @test words("GATED_SCALE_", FlashScan.SCALES, FlashScan.FIRST_SCALE)
+    @test words("GATED_ACTIVATION_", FlashScan.ACTIVATIONS, FlashScan.FIRST_ACTIVATION)
+    @test words("GATED_EPILOGUE_", FlashScan.EPILOGUES, FlashScan.FIRST_EPILOGUE)
     @test words("GATE_", FlashScan.GATE_FORMS, FlashScan.FIRST_GATE_FORM)
     @test words("MODE_", FlashScan.MODES, FlashScan.FIRST_MODE)
     @test words("LAYOUT_", (:BTC, :BCT), FlashScan.FIRST_LAYOUT)

@@ -7,6 +7,7 @@ include("json.jl")
     include("layout.jl")
     include("golden.jl")
     include("functions.jl")
+    include("layers.jl")
     @testset "the example" begin
         @test abs(include("../examples/filter.jl") - 0.97) <= 1e-3
     end
