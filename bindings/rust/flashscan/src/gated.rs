@@ -233,9 +233,9 @@ arguments! {
         input_gate: Option<&'a [T]> = sys::FLASHSCAN_ARG_INPUT_GATE,
         /// Of all epilogues but [`Epilogue::None`].
         output_gate: Option<&'a [T]> = sys::FLASHSCAN_ARG_OUTPUT_GATE,
-        /// [C], of [`Decay::LowerBound`] and [`Decay::Softplus`].
+        /// `[C]`, of [`Decay::LowerBound`] and [`Decay::Softplus`].
         param: Option<&'a [P]> = sys::FLASHSCAN_ARG_PARAM,
-        /// [C], added to the gate; zeros if left out.
+        /// `[C]`, added to the gate; zeros if left out.
         bias: Option<&'a [P]> = sys::FLASHSCAN_ARG_BIAS,
         /// Written.
         output: &'a mut [T] = sys::FLASHSCAN_ARG_OUTPUT,

@@ -185,9 +185,9 @@ arguments! {
         b: &'a [B] = sys::FLASHSCAN_ARG_B,
         /// As `b`.
         c: &'a [C] = sys::FLASHSCAN_ARG_C,
-        /// [C]; zeros if left out.
+        /// `[C]`; zeros if left out.
         d: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_D,
-        /// [C], added to `delta`; zeros if left out.
+        /// `[C]`, added to `delta`; zeros if left out.
         bias: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_BIAS,
         output_gate: Option<&'a [T]> = sys::FLASHSCAN_ARG_OUTPUT_GATE,
         /// Written.
