@@ -22,15 +22,23 @@ class Selective final : public SelectiveKernel {
     size_t scratch_bytes(Pass) const override { return 0; }
 
     void forward(const SelectiveBuffers& x, void*) const override {
-        for (const Sequence& s : sequences_of(p_, x.seq_offsets))
-            for (int64_t c = 0; c < p_.channels; ++c) forward_row(x, s, c);
+        const std::vector<Sequence> sequences = sequences_of(p_, x.seq_offsets);
+        Row h(n_);
+        for (const Sequence& s : sequences)
+            for (int64_t c = 0; c < p_.channels; ++c) forward_row(x, s, c, h);
     }
 
     void backward(const SelectiveBuffers& x, void*) const override {
         const auto channels = static_cast<size_t>(p_.channels), numbers = channels * n_;
         Sums sums{Row(numbers), Row(numbers), Row(numbers), Row(channels), Row(channels)};
-        for (const Sequence& s : sequences_of(p_, x.seq_offsets))
-            for (int64_t group = 0; group < p_.groups; ++group) backward_group(x, s, group, sums);
+        const std::vector<Sequence> sequences = sequences_of(p_, x.seq_offsets);
+        int64_t longest = 0;
+        for (const Sequence& s : sequences) longest = std::max(longest, s.length());
+        const auto steps = static_cast<size_t>(longest);
+        Work work{Row(n_ * (steps + 1)), Row(n_), Row(p_.b_per_step ? n_ * steps : 0),
+                  Row(p_.c_per_step ? n_ * steps : 0), std::vector<double>(steps)};
+        for (const Sequence& s : sequences)
+            for (int64_t group = 0; group < p_.groups; ++group) backward_group(x, s, group, sums, work);
         const auto put = [](void* to, Dtype dtype, const Row& values) {
             for (size_t i = 0; to != nullptr && i < values.size(); ++i)
                 store(to, dtype, static_cast<int64_t>(i), values[i]);
@@ -47,6 +55,13 @@ class Selective final : public SelectiveKernel {
     struct Sums {
         Row a, b, c;  // [C][N]
         Row d, bias;  // [C]
+    };
+    // Memory for the longest sequence, which backward takes before it writes: a call that fails leaves its outputs alone.
+    struct Work {
+        Row states;  // of a channel before the first step, then after each
+        Row g;       // the gradient of the states after a step, from later steps
+        Row b, c;    // gradients of a group's B and C per step
+        std::vector<double> y;
     };
     // One step of one channel, but for the states.
     struct Step {
@@ -95,11 +110,11 @@ class Selective final : public SelectiveKernel {
         step.reset = p_.has_reset && x.reset[s.b * p_.time + t] != 0;
         return step;
     }
-    Row first_states(const SelectiveBuffers& x, const Sequence& s, int64_t c) const {
-        Row h(n_);
-        for (size_t n = 0; x.state_in != nullptr && n < n_; ++n)
-            h[n] = load(x.state_in, p_.matrix_dtype, s.state * p_.channels * p_.states + number(c, n));
-        return h;
+    // Reads the states of a channel, zeros if there are none.
+    void read_states(const void* data, const Sequence& s, int64_t c, Wide* h) const {
+        for (size_t n = 0; n < n_; ++n)
+            h[n] = data == nullptr ? Wide{}
+                                   : load(data, p_.matrix_dtype, s.state * p_.channels * p_.states + number(c, n));
     }
     // h becomes the states after the step; returns the sum over them of C h.
     double advance(const SelectiveBuffers& x, const Sequence& s, int64_t t, int64_t c, const Step& step,
@@ -113,8 +128,8 @@ class Selective final : public SelectiveKernel {
         return output_factor() * sum;
     }
 
-    void forward_row(const SelectiveBuffers& x, const Sequence& s, int64_t c) const {
-        Row h = first_states(x, s, c);
+    void forward_row(const SelectiveBuffers& x, const Sequence& s, int64_t c, Row& h) const {
+        read_states(x.state_in, s, c, h.data());
         for (int64_t i = 0; i < s.length(); ++i) {
             const int64_t t = s.step(p_.direction, i);
             const Step step = step_of(x, s, t, c);
@@ -126,44 +141,43 @@ class Selective final : public SelectiveKernel {
     }
 
     // The channels that share B and C, whose gradients of each step are sums over them.
-    void backward_group(const SelectiveBuffers& x, const Sequence& s, int64_t group, Sums& sums) const {
+    void backward_group(const SelectiveBuffers& x, const Sequence& s, int64_t group, Sums& sums, Work& work) const {
         const size_t numbers = static_cast<size_t>(s.length()) * n_;
-        Row b(p_.b_per_step ? numbers : 0), c(p_.c_per_step ? numbers : 0);
+        if (p_.b_per_step) std::fill_n(work.b.begin(), numbers, Wide{});
+        if (p_.c_per_step) std::fill_n(work.c.begin(), numbers, Wide{});
         const int64_t width = p_.channels / p_.groups;
         for (int64_t channel = group * width; channel < (group + 1) * width; ++channel)
-            backward_row(x, s, channel, sums, b, c);
+            backward_row(x, s, channel, sums, work);
         const auto put = [&](void* to, const Strides& strides, const Row& values) {
-            for (size_t i = 0; to != nullptr && i < values.size(); ++i) {
+            for (size_t i = 0; to != nullptr && i < numbers; ++i) {
                 const int64_t t = s.step(p_.direction, static_cast<int64_t>(i / n_));
                 store(to, p_.step_dtype(), at(strides, s.b, t, number(group, i % n_)), values[i]);
             }
         };
-        put(x.grad_b, p_.grad_b, b);
-        put(x.grad_c, p_.grad_c, c);
+        put(p_.b_per_step ? x.grad_b : nullptr, p_.grad_b, work.b);
+        put(p_.c_per_step ? x.grad_c : nullptr, p_.grad_c, work.c);
     }
 
-    // Adds to `b` and `c`, or to the sums where these are constant.
-    void backward_row(const SelectiveBuffers& x, const Sequence& s, int64_t c, Sums& sums, Row& step_b,
-                      Row& step_c) const {
-        const auto channel = static_cast<size_t>(c);
-        Row states = first_states(x, s, c);  // before the first step, then after each
-        states.resize(n_ * (static_cast<size_t>(s.length()) + 1));
-        std::vector<double> y(static_cast<size_t>(s.length()));
-        for (size_t i = 0; i < y.size(); ++i) {
+    // Adds to the gradients of B and C in `work`, or to the sums where these are constant.
+    void backward_row(const SelectiveBuffers& x, const Sequence& s, int64_t c, Sums& sums, Work& work) const {
+        const auto channel = static_cast<size_t>(c), length = static_cast<size_t>(s.length());
+        Row& states = work.states;
+        Row& g = work.g;
+        std::vector<double>& y = work.y;
+        read_states(x.state_in, s, c, states.data());
+        for (size_t i = 0; i < length; ++i) {
             const int64_t t = s.step(p_.direction, static_cast<int64_t>(i));
             std::copy_n(&states[i * n_], n_, &states[(i + 1) * n_]);
             y[i] = advance(x, s, t, c, step_of(x, s, t, c), &states[(i + 1) * n_]);
         }
-        Row g(n_);  // the gradient of the states after a step, from later steps
-        for (size_t n = 0; x.grad_state_out != nullptr && n < n_; ++n)
-            g[n] = load(x.grad_state_out, p_.matrix_dtype, s.state * p_.channels * p_.states + number(c, n));
-        for (size_t i = y.size(); i-- > 0;) {
+        read_states(x.grad_state_out, s, c, g.data());
+        for (size_t i = length; i-- > 0;) {
             const int64_t t = s.step(p_.direction, static_cast<int64_t>(i));
             const Step step = step_of(x, s, t, c);
             const double d_out = tensor(x.grad_output, p_.grad_output, s.b, t, c), dy = d_out * step.gate;
             double du = param(x.d, c) * dy, d_delta = 0;
-            Wide* b_sum = p_.b_per_step ? &step_b[i * n_] : &sums.b[channel * n_];
-            Wide* c_sum = p_.c_per_step ? &step_c[i * n_] : &sums.c[channel * n_];
+            Wide* b_sum = p_.b_per_step ? &work.b[i * n_] : &sums.b[channel * n_];
+            Wide* c_sum = p_.c_per_step ? &work.c[i * n_] : &sums.c[channel * n_];
             for (size_t n = 0; n < n_; ++n) {
                 const Wide b = b_of(x, s, t, c, n), before = states[i * n_ + n], rate_n = rate(x, c, n);
                 g[n] += output_factor() * dy * std::conj(c_of(x, s, t, c, n));
