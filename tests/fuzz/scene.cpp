@@ -24,6 +24,14 @@ void run(Call& call, const Plan& plan) {
     if (!call.damage().empty()) throw std::runtime_error(call.damage());
 }
 
+// Whether backward has anything to write.
+template <typename P, size_t n>
+bool wants_gradients(const P& p, const int32_t (&ids)[n]) {
+    for (size_t i = 0; i < n; ++i)
+        if ((p.gradients >> i & 1U) != 0 && has_argument(p, ids[i])) return true;
+    return false;
+}
+
 }  // namespace
 
 Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(backend) {
@@ -50,6 +58,22 @@ Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(b
         if (p.backward)
             calls_.push_back(
                 backward_call(p, *plan_, backend, data, calls_[0].values(FLASHSCAN_ARG_OUTPUT), Guard::end));
+    } else if (family == "gated") {
+        const GatedProblem p = gated_problem_of(line);
+        begin(p);
+        const GatedData data = make_data(p);
+        calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
+        run(calls_[0], *plan_);
+        if (wants_gradients(p, gradient_ids))
+            calls_.push_back(
+                backward_call(p, *plan_, backend, data, calls_[0], calls_[0].values(FLASHSCAN_ARG_OUTPUT), Guard::end));
+    } else if (family == "selective") {
+        const SelectiveProblem p = selective_problem_of(line);
+        begin(p);
+        const SelectiveData data = make_data(p);
+        calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
+        if (wants_gradients(p, selective_gradients))
+            calls_.push_back(backward_call(p, *plan_, backend, data, Guard::end));
     } else {
         const RnnProblem p = rnn_problem_of(line);
         begin(p);
@@ -88,9 +112,11 @@ std::string draw_scene(Random& random, int32_t threads, int32_t backend) {
             if (is_without_kernel(p, backend)) p.batch_invariant = false;
         return text_of(p);
     };
-    switch (random.below(3)) {
+    switch (random.below(5)) {
     case 0: return with_threads(draw_linear(random));
     case 1: return with_threads(draw_operator(random));
+    case 2: return with_threads(draw_gated(random));
+    case 3: return with_threads(draw_selective(random));
     default: return with_threads(draw_rnn(random));
     }
 }
