@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked" of gated layers: blocks of a chunk of steps that hand their carries on.
+// The kernel "chunked" of gated layers: blocks of a chunk of steps that hand their carries on; forward over few steps, a
+// thread for each channel.
 #include "core/workspace.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
@@ -18,6 +19,7 @@ class Chunked final : public GatedKernel {
         : p_(problem),
           device_(options.device),
           batch_invariant_(options.batch_invariant),
+          short_(is_short(problem, options)),
           kernels_(gated_kernels(p_.dtype)),
           forward_(settle(kernels_.forward, false)),
           backward_(settle(kernels_.backward, true)) {}
@@ -27,9 +29,13 @@ class Chunked final : public GatedKernel {
             return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.chunks, s.pass->steps,
                                s.groups, s.pass->channels, p_.batch);
         };
-        return fmt::format("forward {}; backward {}", one(forward_), one(backward_));
+        return fmt::format("forward {}; backward {}", short_ ? "a thread for each channel" : one(forward_),
+                           one(backward_));
     }
-    size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? forward_.bytes : backward_.bytes; }
+    size_t scratch_bytes(Pass pass) const override {
+        if (pass == Pass::forward) return short_ ? 0 : forward_.bytes;
+        return backward_.bytes;
+    }
 
     void forward(const GatedBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -37,6 +43,7 @@ class Chunked final : public GatedKernel {
         params.output = view(b.output, p_.output, p_.dtype);
         if (p_.hides_state()) params.states = view(b.reserve, p_.reserve_strides(), p_.dtype);
         params.state_out = b.state_out;
+        if (short_) return walk_steps(params, stream);
         run(params, forward_, stream);
         pass_states(b, b.state_in, b.state_out, stream);
     }
@@ -146,6 +153,20 @@ class Chunked final : public GatedKernel {
         launch(s.pass->kernel, shape, stream, params);
     }
 
+    // What decoding has: a thread walks the steps faster than blocks share them out. Lengths of packed sequences are known
+    // to the device alone; with as many sequences as steps they are of one step each.
+    static bool is_short(const GatedProblem& p, const Options& options) {
+        constexpr int64_t most_steps = 8;
+        if (p.empty()) return false;
+        return p.packed() ? p.time <= p.state_rows() && !options.batch_invariant : p.time <= most_steps;
+    }
+    void walk_steps(GatedParams& params, void* stream) const {
+        const int64_t groups = ceil_div(p_.channels, gated_step_threads);
+        params.groups = groups;
+        params.by_groups = divisor_of(static_cast<uint32_t>(groups));
+        launch(kernels_.steps, blocks_of(p_.state_rows() * groups, gated_step_threads), stream, params);
+    }
+
     // The states of sequences without steps.
     void pass_states(const GatedBuffers& b, const void* from, void* to, void* stream) const {
         if (to == nullptr || to == from || (!p_.packed() && p_.time > 0)) return;
@@ -171,7 +192,7 @@ class Chunked final : public GatedKernel {
 
     GatedProblem p_;
     int device_;
-    bool batch_invariant_;
+    bool batch_invariant_, short_;
     const GatedKernels& kernels_;
     Settled forward_, backward_;
 };

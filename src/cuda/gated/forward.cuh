@@ -23,7 +23,7 @@ struct GatedForward : GatedChunk<Shape, Plain> {
         this->load(p.input_gate, input_gate);
         if (Plain) this->look_up();
         Values a;
-        make_maps(gate, second, input, input_gate, a);
+        stage_maps(gate, second, input, input_gate, a);
         ptx::wait_for_launch_before();  // which clears the carries
         this->scan(a);
         Values output_gate, h;
@@ -37,39 +37,17 @@ struct GatedForward : GatedChunk<Shape, Plain> {
                     static_cast<R*>(p.state_out)[this->state_of(i)] = h[i];
         }
         this->store(p.states, h);
-        with_epilogue(p.epilogue, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                h[i] = number_of(gated::epilogued<kind.value>(F(h[i]), F(output_gate[i])).y);
-        });
+        apply_epilogue<F>(p, output_gate, h);
         this->store(p.output, h);
     }
 
-    __device__ __forceinline__ void make_maps(Values& gate, const Values& second, const Values& input,
-                                              const Values& input_gate, Values& a) {
-        Values m, b;
+    __device__ __forceinline__ void stage_maps(Values& gate, const Values& second, const Values& input,
+                                               const Values& input_gate, Values& a) {
+        Values b;
         this->add_bias(gate);
-        with_decay(p.decay, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const auto d = gated::decayed<kind.value>(F(gate[i]), F(second[i]), F(tile.rate[places.column_of(i)]));
-                a[i] = number_of(d.a);
-                m[i] = number_of(d.rest);
-            }
-        });
-        with_scale(p.scale, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                m[i] = this->is_open(i) ? R(1) : number_of(gated::scaled<kind.value>(F(a[i]), F(m[i])));
-        });
-        with_activation(p.activation, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) b[i] = m[i] * number_of(gated::activated<kind.value>(F(input[i])).value);
-        });
-        if (p.input_gating != static_cast<int>(InputGating::none)) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) b[i] = b[i] * number_of(gated::sigmoids(F(input_gate[i])).open);
-        }
+        make_maps<F>(
+            p, gate, second, input, input_gate, [&](int i) { return tile.rate[places.column_of(i)]; },
+            [&](int i) { return this->is_open(i); }, a, b);
 #pragma unroll
         for (int i = 0; i < turns; ++i) {
             constexpr uint8_t start = gated_valid | gated_first;

@@ -9,6 +9,8 @@
 
 namespace flashscan::cuda {
 
+inline constexpr int gated_step_threads = 128;  // of a block of gated_steps
+
 // Null pointers: the argument was not given, or the layer or pass has none such. The parts are numbers of math/gated.h.
 struct GatedParams {
     View input, gate, second_gate, input_gate, output_gate, output;

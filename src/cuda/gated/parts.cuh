@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of a gated layer, chosen at run time: each function applies one part to all elements of a thread, so that the
-// choice is made once for them.
+// choice is made once for them; and the map of a step that they make together.
 #pragma once
 
 #include <type_traits>
@@ -105,6 +105,44 @@ __device__ __forceinline__ void with_epilogue(int32_t epilogue, F f) {
     case Epilogue::silu: return f(Constant<Epilogue::silu>{});
     case Epilogue::tanh_sigmoid: return f(Constant<Epilogue::tanh_sigmoid>{});
     }
+}
+
+// The maps h -> a h + b of steps, b without the state that enters a sequence. BIAS is part of `gate`; `rate(i)` is that of
+// an element's channel, `is_open(i)` tells whether its m is 1.
+template <typename F, typename R, int N, typename Rate, typename IsOpen>
+__device__ __forceinline__ void make_maps(const GatedParams& p, const R (&gate)[N], const R (&second)[N],
+                                          const R (&input)[N], const R (&input_gate)[N], Rate rate, IsOpen is_open,
+                                          R (&a)[N], R (&b)[N]) {
+    R m[N];
+    with_decay(p.decay, [&](auto kind) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const auto d = gated::decayed<kind.value>(F(gate[i]), F(second[i]), F(rate(i)));
+            a[i] = number_of(d.a);
+            m[i] = number_of(d.rest);
+        }
+    });
+    with_scale(p.scale, [&](auto kind) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) m[i] = is_open(i) ? R(1) : number_of(gated::scaled<kind.value>(F(a[i]), F(m[i])));
+    });
+    with_activation(p.activation, [&](auto kind) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) b[i] = m[i] * number_of(gated::activated<kind.value>(F(input[i])).value);
+    });
+    if (p.input_gating != static_cast<int>(InputGating::none)) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) b[i] = b[i] * number_of(gated::sigmoids(F(input_gate[i])).open);
+    }
+}
+
+// From h to OUTPUT.
+template <typename F, typename R, int N>
+__device__ __forceinline__ void apply_epilogue(const GatedParams& p, const R (&output_gate)[N], R (&h)[N]) {
+    with_epilogue(p.epilogue, [&](auto kind) {
+#pragma unroll
+        for (int i = 0; i < N; ++i) h[i] = number_of(gated::epilogued<kind.value>(F(h[i]), F(output_gate[i])).y);
+    });
 }
 
 }  // namespace flashscan::cuda

@@ -9,6 +9,8 @@
 
 namespace flashscan::cuda {
 
+inline constexpr int selective_step_threads = 256;  // of a block of selective_steps
+
 // Null pointers: the argument was not given, or the pass has none such.
 struct SelectiveParams {
     View input, delta, gate, output;

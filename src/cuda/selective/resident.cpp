@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "resident" of selective scans: a block walks the steps of a row of the states and keeps these in registers.
+// The kernel "resident" of selective scans: a block walks the steps of a row of the states and keeps these in registers;
+// forward over few steps, some lanes for each channel.
 #include <algorithm>
 
 #include "core/workspace.h"
@@ -29,6 +30,7 @@ class Resident final : public SelectiveKernel {
           segment_steps_(choose_segments(options)),
           segments_(max(ceil_div(p_.time, segment_steps_), 1)),
           parts_(p_.state_rows() * segments_),
+          short_(is_short(options)),
           forward_(book_forward()),
           backward_(book_backward()) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
@@ -37,10 +39,11 @@ class Resident final : public SelectiveKernel {
 
     std::string describe() const override {
         return fmt::format(
-            "{} rows x {} segments x {} groups x {} blocks of {} channels, {} states in a lane; backward keeps the "
+            "{}{} rows x {} segments x {} groups x {} blocks of {} channels, {} states in a lane; backward keeps the "
             "states of "
             "every {} steps",
-            p_.state_rows(), segments_, p_.groups, slices_, passes_.channels, passes_.states_of_lane, passes_.kept);
+            short_ ? "forward lanes for each channel; backward " : "", p_.state_rows(), segments_, p_.groups, slices_,
+            passes_.channels, passes_.states_of_lane, passes_.kept);
     }
     size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? forward_.bytes : backward_.bytes; }
 
@@ -53,6 +56,7 @@ class Resident final : public SelectiveKernel {
         }
         params.output = view(x.output, p_.output, size_of(p_.dtype));
         params.state_out = x.state_out;
+        if (short_) return walk_steps(params, stream);
         launch_blocks(passes_.forward, passes_.forward_bytes, params, stream);
     }
 
@@ -130,6 +134,19 @@ class Resident final : public SelectiveKernel {
             blocks_of_multiprocessor * device_attribute(cudaDevAttrMultiProcessorCount, device_) / blocks;
         const int64_t segments = std::min(wanted, steps / least_steps);
         return segments <= 1 ? steps : round_up(ceil_div(steps, segments), 32);
+    }
+
+    // What decoding has: lanes walk the steps of a channel faster than blocks do. Lengths of packed sequences are known to
+    // the device alone; with as many sequences as steps they are of one step each.
+    bool is_short(const Options& options) const {
+        constexpr int64_t most_steps = 8;
+        if (p_.channels == 0 || p_.state_rows() == 0) return false;
+        return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
+    }
+    void walk_steps(SelectiveParams& params, void* stream) const {
+        const int64_t lanes = passes_.threads / passes_.channels;
+        params.slices = static_cast<int32_t>(ceil_div(p_.channels * lanes, selective_step_threads));
+        launch(passes_.steps, blocks_of(p_.state_rows() * params.slices, selective_step_threads), stream, params);
     }
 
     // What enters segments, and the sums of d over them.
@@ -262,6 +279,7 @@ class Resident final : public SelectiveKernel {
     Extent group_channels_, slices_;
     int64_t size_;  // of a number of the states
     Extent segment_steps_, segments_, parts_;
+    bool short_;
     Scratch forward_, backward_;
 };
 

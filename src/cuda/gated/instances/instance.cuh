@@ -6,6 +6,7 @@
 #include "cuda/gated/edges.cuh"
 #include "cuda/gated/forward.cuh"
 #include "cuda/gated/instances/table.h"
+#include "cuda/gated/steps.cuh"
 
 namespace flashscan::cuda {
 
@@ -31,6 +32,7 @@ GatedKernels make_gated_kernels() {
     kernels.forward[1] = make_gated_pass<GatedShape<X, turns, true, false>>();
     kernels.backward[0] = make_gated_pass<GatedShape<X, turns, false, true>>();
     kernels.backward[1] = make_gated_pass<GatedShape<X, turns, true, true>>();
+    kernels.steps = reinterpret_cast<const void*>(&gated_steps<X>);
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);
     return kernels;
