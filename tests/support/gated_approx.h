@@ -2,6 +2,7 @@
 // Numbers with the absolute error that they may have, and the formulas of gated layers on them (gated_bound.cpp).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -42,9 +43,9 @@ struct Arithmetic {
         return function(x, t, 1 - t * t, 12);
     }
     Approx sqrt(Approx x) const {
-        const double root = std::sqrt(x.value);
+        const double root = std::sqrt(x.value), lowest = std::sqrt(std::max(0.0, x.value - 1.1 * x.error));
         if (root == 0) return {0, std::sqrt(x.error)};
-        return function(x, root, 1 / (2 * root), 2);
+        return {root, root - lowest + 2 * u * root + tiny};  // the side on which it is steeper
     }
 };
 
