@@ -156,9 +156,10 @@ class Chunked final : public GatedKernel {
     // What decoding has: a thread walks the steps faster than blocks share them out. Lengths of packed sequences are known
     // to the device alone; with as many sequences as steps they are of one step each.
     static bool is_short(const GatedProblem& p, const Options& options) {
-        constexpr int64_t most_steps = 8;
+        constexpr int64_t many_channels = 32768;
         if (p.empty()) return false;
-        return p.packed() ? p.time <= p.state_rows() && !options.batch_invariant : p.time <= most_steps;
+        if (p.packed()) return p.time <= p.state_rows() && !options.batch_invariant;
+        return p.time <= (p.channels * p.state_rows() >= many_channels ? 16 : 4);
     }
     void walk_steps(GatedParams& params, void* stream) const {
         const int64_t groups = ceil_div(p_.channels, gated_step_threads);

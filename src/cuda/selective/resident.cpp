@@ -139,7 +139,7 @@ class Resident final : public SelectiveKernel {
     // What decoding has: lanes walk the steps of a channel faster than blocks do. Lengths of packed sequences are known to
     // the device alone; with as many sequences as steps they are of one step each.
     bool is_short(const Options& options) const {
-        constexpr int64_t most_steps = 8;
+        constexpr int64_t most_steps = 2;
         if (p_.channels == 0 || p_.state_rows() == 0) return false;
         return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
     }
