@@ -12,7 +12,7 @@ struct GatedPass {
 };
 struct GatedKernels {
     GatedPass forward[2], backward[2];  // with channels or time innermost
-    const void* steps = nullptr;  // forward over few steps
+    const void* steps = nullptr;        // forward over few steps
     const void *pass_states = nullptr, *sums = nullptr;
 };
 

@@ -14,7 +14,7 @@ struct SelectivePasses {
     int channels = 0, threads = 0;  // of a block
     int kept = 0;                   // steps between the states that `states` writes
     const void *forward = nullptr, *states = nullptr, *adjoint = nullptr, *backward = nullptr;
-    const void* steps = nullptr;  // forward over few steps
+    const void* steps = nullptr;                // forward over few steps
     int forward_bytes = 0, backward_bytes = 0;  // of shared memory
 };
 
