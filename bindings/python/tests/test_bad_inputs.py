@@ -75,6 +75,7 @@ TORCH_CALLS = {
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     **{name: LAYER for name in ("MinGRU", "MinLSTM", "HGRN", "QRNN")},
     "RGLRU": {"width": 4},
+    "Mamba": {"d_model": 4},
     "from_torch": {"module": None},
 }
 LAYERS = ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "LinearRecurrence", "RGLRU", "MinGRU", "MinLSTM", "HGRN", "QRNN")

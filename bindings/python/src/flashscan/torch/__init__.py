@@ -8,13 +8,14 @@ of ``prefix_scan`` and ``reduce`` with operators that are names are computed, as
 ``linear_scan`` and ``gated_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name
 of the function by a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in
 the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` is a layer
-around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, which
-decode with ``step``.
+around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, and
+``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``.
 """
 
 from ._gated import gated_scan
 from ._gated_layers import HGRN, QRNN, MinGRU, MinLSTM
 from ._linear import linear_scan
+from ._mamba import Mamba
 from ._operator import affine_scan, prefix_scan, reduce
 from ._recurrences import LinearRecurrence
 from ._recurrent import GRU, LSTM, MGU, SLSTM, Elman, Recurrent, from_torch
@@ -32,6 +33,7 @@ __all__ = [
     "SLSTM",
     "Elman",
     "LinearRecurrence",
+    "Mamba",
     "MinGRU",
     "MinLSTM",
     "Recurrent",

@@ -41,6 +41,23 @@ class Stepped(nn.Module):
         return output.squeeze(1), state
 
 
+def with_past(
+    state: Any, input: Tensor, window: int, seq_offsets: Tensor | None
+) -> tuple[Tensor | None, tuple[Tensor, ...]]:
+    """The pair that the state of a layer with a window is: h, and the inputs before the first step, the newest first."""
+    rows = input.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1
+    shape = (rows, window - 1, input.shape[2])
+    if state is None:
+        return None, input.new_zeros(shape).unbind(1)
+    if not isinstance(state, (tuple, list)) or len(state) != 2 or not isinstance(state[1], Tensor):
+        raise FlashscanTypeError(
+            f"state is a {type(state).__name__}; accepted is a pair of tensors: h and the last inputs"
+        )
+    if tuple(state[1].shape) != shape:
+        raise FlashscanValueError(f"state's inputs have shape {tuple(state[1].shape)}; accepted is {shape}")
+    return state[0], state[1].to(input.dtype).unbind(1)
+
+
 class _Layer(Stepped):
     """What the layers of this file have in common.
 
@@ -223,26 +240,8 @@ class QRNN(_Layer):
         options = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
         if self.window == 1:
             return self._scan(input, state, **options)
-        h, past = self._pair(state, input, seq_offsets)
+        h, past = with_past(state, input, self.window, seq_offsets)
         steps = Steps(1, flag("reverse", reverse), seq_offsets, None if reset is None else (reset != 0).unsqueeze(2))
-        seen, last = [input], []
-        for earlier in past:
-            last.append(steps.after(seen[-1], earlier))
-            seen.append(steps.before(seen[-1], earlier))
+        seen, last = steps.window(input, past)
         output, h = self._scan(torch.cat(seen, -1), as_state(h, input), **options)
-        return output, (h, torch.stack(last, 1))
-
-    def _pair(
-        self, state: Any, input: Tensor, seq_offsets: Tensor | None
-    ) -> tuple[Tensor | None, list[Tensor] | tuple[Tensor, ...]]:
-        rows = input.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1
-        shape = (rows, self.window - 1, self.input_size)
-        if state is None:
-            return None, input.new_zeros(shape).unbind(1)
-        if not isinstance(state, (tuple, list)) or len(state) != 2 or not isinstance(state[1], Tensor):
-            raise FlashscanTypeError(
-                f"state is a {type(state).__name__}; accepted is a pair of tensors: h and the last inputs"
-            )
-        if tuple(state[1].shape) != shape:
-            raise FlashscanValueError(f"state's inputs have shape {tuple(state[1].shape)}; accepted is {shape}")
-        return state[0], state[1].to(input.dtype).unbind(1)
+        return output, (h, last)

@@ -47,6 +47,15 @@ class Steps:
         empty = (offsets[1:] == offsets[:-1]).reshape(rows, *(1 for _ in shape))
         return torch.where(empty, initial, last)
 
+    def window(self, input: Tensor, past: tuple[Tensor, ...]) -> tuple[list[Tensor], Tensor]:
+        """What each step sees of the input, from its own on to the oldest, ``past`` before the first step; and what the
+        next call sees before its first step, side by side behind the rows, the newest first."""
+        seen, last = [input], []
+        for earlier in past:
+            last.append(self.after(seen[-1], earlier))
+            seen.append(self.before(seen[-1], earlier))
+        return seen, torch.stack(last, 1) if last else input.new_zeros((input.shape[0], 0, input.shape[2]))
+
     def adjoint(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of both arguments of ``before``, given that of its result."""
         if self.reset is not None:
