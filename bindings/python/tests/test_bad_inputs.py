@@ -79,7 +79,10 @@ TORCH_CALLS = {
     "from_torch": {"module": None},
 }
 LAYERS = ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "LinearRecurrence", "RGLRU", "MinGRU", "MinLSTM", "HGRN", "QRNN")
-JAX_CALLS = {name: CALLS[name] for name in ("linear_scan", "gated_scan", "rnn", "prefix_scan", "reduce", "affine_scan")}
+JAX_CALLS = {
+    **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
+    **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
+}
 COMPAT_CALLS = {
     "accelerated_scan.scan": {"gates": X, "tokens": X},
     "sequential_scan.scan": {"alpha": X, "beta": X},

@@ -64,7 +64,8 @@ flashscan_status make_plan(flashscan_plan** plan, const void* desc, const flashs
 using Maker = flashscan_status (*)(flashscan_plan**, const void*, const flashscan_options&);
 constexpr std::array families = {
     make_plan<flashscan_linear_desc, flashscan_plan_linear>, make_plan<flashscan_rnn_desc, flashscan_plan_rnn>,
-    make_plan<flashscan_operator_desc, flashscan_plan_operator>, make_plan<flashscan_gated_desc, flashscan_plan_gated>};
+    make_plan<flashscan_operator_desc, flashscan_plan_operator>, make_plan<flashscan_gated_desc, flashscan_plan_gated>,
+    make_plan<flashscan_selective_desc, flashscan_plan_selective>};
 
 // Plans by everything they are made from. A plan that is dropped lives on in the calls that use it.
 class Plans {

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from . import _affine, _gated, _linear, _operator, _rnn
+from . import _affine, _gated, _linear, _operator, _rnn, _selective
 from . import _library as lib
 from ._xla import Family, Fold, Traced
 from ._xla_partition import Axes
@@ -36,6 +36,15 @@ def _fold_gated(traced: Traced, options: tuple, mapped: set[int], results: set[i
     return Fold(options, lambda number: None if number in shared else 0, True)
 
 
+def _fold_selective(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+    """What a batch shares is summed over all of it: B and C too where they are constant."""
+    constant = {n for n, spec in ((lib.B, traced.specs[3]), (lib.C, traced.specs[4])) if len(spec.shape) == 2}
+    shared = {lib.A, lib.D, lib.BIAS, *constant}
+    if traced.packed or shared & mapped or {lib.GRAD | number for number in shared} & results:
+        return None
+    return Fold(options, lambda number: None if number in shared else 0, True)
+
+
 def _fold_in_front(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
     return None if traced.packed else Fold(options, lambda number: 0, False)
 
@@ -57,6 +66,26 @@ def _axes_gated(traced: Traced, options: tuple) -> dict[int, Axes]:
     gates = (lib.GATE, lib.SECOND_GATE, lib.INPUT_GATE, lib.OUTPUT_GATE)
     numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, *gates), data) | dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
     return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t"), lib.RESERVE: ("r",)}
+
+
+def _axes_selective(traced: Traced, options: tuple) -> dict[int, Axes]:
+    steps_last = options[1 if traced.backward else 2] == "bct"
+    matrices = {lib.B: traced.specs[3].shape, lib.C: traced.specs[4].shape}
+    # Groups are of neighbouring channels, which are then not cut.
+    grouped = any(len(shape) == 4 and shape[1 if steps_last else 2] > 1 for shape in matrices.values())
+    channels = "e" if grouped else "c"
+    data = ("b", channels, "t") if steps_last else ("b", "t", channels)
+
+    def of_matrix(shape: tuple[int, ...]) -> Axes:
+        if len(shape) == 2:
+            return channels, "k"
+        inner = ("g", "k") if len(shape) == 4 else ("k",)
+        return ("b", *inner, "t") if steps_last else ("b", "t", *inner)
+
+    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.DELTA, lib.OUTPUT_GATE), data)
+    numbers |= {lib.A: (channels, "k"), lib.D: (channels,), lib.BIAS: (channels,)}
+    numbers |= {number: of_matrix(shape) for number, shape in matrices.items()}
+    return numbers | _axes_of_states(traced, ("b",), (channels, "k")) | {lib.RESET: ("b", "t")}
 
 
 def _axes_of_states(traced: Traced, front: Axes, behind: Axes) -> dict[int, Axes]:
@@ -128,4 +157,8 @@ GATED = Family(
     lambda o: (o[0], _gated.hides_state(o[2], o[6]), *o[2:]),
     _fold_gated,
     _axes_gated,
+)
+# Options: final, delta_softplus, layout, reverse, threads.
+SELECTIVE = Family(
+    "selective_scan", _selective.forward, _selective.backward, lambda o: o[1:], _same, _fold_selective, _axes_selective
 )

@@ -4,7 +4,7 @@
 They take the arguments of the functions of the same names in ``flashscan``, and may be used under ``jax.jit``,
 reverse mode differentiation (once; others are refused by name) and ``jax.vmap``. A mapped axis becomes part of the
 batch where a call can do that; where it cannot, calls are made one after another: packed sequences, recurrent weights,
-parameters or biases that are mapped themselves, and in ``vmap(grad(...))`` gradients of recurrent networks, of gated
+parameters or biases that are mapped themselves, constant matrices of selective scans among them, and in ``vmap(grad(...))`` gradients of recurrent networks, of gated
 layers with an epilogue, and of what a batch shares; ``grad`` of ``vmap`` is one call.
 
 XLA cuts a call along the batch, channels and heads where arrays are sharded so, and gathers nothing; arrays that are
@@ -21,16 +21,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import _affine, _gated, _linear, _operator, _rnn
+from . import _affine, _gated, _linear, _operator, _rnn, _selective
 from ._call import Kind, choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
 from ._xla import call
-from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN
+from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN, SELECTIVE
 
 Array = jax.Array
 ArrayLike = Any
 
-__all__ = ["affine_scan", "gated_scan", "linear_scan", "prefix_scan", "reduce", "rnn"]
+__all__ = ["affine_scan", "gated_scan", "linear_scan", "prefix_scan", "reduce", "rnn", "selective_scan"]
 
 
 def _arrays(kind: Kind, *values: Any) -> list[Any]:
@@ -106,7 +106,7 @@ def gated_scan(
     threads: int = 0,
 ) -> Array | tuple[Array, Array]:
     """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]``; arguments as in ``flashscan.gated_scan``,
-    which has the formulas. On the CPU alone.
+    which has the formulas.
 
     ``gate``, ``second_gate``, ``input_gate`` and ``output_gate`` are of the input's shape, [B, T, C], or [B, C, T] with
     ``layout="bct"``; ``param`` and ``bias`` [C]; ``initial_state`` [B, C], or [N, C] with ``seq_offsets`` [N + 1];
@@ -121,6 +121,41 @@ def gated_scan(
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
     options += (layout, flag("reverse", reverse), thread_count(threads))
     results = call(GATED, arrays, (final, False, *options))
+    return tuple(results) if final else results[0]
+
+
+def selective_scan(
+    u: ArrayLike,
+    delta: ArrayLike,
+    A: ArrayLike,
+    B: ArrayLike,
+    C: ArrayLike,
+    D: ArrayLike | None = None,
+    z: ArrayLike | None = None,
+    delta_bias: ArrayLike | None = None,
+    initial_state: ArrayLike | None = None,
+    *,
+    delta_softplus: bool = False,
+    layout: str = "btc",
+    reverse: bool = False,
+    seq_offsets: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    return_final_state: bool = False,
+    threads: int = 0,
+) -> Array | tuple[Array, Array]:
+    """Mamba's state-space layer; arguments as in ``flashscan.selective_scan``, which has the formulas.
+
+    ``u``, ``delta`` and ``z`` are [B, T, C], or [B, C, T] with ``layout="bct"``; ``A`` [C, N], real or complex; ``B`` and
+    ``C`` [C, N] of A's dtype or, of each step, [B, T, N] or [B, T, G, N] ([B, N, T], [B, G, N, T]); ``D`` and
+    ``delta_bias`` [C]; ``initial_state`` [B, C, N], or [sequences, C, N] with ``seq_offsets``; ``reset`` [B, T]. Returns y,
+    of the shape and dtype of u, or the pair of it and the final state of A's dtype. What is not accepted raises a
+    ``FlashscanError`` that says what is. With groups of B or C, channels are not cut where arrays are sharded.
+    """
+    given = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset)
+    arrays = _arrays(_selective.forward, *given)
+    final = flag("return_final_state", return_final_state)
+    options = (final, flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse), thread_count(threads))
+    results = call(SELECTIVE, arrays, options)
     return tuple(results) if final else results[0]
 
 
