@@ -114,6 +114,7 @@ def gated_scan(
     not accepted raises a ``FlashscanError`` that says what is.
     """
     words(True, layer=layer, decay=decay)
+    words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
     extra = (second_gate, input_gate, output_gate, param, bias)
     arrays = _arrays(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
     final = flag("return_final_state", return_final_state)
@@ -151,6 +152,7 @@ def selective_scan(
     of the shape and dtype of u, or the pair of it and the final state of A's dtype. What is not accepted raises a
     ``FlashscanError`` that says what is. With groups of B or C, channels are not cut where arrays are sharded.
     """
+    words(layout=layout)
     given = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset)
     arrays = _arrays(_selective.forward, *given)
     final = flag("return_final_state", return_final_state)
