@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a language model on bytes, with recurrences by flashscan: RG-LRU or sLSTM layers.
+"""Trains a language model on bytes, with recurrences by flashscan: RG-LRU, minGRU or sLSTM layers, or Mamba's block.
 
     python char_lm.py                        this repository's documents, on the CPU
     python char_lm.py --layer slstm --device cuda --bf16 --width 512 --text book.txt
@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from flashscan.torch import RGLRU, SLSTM
+from flashscan.torch import RGLRU, SLSTM, Mamba, MinGRU
 
 
 def plain_rglru(layer, x):
@@ -58,8 +58,36 @@ def plain_slstm(layer, x):
     return torch.stack(output, 1).flatten(-2)
 
 
+def plain_mingru(layer, x):
+    """What MinGRU computes (arXiv 2410.01201, section 3.1), step by step."""
+    gate, candidate = layer.projection(x).chunk(2, -1)
+    z = torch.sigmoid(gate)
+    candidate = torch.where(candidate >= 0, candidate + 0.5, torch.sigmoid(candidate))
+    h, output = torch.zeros_like(z[:, 0]), []
+    for t in range(x.shape[1]):
+        h = (1 - z[:, t]) * h + z[:, t] * candidate[:, t]
+        output.append(h)
+    return torch.stack(output, 1)
+
+
+def plain_mamba(block, x):
+    """What Mamba computes (arXiv 2312.00752, section 3.4), step by step behind the convolution."""
+    x, z = block.in_proj(x).chunk(2, -1)
+    padded = functional.pad(x.transpose(1, 2), (block.d_conv - 1, 0))
+    u = functional.silu(block.conv1d(padded)).transpose(1, 2)
+    rank, B, C = block.x_proj(u).split((block.dt_rank, block.d_state, block.d_state), -1)
+    delta, A = functional.softplus(block.dt_proj(rank)), -torch.exp(block.A_log)
+    h, output = torch.zeros_like(u[:, 0, :, None]), []
+    for t in range(x.shape[1]):
+        h = torch.exp(delta[:, t, :, None] * A) * h + (delta * u)[:, t, :, None] * B[:, t, None]
+        output.append((h * C[:, t, None]).sum(-1))
+    return block.out_proj((torch.stack(output, 1) + block.D * u) * functional.silu(z))
+
+
 LAYERS = {
     "rglru": (lambda width, heads: RGLRU(width, heads), plain_rglru),
+    "mingru": (lambda width, heads: MinGRU(width, width), plain_mingru),
+    "mamba": (lambda width, heads: Mamba(width), plain_mamba),
     "slstm": (lambda width, heads: SLSTM(width, width, num_heads=heads, batch_first=True), plain_slstm),
 }
 
@@ -183,7 +211,7 @@ def parse(arguments):
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=256, help="bytes of a window")
     parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4, help="of rglru and slstm")
     parser.add_argument("--blocks", type=int, default=2)
     parser.add_argument("--lr", type=float, default=3e-3)
     parser.add_argument("--seed", type=int, default=0)
