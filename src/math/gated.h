@@ -51,6 +51,11 @@ struct GatedParts {
     Epilogue epilogue;
     bool first_step;  // m = 1 where a sequence starts
 
+    constexpr bool operator==(const GatedParts& other) const {
+        return decay == other.decay && scale == other.scale && activation == other.activation &&
+               input_gating == other.input_gating && epilogue == other.epilogue && first_step == other.first_step;
+    }
+
     constexpr bool has_second_gate() const { return decay == Decay::ratio; }
     constexpr bool has_param() const { return decay == Decay::lower_bound || decay == Decay::softplus; }
     constexpr bool has_input_gate() const { return input_gating != InputGating::none; }
@@ -75,6 +80,7 @@ inline constexpr GatedLayer gated_layers[] = {
     {"qrnn", {Decay::sigmoid, Scale::one_minus, Activation::tanh, InputGating::none, Epilogue::sigmoid, false}},
     {"gilr", {Decay::sigmoid, Scale::one_minus, Activation::tanh, InputGating::none, Epilogue::none, false}},
 };
+inline constexpr int gated_layer_count = static_cast<int>(sizeof(gated_layers) / sizeof(gated_layers[0]));
 
 namespace gated {
 

@@ -1,211 +1,327 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of the kernel "chunked" of gated layers (chunk.cuh). With v the activated and gated input, da/dg the
-// slope of the decay, and h[t-1] from OUTPUT, RESERVE or STATE_IN:
+// The backward pass of gated layers in chunks. With v the activated and gated input, e the gradient of h that OUTPUT gives,
+// and h[t-1] from OUTPUT, RESERVE or STATE_IN,
 //
-//     the gradient of a is  g (h[t-1] + v dm/da),  of v it is  g m;  gates and INPUT follow by the slopes of math/gated.h
+//     g[t] = e[t] + a[t+1] g[t+1]     the gradient of a is g (h[t-1] + v dm/da), of v it is g m
 //
-// Sums over batch and time for PARAM and BIAS leave the block as one number for each channel, which sums.cuh adds in order.
+// gates and INPUT follow by the slopes of math/gated.h. Steps are counted from the layer's last to its first.
+//
+// Ownership  A lane has L steps of V channels (tile.cuh), a block a chunk of steps.
+// Order      1. Lanes load all that they need of their steps and form a and e. 2. The chunk is scanned (scan.cuh). 3. Lanes
+//            work out the slopes of a step after the other, and store.
+// Sums       Sums over batch and time for PARAM and BIAS leave the block as one number for each channel, lanes and warps
+//            added in order; edges.cuh adds those of blocks in order.
+// Bytes      Every element of the named arrays once, h of a lane's first step twice; 8 bytes for each pack of V channels and
+//            chunk.
+// Sync       A block's warps meet once to three times; carries between blocks as in scan.cuh.
+// Limits     None of the family where Plain is false.
 #pragma once
 
-#include "cuda/gated/chunk.cuh"
+#include "cuda/gated/channels.cuh"
+#include "cuda/gated/scan.cuh"
 
 namespace flashscan::cuda {
 
-template <typename Shape, bool Plain>
-struct GatedBackward : GatedChunk<Shape, Plain> {
-    using Base = GatedChunk<Shape, Plain>;
-    using F = typename Base::F;
+template <typename Shape, typename Parts, bool Plain>
+struct GatedBackward {
+    using X = typename Shape::X;
     using R = typename Shape::R;
-    using Values = typename Base::Values;
-    using Base::Base, Base::p, Base::places, Base::tile, Base::turns;
-
-    // A thread's elements.
-    struct Elements {
-        Values gate, second, input, input_gate, output_gate, grad_output;
-        Values h, before;  // the states after and before a step
+    using Tile = GatedTile<Shape, Plain>;
+    using Elements = typename Tile::Elements;
+    using Values = typename Tile::Values;
+    using Scan = GatedScan<Shape, Plain>;
+    using Channels = GatedChannels<Shape>;
+    using F = Formula<R, false>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    struct Shared {
+        typename Scan::Shared scan;
+        typename Channels::Shared channels;
+        R sums[Shape::warps][2][V][32];
     };
+    struct Inputs {
+        Elements gate, second, input, input_gate, output_gate, grad_output;
+        Elements states;  // with time innermost h, else h before each step
+        R edge[V];        // h before the lane's last step with time innermost, else before the layer's first step
+    };
+    struct Gradients {
+        Elements gate, second, input, input_gate;
+        R rate[V], bias[V];  // sums over the lane's steps
+    };
+    using Step = R[V];
 
-    __device__ __forceinline__ void load_all(Elements& x) {
-        this->load_gate(p.gate, x.gate);
-        this->load_gate(p.second_gate, x.second);
-        this->load(p.input, x.input);
-        this->load(p.input_gate, x.input_gate);
-        this->load(p.output_gate, x.output_gate);
-        this->load(p.grad_output, x.grad_output);
-        if (p.output_gate.data != nullptr) this->load(p.states, x.h);
-        load_before(x.before);
+    const GatedParams& p;
+    const Tile t;
+
+    template <bool Whole>
+    __device__ __forceinline__ void load(Inputs& x) const {
+        t.template load_gate<Whole>(p.gate, x.gate);
+        t.template load<Whole>(p.grad_output, x.grad_output);
+        if (Parts::has_output_gate(p)) t.template load<Whole>(p.output_gate, x.output_gate);
+        if (Parts::has_second_gate(p)) t.template load_gate<Whole>(p.second_gate, x.second);
+        if (p.input.data != nullptr) t.template load<Whole>(p.input, x.input);
+        if (Parts::has_input_gate(p)) t.template load<Whole>(p.input_gate, x.input_gate);
+        if (Plain && Shape::by_time) t.template load<Whole>(p.states, x.states);
     }
-    __device__ __forceinline__ void load_before(Values& before) {
+    // With channels innermost, h before the layer's first step lies outside of the tensor.
+    __device__ __forceinline__ void load_states(Inputs& x) const {
+        if constexpr (!Plain) {
+            load_each_before(x.states);
+        } else if constexpr (!Shape::by_time) {
+            if (t.whole && t.step + L < static_cast<int>(p.time))
+                t.template load<true>(p.states, x.states, 1);
+            else
+                t.template load<false>(p.states, x.states, 1);
+        }
+        if constexpr (Plain) load_edge(x);
+    }
+    __device__ __forceinline__ R state_in(int v) const {
+        if (p.state_in == nullptr || v >= t.channels) return R(0);
+        return static_cast<const R*>(p.state_in)[t.batch * p.channels + t.channel + v];
+    }
+    __device__ __forceinline__ void load_edge(Inputs& x) const {
+        const bool at_end = t.steps > 0 && t.step + t.steps == static_cast<int>(p.time);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            x.edge[v] = R(0);
+            if (at_end) {
+                x.edge[v] = state_in(v);
+            } else if (Shape::by_time && t.lane == 31 && t.steps > 0 && v < t.channels) {
+                const char* const from = t.first_row(p.states) + v * p.states.row - static_cast<int>(sizeof(X));
+                x.edge[v] = Element<X>::widen(*reinterpret_cast<const X*>(from));
+            }
+        }
+        if constexpr (Shape::by_time) {
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const R next = shuffle(x.states.get(0, v), t.lane + 1 & 31);
+                if (t.lane < 31 && !at_end) x.edge[v] = next;
+            }
+        }
+    }
+    __device__ __forceinline__ void load_each_before(Elements& before) const {
         const int64_t last = p.down ? 1 : -1;
-        if (Plain && p.states.data != nullptr) return this->template load_as<typename Shape::X>(p.states, before, last);
 #pragma unroll
-        for (int i = 0; i < turns; ++i) {
-            const uint8_t flags = this->flags_of(i);
-            before[i] = R(0);
-            if (Plain || !this->has(i) || (flags & gated_reset) != 0) continue;
-            if ((flags & gated_first) != 0) {
-                if (p.state_in != nullptr) before[i] = static_cast<const R*>(p.state_in)[this->state_of(i)];
-            } else if (p.states.data != nullptr) {
-                const char* const at = p.states.data + this->offset_in(p.states, i) + last * p.states.time;
-                before[i] = Element<typename Shape::X>::widen(*reinterpret_cast<const typename Shape::X*>(at));
+        for (int i = 0; i < L; ++i) {
+            Step h;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                h[v] = R(0);
+                if (!t.has(i, v) || t.resets(i)) continue;
+                if (!t.is_first(i) && p.states.data != nullptr)
+                    h[v] = Element<X>::widen(
+                        *reinterpret_cast<const X*>(t.address(p.states, i, v) + last * p.states.time));
+                else if (t.is_first(i) && p.state_in != nullptr)
+                    h[v] = static_cast<const R*>(p.state_in)[t.state_of(i, v)];
             }
+            before.set(i, h);
         }
     }
-
-    template <Decay kind>
-    __device__ __forceinline__ gated::Decayed<F> decay_of(const Elements& x, int i) const {
-        return gated::decayed<kind>(F(x.gate[i]), F(x.second[i]), F(tile.rate[places.column_of(i)]));
+    __device__ __forceinline__ R before(const Inputs& x, int i, int v) const {
+        if (!Plain) return x.states.get(i, v);
+        if (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
+        return p.state_in != nullptr && t.is_first(i) ? x.edge[v] : x.states.get(i, v);
+    }
+    // h of step i, where the epilogue needs it.
+    __device__ __forceinline__ void load_results(Elements& h) const {
+        if (t.whole)
+            t.template load<true>(p.states, h);
+        else
+            t.template load<false>(p.states, h);
     }
 
-    __device__ __forceinline__ void run() {
-        Elements x;
-        if (!Plain) this->look_up();
-        load_all(x);
-        if (Plain) this->look_up();
-        this->add_bias(x.gate);
-        Values a;
-        with_decay(p.decay, [&](auto kind) {
+    __device__ __forceinline__ void run(Shared& shared) const {
+        const Scan scan(t, shared.scan);
+        Inputs x;
+        if (t.whole)
+            load<true>(x);
+        else
+            load<false>(x);
+        load_states(x);
+        Step rate, bias;
+        Channels::look_up(p, t, shared.channels);
+        Channels::take(p, t, shared.channels, rate, bias);
+        Values a, g;
+        const bool far = form_factors(x, rate, bias, a);
+        form_sources(x, g);
+        if (!t.whole) leave_out(a, g, R(1));
+        scan.template run<Plain && Parts::bounded>(a, g, far);
+        leave_states(a, g);
+        if (!t.whole) leave_out(a, g, R(1));
+        Gradients to;
+        form_gradients(x, rate, bias, g, to);
+        t.store_gate(p.grad_gate, to.gate);
+        t.store(p.grad_input, to.input);
+        if (Parts::has_second_gate(p)) t.store_gate(p.grad_second_gate, to.second);
+        if (Parts::has_input_gate(p)) t.store(p.grad_input_gate, to.input_gate);
+        if (p.sums != nullptr) leave_sums(shared, to);
+    }
+
+    __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a) const {
+        bool far = false;
 #pragma unroll
-            for (int i = 0; i < turns; ++i) a[i] = number_of(decay_of<kind.value>(x, i).a);
-        });
+        for (int i = 0; i < L; ++i)
+            Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < turns; ++i) this->in(tile.a, i) = a[i];
-        with_epilogue(p.epilogue, [&](auto kind) {
-            if constexpr (kind.value != Epilogue::none) {
-                Values slope;
-#pragma unroll
-                for (int i = 0; i < turns; ++i) {
-                    const auto y = gated::epilogued<kind.value>(F(x.h[i]), F(x.output_gate[i]));
-                    slope[i] = x.grad_output[i] * number_of(y.gate_slope);
-                    x.grad_output[i] = x.grad_output[i] * number_of(y.state_slope);
+                for (int v = 0; v < V; ++v) {
+                    const R second = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
+                    a[i][v] =
+                        number_of(gated::decayed<kind.value>(F(x.gate.get(i, v) + bias[v]), F(second), F(rate[v])).a);
+                    far = far || may_exceed_one<kind.value>(a[i][v], rate[v]);
                 }
-                this->store(p.grad_output_gate, slope);
+            });
+        return far && t.steps > 0;
+    }
+    // e of all steps, and the gradient of OUTPUT_GATE.
+    __device__ __forceinline__ void form_sources(const Inputs& x, Values& e) const {
+        if (Parts::has_output_gate(p)) {
+            Elements h, slope;
+            load_results(h);
+#pragma unroll
+            for (int i = 0; i < L; ++i) {
+                Step of_gate;
+                Parts::with_epilogue(p, [&](auto kind) {
+#pragma unroll
+                    for (int v = 0; v < V; ++v) {
+                        const R of_y = x.grad_output.get(i, v);
+                        const auto y = gated::epilogued<kind.value>(F(h.get(i, v)), F(x.output_gate.get(i, v)));
+                        of_gate[v] = of_y * number_of(y.gate_slope);
+                        e[i][v] = of_y * number_of(y.state_slope);
+                    }
+                });
+                slope.set(i, of_gate);
             }
-        });
+            t.store(p.grad_output_gate, slope);
+        } else {
 #pragma unroll
-        for (int i = 0; i < turns; ++i) {
-            R e = x.grad_output[i];
-            if (p.grad_state_out != nullptr && this->has(i) && (this->flags_of(i) & gated_last) != 0)
-                e = e + static_cast<const R*>(p.grad_state_out)[this->state_of(i)];
-            this->in(tile.b, i) = e;
+            for (int i = 0; i < L; ++i)
+#pragma unroll
+                for (int v = 0; v < V; ++v) e[i][v] = x.grad_output.get(i, v);
         }
-        ptx::wait_for_launch_before();  // which clears the carries
-        this->scan(a);
-        Values g;
+        if (p.grad_state_out == nullptr || (Plain && t.chunk > 0)) return;
 #pragma unroll
-        for (int i = 0; i < turns; ++i) g[i] = this->in(tile.b, i);
-        if (p.grad_state_in != nullptr) {
+        for (int i = 0; i < L; ++i)
 #pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const uint8_t flags = this->flags_of(i);
-                if (this->has(i) && (flags & gated_first) != 0)
-                    static_cast<R*>(p.grad_state_in)[this->state_of(i)] =
-                        (flags & gated_reset) != 0 ? R(0) : this->in(tile.a, i) * g[i];
-            }
-        }
-        store_gradients(x, g);
+            for (int v = 0; v < V; ++v)
+                if (t.is_last(i) && v < t.channels)
+                    e[i][v] = e[i][v] + static_cast<const R*>(p.grad_state_out)[t.state_of(i, v)];
+    }
+    // Steps that do not exist.
+    __device__ __forceinline__ void leave_out(Values& a, Values& g, R factor) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (i >= t.steps) a[i][v] = factor, g[i][v] = R(0);
+    }
+    __device__ __forceinline__ void leave_states(const Values& a, const Values& g) const {
+        if (p.grad_state_in == nullptr || (Plain && t.chunk + 1 < p.chunks)) return;
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (t.is_first(i) && v < t.channels)
+                    static_cast<R*>(p.grad_state_in)[t.state_of(i, v)] = t.resets(i) ? R(0) : a[i][v] * g[i][v];
     }
 
-    __device__ __forceinline__ void store_gradients(Elements& x, const Values& g) {
-        Values a, m, m_slope, value, slope, gate, gate_slope;
-        with_activation(p.activation, [&](auto kind) {
+    __device__ __forceinline__ void form_gradients(const Inputs& x, const Step& rate, const Step& bias, const Values& g,
+                                                   Gradients& to) const {
 #pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const auto v = gated::activated<kind.value>(F(x.input[i]));
-                value[i] = number_of(v.value);
-                slope[i] = number_of(v.slope);
+        for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            Step value, value_slope, opening, opening_slope;
+            Parts::with_activation(p, [&](auto kind) {
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+                    const auto y = gated::activated<kind.value>(F(p.input.data != nullptr ? x.input.get(i, v) : R(0)));
+                    value[v] = number_of(y.value);
+                    value_slope[v] = number_of(y.slope);
+                }
+            });
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                opening[v] = R(1), opening_slope[v] = R(0);
+                if (!Parts::has_input_gate(p)) continue;
+                const auto s = gated::input_gated<InputGating::sigmoid>(F(x.input_gate.get(i, v)));
+                opening[v] = number_of(s.value);
+                opening_slope[v] = number_of(s.slope);
             }
-        });
+            const bool open = (!Plain || !Shape::by_time || i == L - 1) && Parts::opens(p) && t.is_open(i);
+            Step of_gate, of_second, of_input, of_input_gate;
+            Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < turns; ++i) gate[i] = R(1), gate_slope[i] = R(0);
-        if (p.input_gating != static_cast<int>(InputGating::none)) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const auto s = gated::input_gated<InputGating::sigmoid>(F(x.input_gate[i]));
-                gate[i] = number_of(s.value);
-                gate_slope[i] = number_of(s.slope);
-            }
+                for (int v = 0; v < V; ++v) {
+                    const F second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
+                    const auto d = gated::decayed<kind.value>(F(x.gate.get(i, v) + bias[v]), second, F(rate[v]));
+                    const Scaled m = scaled(d, open);
+                    R of_a = g[i][v] * before(x, i, v);
+                    if (!is_zero(m.slope)) of_a = of_a + g[i][v] * (value[v] * opening[v]) * m.slope;
+                    const R of_v = g[i][v] * m.value;
+                    of_input[v] = of_v * opening[v] * value_slope[v];
+                    of_input_gate[v] = of_v * value[v] * opening_slope[v];
+                    of_gate[v] = of_a * number_of(d.gate_slope);
+                    of_second[v] = of_a * number_of(d.second_slope);
+                    to.rate[v] = to.rate[v] + of_a * number_of(d.rate_slope);
+                    to.bias[v] = to.bias[v] + of_gate[v];
+                }
+            });
+            to.gate.set(i, of_gate);
+            to.input.set(i, of_input);
+            if (Parts::has_second_gate(p)) to.second.set(i, of_second);
+            if (Parts::has_input_gate(p)) to.input_gate.set(i, of_input_gate);
         }
-        Values of_gate, of_second, of_rate;
-        with_decay(p.decay, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const auto d = decay_of<kind.value>(x, i);
-                a[i] = number_of(d.a);
-                m[i] = number_of(d.rest);
-                of_gate[i] = number_of(d.gate_slope);
-                of_second[i] = number_of(d.second_slope);
-                of_rate[i] = number_of(d.rate_slope);
-            }
+    }
+    struct Scaled {
+        R value, slope;
+    };
+    __device__ __forceinline__ Scaled scaled(const gated::Decayed<F>& d, bool open) const {
+        Scaled m{R(1), R(0)};
+        Parts::with_scale(p, [&](auto kind) {
+            if (open) return;
+            const F value = gated::scaled<kind.value>(d.a, d.rest);
+            m.value = number_of(value);
+            m.slope = number_of(gated::scale_slope<kind.value>(d.a, value, F(static_cast<R>(p.slope_limit))));
         });
-        with_scale(p.scale, [&](auto kind) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i) {
-                const bool open = this->is_open(i);
-                m[i] = open ? R(1) : number_of(gated::scaled<kind.value>(F(a[i]), F(m[i])));
-                m_slope[i] =
-                    open
-                        ? R(0)
-                        : number_of(gated::scale_slope<kind.value>(F(a[i]), F(m[i]), F(static_cast<R>(p.slope_limit))));
-            }
-        });
-#pragma unroll
-        for (int i = 0; i < turns; ++i) {
-            R of_a = g[i] * x.before[i];
-            if (!is_zero(m_slope[i])) of_a = of_a + g[i] * (value[i] * gate[i]) * m_slope[i];
-            const R of_v = g[i] * m[i];
-            slope[i] = of_v * gate[i] * slope[i];
-            gate_slope[i] = of_v * value[i] * gate_slope[i];
-            of_gate[i] = of_a * of_gate[i];
-            of_second[i] = of_a * of_second[i];
-            of_rate[i] = of_a * of_rate[i];
-        }
-        this->store(p.grad_input, slope);
-        this->store(p.grad_input_gate, gate_slope);
-        this->store_gate(p.grad_gate, of_gate);
-        this->store_gate(p.grad_second_gate, of_second);
-        if (p.sums == nullptr) return;
-        __syncthreads();  // a and g are not needed any more
-#pragma unroll
-        for (int i = 0; i < turns; ++i) {
-            this->in(tile.a, i) = this->has(i) ? of_rate[i] : R(0);
-            this->in(tile.b, i) = this->has(i) ? of_gate[i] : R(0);
-        }
-        leave_sums();
+        return m;
     }
 
-    // Over the chunk's steps: a warp adds its own, the first warp those of all.
-    __device__ __forceinline__ void leave_sums() {
-        __syncthreads();
-        R rate = R(0), bias = R(0);
+    // Adds the lanes of a channel, then its warps, in order.
+    __device__ __forceinline__ void leave_sums(Shared& shared, Gradients& to) const {
+        const int warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
-        for (int k = 0; k < Shape::warp_steps; ++k) {
-            rate = rate + tile.a[this->warp() * Shape::warp_steps + k][this->lane()];
-            bias = bias + tile.b[this->warp() * Shape::warp_steps + k][this->lane()];
+        for (int v = 0; v < V; ++v) {
+            if constexpr (Shape::by_time) {
+#pragma unroll
+                for (int distance = 16; distance > 0; distance /= 2) {
+                    to.rate[v] = to.rate[v] + shuffle(to.rate[v], t.lane ^ distance);
+                    to.bias[v] = to.bias[v] + shuffle(to.bias[v], t.lane ^ distance);
+                }
+            }
+            shared.sums[warp][0][v][t.lane] = to.rate[v];
+            shared.sums[warp][1][v][t.lane] = to.bias[v];
         }
-        tile.factors[this->warp()][this->lane()] = rate;
-        tile.results[this->warp()][this->lane()] = bias;
         __syncthreads();
-        const int64_t c = this->channel_of(this->lane());
-        if (this->warp() != 0 || c >= p.channels) return;
-        for (int w = 1; w < Shape::warps; ++w) {
-            rate = rate + tile.factors[w][this->lane()];
-            bias = bias + tile.results[w][this->lane()];
+        if (t.warp_time != 0 || (Shape::by_time && t.lane > 0)) return;
+        R* const out = static_cast<R*>(p.sums) + (t.batch * p.chunks + t.chunk) * 2 * p.channels + t.channel;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (v >= t.channels) continue;
+            for (int w = 1; w < 1 << p.log2_time_warps; ++w) {
+                to.rate[v] = to.rate[v] + shared.sums[warp + w][0][v][t.lane];
+                to.bias[v] = to.bias[v] + shared.sums[warp + w][1][v][t.lane];
+            }
+            if (p.param != nullptr) to.rate[v] = to.rate[v] * shared.channels.slope[Channels::first_in_block(t) + v];
+            out[v] = to.rate[v];
+            out[p.channels + v] = to.bias[v];
         }
-        R* const to = static_cast<R*>(p.sums) + (this->batch * p.chunks + this->chunk) * 2 * p.channels;
-        to[c] = rate * tile.rate_slope[this->lane()];
-        to[p.channels + c] = bias;
     }
 };
 
-template <typename Shape>
+template <typename Shape, typename Parts, bool Plain>
 __global__ void __launch_bounds__(Shape::threads) gated_backward(const __grid_constant__ GatedParams p) {
-    __shared__ GatedTile<Shape> tile;
-    const GatedPlace place = GatedPlace::here(p);
-    if (place.is_plain<Shape>(p))
-        GatedBackward<Shape, true>(p, tile, place).run();
-    else
-        GatedBackward<Shape, false>(p, tile, place).run();
+    using Pass = GatedBackward<Shape, Parts, Plain>;
+    __shared__ typename Pass::Shared shared;
+    Pass{p, typename Pass::Tile(p)}.run(shared);
 }
 
 }  // namespace flashscan::cuda

@@ -21,16 +21,18 @@ class Chunked final : public GatedKernel {
           batch_invariant_(options.batch_invariant),
           short_(is_short(problem, options)),
           kernels_(gated_kernels(p_.dtype)),
+          plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct])),
           forward_(settle(kernels_.forward, false)),
           backward_(settle(kernels_.backward, true)) {}
 
     std::string describe() const override {
         const auto one = [&](const Settled& s) {
-            return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.chunks, s.pass->steps,
-                               s.groups, s.pass->channels, p_.batch);
+            return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.chunks, s.steps,
+                               s.groups, s.channels, p_.batch);
         };
-        return fmt::format("forward {}; backward {}", short_ ? "a thread for each channel" : one(forward_),
-                           one(backward_));
+        return fmt::format("forward {}; backward {}; {}", short_ ? "a thread for each channel" : one(forward_),
+                           one(backward_),
+                           plain_refusal_.empty() ? "plain where pointers are aligned" : plain_refusal_);
     }
     size_t scratch_bytes(Pass pass) const override {
         if (pass == Pass::forward) return short_ ? 0 : forward_.bytes;
@@ -44,7 +46,7 @@ class Chunked final : public GatedKernel {
         if (p_.hides_state()) params.states = view(b.reserve, p_.reserve_strides(), p_.dtype);
         params.state_out = b.state_out;
         if (short_) return walk_steps(params, stream);
-        run(params, forward_, stream);
+        run(params, forward_, true, stream);
         pass_states(b, b.state_in, b.state_out, stream);
     }
 
@@ -62,34 +64,80 @@ class Chunked final : public GatedKernel {
         params.grad_state_in = b.grad_state_in;
         const bool sums = b.grad_param != nullptr || b.grad_bias != nullptr;
         if (sums) params.sums = static_cast<char*>(b.scratch) + backward_.sums;
-        run(params, backward_, stream);
+        const bool has_all = params.grad_output.data != nullptr && params.states.data != nullptr;
+        run(params, backward_, has_all, stream);
         pass_states(b, b.grad_state_out, b.grad_state_in, stream);
         if (sums && p_.channels > 0) add_sums(b, params.sums, stream);
     }
 
   private:
-    // Of a pass: its kernel, its blocks, and offsets in SCRATCH.
+    // Of a pass: its kernels, its blocks, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        int64_t chunks = 0, groups = 0, carries_words = 0;
+        const void* plain = nullptr;  // null: the problem is none (gated/tile.cuh)
+        int log2_time_warps = 0;
+        int64_t steps = 0, channels = 0;  // of a block
+        int64_t chunks = 0, groups = 0, packs = 0, carries_words = 0;
         size_t carries = 0, sums = 0, bytes = 0;
-        bool overlaps = false;
+        bool plain_overlaps = false, general_overlaps = false;
     };
     Settled settle(const GatedPass (&passes)[2], bool backward) const {
         Settled s;
         s.pass = &passes[p_.layout == Layout::bct];
-        s.chunks = ceil_div(p_.time, s.pass->steps);
-        s.groups = ceil_div(p_.channels, s.pass->channels);
+        if (plain_refusal_.empty()) s.plain = plain_kernel(*s.pass);
+        while (1 << s.log2_time_warps < s.pass->warps && s.pass->warp_steps << s.log2_time_warps < p_.time)
+            ++s.log2_time_warps;
+        s.steps = s.pass->warp_steps << s.log2_time_warps;
+        s.channels = s.pass->warp_channels * (s.pass->warps >> s.log2_time_warps);
+        s.chunks = ceil_div(p_.time, s.steps);
+        s.groups = ceil_div(p_.channels, s.channels);
+        s.packs = ceil_div(p_.channels, s.pass->lane_channels);
         Workspace workspace;
-        const Extent into = p_.batch.named("SCRATCH") * s.groups * s.pass->channels * (s.chunks > 1 ? s.chunks - 1 : 0);
+        const int64_t words = ceil_div(s.pass->lane_channels * size_of(state_dtype(p_.dtype)), 8);
+        const Extent into = p_.batch.named("SCRATCH") * s.packs * words * (s.chunks > 1 ? s.chunks - 1 : 0);
         s.carries_words = into;
         s.carries = workspace.book(into * 8);
         if (backward)
             s.sums =
                 workspace.book(p_.batch.named("SCRATCH") * s.chunks * 2 * p_.channels * size_of(state_dtype(p_.dtype)));
         s.bytes = workspace.bytes();
-        s.overlaps = into > 0 && can_overlap(s.pass->kernel, device_);
+        s.plain_overlaps = into > 0 && s.plain != nullptr && can_overlap(s.plain, device_);
+        s.general_overlaps = into > 0 && can_overlap(s.pass->general, device_);
         return s;
+    }
+
+    // Why no call of the problem is plain for its kernels (gated/tile.cuh); empty where calls with aligned pointers are.
+    static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass) {
+        constexpr int64_t most = int64_t{1} << 30;
+        const bool by_time = p.layout == Layout::bct;
+        if (p.packed()) return "not plain: sequences are packed";
+        if (p.has_reset) return "not plain: steps are reset";
+        if (p.direction == Direction::reverse) return "not plain: the layer goes against time";
+        if (p.gate_dtype != p.dtype) return "not plain: GATE is of another type";
+        if (p.time >= most || p.channels >= most) return "not plain: 2^30 steps or channels";
+        const int64_t lane = by_time ? pass.lane_steps : pass.lane_channels;
+        if ((by_time ? p.time : p.channels) % lane != 0)
+            return fmt::format("not plain: {} is no multiple of {}", by_time ? "TIME" : "CHANNELS", lane);
+        return {};
+    }
+    const void* plain_kernel(const GatedPass& pass) const {
+        for (int i = 0; i < gated_layer_count; ++i)
+            if (p_.parts == gated_layers[i].parts && pass.named[i] != nullptr) return pass.named[i];
+        return pass.plain;
+    }
+    // Whether the tensors of a call lie as plain kernels load them.
+    bool lies_plain(const GatedParams& p, const Settled& s) const {
+        const bool by_time = p_.layout == Layout::bct;
+        const int64_t element = size_of(p_.dtype), vector = s.pass->vector_bytes;
+        for (const View* v :
+             {&p.input, &p.gate, &p.second_gate, &p.input_gate, &p.output_gate, &p.output, &p.states, &p.grad_output,
+              &p.grad_input, &p.grad_gate, &p.grad_second_gate, &p.grad_input_gate, &p.grad_output_gate}) {
+            if (v->data == nullptr) continue;
+            const int64_t inner = by_time ? v->time : v->row, outer = by_time ? v->row : v->time;
+            if (inner != element || outer % vector != 0 || (p_.batch > 1 && v->batch % vector != 0)) return false;
+            if (reinterpret_cast<uintptr_t>(v->data) % static_cast<uintptr_t>(vector) != 0) return false;
+        }
+        return true;
     }
 
     static View view(const void* data, const Strides& s, Dtype dtype) {
@@ -114,6 +162,8 @@ class Chunked final : public GatedKernel {
         params.groups = s.groups;
         params.batches = p_.batch;
         params.chunks = s.chunks;
+        params.packs = s.packs;
+        params.log2_time_warps = s.log2_time_warps;
         params.carries = static_cast<char*>(b.scratch) + s.carries;
         params.decay_rate = p_.decay_rate;
         params.slope_limit = p_.sqrt_slope_limit;
@@ -132,25 +182,17 @@ class Chunked final : public GatedKernel {
         return params;
     }
 
-    static bool are_alike(const GatedParams& p) {
-        for (const View* v :
-             {&p.input, &p.second_gate, &p.input_gate, &p.output_gate, &p.output, &p.states, &p.grad_output,
-              &p.grad_input, &p.grad_gate, &p.grad_second_gate, &p.grad_input_gate, &p.grad_output_gate})
-            if (v->data != nullptr && (v->batch != p.gate.batch || v->row != p.gate.row || v->time != p.gate.time))
-                return false;
-        return !p.wide_gates;
-    }
-
-    void run(GatedParams& params, const Settled& s, void* stream) const {
+    // `has_all`: whether all tensors are there that plain kernels of the pass read.
+    void run(GatedParams& params, const Settled& s, bool has_all, void* stream) const {
         const int64_t blocks = s.chunks * p_.batch * s.groups;
         if (blocks == 0) return;
-        params.alike = are_alike(params);
         params.by_columns = divisor_of(static_cast<uint32_t>(p_.batch * s.groups));
         params.by_groups = divisor_of(static_cast<uint32_t>(s.groups));
         if (s.carries_words > 0) set_all_bits(params.carries, s.carries_words, stream);
         LaunchShape shape = blocks_of(blocks, s.pass->threads);
-        shape.overlaps = s.overlaps;
-        launch(s.pass->kernel, shape, stream, params);
+        const bool plain = s.plain != nullptr && has_all && lies_plain(params, s);
+        shape.overlaps = plain ? s.plain_overlaps : s.general_overlaps;
+        launch(plain ? s.plain : s.pass->general, shape, stream, params);
     }
 
     // What decoding has: a thread walks the steps faster than blocks share them out. Lengths of packed sequences are known
@@ -195,6 +237,7 @@ class Chunked final : public GatedKernel {
     int device_;
     bool batch_invariant_, short_;
     const GatedKernels& kernels_;
+    std::string plain_refusal_;
     Settled forward_, backward_;
 };
 

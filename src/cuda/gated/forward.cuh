@@ -1,72 +1,153 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of the kernel "chunked" of gated layers (chunk.cuh).
+// The forward pass of gated layers in chunks (math/gated.h has the parts):
+//
+//     a = decay(g)     v = activation(x) gate(i)     h[t] = a h[t-1] + scale(a) v     y[t] = h[t] epilogue(o[t])
+//
+// Ownership  A lane has L steps of V channels (tile.cuh), a block a chunk of steps, of which it forms the maps.
+// Order      1. Lanes load all that they need of their steps and form a and b = scale(a) v in registers. 2. The chunk is
+//            scanned (scan.cuh). 3. Lanes form y and store. Blocks go through all channels of a chunk before the next.
+// Bytes      Every element of the named arrays once; 8 bytes for each pack of V channels and chunk.
+// Sync       A block's warps meet once or twice; carries between blocks as in scan.cuh.
+// Limits     None of the family where Plain is false.
+// Floor      The named arrays at the rate of a copy. In 16 bits an H200 issues about 50 instructions of a warp for 32
+//            elements of three arrays in that time, so lanes handle pairs of elements and hold what they load.
 #pragma once
 
-#include "cuda/gated/chunk.cuh"
+#include "cuda/gated/channels.cuh"
+#include "cuda/gated/scan.cuh"
 
 namespace flashscan::cuda {
 
-template <typename Shape, bool Plain>
-struct GatedForward : GatedChunk<Shape, Plain> {
-    using Base = GatedChunk<Shape, Plain>;
-    using F = typename Base::F;
+template <typename Shape, typename Parts, bool Plain>
+struct GatedForward {
     using R = typename Shape::R;
-    using Values = typename Base::Values;
-    using Base::Base, Base::p, Base::places, Base::tile, Base::turns;
+    using Tile = GatedTile<Shape, Plain>;
+    using Elements = typename Tile::Elements;
+    using Values = typename Tile::Values;
+    using Scan = GatedScan<Shape, Plain>;
+    using Channels = GatedChannels<Shape>;
+    using F = Formula<R, true>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    struct Shared {
+        typename Scan::Shared scan;
+        typename Channels::Shared channels;
+    };
+    struct Inputs {
+        Elements gate, second, input, input_gate;
+    };
 
-    __device__ __forceinline__ void run() {
-        Values gate, second, input, input_gate;
-        if (!Plain) this->look_up();
-        this->load_gate(p.gate, gate);
-        this->load_gate(p.second_gate, second);
-        this->load(p.input, input);
-        this->load(p.input_gate, input_gate);
-        if (Plain) this->look_up();
-        Values a;
-        stage_maps(gate, second, input, input_gate, a);
-        ptx::wait_for_launch_before();  // which clears the carries
-        this->scan(a);
-        Values output_gate, h;
-        this->load(p.output_gate, output_gate);
-#pragma unroll
-        for (int i = 0; i < turns; ++i) h[i] = this->in(tile.b, i);
-        if (p.state_out != nullptr) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                if (this->has(i) && (this->flags_of(i) & gated_last) != 0)
-                    static_cast<R*>(p.state_out)[this->state_of(i)] = h[i];
-        }
-        this->store(p.states, h);
-        apply_epilogue<F>(p, output_gate, h);
-        this->store(p.output, h);
+    const GatedParams& p;
+    const Tile t;
+
+    template <bool Whole>
+    __device__ __forceinline__ void load(Inputs& x) const {
+        t.template load_gate<Whole>(p.gate, x.gate);
+        t.template load<Whole>(p.input, x.input);
+        if (Parts::has_second_gate(p)) t.template load_gate<Whole>(p.second_gate, x.second);
+        if (Parts::has_input_gate(p)) t.template load<Whole>(p.input_gate, x.input_gate);
     }
 
-    __device__ __forceinline__ void stage_maps(Values& gate, const Values& second, const Values& input,
-                                               const Values& input_gate, Values& a) {
-        Values b;
-        this->add_bias(gate);
-        make_maps<F>(
-            p, gate, second, input, input_gate, [&](int i) { return tile.rate[places.column_of(i)]; },
-            [&](int i) { return this->is_open(i); }, a, b);
+    __device__ __forceinline__ void run(Shared& shared) const {
+        const Scan scan(t, shared.scan);
+        Inputs x;
+        if (t.whole)
+            load<true>(x);
+        else
+            load<false>(x);
+        R rate[V], bias[V];
+        Channels::look_up(p, t, shared.channels);
+        Channels::take(p, t, shared.channels, rate, bias);
+        Values a, b;
+        const bool far = form_maps(x, rate, bias, a, b);
+        take_states(a, b);
+        if (!t.whole) leave_out(a, b);
+        scan.template run<Plain && Parts::bounded>(a, b, far);
+        finish(b);
+    }
+
+    __device__ __forceinline__ bool form_maps(const Inputs& x, const R (&rate)[V], const R (&bias)[V], Values& a,
+                                              Values& b) const {
+        bool far = false;
 #pragma unroll
-        for (int i = 0; i < turns; ++i) {
-            constexpr uint8_t start = gated_valid | gated_first;
-            if (p.state_in != nullptr && this->has(i) && (this->flags_of(i) & (start | gated_reset)) == start)
-                b[i] = multiply_add(a[i], static_cast<const R*>(p.state_in)[this->state_of(i)], b[i]);
-            this->in(tile.a, i) = a[i];
-            this->in(tile.b, i) = b[i];
+        for (int i = 0; i < L; ++i) {
+            R gate[V], second[V], input[V], input_gate[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                gate[v] = x.gate.get(i, v) + bias[v];
+                input[v] = x.input.get(i, v);
+                second[v] = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
+                input_gate[v] = Parts::has_input_gate(p) ? x.input_gate.get(i, v) : R(0);
+            }
+            const bool open = (!Plain || i == 0) && Parts::opens(p) && t.is_open(i);
+            far = make_maps<Parts, F>(p, gate, second, input, input_gate, rate, open, a[i], b[i]) || far;
         }
+        return far && t.steps > 0;
+    }
+    // The first step of a sequence takes STATE_IN, or nothing.
+    __device__ __forceinline__ void take_states(Values& a, Values& b) const {
+        if (Plain && t.chunk > 0) return;
+#pragma unroll
+        for (int i = 0; i < (Plain ? 1 : L); ++i) {
+            if (!t.is_first(i)) continue;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                if (p.state_in != nullptr && !t.resets(i) && v < t.channels)
+                    b[i][v] = multiply_add(a[i][v], static_cast<const R*>(p.state_in)[t.state_of(i, v)], b[i][v]);
+                if (Plain) a[i][v] = R(0);
+            }
+        }
+    }
+    // Steps that do not exist.
+    __device__ __forceinline__ void leave_out(Values& a, Values& b) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (i >= t.steps) a[i][v] = R(1), b[i][v] = R(0);
+    }
+
+    template <bool Whole>
+    __device__ __forceinline__ void load_output_gate(Elements& gate) const {
+        t.template load<Whole>(p.output_gate, gate);
+    }
+    __device__ __forceinline__ void finish(const Values& h) const {
+        Elements output_gate, out;
+        if (Parts::has_output_gate(p)) {
+            if (t.whole)
+                load_output_gate<true>(output_gate);
+            else
+                load_output_gate<false>(output_gate);
+#pragma unroll
+            for (int i = 0; i < L; ++i) out.set(i, h[i]);
+            t.store(p.states, out);
+        }
+        if (p.state_out != nullptr && (!Plain || t.chunk + 1 == p.chunks)) {
+#pragma unroll
+            for (int i = 0; i < L; ++i)
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    if (t.is_last(i) && v < t.channels) static_cast<R*>(p.state_out)[t.state_of(i, v)] = h[i][v];
+        }
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            R gate[V], y[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                gate[v] = Parts::has_output_gate(p) ? output_gate.get(i, v) : R(0);
+                y[v] = h[i][v];
+            }
+            apply_epilogue<Parts, F>(p, gate, y);
+            out.set(i, y);
+        }
+        t.store(p.output, out);
     }
 };
 
-template <typename Shape>
+template <typename Shape, typename Parts, bool Plain>
 __global__ void __launch_bounds__(Shape::threads) gated_forward(const __grid_constant__ GatedParams p) {
-    __shared__ GatedTile<Shape> tile;
-    const GatedPlace place = GatedPlace::here(p);
-    if (place.is_plain<Shape>(p))
-        GatedForward<Shape, true>(p, tile, place).run();
-    else
-        GatedForward<Shape, false>(p, tile, place).run();
+    using Pass = GatedForward<Shape, Parts, Plain>;
+    __shared__ typename Pass::Shared shared;
+    Pass{p, typename Pass::Tile(p)}.run(shared);
 }
 
 }  // namespace flashscan::cuda

@@ -24,17 +24,18 @@ struct GatedParams {
     const uint8_t* reset = nullptr;
     SequenceOffsets offsets;
     int64_t time = 0, channels = 0, groups = 0, batches = 0;  // groups of neighbouring channels, a block's
-    int64_t chunks = 0;
-    Divisor by_columns, by_groups;  // columns: groups of all batch entries
-    void* carries = nullptr;  // into every chunk but the first: [chunk - 1][batch][group][channel], words of 8 bytes
-    void* sums = nullptr;     // of the gradients of PARAM and BIAS: [batch][chunk][2][channel]
+    int32_t log2_time_warps = 0;                              // warps of a block that have consecutive steps
+    int64_t chunks = 0, packs = 0;                            // packs: of the channels that a lane has
+    Divisor by_columns, by_groups;                            // columns: groups of all batch entries
+    void* carries =
+        nullptr;           // into every chunk but the first: [chunk - 1][batch][lane's channels], in words of 8 bytes
+    void* sums = nullptr;  // of the gradients of PARAM and BIAS: [batch][chunk][2][channel]
     double decay_rate = 0, slope_limit = 0;
     int32_t decay = 0, scale = 0, activation = 0, input_gating = 0, epilogue = 0;
     int32_t first_step = 0;   // m = 1 where a step is reset
     int32_t starts_open = 0;  // m = 1 where a sequence starts
     int32_t wide_gates = 0;   // GATE and SECOND_GATE are of the arithmetic's type, not of the data's
     int32_t wide_params = 0;  // so are PARAM and BIAS
-    int32_t alike = 0;        // all tensors have the same strides in bytes and elements of the data's type
     int32_t in_turn = 0;      // warps walk one after the other, whatever the factors are
     int32_t down = 0;         // the layer walks from the last step to the first
 };

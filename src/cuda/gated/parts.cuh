@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a gated layer, chosen at run time: each function applies one part to all elements of a thread, so that the
-// choice is made once for them; and the map of a step that they make together.
+// The parts of a gated layer, known when a kernel is compiled or chosen at run time, and the maps of steps that they make
+// together. The elements of one step are V neighbouring channels, for which a choice is made once.
 #pragma once
 
 #include <type_traits>
@@ -35,6 +35,13 @@ struct Short {
             asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
         return y;
     }
+    // The exponential is held within 2^-126 and 2^126, so that neither result is zero where slopes divide by it.
+    friend __device__ __forceinline__ gated::Sigmoids<Short> sigmoids(Short g) {
+        const float x = g.value * -log2_e;
+        const float e = Flushed ? exp_negative(g.value) : ptx::quick_exp2(ptx::clamp_between(x, 126.0F));
+        const float open = ptx::quick_reciprocal(1.0F + e);
+        return {open, e * open};
+    }
     friend __device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
     friend __device__ __forceinline__ Short sqrt_of(Short x) {
         float y;
@@ -68,80 +75,139 @@ __device__ __forceinline__ double number_of(double x) { return x; }
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
-template <typename F>
-__device__ __forceinline__ void with_decay(int32_t decay, F f) {
-    switch (static_cast<Decay>(decay)) {
-    case Decay::value: return f(Constant<Decay::value>{});
-    case Decay::exp: return f(Constant<Decay::exp>{});
-    case Decay::sigmoid: return f(Constant<Decay::sigmoid>{});
-    case Decay::one_minus_sigmoid: return f(Constant<Decay::one_minus_sigmoid>{});
-    case Decay::lower_bound: return f(Constant<Decay::lower_bound>{});
-    case Decay::softplus: return f(Constant<Decay::softplus>{});
-    case Decay::ratio: return f(Constant<Decay::ratio>{});
+// Which parts a kernel's layer has. Any: as the parameters say at run time.
+struct AnyParts {
+    static constexpr bool bounded = false;  // factors are known to be of 0 to 1
+    static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
+        return p.second_gate.data != nullptr;
     }
-}
-template <typename F>
-__device__ __forceinline__ void with_scale(int32_t scale, F f) {
-    switch (static_cast<Scale>(scale)) {
-    case Scale::one: return f(Constant<Scale::one>{});
-    case Scale::one_minus: return f(Constant<Scale::one_minus>{});
-    case Scale::sqrt: return f(Constant<Scale::sqrt>{});
+    static __device__ __forceinline__ bool has_input_gate(const GatedParams& p) {
+        return p.input_gating != static_cast<int>(InputGating::none);
     }
-}
-template <typename F>
-__device__ __forceinline__ void with_activation(int32_t activation, F f) {
-    switch (static_cast<Activation>(activation)) {
-    case Activation::none: return f(Constant<Activation::none>{});
-    case Activation::tanh: return f(Constant<Activation::tanh>{});
-    case Activation::silu: return f(Constant<Activation::silu>{});
-    case Activation::positive: return f(Constant<Activation::positive>{});
+    static __device__ __forceinline__ bool has_output_gate(const GatedParams& p) {
+        return p.epilogue != static_cast<int>(Epilogue::none);
     }
-}
-template <typename F>
-__device__ __forceinline__ void with_epilogue(int32_t epilogue, F f) {
-    switch (static_cast<Epilogue>(epilogue)) {
-    case Epilogue::none: return f(Constant<Epilogue::none>{});
-    case Epilogue::sigmoid: return f(Constant<Epilogue::sigmoid>{});
-    case Epilogue::silu: return f(Constant<Epilogue::silu>{});
-    case Epilogue::tanh_sigmoid: return f(Constant<Epilogue::tanh_sigmoid>{});
+    static __device__ __forceinline__ bool opens(const GatedParams& p) { return (p.first_step | p.starts_open) != 0; }
+
+    // Each calls f with the part as a constant.
+    template <typename F>
+    static __device__ __forceinline__ void with_decay(const GatedParams& p, F f) {
+        switch (static_cast<Decay>(p.decay)) {
+        case Decay::value: return f(Constant<Decay::value>{});
+        case Decay::exp: return f(Constant<Decay::exp>{});
+        case Decay::sigmoid: return f(Constant<Decay::sigmoid>{});
+        case Decay::one_minus_sigmoid: return f(Constant<Decay::one_minus_sigmoid>{});
+        case Decay::lower_bound: return f(Constant<Decay::lower_bound>{});
+        case Decay::softplus: return f(Constant<Decay::softplus>{});
+        case Decay::ratio: return f(Constant<Decay::ratio>{});
+        }
     }
+    template <typename F>
+    static __device__ __forceinline__ void with_scale(const GatedParams& p, F f) {
+        switch (static_cast<Scale>(p.scale)) {
+        case Scale::one: return f(Constant<Scale::one>{});
+        case Scale::one_minus: return f(Constant<Scale::one_minus>{});
+        case Scale::sqrt: return f(Constant<Scale::sqrt>{});
+        }
+    }
+    template <typename F>
+    static __device__ __forceinline__ void with_activation(const GatedParams& p, F f) {
+        switch (static_cast<Activation>(p.activation)) {
+        case Activation::none: return f(Constant<Activation::none>{});
+        case Activation::tanh: return f(Constant<Activation::tanh>{});
+        case Activation::silu: return f(Constant<Activation::silu>{});
+        case Activation::positive: return f(Constant<Activation::positive>{});
+        }
+    }
+    template <typename F>
+    static __device__ __forceinline__ void with_epilogue(const GatedParams& p, F f) {
+        switch (static_cast<Epilogue>(p.epilogue)) {
+        case Epilogue::none: return f(Constant<Epilogue::none>{});
+        case Epilogue::sigmoid: return f(Constant<Epilogue::sigmoid>{});
+        case Epilogue::silu: return f(Constant<Epilogue::silu>{});
+        case Epilogue::tanh_sigmoid: return f(Constant<Epilogue::tanh_sigmoid>{});
+        }
+    }
+};
+
+// Those of a row of gated_layers, known when compiled.
+template <int layer>
+struct NamedParts {
+    static constexpr GatedParts parts = gated_layers[layer].parts;
+    static constexpr bool bounded =
+        parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
+    static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
+    static constexpr bool closing = parts.has_output_gate(), first_step = parts.first_step;
+    static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
+    static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return opening; }
+    static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return closing; }
+    static __device__ __forceinline__ bool opens(const GatedParams&) { return first_step; }
+    template <typename F>
+    static __device__ __forceinline__ void with_decay(const GatedParams&, F f) {
+        f(Constant<parts.decay>{});
+    }
+    template <typename F>
+    static __device__ __forceinline__ void with_scale(const GatedParams&, F f) {
+        f(Constant<parts.scale>{});
+    }
+    template <typename F>
+    static __device__ __forceinline__ void with_activation(const GatedParams&, F f) {
+        f(Constant<parts.activation>{});
+    }
+    template <typename F>
+    static __device__ __forceinline__ void with_epilogue(const GatedParams&, F f) {
+        f(Constant<parts.epilogue>{});
+    }
+};
+
+// Whether a product of such factors could leave the range of normal numbers and come back to it: where one of them exceeds
+// 1. `rate` is the channel's.
+template <Decay kind, typename R>
+__device__ __forceinline__ bool may_exceed_one(R a, R rate) {
+    if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
+    if constexpr (kind == Decay::lower_bound) return !(rate <= R(1) && rate >= R(0));
+    if constexpr (kind == Decay::softplus) return !(rate <= R(0));
+    return false;
 }
 
-// The maps h -> a h + b of steps, b without the state that enters a sequence. BIAS is part of `gate`; `rate(i)` is that of
-// an element's channel, `is_open(i)` tells whether its m is 1.
-template <typename F, typename R, int N, typename Rate, typename IsOpen>
-__device__ __forceinline__ void make_maps(const GatedParams& p, const R (&gate)[N], const R (&second)[N],
-                                          const R (&input)[N], const R (&input_gate)[N], Rate rate, IsOpen is_open,
-                                          R (&a)[N], R (&b)[N]) {
-    R m[N];
-    with_decay(p.decay, [&](auto kind) {
+// The maps h -> a h + b of V steps, b without the state that enters a sequence. BIAS is part of `gate`; `open` tells whether
+// m is 1. Returns whether products of a may leave the range.
+template <typename Parts, typename F, typename R, int V>
+__device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
+                                          const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
+                                          R (&a)[V], R (&b)[V]) {
+    R m[V];
+    bool far = false;
+    Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) {
-            const auto d = gated::decayed<kind.value>(F(gate[i]), F(second[i]), F(rate(i)));
-            a[i] = number_of(d.a);
-            m[i] = number_of(d.rest);
+        for (int v = 0; v < V; ++v) {
+            const auto d = gated::decayed<kind.value>(F(gate[v]), F(second[v]), F(rate[v]));
+            a[v] = number_of(d.a);
+            m[v] = number_of(d.rest);
+            far = far || may_exceed_one<kind.value>(a[v], rate[v]);
         }
     });
-    with_scale(p.scale, [&](auto kind) {
+    Parts::with_scale(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) m[i] = is_open(i) ? R(1) : number_of(gated::scaled<kind.value>(F(a[i]), F(m[i])));
+        for (int v = 0; v < V; ++v) m[v] = open ? R(1) : number_of(gated::scaled<kind.value>(F(a[v]), F(m[v])));
     });
-    with_activation(p.activation, [&](auto kind) {
+    Parts::with_activation(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) b[i] = m[i] * number_of(gated::activated<kind.value>(F(input[i])).value);
+        for (int v = 0; v < V; ++v) b[v] = m[v] * number_of(gated::activated<kind.value>(F(input[v])).value);
     });
-    if (p.input_gating != static_cast<int>(InputGating::none)) {
+    if (Parts::has_input_gate(p)) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) b[i] = b[i] * number_of(gated::sigmoids(F(input_gate[i])).open);
+        for (int v = 0; v < V; ++v) b[v] = b[v] * number_of(gated::sigmoids(F(input_gate[v])).open);
     }
+    return far;
 }
 
 // From h to OUTPUT.
-template <typename F, typename R, int N>
-__device__ __forceinline__ void apply_epilogue(const GatedParams& p, const R (&output_gate)[N], R (&h)[N]) {
-    with_epilogue(p.epilogue, [&](auto kind) {
+template <typename Parts, typename F, typename R, int V>
+__device__ __forceinline__ void apply_epilogue(const GatedParams& p, const R (&output_gate)[V], R (&h)[V]) {
+    Parts::with_epilogue(p, [&](auto kind) {
 #pragma unroll
-        for (int i = 0; i < N; ++i) h[i] = number_of(gated::epilogued<kind.value>(F(h[i]), F(output_gate[i])).y);
+        for (int v = 0; v < V; ++v) h[v] = number_of(gated::epilogued<kind.value>(F(h[v]), F(output_gate[v])).y);
     });
 }
 

@@ -56,9 +56,10 @@ __global__ void __launch_bounds__(gated_step_threads) gated_steps(const __grid_c
         end = load_offset(p.offsets, row + 1);
     }
     const R bias = own.parameter(p.bias);
-    R rate = R(0);
+    R rate[1] = {R(0)};
     if (p.param != nullptr)
-        rate = gated::rate_of(static_cast<Decay>(p.decay), own.parameter(p.param), static_cast<R>(p.decay_rate)).value;
+        rate[0] =
+            gated::rate_of(static_cast<Decay>(p.decay), own.parameter(p.param), static_cast<R>(p.decay_rate)).value;
     const int64_t state = row * p.channels + own.channel;
     R h = p.state_in == nullptr ? R(0) : static_cast<const R*>(p.state_in)[state];
     for (int64_t step = begin; step < end; ++step) {
@@ -69,12 +70,11 @@ __global__ void __launch_bounds__(gated_step_threads) gated_steps(const __grid_c
         const R input[1] = {own.load(p.input, time)}, input_gate[1] = {own.load(p.input_gate, time)};
         const R output_gate[1] = {own.load(p.output_gate, time)};
         R a[1], b[1];
-        make_maps<F>(
-            p, gate, second, input, input_gate, [&](int) { return rate; }, [&](int) { return open; }, a, b);
+        make_maps<AnyParts, F>(p, gate, second, input, input_gate, rate, open, a, b);
         h = reset || (first && p.state_in == nullptr) ? b[0] : multiply_add(a[0], h, b[0]);
         own.store(p.states, time, h);
         R y[1] = {h};
-        apply_epilogue<F>(p, output_gate, y);
+        apply_epilogue<AnyParts, F>(p, output_gate, y);
         own.store(p.output, time, y[0]);
     }
     if (p.state_out != nullptr) static_cast<R*>(p.state_out)[state] = h;

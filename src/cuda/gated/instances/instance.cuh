@@ -2,6 +2,8 @@
 // The kernels of gated layers for one type of data.
 #pragma once
 
+#include <utility>
+
 #include "cuda/gated/backward.cuh"
 #include "cuda/gated/edges.cuh"
 #include "cuda/gated/forward.cuh"
@@ -10,28 +12,43 @@
 
 namespace flashscan::cuda {
 
-template <typename Shape>
-GatedPass make_gated_pass() {
-    GatedPass pass;
+template <typename Shape, typename Parts, bool Plain>
+const void* gated_kernel_of() {
     if constexpr (Shape::backward)
-        pass.kernel = reinterpret_cast<const void*>(&gated_backward<Shape>);
+        return reinterpret_cast<const void*>(&gated_backward<Shape, Parts, Plain>);
     else
-        pass.kernel = reinterpret_cast<const void*>(&gated_forward<Shape>);
+        return reinterpret_cast<const void*>(&gated_forward<Shape, Parts, Plain>);
+}
+
+template <typename Shape, int... layers>
+GatedPass make_gated_pass(std::integer_sequence<int, layers...>) {
+    using Tile = GatedTile<Shape, true>;
+    GatedPass pass;
+    // f64 is bound by its functions, whichever way their parts are chosen.
+    if constexpr (sizeof(typename Shape::R) == 4)
+        ((pass.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true>()), ...);
+    pass.plain = gated_kernel_of<Shape, AnyParts, true>();
+    pass.general = gated_kernel_of<Shape, AnyParts, false>();
     pass.threads = Shape::threads;
-    pass.steps = Shape::steps;
-    pass.channels = Shape::channels;
+    pass.warps = Shape::warps;
+    pass.warp_steps = Shape::warp_steps;
+    pass.warp_channels = Shape::warp_channels;
+    pass.lane_steps = Shape::L;
+    pass.lane_channels = Shape::V;
+    pass.vector_bytes = 4 * Tile::vector_words;
     return pass;
 }
 
 template <typename X>
 GatedKernels make_gated_kernels() {
     using R = typename Element<X>::Wide;
-    constexpr int turns = 32 / sizeof(R);
+    constexpr auto layers = std::make_integer_sequence<int, gated_layer_count>();
     GatedKernels kernels;
-    kernels.forward[0] = make_gated_pass<GatedShape<X, turns, false, false>>();
-    kernels.forward[1] = make_gated_pass<GatedShape<X, turns, true, false>>();
-    kernels.backward[0] = make_gated_pass<GatedShape<X, turns, false, true>>();
-    kernels.backward[1] = make_gated_pass<GatedShape<X, turns, true, true>>();
+    constexpr int pack = sizeof(X) == 2 ? 2 : 1, row_pack = sizeof(X) == 8 ? 1 : 2, row_steps = sizeof(X) == 8 ? 4 : 8;
+    kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, pack, 8>>(layers);
+    kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, row_pack, row_steps>>(layers);
+    kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, pack, 8>>(layers);
+    kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, row_pack, row_steps>>(layers);
     kernels.steps = reinterpret_cast<const void*>(&gated_steps<X>);
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);

@@ -3,12 +3,19 @@
 #pragma once
 
 #include "core/types.h"
+#include "math/gated.h"
 
 namespace flashscan::cuda {
 
+// A pass in one layout: for plain problems (gated/tile.cuh) a kernel for each named layer and one for any parts, and one for
+// every problem.
 struct GatedPass {
-    const void* kernel = nullptr;
-    int threads = 0, steps = 0, channels = 0;  // of a block
+    const void* named[gated_layer_count] = {};
+    const void *plain = nullptr, *general = nullptr;
+    int threads = 0, warps = 0;             // of a block
+    int warp_steps = 0, warp_channels = 0;  // of a warp
+    int lane_steps = 0, lane_channels = 0;  // of a lane
+    int vector_bytes = 0;                   // what a lane of a plain kernel loads at once
 };
 struct GatedKernels {
     GatedPass forward[2], backward[2];  // with channels or time innermost

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parameters of a block's channels, worked out once for all of its steps: the rate of the decay with its slope, and BIAS
+// (math/gated.h).
+#pragma once
+
+#include "cuda/gated/tile.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Shape>
+struct GatedChannels {
+    using X = typename Shape::X;
+    using R = typename Shape::R;
+    static constexpr int V = Shape::V;
+    struct Shared {
+        R rate[Shape::most_channels], slope[Shape::backward ? Shape::most_channels : 1], bias[Shape::most_channels];
+    };
+
+    static __device__ __forceinline__ R parameter(const GatedParams& p, const void* data, int64_t c) {
+        return p.wide_params ? static_cast<const R*>(data)[c] : Element<X>::widen(static_cast<const X*>(data)[c]);
+    }
+    template <typename Tile>
+    static __device__ __forceinline__ int first_in_block(const Tile& t) {
+        return t.warp_group * Shape::warp_channels + (Shape::by_time ? 0 : t.lane * V);
+    }
+
+    // Ends with a meeting of the block's warps, where there are parameters.
+    template <typename Tile>
+    static __device__ __forceinline__ void look_up(const GatedParams& p, const Tile& t, Shared& shared) {
+        if (p.param == nullptr && p.bias == nullptr) return;
+        const int count = Shape::warp_channels * (Shape::warps >> p.log2_time_warps);
+        const int64_t first = int64_t{t.channel} - first_in_block(t);
+        for (int k = static_cast<int>(threadIdx.x); k < count && first + k < p.channels; k += Shape::threads) {
+            shared.bias[k] = p.bias == nullptr ? R(0) : parameter(p, p.bias, first + k);
+            if (p.param == nullptr) continue;
+            const auto rate = gated::rate_of(static_cast<Decay>(p.decay), parameter(p, p.param, first + k),
+                                             static_cast<R>(p.decay_rate));
+            shared.rate[k] = rate.value;
+            if (Shape::backward) shared.slope[k] = rate.slope;
+        }
+        __syncthreads();
+    }
+    // A lane's.
+    template <typename Tile>
+    static __device__ __forceinline__ void take(const GatedParams& p, const Tile& t, const Shared& shared, R (&rate)[V],
+                                                R (&bias)[V]) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const bool there = v < t.channels;
+            rate[v] = there && p.param != nullptr ? shared.rate[first_in_block(t) + v] : R(0);
+            bias[v] = there && (p.param != nullptr || p.bias != nullptr) ? shared.bias[first_in_block(t) + v] : R(0);
+        }
+    }
+};
+
+}  // namespace flashscan::cuda

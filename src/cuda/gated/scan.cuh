@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scan of a chunk of a gated layer. The layer's elements are an affine map for each step,
+//
+//     forward    h' = a h + b                with b = m v             (math/gated.h)
+//     backward   c' = a (c + e), g = c + e   with e the gradient of h that OUTPUT gives, c what later steps give
+//
+// Order      1. Every lane composes the maps of its steps; with time innermost the maps of a warp's lanes are composed
+//               by shuffles. The maps of warps go to shared memory.
+//            2. A lane composes the maps of the warps before its own and applies them to the carry that enters the chunk,
+//               which the chunk before published; the last warp publishes the next chunk's.
+//            3. Every lane walks its steps from its carry.
+//            The association is fixed by the chunk's size, which does not depend on the batch.
+// Cuts       The first step of a sequence and a reset step take nothing from the step before: no product reaches over
+//            them, whatever the numbers are. STATE_IN is part of b at the first step.
+// In turn    Where a factor of a block's chunk may exceed 1, products of factors may overflow, or underflow and grow
+//            again, though no state does. Warps, and lanes of neighbouring steps, then walk one after the other; so they
+//            do where packed sequences are to have the bits that each has alone (BATCH_INVARIANT).
+// Progress   Blocks wait for blocks of lower index only.
+// Sync       One meeting of a block's warps, in turn one for each warp. Carries validate themselves
+//            (device/exchange/published_values.cuh).
+#pragma once
+
+#include "cuda/gated/tile.cuh"
+
+namespace flashscan::cuda {
+
+template <typename R>
+struct GatedMap {
+    R a, x;
+    bool cut;  // takes nothing from before
+};
+
+template <typename Shape, bool Plain>
+struct GatedScan {
+    using R = typename Shape::R;
+    using Tile = GatedTile<Shape, Plain>;
+    using Values = typename Tile::Values;
+    using Map = GatedMap<R>;
+    static constexpr int L = Shape::L, V = Shape::V, lanes = Shape::by_time ? 1 : 32;
+    struct Carries {
+        R of[V];
+    };
+    // Of warps; with channels innermost of every lane.
+    struct Shared {
+        R a[Shape::warps][V][lanes], x[Shape::warps][V][lanes];
+        bool cut[Shape::warps];
+    };
+
+    const Tile& t;
+    Shared& shared;
+    Words<Carries> known;
+
+    __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block) : t(tile), shared(of_block) {
+        if (!takes()) return;
+        ptx::wait_for_launch_before();  // which clears the carries
+        ask_for_value(t.p.carries, place_of_carries(t.chunk), known);
+    }
+    __device__ __forceinline__ bool takes() const { return t.chunk > 0 && t.channels > 0; }
+    __device__ __forceinline__ bool hands() const {
+        return t.chunk + 1 < static_cast<uint32_t>(t.p.chunks) && t.channels > 0;
+    }
+    __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
+        return ((into - 1) * t.p.batches + t.batch) * t.p.packs + static_cast<uint32_t>(t.channel) / V;
+    }
+    __device__ __forceinline__ Carries carry_in() const {
+        return takes() ? await_value<Carries>(t.p.carries, place_of_carries(t.chunk), known) : Carries{};
+    }
+    __device__ __forceinline__ void hand_on(const Carries& carry) const {
+        if (t.chunk == 0) ptx::wait_for_launch_before();
+        publish_value(t.p.carries, place_of_carries(t.chunk + 1), carry);
+    }
+
+    static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
+        return {late.a * early.a, apply(late, early.x), !Plain && (late.cut || early.cut)};
+    }
+    static __device__ __forceinline__ R apply(const Map& m, R carry) {
+        return !Plain && m.cut ? m.x : multiply_add(m.a, carry, m.x);
+    }
+    __device__ __forceinline__ Map total(int warp_time, int v) const {
+        const int w = (t.warp_group << t.p.log2_time_warps) + warp_time, l = Shape::by_time ? 0 : t.lane;
+        return {shared.a[w][v][l], shared.x[w][v][l], !Plain && shared.cut[w]};
+    }
+    __device__ __forceinline__ void set_total(const Map& m, int v) const {
+        if (Shape::by_time && t.lane != 31) return;
+        const int w = (t.warp_group << t.p.log2_time_warps) + t.warp_time, l = Shape::by_time ? 0 : t.lane;
+        shared.a[w][v][l] = m.a;
+        shared.x[w][v][l] = m.x;
+        if (!Plain) shared.cut[w] = m.cut;
+    }
+    static __device__ __forceinline__ Map from_lane(const Map& m, int lane) {
+        return {shuffle(m.a, lane), shuffle(m.x, lane),
+                !Plain && __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0};
+    }
+
+    // One step from the carry; b becomes h, or e becomes g.
+    __device__ __forceinline__ R advance(int i, R a, R& b, R carry) const {
+        if constexpr (Shape::backward) {
+            b = b + carry;
+            return t.cuts(i) ? R(0) : a * b;
+        } else {
+            b = t.cuts(i) ? b : multiply_add(a, carry, b);
+            return b;
+        }
+    }
+    __device__ __forceinline__ void walk(const Values& a, Values& b, Carries& carry) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v) carry.of[v] = advance(i, a[i][v], b[i][v], carry.of[v]);
+    }
+
+    // From the maps of all steps to h or g of all steps. `far`: products of a lane's factors may leave the range; never if
+    // Bounded.
+    template <bool Bounded>
+    __device__ __forceinline__ void run(const Values& a, Values& b, bool far) const {
+        Map through[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            Map m{a[0][v], Shape::backward ? a[0][v] * b[0][v] : b[0][v], t.cuts(0)};
+            if (Shape::backward && t.cuts(0)) m.x = R(0);
+#pragma unroll
+            for (int i = 1; i < L; ++i) {
+                R x = Shape::backward ? a[i][v] * (m.x + b[i][v]) : multiply_add(a[i][v], m.x, b[i][v]);
+                if (t.cuts(i)) x = Shape::backward ? R(0) : b[i][v];
+                m = {a[i][v] * m.a, x, m.cut || t.cuts(i)};
+            }
+            if constexpr (Shape::by_time) {
+#pragma unroll
+                for (int distance = 1; distance < 32; distance *= 2) {
+                    const Map early = from_lane(m, t.lane - distance & 31);
+                    if (t.lane >= distance) m = compose(early, m);
+                }
+            }
+            set_total(m, v);
+            through[v] = m;
+        }
+        bool in_turn = false;
+        if constexpr (Bounded)
+            __syncthreads();
+        else
+            in_turn = __syncthreads_or(far || t.p.in_turn != 0) != 0;
+        if (in_turn)
+            walk_in_turn(a, b);
+        else
+            find_carry_and_walk(a, b, through);
+    }
+
+    __device__ __forceinline__ void find_carry_and_walk(const Values& a, Values& b, const Map (&through)[V]) const {
+        Map before[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) before[v] = {R(1), R(0), false};
+#pragma unroll 1
+        for (int w = 0; w < t.warp_time; ++w)
+#pragma unroll
+            for (int v = 0; v < V; ++v) before[v] = compose(before[v], total(w, v));
+        Carries carry = carry_in();
+        __syncwarp();
+        if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) {
+            Carries next;
+#pragma unroll
+            for (int v = 0; v < V; ++v) next.of[v] = apply(compose(before[v], through[v]), carry.of[v]);
+            hand_on(next);
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            carry.of[v] = apply(before[v], carry.of[v]);
+            if constexpr (Shape::by_time) {
+                const Map lanes_before = from_lane(through[v], t.lane - 1 & 31);
+                if (t.lane > 0) carry.of[v] = apply(lanes_before, carry.of[v]);
+            }
+        }
+        walk(a, b, carry);
+    }
+
+    __device__ __forceinline__ void walk_in_turn(const Values& a, Values& b) const {
+#pragma unroll 1
+        for (int w = 0; w < 1 << t.p.log2_time_warps; ++w) {
+            __syncthreads();
+            if (t.warp_time != w) continue;
+            Carries carry;
+            if (w == 0) {
+                carry = carry_in();
+            } else {
+#pragma unroll
+                for (int v = 0; v < V; ++v) carry.of[v] = total(w - 1, v).x;
+            }
+            __syncwarp();
+            if constexpr (Shape::by_time) {
+#pragma unroll 1
+                for (int l = 0; l < 32; ++l) {
+                    if (t.lane == l) walk(a, b, carry);
+                    __syncwarp();
+#pragma unroll
+                    for (int v = 0; v < V; ++v) carry.of[v] = shuffle(carry.of[v], l);
+                }
+            } else {
+                walk(a, b, carry);
+            }
+#pragma unroll
+            for (int v = 0; v < V; ++v) set_total({R(0), carry.of[v], false}, v);
+            if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) hand_on(carry);
+        }
+    }
+};
+
+}  // namespace flashscan::cuda

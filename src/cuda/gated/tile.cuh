@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the blocks of gated layers lie over a problem, and what a lane holds of it: L consecutive steps of V neighbouring
+// channels, in registers. Steps are counted in the order of the walk, which in backward goes against the layer.
+//
+//   channels innermost   Lanes are neighbouring packs of V channels; a warp has L steps of 32 V channels.
+//   time innermost       Lanes are consecutive segments of L steps; a warp has 32 L steps of V channels.
+//
+// A block's 2^log2_time_warps warps of consecutive steps make a chunk; the other warps have neighbouring channels.
+//
+// Plain: tensors that are contiguous along the inner axis and aligned to what a lane loads at once, of rows that are one
+// sequence each, without resets, walked from the first step to the last, with fewer than 2^30 steps and channels. Elements
+// are held as they are in memory. Otherwise every element is looked up, checked and held by itself.
+#pragma once
+
+#include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/math/types.cuh"
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/tile/sequences.cuh"
+#include "cuda/device/tile/steps.cuh"
+#include "cuda/gated/parts.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X_, bool ByTime, bool Backward, int Pack, int Steps>
+struct GatedShape {
+    using X = X_;
+    using R = typename Element<X>::Wide;
+    static constexpr bool by_time = ByTime, backward = Backward;
+    static constexpr int warps = 8, threads = 32 * warps;
+    static constexpr int V = Pack, L = Steps;
+    static constexpr int warp_steps = ByTime ? 32 * L : L, warp_channels = ByTime ? V : 32 * V;
+    static constexpr int most_channels = warps * warp_channels;  // of a block
+};
+
+// A lane's elements of a tensor: get(i, v) is that of the walk's step i of channel v. Where pairs of 16-bit elements are
+// set one after the other, the first of them waits in the word as f32.
+template <typename Shape, bool Plain>
+struct GatedElements {
+    using X = typename Shape::X;
+    using R = typename Shape::R;
+    static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr int count = L * V * static_cast<int>(sizeof(X)) / 4;
+    uint32_t word[count];
+
+    // The element's place in memory.
+    static constexpr __device__ __forceinline__ int place(int i, int v) {
+        if (!Shape::by_time) return i * V + v;
+        return v * L + (Shape::backward ? L - 1 - i : i);
+    }
+    __device__ __forceinline__ R get(int i, int v) const {
+        const int e = place(i, v);
+        if constexpr (sizeof(X) == 2)
+            return Element<X>::widen_half(word[e / 2], e % 2);
+        else if constexpr (sizeof(X) == 4)
+            return __uint_as_float(word[e]);
+        else
+            return __hiloint2double(static_cast<int>(word[2 * e + 1]), static_cast<int>(word[2 * e]));
+    }
+    // Steps are set in the order of the walk.
+    __device__ __forceinline__ void set(int i, const R (&values)[V]) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const int e = place(i, v);
+            if constexpr (sizeof(X) == 8) {
+                word[2 * e] = static_cast<uint32_t>(__double2loint(values[v]));
+                word[2 * e + 1] = static_cast<uint32_t>(__double2hiint(values[v]));
+            } else if constexpr (sizeof(X) == 4) {
+                word[e] = __float_as_uint(values[v]);
+            } else {
+                const bool second = Shape::by_time ? i % 2 == 1 : v % 2 == 1;
+                const bool ascends = !(Shape::by_time && Shape::backward);
+                const float waits = __uint_as_float(word[e / 2]);
+                word[e / 2] = !second   ? __float_as_uint(values[v])
+                              : ascends ? Element<X>::narrow_pair(waits, values[v])
+                                        : Element<X>::narrow_pair(values[v], waits);
+            }
+        }
+    }
+};
+template <typename Shape>
+struct GatedElements<Shape, false> {
+    using R = typename Shape::R;
+    R value[Shape::L][Shape::V];
+    __device__ __forceinline__ R get(int i, int v) const { return value[i][v]; }
+    __device__ __forceinline__ void set(int i, const R (&values)[Shape::V]) {
+#pragma unroll
+        for (int v = 0; v < Shape::V; ++v) value[i][v] = values[v];
+    }
+};
+
+// A lane's steps that are not plain ones, bit i for step i.
+struct GatedEvents {
+    uint32_t valid = 0;            // belongs to a sequence
+    uint32_t first = 0, last = 0;  // of its sequence, in the layer's direction
+    uint32_t reset = 0;
+    static __device__ __forceinline__ bool at(uint32_t mask, int i) { return (mask >> i & 1) != 0; }
+};
+
+template <typename Shape, bool Plain>
+struct GatedTile {
+    using X = typename Shape::X;
+    using R = typename Shape::R;
+    using Elements = GatedElements<Shape, Plain>;
+    static constexpr int L = Shape::L, V = Shape::V;
+    using Values = R[L][V];
+
+    const GatedParams& p;
+    int lane, warp_time, warp_group;
+    using Int = std::conditional_t<Plain, int32_t, int64_t>;
+    uint32_t chunk, batch;
+    Int channel, step;    // the lane's first
+    int channels, steps;  // of the lane that exist; no steps where there is no channel
+    bool whole;           // all steps of the warp's lanes exist
+    GatedEvents events;
+
+    __device__ __forceinline__ explicit GatedTile(const GatedParams& params) : p(params) {
+        const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+        const auto columns = static_cast<uint32_t>(p.batches * p.groups), groups = static_cast<uint32_t>(p.groups);
+        chunk = quotient(blockIdx.x, p.by_columns);
+        const uint32_t column = blockIdx.x - chunk * columns;
+        batch = quotient(column, p.by_groups);
+        lane = thread & 31;
+        warp_time = warp & ((1 << p.log2_time_warps) - 1);
+        warp_group = warp >> p.log2_time_warps;
+        const Int pack = Int(column - batch * groups) * (Shape::warps >> p.log2_time_warps) + warp_group;
+        const Int part = (Int(chunk) << p.log2_time_warps) + warp_time;
+        channel = pack * Shape::warp_channels + (Shape::by_time ? 0 : lane * V);
+        step = part * Shape::warp_steps + (Shape::by_time ? lane * L : 0);
+        channels = static_cast<int>(max(min(Int(p.channels) - channel, Int(V)), Int(0)));
+        steps = channels == 0 ? 0 : static_cast<int>(max(min(Int(p.time) - step, Int(L)), Int(0)));
+        whole = __all_sync(0xffffffffU, steps == L && channels == V) != 0;
+        if constexpr (!Plain) find_events();
+    }
+
+    __device__ __forceinline__ bool last_in_time() const { return warp_time == (1 << p.log2_time_warps) - 1; }
+    __device__ __forceinline__ bool descends() const { return (p.down != 0) != Shape::backward; }
+    __device__ __forceinline__ int64_t time_of(int i) const {
+        return descends() ? p.time - 1 - step - i : int64_t{step} + i;
+    }
+    // The walk's step at which the layer's sequence ends or begins, where a row is one sequence.
+    __device__ __forceinline__ bool is_step(int i, Int wanted) const { return steps > i && step + i == wanted; }
+
+    __device__ __forceinline__ void find_events() {
+        const int64_t end = end_of_steps(p.offsets, p.time);
+        int64_t row = -1, begin = 0, finish = p.time;
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            const int64_t time = time_of(i);
+            if (i >= steps || time >= end) continue;
+            if (p.offsets.data != nullptr && (row < 0 || time < begin || time >= finish)) {
+                row = find_sequence(p.offsets, time);
+                begin = load_offset(p.offsets, row);
+                finish = load_offset(p.offsets, row + 1);
+            }
+            const uint32_t bit = 1U << i;
+            events.valid |= bit;
+            if (time == (p.down ? finish - 1 : begin)) events.first |= bit;
+            if (time == (p.down ? begin : finish - 1)) events.last |= bit;
+            if (p.reset != nullptr && p.reset[batch * p.time + time] != 0) events.reset |= bit;
+        }
+    }
+    __device__ __forceinline__ bool has(int i, int v) const { return v < channels && events.at(events.valid, i); }
+    __device__ __forceinline__ bool is_first(int i) const {
+        return Plain ? is_step(i, Shape::backward ? Int(p.time) - 1 : 0) : events.at(events.first, i);
+    }
+    __device__ __forceinline__ bool is_last(int i) const {
+        return Plain ? is_step(i, Shape::backward ? 0 : Int(p.time) - 1) : events.at(events.last, i);
+    }
+    // Whether step i resets, and whether the state before it does not count.
+    __device__ __forceinline__ bool resets(int i) const { return !Plain && events.at(events.reset, i); }
+    __device__ __forceinline__ bool cuts(int i) const {
+        return !Plain && !events.at(events.valid & ~events.first & ~events.reset, i);
+    }
+    // Whether m is 1 at step i.
+    __device__ __forceinline__ bool is_open(int i) const {
+        return (p.first_step && resets(i)) || (p.starts_open && is_first(i));
+    }
+    // Of step i and channel v in [row][channel].
+    __device__ __forceinline__ int64_t state_of(int i, int v) const {
+        const int64_t row = Plain || p.offsets.data == nullptr ? batch : find_sequence(p.offsets, time_of(i));
+        return row * p.channels + channel + v;
+    }
+
+    // Plain: a vector of a lane is V channels of a step or 16 bytes of steps of a channel; a row of vectors is a step's or a
+    // channel's.
+    static constexpr int vector_words = Shape::by_time ? 4 : V * static_cast<int>(sizeof(X)) / 4;
+    static constexpr int rows = Shape::by_time ? V : L, row_words = L * V * static_cast<int>(sizeof(X)) / 4 / rows;
+    // The lane's first row in memory, and the bytes from a row to the next.
+    __device__ __forceinline__ char* first_row(const View& view) const {
+        if constexpr (Shape::by_time) {
+            const Int time = Shape::backward ? Int(p.time) - L - step : step;
+            return view.data + batch * view.batch + channel * view.row + int64_t{time} * static_cast<int>(sizeof(X));
+        } else {
+            const Int time = Shape::backward ? Int(p.time) - 1 - step : step;
+            return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) + time * view.time;
+        }
+    }
+    __device__ __forceinline__ int64_t next_row(const View& view) const {
+        return Shape::by_time ? view.row : Shape::backward ? -view.time : view.time;
+    }
+    __device__ __forceinline__ bool has_row(int k, int later) const {
+        return Shape::by_time ? k < channels && steps > 0 : k < steps && step + k + later < Int(p.time);
+    }
+
+    // `later`: so many steps towards the layer's first.
+    template <bool Whole>
+    __device__ __forceinline__ void load(const View& view, Elements& x, int later = 0) const {
+        if constexpr (Plain) {
+            const int64_t next = next_row(view);
+            const char* from = first_row(view) + later * next;
+#pragma unroll
+            for (int k = 0; k < rows; ++k, from += next) {
+#pragma unroll
+                for (int w = 0; w < row_words; w += vector_words) {
+                    uint32_t* const to = x.word + k * row_words + w;
+                    if (Whole || has_row(k, later)) {
+                        load_words<vector_words>(from + 4 * w, to);
+                    } else {
+#pragma unroll
+                        for (int n = 0; n < vector_words; ++n) to[n] = 0;
+                    }
+                }
+            }
+        } else {
+            load_each<X>(view, x);
+        }
+    }
+    template <bool Whole>
+    __device__ __forceinline__ void load_gate(const View& view, Elements& x) const {
+        if constexpr (Plain)
+            load<Whole>(view, x);
+        else if (p.wide_gates)
+            load_each<R>(view, x);
+        else
+            load_each<X>(view, x);
+    }
+    __device__ __forceinline__ char* address(const View& view, int i, int v) const {
+        return view.data + batch * view.batch + (channel + v) * view.row + time_of(i) * view.time;
+    }
+    template <typename T>
+    __device__ __forceinline__ void load_each(const View& view, Elements& x) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                x.value[i][v] = view.data != nullptr && has(i, v)
+                                    ? Element<T>::widen(*reinterpret_cast<const T*>(address(view, i, v)))
+                                    : R(0);
+    }
+
+    __device__ __forceinline__ void store(const View& view, const Elements& x) const {
+        if (view.data == nullptr) return;
+        if constexpr (!Plain)
+            store_each<X>(view, x);
+        else if (whole)
+            store_words<true>(view, x);
+        else
+            store_words<false>(view, x);
+    }
+    __device__ __forceinline__ void store_gate(const View& view, const Elements& x) const {
+        if constexpr (Plain)
+            store(view, x);
+        else if (view.data != nullptr && p.wide_gates)
+            store_each<R>(view, x);
+        else
+            store(view, x);
+    }
+    template <bool Whole>
+    __device__ __forceinline__ void store_words(const View& view, const Elements& x) const {
+        const int64_t next = next_row(view);
+        char* to = first_row(view);
+#pragma unroll
+        for (int k = 0; k < rows; ++k, to += next)
+#pragma unroll
+            for (int w = 0; w < row_words; w += vector_words)
+                if (Whole || has_row(k, 0)) cuda::store_words<vector_words>(x.word + k * row_words + w, to + 4 * w);
+    }
+    template <typename T>
+    __device__ __forceinline__ void store_each(const View& view, const Elements& x) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (has(i, v)) *reinterpret_cast<T*>(address(view, i, v)) = Element<T>::narrow(x.value[i][v]);
+    }
+};
+
+}  // namespace flashscan::cuda
