@@ -96,6 +96,12 @@ FLASHSCAN_HD Sigmoids<V> sigmoids(V g) {
     return {select(g < V(0), small, large), select(g < V(0), large, small)};
 }
 
+// s(g) alone.
+template <typename V>
+FLASHSCAN_HD V open_of(V g) {
+    return sigmoids(g).open;
+}
+
 // What a channel's parameter becomes before any step: the lower bound, or -c softplus(p), with its derivative by p.
 template <typename V>
 struct Rate {
@@ -113,7 +119,8 @@ struct Decayed {
     V gate_slope, second_slope, rate_slope;  // da / dg, da / d(second gate), da / d(rate)
 };
 
-template <Decay kind, typename V>
+// Without Slopes a and 1 - a alone.
+template <Decay kind, bool Slopes = true, typename V>
 FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
     if constexpr (kind == Decay::value) {
         return {g, V(1) - g, V(1), V(0), V(0)};
@@ -130,6 +137,9 @@ FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
         const Sigmoids<V> s = sigmoids(g);
         const V above = V(1) - rate;
         return {rate + above * s.open, above * s.shut, above * s.open * s.shut, V(0), s.shut};
+    } else if constexpr (kind == Decay::softplus && !Slopes) {
+        const ExpAndRest<V> e = exp_and_rest(rate * open_of(g));
+        return {e.exp, e.rest, V(0), V(0), V(0)};
     } else if constexpr (kind == Decay::softplus) {
         const Sigmoids<V> s = sigmoids(g);
         const ExpAndRest<V> e = exp_and_rest(rate * s.open);
@@ -137,8 +147,11 @@ FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
     } else {
         // Numerator and denominator times exp(-most), the largest of exp(-g), exp(-second) and 1: sums of numbers of one
         // sign, of which one is 1.
-        const V least = select(g < second, g, second), most = select(least < V(0), -least, V(0));
-        const V one = exp_of(-most), of_gate = exp_of(-g - most), of_second = exp_of(-second - most);
+        const V least = select(g < second, g, second), other = select(g < second, second, g);
+        const V most = select(least < V(0), -least, V(0)), small = exp_of(select(least < V(0), least, -least));
+        const V one = select(least < V(0), small, V(1)), of_least = select(least < V(0), V(1), small);
+        const V of_other = exp_of(-other - most);
+        const V of_gate = select(g < second, of_least, of_other), of_second = select(g < second, of_other, of_least);
         const V scale = reciprocal((one + of_second) + (one + of_gate));
         const V a = (one + of_second) * scale, rest = (one + of_gate) * scale;
         return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), V(0)};
@@ -164,10 +177,14 @@ template <typename V>
 struct ValueAndSlope {
     V value, slope;
 };
-template <Activation kind, typename V>
+// Without Slopes the value alone.
+template <Activation kind, bool Slopes = true, typename V>
 FLASHSCAN_HD ValueAndSlope<V> activated(V x) {
     if constexpr (kind == Activation::none) {
         return {x, V(1)};
+    } else if constexpr (kind != Activation::tanh && !Slopes) {
+        const V open = open_of(x);
+        return {kind == Activation::silu ? x * open : select(x < V(0), open, x + V(0.5)), V(0)};
     } else if constexpr (kind == Activation::tanh) {
         const V t = tanh_of(x);
         return {t, (V(1) - t) * (V(1) + t)};

@@ -31,17 +31,20 @@ struct GatedBackward {
     using Values = typename Tile::Values;
     using Scan = GatedScan<Shape, Plain>;
     using Channels = GatedChannels<Shape>;
-    using F = Formula<R, false>;
+    using D = Formula<R, false, !Parts::has_root>;  // of the decay and its scale
+    using F = Formula<R, false, true>;
+    static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
         typename Scan::Shared scan;
         typename Channels::Shared channels;
-        R sums[Shape::warps][2][V][32];
+        R sums[has_sums ? Shape::warps : 1][2][V][32];
     };
     struct Inputs {
         Elements gate, second, input, input_gate, output_gate, grad_output;
         Elements states;  // with time innermost h, else h before each step
-        R edge[V];        // h before the lane's last step with time innermost, else before the layer's first step
+        R edge[V];        // h before the lane's last step with time innermost, else before the layer's first step,
+        int edge_step;    // the lane's step of which that is so; -1: none
     };
     struct Gradients {
         Elements gate, second, input, input_gate;
@@ -80,6 +83,7 @@ struct GatedBackward {
     }
     __device__ __forceinline__ void load_edge(Inputs& x) const {
         const bool at_end = t.steps > 0 && t.step + t.steps == static_cast<int>(p.time);
+        x.edge_step = at_end && p.state_in != nullptr ? t.steps - 1 : -1;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             x.edge[v] = R(0);
@@ -119,7 +123,7 @@ struct GatedBackward {
     __device__ __forceinline__ R before(const Inputs& x, int i, int v) const {
         if (!Plain) return x.states.get(i, v);
         if (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
-        return p.state_in != nullptr && t.is_first(i) ? x.edge[v] : x.states.get(i, v);
+        return i == x.edge_step ? x.edge[v] : x.states.get(i, v);
     }
     // h of step i, where the epilogue needs it.
     __device__ __forceinline__ void load_results(Elements& h) const {
@@ -138,8 +142,8 @@ struct GatedBackward {
             load<false>(x);
         load_states(x);
         Step rate, bias;
-        Channels::look_up(p, t, shared.channels);
-        Channels::take(p, t, shared.channels, rate, bias);
+        Channels::template look_up<Parts>(p, t, shared.channels);
+        Channels::template take<Parts>(p, t, shared.channels, rate, bias);
         Values a, g;
         const bool far = form_factors(x, rate, bias, a);
         form_sources(x, g);
@@ -153,9 +157,12 @@ struct GatedBackward {
         t.store(p.grad_input, to.input);
         if (Parts::has_second_gate(p)) t.store_gate(p.grad_second_gate, to.second);
         if (Parts::has_input_gate(p)) t.store(p.grad_input_gate, to.input_gate);
-        if (p.sums != nullptr) leave_sums(shared, to);
+        if (has_sums && p.sums != nullptr) leave_sums(shared, to);
     }
 
+    static __device__ __forceinline__ R gate_of(const Inputs& x, const Step& bias, int i, int v) {
+        return Parts::has_bias ? x.gate.get(i, v) + bias[v] : x.gate.get(i, v);
+    }
     __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a) const {
         bool far = false;
 #pragma unroll
@@ -164,8 +171,7 @@ struct GatedBackward {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const R second = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
-                    a[i][v] =
-                        number_of(gated::decayed<kind.value>(F(x.gate.get(i, v) + bias[v]), F(second), F(rate[v])).a);
+                    a[i][v] = number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), D(second), D(rate[v])).a);
                     far = far || may_exceed_one<kind.value>(a[i][v], rate[v]);
                 }
             });
@@ -251,8 +257,8 @@ struct GatedBackward {
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const F second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
-                    const auto d = gated::decayed<kind.value>(F(x.gate.get(i, v) + bias[v]), second, F(rate[v]));
+                    const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
+                    const auto d = gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
                     const Scaled m = scaled(d, open);
                     R of_a = g[i][v] * before(x, i, v);
                     if (!is_zero(m.slope)) of_a = of_a + g[i][v] * (value[v] * opening[v]) * m.slope;
@@ -261,8 +267,9 @@ struct GatedBackward {
                     of_input_gate[v] = of_v * value[v] * opening_slope[v];
                     of_gate[v] = of_a * number_of(d.gate_slope);
                     of_second[v] = of_a * number_of(d.second_slope);
-                    to.rate[v] = to.rate[v] + of_a * number_of(d.rate_slope);
-                    to.bias[v] = to.bias[v] + of_gate[v];
+                    if (!exists(i)) continue;
+                    if (Parts::has_param) to.rate[v] = to.rate[v] + of_a * number_of(d.rate_slope);
+                    if (Parts::has_bias) to.bias[v] = to.bias[v] + of_gate[v];
                 }
             });
             to.gate.set(i, of_gate);
@@ -271,16 +278,20 @@ struct GatedBackward {
             if (Parts::has_input_gate(p)) to.input_gate.set(i, of_input_gate);
         }
     }
+    __device__ __forceinline__ bool exists(int i) const {
+        return Plain ? t.whole || i < t.steps : t.events.at(t.events.valid, i);
+    }
     struct Scaled {
         R value, slope;
     };
-    __device__ __forceinline__ Scaled scaled(const gated::Decayed<F>& d, bool open) const {
+    __device__ __forceinline__ Scaled scaled(const gated::Decayed<D>& d, bool open) const {
         Scaled m{R(1), R(0)};
+        const R limit = sizeof(R) == 4 ? R(p.short_slope_limit) : R(p.slope_limit);
         Parts::with_scale(p, [&](auto kind) {
             if (open) return;
-            const F value = gated::scaled<kind.value>(d.a, d.rest);
+            const D value = gated::scaled<kind.value>(d.a, d.rest);
             m.value = number_of(value);
-            m.slope = number_of(gated::scale_slope<kind.value>(d.a, value, F(static_cast<R>(p.slope_limit))));
+            m.slope = number_of(gated::scale_slope<kind.value>(d.a, value, D(limit)));
         });
         return m;
     }
@@ -306,6 +317,7 @@ struct GatedBackward {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (v >= t.channels) continue;
+#pragma unroll 1
             for (int w = 1; w < 1 << p.log2_time_warps; ++w) {
                 to.rate[v] = to.rate[v] + shared.sums[warp + w][0][v][t.lane];
                 to.bias[v] = to.bias[v] + shared.sums[warp + w][1][v][t.lane];
@@ -318,7 +330,8 @@ struct GatedBackward {
 };
 
 template <typename Shape, typename Parts, bool Plain>
-__global__ void __launch_bounds__(Shape::threads) gated_backward(const __grid_constant__ GatedParams p) {
+__global__ void __launch_bounds__(Shape::threads, Plain ? Shape::resident : 1)
+    gated_backward(const __grid_constant__ GatedParams p) {
     using Pass = GatedBackward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
     Pass{p, typename Pass::Tile(p)}.run(shared);

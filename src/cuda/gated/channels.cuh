@@ -24,14 +24,19 @@ struct GatedChannels {
         return t.warp_group * Shape::warp_channels + (Shape::by_time ? 0 : t.lane * V);
     }
 
+    template <typename Parts>
+    static __device__ __forceinline__ bool has_any(const GatedParams& p) {
+        return (Parts::has_param && p.param != nullptr) || (Parts::has_bias && p.bias != nullptr);
+    }
+
     // Ends with a meeting of the block's warps, where there are parameters.
-    template <typename Tile>
+    template <typename Parts, typename Tile>
     static __device__ __forceinline__ void look_up(const GatedParams& p, const Tile& t, Shared& shared) {
-        if (p.param == nullptr && p.bias == nullptr) return;
+        if (!has_any<Parts>(p)) return;
         const int count = Shape::warp_channels * (Shape::warps >> p.log2_time_warps);
         const int64_t first = int64_t{t.channel} - first_in_block(t);
         for (int k = static_cast<int>(threadIdx.x); k < count && first + k < p.channels; k += Shape::threads) {
-            shared.bias[k] = p.bias == nullptr ? R(0) : parameter(p, p.bias, first + k);
+            if (Parts::has_bias) shared.bias[k] = p.bias == nullptr ? R(0) : parameter(p, p.bias, first + k);
             if (p.param == nullptr) continue;
             const auto rate = gated::rate_of(static_cast<Decay>(p.decay), parameter(p, p.param, first + k),
                                              static_cast<R>(p.decay_rate));
@@ -40,16 +45,20 @@ struct GatedChannels {
         }
         __syncthreads();
     }
-    // A lane's.
-    template <typename Tile>
+    // A lane's, which it keeps in registers.
+    template <typename Parts, typename Tile>
     static __device__ __forceinline__ void take(const GatedParams& p, const Tile& t, const Shared& shared, R (&rate)[V],
                                                 R (&bias)[V]) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const bool there = v < t.channels;
-            rate[v] = there && p.param != nullptr ? shared.rate[first_in_block(t) + v] : R(0);
-            bias[v] = there && (p.param != nullptr || p.bias != nullptr) ? shared.bias[first_in_block(t) + v] : R(0);
+            rate[v] = bias[v] = R(0);
+            if (v >= t.channels || !has_any<Parts>(p)) continue;
+            if (Parts::has_param && p.param != nullptr) rate[v] = shared.rate[first_in_block(t) + v];
+            if (Parts::has_bias) bias[v] = shared.bias[first_in_block(t) + v];
         }
+        if constexpr (Parts::has_param && sizeof(R) == 4)
+#pragma unroll
+            for (int v = 0; v < V; ++v) asm("" : "+f"(rate[v]));  // or it is loaded again for every step
     }
 };
 

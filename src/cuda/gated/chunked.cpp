@@ -11,6 +11,7 @@
 namespace flashscan::cuda {
 namespace {
 
+constexpr int64_t most_plain = int64_t{1} << 30;  // steps, channels and words of carries of a plain problem are fewer
 constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
 
 class Chunked final : public GatedKernel {
@@ -74,17 +75,17 @@ class Chunked final : public GatedKernel {
     // Of a pass: its kernels, its blocks, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        const void* plain = nullptr;  // null: the problem is none (gated/tile.cuh)
+        const void *named = nullptr,
+                   *plain = nullptr;  // null where a problem is not plain (gated/tile.cuh), or not named
         int log2_time_warps = 0;
         int64_t steps = 0, channels = 0;  // of a block
         int64_t chunks = 0, groups = 0, packs = 0, carries_words = 0;
         size_t carries = 0, sums = 0, bytes = 0;
-        bool plain_overlaps = false, general_overlaps = false;
+        bool overlaps = false;
     };
     Settled settle(const GatedPass (&passes)[2], bool backward) const {
         Settled s;
         s.pass = &passes[p_.layout == Layout::bct];
-        if (plain_refusal_.empty()) s.plain = plain_kernel(*s.pass);
         while (1 << s.log2_time_warps < s.pass->warps && s.pass->warp_steps << s.log2_time_warps < p_.time)
             ++s.log2_time_warps;
         s.steps = s.pass->warp_steps << s.log2_time_warps;
@@ -96,34 +97,34 @@ class Chunked final : public GatedKernel {
         const int64_t words = ceil_div(s.pass->lane_channels * size_of(state_dtype(p_.dtype)), 8);
         const Extent into = p_.batch.named("SCRATCH") * s.packs * words * (s.chunks > 1 ? s.chunks - 1 : 0);
         s.carries_words = into;
+        if (plain_refusal_.empty() && s.carries_words < most_plain)
+            s.plain = s.pass->plain, s.named = named_kernel(*s.pass);
         s.carries = workspace.book(into * 8);
         if (backward)
             s.sums =
                 workspace.book(p_.batch.named("SCRATCH") * s.chunks * 2 * p_.channels * size_of(state_dtype(p_.dtype)));
         s.bytes = workspace.bytes();
-        s.plain_overlaps = into > 0 && s.plain != nullptr && can_overlap(s.plain, device_);
-        s.general_overlaps = into > 0 && can_overlap(s.pass->general, device_);
+        s.overlaps = into > 0 && can_overlap(s.pass->general, device_);
         return s;
     }
 
     // Why no call of the problem is plain for its kernels (gated/tile.cuh); empty where calls with aligned pointers are.
     static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass) {
-        constexpr int64_t most = int64_t{1} << 30;
         const bool by_time = p.layout == Layout::bct;
         if (p.packed()) return "not plain: sequences are packed";
         if (p.has_reset) return "not plain: steps are reset";
         if (p.direction == Direction::reverse) return "not plain: the layer goes against time";
         if (p.gate_dtype != p.dtype) return "not plain: GATE is of another type";
-        if (p.time >= most || p.channels >= most) return "not plain: 2^30 steps or channels";
+        if (p.time >= most_plain || p.channels >= most_plain) return "not plain: 2^30 steps or channels";
         const int64_t lane = by_time ? pass.lane_steps : pass.lane_channels;
         if ((by_time ? p.time : p.channels) % lane != 0)
             return fmt::format("not plain: {} is no multiple of {}", by_time ? "TIME" : "CHANNELS", lane);
         return {};
     }
-    const void* plain_kernel(const GatedPass& pass) const {
+    const void* named_kernel(const GatedPass& pass) const {
         for (int i = 0; i < gated_layer_count; ++i)
-            if (p_.parts == gated_layers[i].parts && pass.named[i] != nullptr) return pass.named[i];
-        return pass.plain;
+            if (p_.parts == gated_layers[i].parts) return pass.named[i];
+        return nullptr;
     }
     // Whether the tensors of a call lie as plain kernels load them.
     bool lies_plain(const GatedParams& p, const Settled& s) const {
@@ -167,6 +168,7 @@ class Chunked final : public GatedKernel {
         params.carries = static_cast<char*>(b.scratch) + s.carries;
         params.decay_rate = p_.decay_rate;
         params.slope_limit = p_.sqrt_slope_limit;
+        params.short_slope_limit = static_cast<float>(p_.sqrt_slope_limit);
         const GatedParts& parts = p_.parts;
         params.decay = static_cast<int32_t>(parts.decay);
         params.scale = static_cast<int32_t>(parts.scale);
@@ -190,9 +192,11 @@ class Chunked final : public GatedKernel {
         params.by_groups = divisor_of(static_cast<uint32_t>(s.groups));
         if (s.carries_words > 0) set_all_bits(params.carries, s.carries_words, stream);
         LaunchShape shape = blocks_of(blocks, s.pass->threads);
-        const bool plain = s.plain != nullptr && has_all && lies_plain(params, s);
-        shape.overlaps = plain ? s.plain_overlaps : s.general_overlaps;
-        launch(plain ? s.plain : s.pass->general, shape, stream, params);
+        shape.overlaps = s.overlaps;
+        const void* kernel = s.pass->general;
+        if (s.plain != nullptr && has_all && lies_plain(params, s))
+            kernel = s.named != nullptr && params.bias == nullptr ? s.named : s.plain;
+        launch(kernel, shape, stream, params);
     }
 
     // What decoding has: a thread walks the steps faster than blocks share them out. Lengths of packed sequences are known

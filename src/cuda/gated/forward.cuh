@@ -26,7 +26,6 @@ struct GatedForward {
     using Values = typename Tile::Values;
     using Scan = GatedScan<Shape, Plain>;
     using Channels = GatedChannels<Shape>;
-    using F = Formula<R, true>;
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
         typename Scan::Shared scan;
@@ -55,8 +54,8 @@ struct GatedForward {
         else
             load<false>(x);
         R rate[V], bias[V];
-        Channels::look_up(p, t, shared.channels);
-        Channels::take(p, t, shared.channels, rate, bias);
+        Channels::template look_up<Parts>(p, t, shared.channels);
+        Channels::template take<Parts>(p, t, shared.channels, rate, bias);
         Values a, b;
         const bool far = form_maps(x, rate, bias, a, b);
         take_states(a, b);
@@ -73,13 +72,13 @@ struct GatedForward {
             R gate[V], second[V], input[V], input_gate[V];
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                gate[v] = x.gate.get(i, v) + bias[v];
+                gate[v] = Parts::has_bias ? x.gate.get(i, v) + bias[v] : x.gate.get(i, v);
                 input[v] = x.input.get(i, v);
                 second[v] = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
                 input_gate[v] = Parts::has_input_gate(p) ? x.input_gate.get(i, v) : R(0);
             }
             const bool open = (!Plain || i == 0) && Parts::opens(p) && t.is_open(i);
-            far = make_maps<Parts, F>(p, gate, second, input, input_gate, rate, open, a[i], b[i]) || far;
+            far = make_maps<Parts, true>(p, gate, second, input, input_gate, rate, open, a[i], b[i]) || far;
         }
         return far && t.steps > 0;
     }
@@ -136,7 +135,7 @@ struct GatedForward {
                 gate[v] = Parts::has_output_gate(p) ? output_gate.get(i, v) : R(0);
                 y[v] = h[i][v];
             }
-            apply_epilogue<Parts, F>(p, gate, y);
+            apply_epilogue<Parts, true>(p, gate, y);
             out.set(i, y);
         }
         t.store(p.output, out);
@@ -144,7 +143,8 @@ struct GatedForward {
 };
 
 template <typename Shape, typename Parts, bool Plain>
-__global__ void __launch_bounds__(Shape::threads) gated_forward(const __grid_constant__ GatedParams p) {
+__global__ void __launch_bounds__(Shape::threads, Plain ? Shape::resident : 1)
+    gated_forward(const __grid_constant__ GatedParams p) {
     using Pass = GatedForward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;
     Pass{p, typename Pass::Tile(p)}.run(shared);

@@ -31,6 +31,7 @@ struct GatedParams {
         nullptr;           // into every chunk but the first: [chunk - 1][batch][lane's channels], in words of 8 bytes
     void* sums = nullptr;  // of the gradients of PARAM and BIAS: [batch][chunk][2][channel]
     double decay_rate = 0, slope_limit = 0;
+    float short_slope_limit = 0;  // the same for f32 arithmetic
     int32_t decay = 0, scale = 0, activation = 0, input_gating = 0, epilogue = 0;
     int32_t first_step = 0;   // m = 1 where a step is reset
     int32_t starts_open = 0;  // m = 1 where a sequence starts

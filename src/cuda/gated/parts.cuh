@@ -13,8 +13,9 @@ namespace flashscan::cuda {
 
 // f32 whose functions take few instructions; their errors are those that a multiplication with log2(e), an exp2 and a
 // reciprocal have, a few units of roundoff relative to the value. `Flushed`: numbers below the normal ones are zeros, which
-// slopes, quotients of such numbers, cannot take.
-template <bool Flushed>
+// slopes, quotients of such numbers, cannot take. `Held`: sigmoids stay above 2^-126, as if their arguments ended at -87.
+// This must not be so where a root is taken of them, which makes a small number of a tiny one.
+template <bool Flushed, bool Held>
 struct Short {
     float value;
     Short() = default;
@@ -35,25 +36,33 @@ struct Short {
             asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
         return y;
     }
-    // The exponential is held within 2^-126 and 2^126, so that neither result is zero where slopes divide by it.
+    // Not held: the exponential of -|g|, as large a power of two above its value as keeps it normal, and then by that power.
     friend __device__ __forceinline__ gated::Sigmoids<Short> sigmoids(Short g) {
-        const float x = g.value * -log2_e;
-        const float e = Flushed ? exp_negative(g.value) : ptx::quick_exp2(ptx::clamp_between(x, 126.0F));
-        const float open = ptx::quick_reciprocal(1.0F + e);
-        return {open, e * open};
+        if constexpr (Held) {
+            const float x = g.value * -log2_e;
+            const float e = Flushed ? exp_negative(g.value) : ptx::quick_exp2(ptx::clamp_between(x, 126.0F));
+            const float open = ptx::quick_reciprocal(1.0F + e);
+            return {open, e * open};
+        } else {
+            const float e = ptx::quick_exp2(fmaf(fabsf(g.value), -log2_e, 64.0F)) * 0x1p-64F;
+            const float large = ptx::quick_reciprocal(1.0F + e), small = e * large;
+            return {g.value < 0.0F ? small : large, g.value < 0.0F ? large : small};
+        }
+    }
+    friend __device__ __forceinline__ Short open_of(Short g) {
+        if constexpr (!Held) return sigmoids(g).open;
+        return ptx::quick_reciprocal(1.0F + ptx::quick_exp2(g.value * -log2_e));
     }
     friend __device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
+    // Of numbers of up to 2^63, which are doubled 64 times where those below the normal ones count.
     friend __device__ __forceinline__ Short sqrt_of(Short x) {
         float y;
-        if constexpr (Flushed)
-            asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.value));
-        else
-            asm("sqrt.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value));
-        return y;
+        asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(Flushed ? x.value : x.value * 0x1p64F));
+        return Flushed ? y : y * 0x1p-32F;
     }
     // Near 0 the series of exp(x) - 1, whose first term that is left out is 1e-8 of it.
     friend __device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
-        const float exp = exp_of(x).value;
+        const float exp = ptx::quick_exp2(x.value * log2_e);
         float series = 1.0F / 40320;
         for (const float term : {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 1.0F / 2, 1.0F})
             series = fmaf(series, x.value, term);
@@ -68,9 +77,10 @@ struct Short {
 };
 
 // What formulas are computed with.
-template <typename R, bool Flushed>
-using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed>, R>;
+template <typename R, bool Flushed, bool Held>
+using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed, Held>, R>;
 __device__ __forceinline__ double number_of(double x) { return x; }
+using gated::open_of;
 
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
@@ -78,6 +88,9 @@ using Constant = std::integral_constant<decltype(value), value>;
 // Which parts a kernel's layer has. Any: as the parameters say at run time.
 struct AnyParts {
     static constexpr bool bounded = false;  // factors are known to be of 0 to 1
+    static constexpr bool has_root = true;  // m may be a square root
+    static constexpr bool is_softplus = false;
+    static constexpr bool has_param = true, has_bias = true;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
         return p.second_gate.data != nullptr;
     }
@@ -130,12 +143,14 @@ struct AnyParts {
     }
 };
 
-// Those of a row of gated_layers, known when compiled.
+// Those of a row of gated_layers, known when compiled; without BIAS.
 template <int layer>
 struct NamedParts {
     static constexpr GatedParts parts = gated_layers[layer].parts;
     static constexpr bool bounded =
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
+    static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
+    static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
     static constexpr bool closing = parts.has_output_gate(), first_step = parts.first_step;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
@@ -172,16 +187,20 @@ __device__ __forceinline__ bool may_exceed_one(R a, R rate) {
 
 // The maps h -> a h + b of V steps, b without the state that enters a sequence. BIAS is part of `gate`; `open` tells whether
 // m is 1. Returns whether products of a may leave the range.
-template <typename Parts, typename F, typename R, int V>
+template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
                                           const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
                                           R (&a)[V], R (&b)[V]) {
+    // The decay by softplus takes open_of, which is never held; others do where a root is taken of them.
+    constexpr bool held = !Parts::has_root || Parts::is_softplus;
+    using D = Formula<R, Flushed, held>;
+    using F = Formula<R, Flushed, true>;
     R m[V];
     bool far = false;
     Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const auto d = gated::decayed<kind.value>(F(gate[v]), F(second[v]), F(rate[v]));
+            const auto d = gated::decayed<kind.value, false>(D(gate[v]), D(second[v]), D(rate[v]));
             a[v] = number_of(d.a);
             m[v] = number_of(d.rest);
             far = far || may_exceed_one<kind.value>(a[v], rate[v]);
@@ -189,22 +208,23 @@ __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[
     });
     Parts::with_scale(p, [&](auto kind) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = open ? R(1) : number_of(gated::scaled<kind.value>(F(a[v]), F(m[v])));
+        for (int v = 0; v < V; ++v) m[v] = open ? R(1) : number_of(gated::scaled<kind.value>(D(a[v]), D(m[v])));
     });
     Parts::with_activation(p, [&](auto kind) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) b[v] = m[v] * number_of(gated::activated<kind.value>(F(input[v])).value);
+        for (int v = 0; v < V; ++v) b[v] = m[v] * number_of(gated::activated<kind.value, false>(F(input[v])).value);
     });
     if (Parts::has_input_gate(p)) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) b[v] = b[v] * number_of(gated::sigmoids(F(input_gate[v])).open);
+        for (int v = 0; v < V; ++v) b[v] = b[v] * number_of(open_of(F(input_gate[v])));
     }
     return far;
 }
 
 // From h to OUTPUT.
-template <typename Parts, typename F, typename R, int V>
+template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ void apply_epilogue(const GatedParams& p, const R (&output_gate)[V], R (&h)[V]) {
+    using F = Formula<R, Flushed, true>;
     Parts::with_epilogue(p, [&](auto kind) {
 #pragma unroll
         for (int v = 0; v < V; ++v) h[v] = number_of(gated::epilogued<kind.value>(F(h[v]), F(output_gate[v])).y);

@@ -40,34 +40,43 @@ struct GatedScan {
     struct Carries {
         R of[V];
     };
-    // Of warps; with channels innermost of every lane.
+    // The maps of a warp; with channels innermost of every lane.
+    struct alignas(2 * V * sizeof(R) < 16 ? 2 * V * sizeof(R) : 16) Totals {
+        R a[V], x[V];
+    };
     struct Shared {
-        R a[Shape::warps][V][lanes], x[Shape::warps][V][lanes];
+        Totals totals[Shape::warps][lanes];
         bool cut[Shape::warps];
     };
 
+    using Place = std::conditional_t<Plain, uint32_t, int64_t>;
+
     const Tile& t;
     Shared& shared;
+    const Place place;
     Words<Carries> known;
 
-    __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block) : t(tile), shared(of_block) {
+    __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block)
+        : t(tile), shared(of_block), place(place_of_carries()) {
         if (!takes()) return;
         ptx::wait_for_launch_before();  // which clears the carries
-        ask_for_value(t.p.carries, place_of_carries(t.chunk), known);
+        ask_for_value(t.p.carries, place, known);
     }
     __device__ __forceinline__ bool takes() const { return t.chunk > 0 && t.channels > 0; }
     __device__ __forceinline__ bool hands() const {
         return t.chunk + 1 < static_cast<uint32_t>(t.p.chunks) && t.channels > 0;
     }
-    __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
-        return ((into - 1) * t.p.batches + t.batch) * t.p.packs + static_cast<uint32_t>(t.channel) / V;
+    // Of the carries into the lane's chunk, in words, and from there to those of the next; Plain ends below 2^31.
+    __device__ __forceinline__ Place place_of_carries() const {
+        return (Place(t.chunk) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }
+    __device__ __forceinline__ Place step_of_carries() const { return Place(t.p.batches) * Place(t.p.packs); }
     __device__ __forceinline__ Carries carry_in() const {
-        return takes() ? await_value<Carries>(t.p.carries, place_of_carries(t.chunk), known) : Carries{};
+        return takes() ? await_value<Carries>(t.p.carries, place, known) : Carries{};
     }
     __device__ __forceinline__ void hand_on(const Carries& carry) const {
         if (t.chunk == 0) ptx::wait_for_launch_before();
-        publish_value(t.p.carries, place_of_carries(t.chunk + 1), carry);
+        publish_value(t.p.carries, place + step_of_carries(), carry);
     }
 
     static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
@@ -76,16 +85,21 @@ struct GatedScan {
     static __device__ __forceinline__ R apply(const Map& m, R carry) {
         return !Plain && m.cut ? m.x : multiply_add(m.a, carry, m.x);
     }
-    __device__ __forceinline__ Map total(int warp_time, int v) const {
-        const int w = (t.warp_group << t.p.log2_time_warps) + warp_time, l = Shape::by_time ? 0 : t.lane;
-        return {shared.a[w][v][l], shared.x[w][v][l], !Plain && shared.cut[w]};
+    __device__ __forceinline__ int slot(int warp_time) const {
+        return (t.warp_group << t.p.log2_time_warps) + warp_time;
     }
-    __device__ __forceinline__ void set_total(const Map& m, int v) const {
+    __device__ __forceinline__ void totals(int warp_time, Map (&m)[V]) const {
+        const Totals& of = shared.totals[slot(warp_time)][Shape::by_time ? 0 : t.lane];
+#pragma unroll
+        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[slot(warp_time)]};
+    }
+    __device__ __forceinline__ void set_totals(const Map (&m)[V]) const {
         if (Shape::by_time && t.lane != 31) return;
-        const int w = (t.warp_group << t.p.log2_time_warps) + t.warp_time, l = Shape::by_time ? 0 : t.lane;
-        shared.a[w][v][l] = m.a;
-        shared.x[w][v][l] = m.x;
-        if (!Plain) shared.cut[w] = m.cut;
+        Totals of;
+#pragma unroll
+        for (int v = 0; v < V; ++v) of.a[v] = m[v].a, of.x[v] = m[v].x;
+        shared.totals[slot(t.warp_time)][Shape::by_time ? 0 : t.lane] = of;
+        if (!Plain) shared.cut[slot(t.warp_time)] = m[0].cut;
     }
     static __device__ __forceinline__ Map from_lane(const Map& m, int lane) {
         return {shuffle(m.a, lane), shuffle(m.x, lane),
@@ -131,9 +145,9 @@ struct GatedScan {
                     if (t.lane >= distance) m = compose(early, m);
                 }
             }
-            set_total(m, v);
             through[v] = m;
         }
+        set_totals(through);
         bool in_turn = false;
         if constexpr (Bounded)
             __syncthreads();
@@ -150,9 +164,12 @@ struct GatedScan {
 #pragma unroll
         for (int v = 0; v < V; ++v) before[v] = {R(1), R(0), false};
 #pragma unroll 1
-        for (int w = 0; w < t.warp_time; ++w)
+        for (int w = 0; w < t.warp_time; ++w) {
+            Map late[V];
+            totals(w, late);
 #pragma unroll
-            for (int v = 0; v < V; ++v) before[v] = compose(before[v], total(w, v));
+            for (int v = 0; v < V; ++v) before[v] = compose(before[v], late[v]);
+        }
         Carries carry = carry_in();
         __syncwarp();
         if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) {
@@ -178,11 +195,13 @@ struct GatedScan {
             __syncthreads();
             if (t.warp_time != w) continue;
             Carries carry;
+            Map m[V];
             if (w == 0) {
                 carry = carry_in();
             } else {
+                totals(w - 1, m);
 #pragma unroll
-                for (int v = 0; v < V; ++v) carry.of[v] = total(w - 1, v).x;
+                for (int v = 0; v < V; ++v) carry.of[v] = m[v].x;
             }
             __syncwarp();
             if constexpr (Shape::by_time) {
@@ -197,7 +216,8 @@ struct GatedScan {
                 walk(a, b, carry);
             }
 #pragma unroll
-            for (int v = 0; v < V; ++v) set_total({R(0), carry.of[v], false}, v);
+            for (int v = 0; v < V; ++v) m[v] = {R(0), carry.of[v], false};
+            set_totals(m);
             if (hands() && t.last_in_time() && (!Shape::by_time || t.lane == 31)) hand_on(carry);
         }
     }

@@ -44,7 +44,6 @@ struct GatedStepRow {
 template <typename X>
 __global__ void __launch_bounds__(gated_step_threads) gated_steps(const __grid_constant__ GatedParams p) {
     using R = typename Element<X>::Wide;
-    using F = Formula<R, true>;
     const uint32_t row = quotient(blockIdx.x, p.by_groups);
     const uint32_t group = blockIdx.x - row * static_cast<uint32_t>(p.groups);
     const GatedStepRow<X> own{p, p.offsets.data == nullptr ? row : 0,
@@ -70,11 +69,11 @@ __global__ void __launch_bounds__(gated_step_threads) gated_steps(const __grid_c
         const R input[1] = {own.load(p.input, time)}, input_gate[1] = {own.load(p.input_gate, time)};
         const R output_gate[1] = {own.load(p.output_gate, time)};
         R a[1], b[1];
-        make_maps<AnyParts, F>(p, gate, second, input, input_gate, rate, open, a, b);
+        make_maps<AnyParts, true>(p, gate, second, input, input_gate, rate, open, a, b);
         h = reset || (first && p.state_in == nullptr) ? b[0] : multiply_add(a[0], h, b[0]);
         own.store(p.states, time, h);
         R y[1] = {h};
-        apply_epilogue<AnyParts, F>(p, output_gate, y);
+        apply_epilogue<AnyParts, true>(p, output_gate, y);
         own.store(p.output, time, y[0]);
     }
     if (p.state_out != nullptr) static_cast<R*>(p.state_out)[state] = h;

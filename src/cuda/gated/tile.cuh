@@ -21,12 +21,13 @@
 
 namespace flashscan::cuda {
 
-template <typename X_, bool ByTime, bool Backward, int Pack, int Steps>
+template <typename X_, bool ByTime, bool Backward, int Pack, int Steps, int Resident>
 struct GatedShape {
     using X = X_;
     using R = typename Element<X>::Wide;
     static constexpr bool by_time = ByTime, backward = Backward;
     static constexpr int warps = 8, threads = 32 * warps;
+    static constexpr int resident = Resident;  // blocks of a multiprocessor, to which registers are held
     static constexpr int V = Pack, L = Steps;
     static constexpr int warp_steps = ByTime ? 32 * L : L, warp_channels = ByTime ? V : 32 * V;
     static constexpr int most_channels = warps * warp_channels;  // of a block

@@ -44,11 +44,23 @@ GatedKernels make_gated_kernels() {
     using R = typename Element<X>::Wide;
     constexpr auto layers = std::make_integer_sequence<int, gated_layer_count>();
     GatedKernels kernels;
-    constexpr int pack = sizeof(X) == 2 ? 2 : 1, row_pack = sizeof(X) == 8 ? 1 : 2, row_steps = sizeof(X) == 8 ? 4 : 8;
-    kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, pack, 8>>(layers);
-    kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, row_pack, row_steps>>(layers);
-    kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, pack, 8>>(layers);
-    kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, row_pack, row_steps>>(layers);
+    // Channels and steps of a lane, blocks of a multiprocessor (bench/results/tried_layers.md).
+    if constexpr (sizeof(X) == 2) {
+        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 2, 8, 4>>(layers);
+        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 2, 8, 4>>(layers);
+        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 2, 8, 2>>(layers);
+        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 8, 4>>(layers);
+    } else if constexpr (sizeof(X) == 4) {
+        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 16, 3>>(layers);
+        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 1, 8, 4>>(layers);
+        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 3>>(layers);
+        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 8, 3>>(layers);
+    } else {
+        kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 1, 8, 1>>(layers);
+        kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 1, 4, 1>>(layers);
+        kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 1>>(layers);
+        kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 4, 1>>(layers);
+    }
     kernels.steps = reinterpret_cast<const void*>(&gated_steps<X>);
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);
