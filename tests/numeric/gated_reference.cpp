@@ -103,9 +103,32 @@ std::vector<GatedProblem> shapes() {
     return problems;
 }
 
+// Aligned and dense rows about and beyond the chunks of a GPU's blocks, which have kernels of their own: each layer with a
+// name, without BIAS; parts without a name; factors beyond 1, whose products are not formed.
+std::vector<GatedProblem> aligned() {
+    std::vector<GatedProblem> problems;
+    for (const char* layer : layers)
+        for (const char* rest : {"f32 b2 t257 c66 state-in state-out", "bf16 b2 t135 c66 state-in",
+                                 "f16 b1 t64 c128 state-out limit1000", "f32 BCT b1 t4104 c3 state-in state-out",
+                                 "bf16 BCT b1 t2056 c6 state-out", "f16 BCT b2 t248 c4 state-in"})
+            problems.push_back(gated_problem_of(std::string("gated no-bias ") + layer + " " + rest));
+    for (const char* line :
+         {"mingru f32 b2 t130 c34 state-in", "rglru bf16 BCT b1 t2104 c2 state-in state-out limit1000",
+          "decay-exp scale-one-minus epilogue-silu f16 b1 t129 c64 input-gate state-in state-out",
+          "decay-value scale-sqrt f32 BCT b1 t2048 c4 activation-silu epilogue-tanh-sigmoid state-in limit1000",
+          "decay-value f32 b2 t300 c32 growing no-bias state-in state-out",
+          "decay-exp bf16 BCT b1 t528 c4 growing state-in",
+          "decay-value scale-one-minus f64 b1 t90 c34 growing state-in", "mingru f32 place-fused b2 t130 c64 no-bias",
+          "minlstm bf16 BCT place-padded b2 t136 c6 no-bias state-out"})
+        problems.push_back(gated_problem_of(std::string("gated ") + line));
+    return problems;
+}
+
 INSTANTIATE_TEST_SUITE_P(GatedPairs, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), pairs())),
                          name_of_gated_case);
 INSTANTIATE_TEST_SUITE_P(GatedSingle, GatedCases, testing::ValuesIn(cases_on(gated_targets(), singles())),
+                         name_of_gated_case);
+INSTANTIATE_TEST_SUITE_P(GatedAligned, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), aligned())),
                          name_of_gated_case);
 INSTANTIATE_TEST_SUITE_P(GatedShapes, GatedCases, testing::ValuesIn(cases_on(gated_kernel_targets(), shapes())),
                          name_of_gated_case);

@@ -21,6 +21,10 @@ Values uniform_values(const GatedProblem& p, int32_t id, int64_t count, double l
 // Gates by value lie in (-1, 1): at the ends the derivative of the square root is infinite. Some are 0.
 Values gate_values(const GatedProblem& p) {
     const double far = p.values == GatedValues::saturated ? 100 : 5;
+    if (p.values == GatedValues::growing) {
+        const double middle = p.decay == FLASHSCAN_GATED_DECAY_VALUE ? 1 : 0;
+        return uniform_values(p, FLASHSCAN_ARG_GATE, p.elements(), middle - 0.1, middle + 0.1);
+    }
     if (p.decay == FLASHSCAN_GATED_DECAY_EXP)
         return uniform_values(p, FLASHSCAN_ARG_GATE, p.elements(), p.values == GatedValues::saturated ? -100 : -2,
                               -0.02);

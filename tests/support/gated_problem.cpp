@@ -55,6 +55,8 @@ bool parse_flag(GatedProblem& p, const std::string& word) {
         p.input_gating = FLASHSCAN_GATED_INPUT_GATE_SIGMOID;
     } else if (word == "saturated") {
         p.values = GatedValues::saturated;
+    } else if (word == "growing") {
+        p.values = GatedValues::growing;
     } else if (const auto* layer = std::find(std::begin(layer_names), std::end(layer_names), word);
                layer != std::end(layer_names)) {
         p.set_layer(FLASHSCAN_GATED_LAYER_MINGRU + static_cast<int32_t>(layer - std::begin(layer_names)));
@@ -192,6 +194,7 @@ std::string text_of(const GatedProblem& p) {
     if (p.caller_scratch) text += " caller-scratch";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values == GatedValues::saturated) text += " saturated";
+    if (p.values == GatedValues::growing) text += " growing";
     return text + fmt::format(" seed{}", p.seed);
 }
 

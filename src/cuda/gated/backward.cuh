@@ -34,6 +34,9 @@ struct GatedBackward {
     using D = Formula<R, false, !Parts::has_root>;  // of the decay and its scale
     using F = Formula<R, false, true>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
+    // Whether lanes load h of their steps and of one before them, which are vectors with time innermost, and what an epilogue
+    // needs; else h before each of their steps.
+    static constexpr bool holds_h = Plain && (Shape::by_time || Parts::may_have_epilogue);
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
         typename Scan::Shared scan;
@@ -42,9 +45,9 @@ struct GatedBackward {
     };
     struct Inputs {
         Elements gate, second, input, input_gate, output_gate, grad_output;
-        Elements states;  // with time innermost h, else h before each step
-        R edge[V];        // h before the lane's last step with time innermost, else before the layer's first step,
-        int edge_step;    // the lane's step of which that is so; -1: none
+        Elements states;  // h, or h before each step (holds_h)
+        R edge[V];        // h before the lane's last step, or before the layer's first step,
+        int edge_step;    // the lane's step of which it is; -1: none
     };
     struct Gradients {
         Elements gate, second, input, input_gate;
@@ -63,13 +66,13 @@ struct GatedBackward {
         if (Parts::has_second_gate(p)) t.template load_gate<Whole>(p.second_gate, x.second);
         if (p.input.data != nullptr) t.template load<Whole>(p.input, x.input);
         if (Parts::has_input_gate(p)) t.template load<Whole>(p.input_gate, x.input_gate);
-        if (Plain && Shape::by_time) t.template load<Whole>(p.states, x.states);
+        if (holds_h) t.template load<Whole>(p.states, x.states);
     }
     // With channels innermost, h before the layer's first step lies outside of the tensor.
     __device__ __forceinline__ void load_states(Inputs& x) const {
         if constexpr (!Plain) {
             load_each_before(x.states);
-        } else if constexpr (!Shape::by_time) {
+        } else if constexpr (!holds_h) {
             if (t.whole && t.step + L < static_cast<int>(p.time))
                 t.template load<true>(p.states, x.states, 1);
             else
@@ -83,14 +86,15 @@ struct GatedBackward {
     }
     __device__ __forceinline__ void load_edge(Inputs& x) const {
         const bool at_end = t.steps > 0 && t.step + t.steps == static_cast<int>(p.time);
-        x.edge_step = at_end && p.state_in != nullptr ? t.steps - 1 : -1;
+        const int last = t.steps - 1;
+        x.edge_step = holds_h || (at_end && p.state_in != nullptr) ? last : -1;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             x.edge[v] = R(0);
             if (at_end) {
                 x.edge[v] = state_in(v);
-            } else if (Shape::by_time && t.lane == 31 && t.steps > 0 && v < t.channels) {
-                const char* const from = t.first_row(p.states) + v * p.states.row - static_cast<int>(sizeof(X));
+            } else if (holds_h && t.steps > 0 && v < t.channels && (!Shape::by_time || t.lane == 31)) {
+                const char* const from = t.address_before(p.states, v);
                 x.edge[v] = Element<X>::widen(*reinterpret_cast<const X*>(from));
             }
         }
@@ -122,13 +126,14 @@ struct GatedBackward {
     }
     __device__ __forceinline__ R before(const Inputs& x, int i, int v) const {
         if (!Plain) return x.states.get(i, v);
-        if (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
-        return i == x.edge_step ? x.edge[v] : x.states.get(i, v);
+        if constexpr (!holds_h) return i == x.edge_step ? x.edge[v] : x.states.get(i, v);
+        if constexpr (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
+        return i == x.edge_step || i + 1 == L ? x.edge[v] : x.states.get(i + 1 < L ? i + 1 : 0, v);
     }
-    // h of step i, where the epilogue needs it.
-    __device__ __forceinline__ void load_results(Elements& h) const {
-        if (t.whole)
-            t.template load<true>(p.states, h);
+    // h of the lane's steps, where lanes hold others.
+    __device__ __forceinline__ void load_results(const Inputs& x, Elements& h) const {
+        if constexpr (holds_h)
+            h = x.states;
         else
             t.template load<false>(p.states, h);
     }
@@ -181,7 +186,7 @@ struct GatedBackward {
     __device__ __forceinline__ void form_sources(const Inputs& x, Values& e) const {
         if (Parts::has_output_gate(p)) {
             Elements h, slope;
-            load_results(h);
+            load_results(x, h);
 #pragma unroll
             for (int i = 0; i < L; ++i) {
                 Step of_gate;
@@ -329,8 +334,14 @@ struct GatedBackward {
     }
 };
 
+// Blocks of a multiprocessor, to which registers are held: the slopes of a ratio take more of them.
 template <typename Shape, typename Parts, bool Plain>
-__global__ void __launch_bounds__(Shape::threads, Plain ? Shape::resident : 1)
+constexpr int gated_backward_resident = !Plain                                   ? 1
+                                        : Parts::is_ratio && Shape::resident > 2 ? Shape::resident - 1
+                                                                                 : Shape::resident;
+
+template <typename Shape, typename Parts, bool Plain>
+__global__ void __launch_bounds__(Shape::threads, gated_backward_resident<Shape, Parts, Plain>)
     gated_backward(const __grid_constant__ GatedParams p) {
     using Pass = GatedBackward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;

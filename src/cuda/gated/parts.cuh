@@ -89,8 +89,8 @@ using Constant = std::integral_constant<decltype(value), value>;
 struct AnyParts {
     static constexpr bool bounded = false;  // factors are known to be of 0 to 1
     static constexpr bool has_root = true;  // m may be a square root
-    static constexpr bool is_softplus = false;
-    static constexpr bool has_param = true, has_bias = true;
+    static constexpr bool is_softplus = false, is_ratio = false;
+    static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
         return p.second_gate.data != nullptr;
     }
@@ -150,12 +150,13 @@ struct NamedParts {
     static constexpr bool bounded =
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
     static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
+    static constexpr bool is_ratio = parts.decay == Decay::ratio;
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
-    static constexpr bool closing = parts.has_output_gate(), first_step = parts.first_step;
+    static constexpr bool may_have_epilogue = parts.has_output_gate(), first_step = parts.first_step;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
     static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return opening; }
-    static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return closing; }
+    static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return may_have_epilogue; }
     static __device__ __forceinline__ bool opens(const GatedParams&) { return first_step; }
     template <typename F>
     static __device__ __forceinline__ void with_decay(const GatedParams&, F f) {

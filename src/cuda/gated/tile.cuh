@@ -196,6 +196,12 @@ struct GatedTile {
             return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) + time * view.time;
         }
     }
+    // Of the element of channel v one step past the lane's in the order of the walk.
+    __device__ __forceinline__ const char* address_before(const View& view, int v) const {
+        constexpr int64_t element = sizeof(X);
+        if constexpr (Shape::by_time) return first_row(view) + v * view.row - element;
+        return first_row(view) + v * element + steps * next_row(view);
+    }
     __device__ __forceinline__ int64_t next_row(const View& view) const {
         return Shape::by_time ? view.row : Shape::backward ? -view.time : view.time;
     }
