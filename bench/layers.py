@@ -3,8 +3,9 @@
 
     python3 bench/layers.py --commit $(git rev-parse --short HEAD) --json layers.json
 
-A time is the median of five rounds of calls between CUDA events, with data that stays in memory between calls; steps of
-decoding are 40 calls captured in one CUDA graph, divided by 40. `stream` is the share of --bandwidth (GB/s, what a copy
+A time is the median of five rounds of calls between CUDA events, with data that stays in memory between calls; each is a
+replay of a CUDA graph, which leaves out what PyTorch does on the host. Steps of decoding are 40 calls captured in one graph,
+divided by 40. `stream` is the share of --bandwidth (GB/s, what a copy
 reaches) that the named arrays alone would need: for a selective scan u, delta, z and the output, with their gradients; for
 a gated layer its tensors and the output, in backward h, the output's gradient and all gradients. Where mamba_ssm has its
 extension its selective scan is timed beside ours on the same data, and gated layers beside their composition of linear_scan
@@ -52,8 +53,8 @@ def time_us(call, calls):
     return statistics.median(rounds)
 
 
-def graph_us(call):
-    """A call's time in a graph of many."""
+def captured(call, count=1):
+    """A graph of `count` calls, after a few that settle what is done once."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -61,9 +62,14 @@ def graph_us(call):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for _ in range(STEPS):
+        for _ in range(count):
             call()
-    return time_us(graph.replay, 10) / STEPS
+    return graph
+
+
+def graph_us(call):
+    """A call's time in a graph of many."""
+    return time_us(captured(call, STEPS).replay, 10) / STEPS
 
 
 def draw(*shape, dtype=torch.float32, scale=1.0):
@@ -90,11 +96,11 @@ def mamba():
 def forward_and_backward(call, inputs):
     """Times of both passes, the second as autograd runs it."""
     with torch.no_grad():
-        forward = time_us(call, 10)
+        forward = time_us(captured(call).replay, 10)
     given = [each.requires_grad_() for each in inputs]
     result = call()
     sent = torch.randn_like(result)
-    backward = time_us(lambda: torch.autograd.grad(result, given, sent, retain_graph=True), 5)
+    backward = time_us(captured(lambda: torch.autograd.grad(result, given, sent, retain_graph=True)).replay, 5)
     for each in given:
         each.requires_grad_(False)
     return {"forward_us": round(forward, 1), "backward_us": round(backward, 1)}

@@ -334,14 +334,8 @@ struct GatedBackward {
     }
 };
 
-// Blocks of a multiprocessor, to which registers are held: the slopes of a ratio take more of them.
 template <typename Shape, typename Parts, bool Plain>
-constexpr int gated_backward_resident = !Plain                                   ? 1
-                                        : Parts::is_ratio && Shape::resident > 2 ? Shape::resident - 1
-                                                                                 : Shape::resident;
-
-template <typename Shape, typename Parts, bool Plain>
-__global__ void __launch_bounds__(Shape::threads, gated_backward_resident<Shape, Parts, Plain>)
+__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
     gated_backward(const __grid_constant__ GatedParams p) {
     using Pass = GatedBackward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;

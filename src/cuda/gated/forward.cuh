@@ -143,7 +143,7 @@ struct GatedForward {
 };
 
 template <typename Shape, typename Parts, bool Plain>
-__global__ void __launch_bounds__(Shape::threads, Plain ? Shape::resident : 1)
+__global__ void __launch_bounds__(Shape::threads, gated_resident<Shape, Parts, Plain>)
     gated_forward(const __grid_constant__ GatedParams p) {
     using Pass = GatedForward<Shape, Parts, Plain>;
     __shared__ typename Pass::Shared shared;

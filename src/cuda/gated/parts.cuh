@@ -89,7 +89,7 @@ using Constant = std::integral_constant<decltype(value), value>;
 struct AnyParts {
     static constexpr bool bounded = false;  // factors are known to be of 0 to 1
     static constexpr bool has_root = true;  // m may be a square root
-    static constexpr bool is_softplus = false, is_ratio = false;
+    static constexpr bool named = false, is_softplus = false, is_ratio = false;
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
         return p.second_gate.data != nullptr;
@@ -150,7 +150,7 @@ struct NamedParts {
     static constexpr bool bounded =
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
     static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
-    static constexpr bool is_ratio = parts.decay == Decay::ratio;
+    static constexpr bool named = true, is_ratio = parts.decay == Decay::ratio;
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
     static constexpr bool may_have_epilogue = parts.has_output_gate(), first_step = parts.first_step;

@@ -27,11 +27,20 @@ struct GatedShape {
     using R = typename Element<X>::Wide;
     static constexpr bool by_time = ByTime, backward = Backward;
     static constexpr int warps = 8, threads = 32 * warps;
-    static constexpr int resident = Resident;  // blocks of a multiprocessor, to which registers are held
+    static constexpr int resident = Resident;  // blocks of a multiprocessor that registers are held to
     static constexpr int V = Pack, L = Steps;
     static constexpr int warp_steps = ByTime ? 32 * L : L, warp_channels = ByTime ? V : 32 * V;
     static constexpr int most_channels = warps * warp_channels;  // of a block
 };
+
+// Blocks of a multiprocessor, to which a kernel's registers are held: parts chosen at run time, and the slopes of a ratio,
+// take more of them.
+template <typename Shape, typename Parts>
+constexpr bool gated_takes_registers = !Parts::named || (Parts::is_ratio && Shape::backward);
+template <typename Shape, typename Parts, bool Plain>
+constexpr int gated_resident = !Plain                                                       ? 1
+                               : gated_takes_registers<Shape, Parts> && Shape::resident > 2 ? Shape::resident - 1
+                                                                                            : Shape::resident;
 
 // A lane's elements of a tensor: get(i, v) is that of the walk's step i of channel v. Where pairs of 16-bit elements are
 // set one after the other, the first of them waits in the word as f32.
