@@ -260,7 +260,7 @@ class FamilyPlan final : public Plan {
             kernel_->forward(buffers, stream);
         else
             kernel_->backward(buffers, stream);
-        if (problem_.pooled()) clear_padding(given, stream);
+        if (problem_.pooled() && !problem_.empty()) clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
     }
     void clear_padding(const Pointers& given, void* stream) const {
