@@ -47,6 +47,7 @@ X, NET = ones(2, 5, 3), {"Wx": ones(2, 5, 4, 1, 3), "R": ones(4, 1, 3, 3), "b": 
 LINEAR = {"gate": X, "input": X, "initial_state": ones(2, 3), "reset": np.zeros((2, 5), bool)}
 SELECTIVE = {"u": X, "delta": X, "A": -ones(3, 2), "B": ones(2, 5, 2), "C": ones(3, 2)}
 MAMBA = {"u": X, "delta": X, "A": -ones(5, 2), "B": ones(2, 2, 3), "C": ones(2, 2, 3)}  # of 5 channels, 3 steps
+ONE, ROWS = X[:, 0].copy(), {"state": ones(4, 3), "state_indices": np.array([2, 0], np.int32)}
 STEP = {"state": ones(2, 3, 2), "x": X[:, 0], "dt": X[:, 0], "A": -ones(3, 2), "B": ones(2, 2), "C": ones(2, 2)}
 # Arguments of calls that are right; those that are missing have defaults, which are replaced all the same.
 CALLS = {
@@ -56,6 +57,9 @@ CALLS = {
     "gated_scan_backward": {"gate": X, "input": X, "states": X, "grad_output": X, "layer": "hgrn"},
     "selective_scan": SELECTIVE,
     "selective_scan_backward": {**SELECTIVE, "grad_output": X},
+    "linear_step": {"gate": ONE, "input": ONE, **ROWS},
+    "gated_step": {"gate": ONE, "input": ONE, "layer": "hgrn", "param": ones(3), **ROWS},
+    "selective_step": {"u": ONE, "delta": ONE, "A": -ones(3, 2), "B": ones(2, 2), "C": ones(2, 2), "state": ones(2, 3, 2)},
     "rnn": NET,
     "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
     "prefix_scan": {"x": X, "op": "mul"},
@@ -72,6 +76,7 @@ LAYER = {"input_size": 3, "hidden_size": 4}
 TORCH_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
     **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
+    **{name: CALLS[name] for name in ("linear_step", "gated_step", "selective_step")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     **{name: LAYER for name in ("MinGRU", "MinLSTM", "HGRN", "QRNN")},
     "RGLRU": {"width": 4},

@@ -151,3 +151,9 @@ def test_mamba_step_on_a_pool():
     assert pool[[0, 1, 2, 3, 5]].eq(before[[0, 1, 2, 3, 5]]).all()
     with pytest.raises(ValueError, match="state has shape"):
         selective_state_update(pool, x[:, :3], dt, given["A"], b, c)
+    narrow = before.bfloat16()  # converted to and fro
+    out = selective_state_update(narrow, x, dt, given["A"], b, c, state_batch_indices=rows)
+    torch.testing.assert_close(out[:1], expected, rtol=2e-2, atol=2e-2)
+    assert out[1].eq(0).all()
+    torch.testing.assert_close(narrow[4:5].double(), alone, rtol=2e-2, atol=2e-2)
+    assert narrow[[0, 1, 2, 3, 5]].eq(before.bfloat16()[[0, 1, 2, 3, 5]]).all()

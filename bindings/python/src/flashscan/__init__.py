@@ -4,7 +4,8 @@
 ``linear_scan`` computes ``h[t] = a[t] * h[t-1] + x[t]``, ``rnn`` LSTM, GRU, MGU, Elman and sLSTM networks, ``prefix_scan``
 and ``reduce`` scans and reductions with any associative operator, ``affine_scan`` ``x[t] = W[t] x[t-1] + b[t]`` with
 matrices, ``gated_scan`` the layers around a linear recurrence, ``selective_scan`` Mamba's state-space layer; the functions
-whose names end in ``_backward`` their gradients. They read arrays where they lie, on the CPU or on a GPU, there on the
+whose names end in ``_backward`` their gradients, and those that end in ``_step`` one step with the state updated in place.
+They read arrays where they lie, on the CPU or on a GPU, there on the
 caller's current stream, and return arrays of the same package. ``flashscan.torch`` has them with
 autograd, and modules; ``flashscan.compat`` has other packages' signatures. Every failure is a ``FlashscanError``; a
 mistake in the arguments is also a ``ValueError`` or a ``TypeError``, and a derivative that there is not a
@@ -20,6 +21,7 @@ from ._linear import linear_scan, linear_scan_backward
 from ._operator import CudaOperator, HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
 from ._rnn import rnn, rnn_backward
 from ._selective import selective_scan, selective_scan_backward
+from ._step import gated_step, linear_step, selective_step
 
 __version__ = _version()
 __all__ = [
@@ -34,8 +36,10 @@ __all__ = [
     "device_count",
     "gated_scan",
     "gated_scan_backward",
+    "gated_step",
     "linear_scan",
     "linear_scan_backward",
+    "linear_step",
     "prefix_scan",
     "prefix_scan_backward",
     "reduce",
@@ -44,4 +48,5 @@ __all__ = [
     "rnn_backward",
     "selective_scan",
     "selective_scan_backward",
+    "selective_step",
 ]

@@ -110,10 +110,10 @@ class _Layer:
             same_dtype(array, like.dtype)
         return _read(problem, arg, array, self.axes)
 
-    def plan(self, problem: Problem, **given: tuple[int, int, int]) -> lib.Plan:
+    def plan(self, problem: Problem, pool: tuple = (), **given: tuple[int, int, int]) -> lib.Plan:
         names = [name for name, _ in lib.GatedDesc._fields_[20:32]]
         strides = [given.get(name, self.strides.get(name, _DENSE)) for name in names]
-        return problem.plan("gated", (*self.fields, *strides), self.threads)
+        return problem.plan("gated", (*self.fields, *strides, *pool), self.threads)
 
 
 @kind(1, "gate", "input", "initial_state?", *(name + "?" for name in _EXTRA), "seq_offsets?", "reset?")

@@ -92,9 +92,9 @@ class _Selective:
             plain=array.plain and side_by_side,
         )
 
-    def plan(self, problem: Problem, **given: tuple[int, int, int]) -> lib.Plan:
+    def plan(self, problem: Problem, pool: tuple = (), **given: tuple[int, int, int]) -> lib.Plan:
         strides = [given.get(name, self.strides.get(name, _DENSE)) for name in lib.SELECTIVE_TENSORS]
-        return problem.plan("selective", (*self.fields, *strides), self.threads)
+        return problem.plan("selective", (*self.fields, *strides, *pool), self.threads)
 
 
 @kind(0, "u", "delta", "A", "B", "C", "D?", "z?", "delta_bias?", "initial_state?", "seq_offsets?", "reset?")

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._errors import FlashscanValueError
-from ..torch import selective_scan
+from ..torch import selective_scan, selective_step
 from ..torch._types import Tensor, tensors
 
 __all__ = ["selective_scan_fn", "selective_scan_ref", "selective_state_update"]
@@ -91,30 +91,21 @@ def selective_state_update(
             "(B, H, P, N) and (B, H, P)"
         )
     width, states = x[0].numel() if x.shape[0] else state[0, ..., 0].numel(), state.shape[-1]
-    row = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], 1, width)
+    row = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], width)
     channel = lambda array: None if array is None else array.to(A.dtype).reshape(width)
-    matrix = lambda array: array.to(x.dtype).unsqueeze(1)
-    rows = None if state_batch_indices is None else state_batch_indices.long()
-    kept = None if rows is None else rows >= 0
+    rows = None if state_batch_indices is None else state_batch_indices.int().clamp_min(-1)
+    steps = (row(x), row(dt), A.reshape(width, states), B.to(x.dtype), C.to(x.dtype))
+    more = (channel(D), row(z), channel(dt_bias))
     with torch.no_grad():
-        before = state if rows is None else state.index_select(0, rows.clamp_min(0))
-        out, after = selective_scan(
-            row(x),
-            row(dt),
-            A.reshape(width, states),
-            matrix(B),
-            matrix(C),
-            channel(D),
-            row(z),
-            channel(dt_bias),
-            before.reshape(x.shape[0], width, states),
-            delta_softplus=dt_softplus,
-            return_final_state=True,
-        )
-        out, after = out.reshape(x.shape), after.reshape(before.shape).to(state.dtype)
-        if rows is None:
-            state.copy_(after)
-        else:
-            state.index_copy_(0, rows[kept], after[kept])
-            out = out.masked_fill(~kept.reshape(-1, *(1,) * (out.dim() - 1)), 0)
-    return out
+        if state.dtype == A.dtype and state.is_contiguous():  # updated where it is
+            pool = state.view(state.shape[0], width, states)
+            return selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows).reshape(x.shape)
+        kept = slice(None) if rows is None else (rows >= 0).nonzero()[:, 0]
+        places = kept if rows is None else rows[kept].long()
+        held = state.new_zeros(x.shape[0], width, states, dtype=A.dtype)
+        held[kept] = state[places].reshape(-1, width, states).to(A.dtype)
+        out = selective_step(*steps, held, *more, delta_softplus=dt_softplus)
+        state[places] = held[kept].reshape(-1, *state.shape[1:]).to(state.dtype)
+        if rows is not None:
+            out = out.masked_fill((rows < 0)[:, None], 0)
+    return out.reshape(x.shape)

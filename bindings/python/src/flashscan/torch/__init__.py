@@ -9,9 +9,11 @@ of ``prefix_scan`` and ``reduce`` with operators that are names are computed, as
 of the function by a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in
 the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` is a layer
 around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, and
-``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``.
+``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``. ``linear_step``, ``gated_step`` and
+``selective_step``, for decoding alone, are ``flashscan``'s own, without autograd.
 """
 
+from .._step import gated_step, linear_step, selective_step
 from ._gated import gated_scan
 from ._gated_layers import HGRN, QRNN, MinGRU, MinLSTM
 from ._linear import linear_scan
@@ -40,9 +42,12 @@ __all__ = [
     "affine_scan",
     "from_torch",
     "gated_scan",
+    "gated_step",
     "linear_scan",
+    "linear_step",
     "prefix_scan",
     "reduce",
     "rnn",
     "selective_scan",
+    "selective_step",
 ]

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step of many sequences, whose states are rows of a pool and are updated in place, for decoding.
+
+Arrays have no axis of time; calls of the library get one of extent 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from . import _gated, _linear, _selective
+from . import _library as lib
+from ._call import Call, Kind, Problem, kind, same_shape, space_of
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._spaces import Spec
+from ._types import Array, ArrayLike
+
+_DENSE = (0, 0, 0)
+_STATE_STRIDES = ((0, 0),) * 4
+
+
+def _with_time(spec: Spec | None) -> Spec | None:
+    if spec is None:
+        return None
+    (batch, *shape), (row, *strides) = spec.shape, spec.strides
+    return dataclasses.replace(spec, shape=(batch, 1, *shape), strides=(row, 0, *strides))
+
+
+def _axes(spec: Spec, *counts: int) -> None:
+    if len(spec.shape) not in counts:
+        raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted are arrays of {' or '.join(map(str, counts))} axes")
+
+
+def _pool(problem: Problem, state: Spec, indices: Spec | None, batch: int, inner: tuple[int, ...], dtype: Any) -> tuple:
+    """Has the state read and written where it lies. Returns the last fields of a descriptor."""
+    rows = state.shape[0] if indices is not None and state.shape else batch
+    if state.shape != (rows, *inner):
+        accepted = f"{(batch, *inner)}" if indices is None else f"(rows, {', '.join(map(str, inner))})"
+        raise FlashscanValueError(f"state has shape {state.shape}; accepted is {accepted}")
+    if state.dtype != dtype:
+        raise FlashscanTypeError(f"state has dtype {state.dtype}; accepted is {dtype}, because it is updated in place")
+    if not (state.dense and state.writeable):
+        raise FlashscanValueError("state is a view with gaps or cannot be written; accepted are dense arrays that can be")
+    problem.read(lib.STATE_IN, state)
+    problem.read(lib.STATE_OUT, state)
+    if indices is None:
+        return (*_STATE_STRIDES, 0)
+    if indices.number != lib.I32:
+        raise FlashscanTypeError(f"state_indices has dtype {indices.dtype}; accepted is int32")
+    same_shape(indices, (batch,))
+    if rows == 0:
+        raise FlashscanValueError("state has no rows; accepted with state_indices is one at least")
+    problem.read(lib.STATE_INDICES, indices)
+    return (*_STATE_STRIDES, rows)
+
+
+def _reset(spec: Spec | None, batch: int) -> Spec | None:
+    if spec is not None:
+        same_shape(spec, (batch,))
+    return _with_time(spec)
+
+
+@kind(1, "gate", "input", "state", "state_indices?", "reset?")
+def _linear_call(problem: Problem, gate_form: str, threads: int) -> Call:
+    gate, x, state, indices, reset = problem.specs
+    _axes(x, 2)
+    if len(gate.shape) > 2 or any(n not in (1, m) for n, m in zip(reversed(gate.shape), reversed(x.shape))):
+        raise FlashscanValueError(f"gate has shape {gate.shape}; accepted are shapes that broadcast to the input's, {x.shape}")
+    (batch, channels), gate = x.shape, _with_time(gate) if len(gate.shape) == 2 else gate
+    linear = _linear._Linear(problem, gate, _with_time(x), None, _reset(reset, batch), ("btc", gate_form, False, threads))
+    strides = _linear._read(problem, lib.INPUT, _with_time(x), linear.axes)
+    pool = _pool(problem, state, indices, batch, (channels,), linear.state_dtype)
+    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    fields = (*linear.fields, strides, linear.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE, *pool)
+    return problem.call(problem.plan("linear", fields, threads), False)
+
+
+@kind(1, "gate", "input", "state", *(name + "?" for name in _gated._EXTRA), "state_indices?", "reset?")
+def _gated_call(problem: Problem, *options: Any) -> Call:
+    gate, x, state, *extra, indices, reset = problem.specs
+    _axes(x, 2)
+    for spec in (gate, *extra[:3]):
+        if spec is not None:
+            same_shape(spec, x.shape)
+    batch, channels = x.shape
+    extra[:3] = map(_with_time, extra[:3])
+    layer = _gated._Layer(problem, _with_time(gate), _with_time(x), extra, (None, _reset(reset, batch)), options)
+    strides = _linear._read(problem, lib.INPUT, _with_time(x), layer.axes)
+    pool = _pool(problem, state, indices, batch, (channels,), layer.state_dtype)
+    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    return problem.call(layer.plan(problem, pool, input=strides), False)
+
+
+@kind(0, "u", "delta", "A", "B", "C", "D?", "z?", "delta_bias?", "state", "state_indices?", "reset?")
+def _selective_call(problem: Problem, *options: Any) -> Call:
+    u, delta, A, B, C, D, z, bias, state, indices, reset = problem.specs
+    _axes(u, 2), _axes(A, 2), _axes(B, 2, 3), _axes(C, 2, 3)
+    for spec in (delta, z):
+        if spec is not None:
+            same_shape(spec, u.shape)
+    batch, channels = u.shape
+    for spec in (B, C):
+        if spec.shape[0] != batch or spec.shape[-1] != A.shape[1]:
+            states = A.shape[1]
+            raise FlashscanValueError(
+                f"{spec.name} has shape {spec.shape}; accepted are ({batch}, {states}) and ({batch}, groups, {states})"
+            )
+    arrays = [_with_time(delta), A, _with_time(B), _with_time(C), D, _with_time(z), bias]
+    scan = _selective._Selective(problem, _with_time(u), arrays, (None, _reset(reset, batch)), options)
+    strides = _linear._read(problem, lib.INPUT, _with_time(u), scan.axes)
+    pool = _pool(problem, state, indices, batch, (channels, scan.states), scan.matrix)
+    problem.write(lib.OUTPUT, u.shape, u.dtype)
+    return problem.call(scan.plan(problem, pool, input=strides), False)
+
+
+def _run(call: Kind, state: Any, arrays: tuple, options: tuple) -> Any:
+    space = space_of(state)
+    if space is None or not isinstance(state, space.kind):
+        raise FlashscanTypeError(
+            f"state is a {type(state).__name__}; accepted are arrays of NumPy, PyTorch and CuPy, which are updated in place"
+        )
+    return call(arrays, options)[0]
+
+
+def linear_step(
+    gate: ArrayLike,
+    input: Array,
+    state: Array,
+    *,
+    gate_form: str = "value",
+    state_indices: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    threads: int = 0,
+) -> Any:
+    """One step of ``linear_scan``: h = a * state + input, which is returned and becomes the state, in place.
+
+    Args:
+        gate: any shape that broadcasts to the input's; dtypes are those of ``linear_scan``.
+        input: [B, C].
+        state: [B, C], or a pool of states [rows, C] with ``state_indices``; dense, float32 with float32 and 16-bit input,
+            else of the input's dtype; an array of NumPy, PyTorch or CuPy.
+        gate_form: as in ``linear_scan``.
+        state_indices: [B], int32; row i of the batch has its state in row ``state_indices[i]`` of the pool. -1 marks
+            padding: the output is 0 there, and no state is touched. No row of the pool may belong to two of the batch. On
+            a GPU what is no row of the pool is padding too.
+        reset: [B], bool or uint8; where it is not 0, the state before the step counts as 0.
+        threads: as in ``linear_scan``.
+
+    Returns:
+        h, of the shape and dtype of the input. There are no gradients; tensors that require them are refused outside of
+        ``torch.no_grad()``.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    return _run(_linear_call, state, (gate, input, state, state_indices, reset), (gate_form, threads))
+
+
+def gated_step(
+    gate: Array,
+    input: Array,
+    state: Array,
+    *,
+    layer: str | None = None,
+    decay: str | None = None,
+    scale: str = "one",
+    activation: str = "none",
+    epilogue: str = "none",
+    second_gate: Array | None = None,
+    input_gate: Array | None = None,
+    output_gate: Array | None = None,
+    param: Array | None = None,
+    bias: Array | None = None,
+    first_step: bool = False,
+    decay_rate: float = 0.0,
+    state_indices: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    threads: int = 0,
+) -> Any:
+    """One step of ``gated_scan``, whose state is updated in place.
+
+    Args:
+        gate, input, second_gate, input_gate, output_gate: [B, C].
+        state, state_indices, reset: as in ``linear_step``. Where a sequence starts whose layer has ``first_step``, as
+            "rglru" has, ``reset`` says so.
+
+    The others are those of ``gated_scan``.
+
+    Returns:
+        The output, of the shape and dtype of the input.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, 0.0, "btc", False, threads)
+    arrays = (gate, input, state, second_gate, input_gate, output_gate, param, bias, state_indices, reset)
+    return _run(_gated_call, state, arrays, options)
+
+
+def selective_step(
+    u: Array,
+    delta: Array,
+    A: Array,
+    B: Array,
+    C: Array,
+    state: Array,
+    D: Array | None = None,
+    z: Array | None = None,
+    delta_bias: Array | None = None,
+    *,
+    delta_softplus: bool = False,
+    state_indices: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    threads: int = 0,
+) -> Any:
+    """One step of ``selective_scan``, whose state is updated in place.
+
+    Args:
+        u, delta, z: [B, C].
+        B, C: [B, N] or [B, G, N].
+        state: [B, C, N], or [rows, C, N] with ``state_indices``, of A's dtype; dense.
+        state_indices, reset: as in ``linear_step``.
+
+    The others are those of ``selective_scan``.
+
+    Returns:
+        y, of the shape and dtype of u.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    arrays = (u, delta, A, B, C, D, z, delta_bias, state, state_indices, reset)
+    return _run(_selective_call, state, arrays, (delta_softplus, "btc", False, threads))

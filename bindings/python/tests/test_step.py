@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One step with the state updated in place: the bits of scans of one step, rows of a pool, padding, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import flashscan
+from flashscan import gated_step, linear_step, selective_step
+from flashscan import _library as lib
+
+BATCH, CHANNELS, STATES, POOL = 4, 5, 3, 9
+
+
+def random(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).uniform(0.1, 0.9, shape).astype(dtype)
+
+
+def linear(dtype):
+    gate, x = (random(BATCH, CHANNELS, seed=i, dtype=dtype) for i in range(2))
+    return (gate, x), {"gate_form": "logit"}, (CHANNELS,), linear_step, flashscan.linear_scan
+
+
+def gated(dtype):
+    gate, x, entry = (random(BATCH, CHANNELS, seed=i, dtype=dtype) for i in range(3))
+    more = {"layer": "rglru", "input_gate": entry, "param": random(CHANNELS, dtype=dtype)}
+    return (gate, x), more, (CHANNELS,), gated_step, flashscan.gated_scan
+
+
+def selective(dtype):
+    u, delta, z = (random(BATCH, CHANNELS, seed=i, dtype=dtype) for i in range(3))
+    B, C = (random(BATCH, 1, STATES, seed=i, dtype=dtype) for i in range(2))
+    more = {"z": z, "D": random(CHANNELS, dtype=dtype), "delta_softplus": True}
+    return (u, delta, -random(CHANNELS, STATES, dtype=dtype), B, C), more, (CHANNELS, STATES), selective_step, flashscan.selective_scan
+
+
+FAMILIES = {"linear": linear, "gated": gated, "selective": selective}
+
+
+class Numpy:
+    make = staticmethod(np.array)
+    back = staticmethod(np.asarray)
+
+
+class Torch:
+    def __init__(self, device="cpu"):
+        self.torch, self.device = pytest.importorskip("torch"), device
+        if device == "cuda" and not (self.torch.cuda.is_available() and lib.device_count(lib.CUDA)):
+            pytest.skip("no CUDA device, or a library without CUDA")
+
+    def make(self, array):
+        return self.torch.from_numpy(np.array(array)).to(self.device)
+
+    def back(self, tensor):
+        return tensor.cpu().numpy()
+
+
+PACKAGES = {"numpy": Numpy, "torch": Torch, "torch-cuda": lambda: Torch("cuda")}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_equals_a_scan_of_one_step(package, family, dtype):
+    package = PACKAGES[package]()
+    arrays, more, inner, step, scan = FAMILIES[family](dtype)
+    state, reset = random(BATCH, *inner, seed=7, dtype=dtype), np.array([False, True, False, False])
+    in_time = lambda array: array[:, None] if isinstance(array, np.ndarray) and array.shape[0] == BATCH else array
+    options = {name: in_time(value) for name, value in more.items()}
+    y, last = scan(*map(in_time, arrays), initial_state=state, reset=reset[:, None], return_final_state=True, **options)
+
+    made = lambda value: package.make(value) if isinstance(value, np.ndarray) else value
+    given, options = [*map(made, arrays)], {name: made(value) for name, value in more.items()}
+    alone = package.make(state)
+    out = step(*given, alone, reset=made(reset), **options)
+    close = lambda got, wanted: np.testing.assert_allclose(package.back(got), wanted, rtol=2e-6, atol=1e-7)
+    close(out, y[:, 0]), close(alone, last)
+
+    pool = package.make(random(POOL, *inner, seed=8, dtype=dtype))
+    rows = np.array([6, 2, -1, 0], np.int32)
+    used = [6, 2, 0]
+    before = np.array(package.back(pool))
+    before[used] = state[[0, 1, 3]]
+    pool = package.make(before)
+    out = package.back(step(*given, pool, state_indices=made(rows), reset=made(reset), **options))
+    np.testing.assert_allclose(out[[0, 1, 3]], y[[0, 1, 3], 0], rtol=2e-6, atol=1e-7)
+    assert (out[2] == 0).all()
+    after = package.back(pool)
+    np.testing.assert_allclose(after[used], last[[0, 1, 3]], rtol=2e-6, atol=1e-7)
+    untouched = [i for i in range(POOL) if i not in used]
+    np.testing.assert_array_equal(after[untouched], before[untouched])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_states_of_narrow_data_are_wide(family):
+    arrays, more, inner, step, _ = FAMILIES[family](np.float32)
+    wide = {"param", "D"} | ({"A"} if family == "selective" else set())
+    names = ("u", "delta", "A", "B", "C") if family == "selective" else ("gate", "input")
+    narrow = lambda name, array: array.astype(np.float16) if isinstance(array, np.ndarray) and name not in wide else array
+    given = [narrow(name, array) for name, array in zip(names, arrays)]
+    state, expected = np.zeros((2, BATCH, *inner), np.float32)
+    out = step(*given, state, **{name: narrow(name, value) for name, value in more.items()})
+    wanted = step(*arrays, expected, **more)
+    assert out.dtype == np.float16
+    np.testing.assert_allclose(out, wanted, rtol=4e-3, atol=1e-3)
+    np.testing.assert_allclose(state, expected, rtol=4e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "state, more, words",
+    [
+        ([[0.0] * CHANNELS] * BATCH, {}, "state is a list"),
+        (random(BATCH, CHANNELS + 1), {}, "state has shape"),
+        (random(BATCH, CHANNELS, dtype=np.float64), {}, "state has dtype float64"),
+        (random(CHANNELS, BATCH).T, {}, "state is a view with gaps"),
+        (np.broadcast_to(np.float32(1), (BATCH, CHANNELS)), {}, "state is a view with gaps"),
+        (random(0, CHANNELS), {"state_indices": -np.ones(BATCH, np.int32)}, "state has no rows"),
+        (random(POOL, CHANNELS), {"state_indices": np.arange(BATCH)}, "state_indices has dtype int64"),
+        (random(POOL, CHANNELS), {"state_indices": np.arange(3, dtype=np.int32)}, "state_indices has shape"),
+        (random(POOL, CHANNELS), {"state_indices": np.array([0, 1, 2, POOL], np.int32)}, str(POOL)),
+        (random(POOL, CHANNELS), {"state_indices": np.array([0, 1, 2, 1], np.int32)}, "are both 1"),
+        (random(BATCH, CHANNELS), {"reset": np.zeros((BATCH, 1), bool)}, "reset has shape"),
+    ],
+)
+def test_mistakes_are_named(state, more, words):
+    (gate, x), options, *_ = linear(np.float32)
+    kept = np.array(state)
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        linear_step(gate, x, state, **options, **more)
+    np.testing.assert_array_equal(kept, state)
+
+
+def test_gates_may_be_numbers_or_of_channels():
+    _, x = linear(np.float32)[0]
+    for gate in (0.5, random(CHANNELS), random(BATCH, 1)):
+        state = random(BATCH, CHANNELS, seed=3)
+        expected = np.asarray(gate, np.float32) * state + x
+        np.testing.assert_allclose(linear_step(gate, x, state), expected, rtol=1e-6)
+        np.testing.assert_allclose(state, expected, rtol=1e-6)
+    with pytest.raises(flashscan.FlashscanValueError, match=r"gate has shape \(4, 3\); accepted .* \(4, 5\)"):
+        linear_step(random(BATCH, 3), x, state)
+
+
+def test_tensors_that_require_grad_are_refused():
+    torch = pytest.importorskip("torch")
+    x, state = torch.ones(1, 2, requires_grad=True), torch.zeros(1, 2)
+    with pytest.raises(flashscan.FlashscanTypeError, match="requires grad"):
+        linear_step(0.5, x, state)
+    with torch.no_grad():
+        assert linear_step(0.5, x, state).tolist() == [[1.0, 1.0]] == state.tolist()
