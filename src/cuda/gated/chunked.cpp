@@ -22,7 +22,7 @@ class Chunked final : public GatedKernel {
           batch_invariant_(options.batch_invariant),
           short_(is_short(problem, options)),
           kernels_(gated_kernels(p_.dtype)),
-          plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct])),
+          plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct], batch_invariant_)),
           forward_(settle(kernels_.forward, false)),
           backward_(settle(kernels_.backward, true)) {}
 
@@ -109,8 +109,10 @@ class Chunked final : public GatedKernel {
     }
 
     // Why no call of the problem is plain for its kernels (gated/tile.cuh); empty where calls with aligned pointers are.
-    static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass) {
+    static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass, bool batch_invariant) {
         const bool by_time = p.layout == Layout::bct;
+        // A row alone may lie where vectors do, and the same row of a batch not.
+        if (batch_invariant) return "not plain: BATCH_INVARIANT";
         if (p.packed()) return "not plain: sequences are packed";
         if (p.has_reset) return "not plain: steps are reset";
         if (p.direction == Direction::reverse) return "not plain: the layer goes against time";
@@ -205,7 +207,7 @@ class Chunked final : public GatedKernel {
         constexpr int64_t many_channels = 32768;
         if (p.empty()) return false;
         if (p.packed()) return p.time <= p.state_rows() && !options.batch_invariant;
-        return p.time <= (p.channels * p.state_rows() >= many_channels ? 16 : 4);
+        return p.time <= (!options.batch_invariant && p.channels * p.state_rows() >= many_channels ? 16 : 4);
     }
     void walk_steps(GatedParams& params, void* stream) const {
         const int64_t groups = ceil_div(p_.channels, gated_step_threads);
