@@ -107,18 +107,19 @@ struct GatedBackward {
         }
     }
     __device__ __forceinline__ void load_each_before(Elements& before) const {
-        const int64_t last = p.down ? 1 : -1;
+        const bool held = p.states.data != nullptr;
 #pragma unroll
         for (int i = 0; i < L; ++i) {
             Step h;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 h[v] = R(0);
-                if (!t.has(i, v) || t.resets(i)) continue;
-                if (!t.is_first(i) && p.states.data != nullptr)
-                    h[v] = Element<X>::widen(
-                        *reinterpret_cast<const X*>(t.address(p.states, i, v) + last * p.states.time));
-                else if (t.is_first(i) && p.state_in != nullptr)
+                if (held) {
+                    const auto* const from = reinterpret_cast<const X*>(t.existing_address(p.states, i + 1, v));
+                    const R loaded = Element<X>::widen(*from);
+                    h[v] = t.has(i, v) && !t.resets(i) && !t.is_first(i) ? loaded : R(0);
+                }
+                if (p.state_in != nullptr && t.is_first(i) && t.has(i, v) && !t.resets(i))
                     h[v] = static_cast<const R*>(p.state_in)[t.state_of(i, v)];
             }
             before.set(i, h);

@@ -46,7 +46,7 @@ struct GatedScan {
     };
     struct Shared {
         Totals totals[Shape::warps][lanes];
-        bool cut[Shape::warps];
+        bool cut[Shape::warps][lanes];
     };
 
     using Place = std::conditional_t<Plain, uint32_t, int64_t>;
@@ -89,17 +89,19 @@ struct GatedScan {
         return (t.warp_group << t.p.log2_time_warps) + warp_time;
     }
     __device__ __forceinline__ void totals(int warp_time, Map (&m)[V]) const {
-        const Totals& of = shared.totals[slot(warp_time)][Shape::by_time ? 0 : t.lane];
+        const int lane = Shape::by_time ? 0 : t.lane;
+        const Totals& of = shared.totals[slot(warp_time)][lane];
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[slot(warp_time)]};
+        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[slot(warp_time)][lane]};
     }
     __device__ __forceinline__ void set_totals(const Map (&m)[V]) const {
         if (Shape::by_time && t.lane != 31) return;
         Totals of;
 #pragma unroll
         for (int v = 0; v < V; ++v) of.a[v] = m[v].a, of.x[v] = m[v].x;
-        shared.totals[slot(t.warp_time)][Shape::by_time ? 0 : t.lane] = of;
-        if (!Plain) shared.cut[slot(t.warp_time)] = m[0].cut;
+        const int lane = Shape::by_time ? 0 : t.lane;
+        shared.totals[slot(t.warp_time)][lane] = of;
+        if (!Plain) shared.cut[slot(t.warp_time)][lane] = m[0].cut;
     }
     static __device__ __forceinline__ Map from_lane(const Map& m, int lane) {
         return {shuffle(m.a, lane), shuffle(m.x, lane),

@@ -38,7 +38,7 @@ struct GatedShape {
 template <typename Shape, typename Parts>
 constexpr bool gated_takes_registers = !Parts::named || (Parts::is_ratio && Shape::backward);
 template <typename Shape, typename Parts, bool Plain>
-constexpr int gated_resident = !Plain                                                       ? 1
+constexpr int gated_resident = !Plain ? (Shape::backward && Shape::V > 1 ? 1 : 2)
                                : gated_takes_registers<Shape, Parts> && Shape::resident > 2 ? Shape::resident - 1
                                                                                             : Shape::resident;
 
@@ -144,7 +144,7 @@ struct GatedTile {
 
     __device__ __forceinline__ bool last_in_time() const { return warp_time == (1 << p.log2_time_warps) - 1; }
     __device__ __forceinline__ bool descends() const { return (p.down != 0) != Shape::backward; }
-    __device__ __forceinline__ int64_t time_of(int i) const {
+    __device__ __forceinline__ int64_t time_of(int64_t i) const {
         return descends() ? p.time - 1 - step - i : int64_t{step} + i;
     }
     // The walk's step at which the layer's sequence ends or begins, where a row is one sequence.
@@ -152,6 +152,11 @@ struct GatedTile {
 
     __device__ __forceinline__ void find_events() {
         const int64_t end = end_of_steps(p.offsets, p.time);
+        bool reset[L] = {};
+        if (p.reset != nullptr) {
+#pragma unroll
+            for (int i = 0; i < L; ++i) reset[i] = p.reset[batch * p.time + time_of(existing(i))] != 0;
+        }
         int64_t row = -1, begin = 0, finish = p.time;
 #pragma unroll
         for (int i = 0; i < L; ++i) {
@@ -166,8 +171,15 @@ struct GatedTile {
             events.valid |= bit;
             if (time == (p.down ? finish - 1 : begin)) events.first |= bit;
             if (time == (p.down ? begin : finish - 1)) events.last |= bit;
-            if (p.reset != nullptr && p.reset[batch * p.time + time] != 0) events.reset |= bit;
+            if (reset[i]) events.reset |= bit;
         }
+    }
+    // Step i, or where there is none one that the rows have, which is loaded in its place: loads under conditions wait for
+    // one another.
+    __device__ __forceinline__ int64_t existing(int64_t i) const { return min(i, p.time - 1 - step); }
+    __device__ __forceinline__ char* existing_address(const View& view, int i, int v) const {
+        const int64_t c = min(channel + int64_t{v}, p.channels - 1);
+        return view.data + batch * view.batch + c * view.row + time_of(existing(i)) * view.time;
     }
     __device__ __forceinline__ bool has(int i, int v) const { return v < channels && events.at(events.valid, i); }
     __device__ __forceinline__ bool is_first(int i) const {
@@ -258,10 +270,12 @@ struct GatedTile {
 #pragma unroll
         for (int i = 0; i < L; ++i)
 #pragma unroll
-            for (int v = 0; v < V; ++v)
-                x.value[i][v] = view.data != nullptr && has(i, v)
-                                    ? Element<T>::widen(*reinterpret_cast<const T*>(address(view, i, v)))
-                                    : R(0);
+            for (int v = 0; v < V; ++v) {
+                x.value[i][v] = R(0);
+                if (view.data == nullptr) continue;
+                const R loaded = Element<T>::widen(*reinterpret_cast<const T*>(existing_address(view, i, v)));
+                x.value[i][v] = has(i, v) ? loaded : R(0);
+            }
     }
 
     __device__ __forceinline__ void store(const View& view, const Elements& x) const {
