@@ -49,7 +49,7 @@ struct GatedForward {
     __device__ __forceinline__ void run(Shared& shared) const {
         const Scan scan(t, shared.scan);
         Inputs x;
-        if (t.whole)
+        if (Plain && t.whole)
             load<true>(x);
         else
             load<false>(x);
@@ -112,7 +112,7 @@ struct GatedForward {
     __device__ __forceinline__ void finish(const Values& h) const {
         Elements output_gate, out;
         if (Parts::has_output_gate(p)) {
-            if (t.whole)
+            if (Plain && t.whole)
                 load_output_gate<true>(output_gate);
             else
                 load_output_gate<false>(output_gate);
