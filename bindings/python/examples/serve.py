@@ -107,7 +107,8 @@ class Server:
             if done == total or done - shown >= total / 10:
                 shown, seconds = done, time.monotonic() - start
                 bar = "#" * (24 * done // total)
-                print(f"[{bar:24}] {done}/{total} answers  {sum(self.busy) / seconds:.0f} bytes/s  {seconds:.1f} s", flush=True)
+                rate = sum(self.busy) / seconds
+                print(f"[{bar:24}] {done}/{total} answers  {rate:.0f} bytes/s  {seconds:.1f} s", flush=True)
 
 
 @torch.no_grad()
@@ -178,8 +179,9 @@ def main(arguments=None):
     data = args.text.read_bytes() if args.text else char_lm.documents()
     same = [f"--{name}={getattr(args, name)}" for name in ("device", "steps", "seed")]
     training = char_lm.parse(["--layer=mingru", "--batch=4", "--length=128", *same])
-    if len(data) <= max(training.length, args.longest_prompt):
-        raise SystemExit(f"the text has {len(data)} bytes; accepted are more than {max(training.length, args.longest_prompt)}")
+    least = max(training.length, args.longest_prompt)
+    if len(data) <= least:
+        raise SystemExit(f"the text has {len(data)} bytes; accepted are more than {least}")
     text = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     torch.manual_seed(args.seed)
     model = char_lm.Model("mingru", args.width, training.heads, args.blocks).to(args.device)
