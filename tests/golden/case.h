@@ -21,7 +21,9 @@ struct Tensor {
 
 struct Case {
     std::string name;
-    std::variant<flashscan_linear_desc, flashscan_rnn_desc, flashscan_operator_desc> desc;
+    std::variant<flashscan_linear_desc, flashscan_rnn_desc, flashscan_operator_desc, flashscan_gated_desc,
+                 flashscan_selective_desc>
+        desc;
     std::vector<Tensor> inputs{}, outputs{};
     std::vector<int32_t> reused{};  // what backward takes of them
     std::vector<Tensor> grad_inputs{}, grad_outputs{};

@@ -2,6 +2,7 @@
 // The list of golden cases.
 #include "golden/make_case.h"
 #include "support/cells.h"
+#include "support/gated_layers.h"
 
 namespace golden {
 namespace {
@@ -179,12 +180,104 @@ std::vector<Case> operator_cases() {
     };
 }
 
+std::vector<Case> gated_cases() {
+    using Desc = flashscan_gated_desc&;
+    const auto layer = [](int32_t number, auto edit) {
+        flashscan_gated_desc desc{};
+        desc.layer = number;
+        edit(desc);
+        return desc;
+    };
+    const auto parts = [](int32_t decay, int32_t scale, int32_t activation, int32_t epilogue, auto edit) {
+        flashscan_gated_desc desc{};
+        desc.decay = decay, desc.scale = scale, desc.activation = activation, desc.epilogue = epilogue;
+        edit(desc);
+        return desc;
+    };
+    const auto plain = [](Desc) {};
+    const auto pack = [](Desc d) { d.batch = 1, d.time = 7, d.num_sequences = 4; };
+    std::vector<Case> cases;
+    for (const flashscan::GatedLayer& row : flashscan::gated_layers)
+        cases.push_back(in_halves(gated(row.name, layer(support::layer_of(row), plain))));
+    const std::vector<Case> options = {
+        gated("rglru_start", layer(FLASHSCAN_GATED_LAYER_RGLRU, plain), {}),
+        gated("rglru_reset_limited", layer(FLASHSCAN_GATED_LAYER_RGLRU,
+                                           [](Desc d) {
+                                               d.flags = FLASHSCAN_GATED_FLAG_RESET;
+                                               d.decay_rate = 4, d.sqrt_slope_limit = 0.75;
+                                           })),
+        gated("mingru_reverse_bct", layer(FLASHSCAN_GATED_LAYER_MINGRU,
+                                          [](Desc d) {
+                                              d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                                              d.layout = FLASHSCAN_LAYOUT_BCT;
+                                          })),
+        gated("minlstm_packed", layer(FLASHSCAN_GATED_LAYER_MINLSTM, pack)),
+        gated("qrnn_packed_reverse_i32", layer(FLASHSCAN_GATED_LAYER_QRNN,
+                                               [&](Desc d) {
+                                                   pack(d);
+                                                   d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                                                   d.offsets_dtype = FLASHSCAN_DTYPE_I32;
+                                               })),
+        gated("gated_value", parts(FLASHSCAN_GATED_DECAY_VALUE, 0, 0, 0, plain)),
+        gated("gated_exp_sqrt_silu",
+              parts(FLASHSCAN_GATED_DECAY_EXP, FLASHSCAN_GATED_SCALE_SQRT, 0, FLASHSCAN_GATED_EPILOGUE_SILU, plain)),
+        gated("gated_sigmoid_tanh_sigmoid",
+              parts(FLASHSCAN_GATED_DECAY_SIGMOID, FLASHSCAN_GATED_SCALE_ONE_MINUS, FLASHSCAN_GATED_ACTIVATION_SILU,
+                    FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID,
+                    [](Desc d) { d.input_gating = FLASHSCAN_GATED_INPUT_GATE_SIGMOID; })),
+        gated("gated_first_step",
+              parts(FLASHSCAN_GATED_DECAY_SOFTPLUS, FLASHSCAN_GATED_SCALE_ONE_MINUS, FLASHSCAN_GATED_ACTIVATION_TANH,
+                    FLASHSCAN_GATED_EPILOGUE_NONE, [](Desc d) { d.flags = FLASHSCAN_GATED_FLAG_FIRST_STEP; }),
+              {}),
+    };
+    cases.insert(cases.end(), options.begin(), options.end());
+    return cases;
+}
+
+std::vector<Case> selective_cases() {
+    using Desc = flashscan_selective_desc&;
+    constexpr uint32_t steps = FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP | FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP;
+    const auto edited = [](auto edit) {
+        flashscan_selective_desc desc{};
+        edit(desc);
+        return desc;
+    };
+    const auto mamba = [](Desc d) { d.flags = steps | FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS; };
+    const auto pack = [&](Desc d) { mamba(d), d.batch = 1, d.time = 7, d.num_sequences = 4; };
+    return {
+        in_halves(selective("selective", edited(mamba), true)),
+        selective("selective_start", edited(mamba), true, {}),
+        in_halves(selective("selective_constant", edited([](Desc) {}), false)),
+        selective("selective_b_per_step", edited([](Desc d) { d.flags = FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP; }), false),
+        selective("selective_c_per_step", edited([](Desc d) { d.flags = FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP; }), true),
+        selective("selective_groups", edited([&](Desc d) { mamba(d), d.groups = 2; }), true),
+        selective("selective_groups_reverse_bct", edited([&](Desc d) {
+                      d.flags = steps, d.groups = 2;
+                      d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                      d.layout = FLASHSCAN_LAYOUT_BCT;
+                  }),
+                  false),
+        selective("selective_reset", edited([&](Desc d) { mamba(d), d.flags |= FLASHSCAN_SELECTIVE_FLAG_RESET; }),
+                  true),
+        selective("selective_packed", edited(pack), true),
+        selective("selective_packed_reverse_i32", edited([&](Desc d) {
+                      pack(d);
+                      d.direction = FLASHSCAN_DIRECTION_REVERSE;
+                      d.offsets_dtype = FLASHSCAN_DTYPE_I32;
+                  }),
+                  false),
+        selective("selective_complex", edited([](Desc d) { d.matrix_dtype = FLASHSCAN_DTYPE_C128; }), true),
+        selective("selective_complex_per_step",
+                  edited([&](Desc d) { mamba(d), d.matrix_dtype = FLASHSCAN_DTYPE_C128, d.groups = 2; }), true),
+    };
+}
+
 }  // namespace
 
 std::vector<Case> make_cases() {
     std::vector<Case> all = linear_cases();
-    for (Case& one : rnn_cases()) all.push_back(std::move(one));
-    for (Case& one : operator_cases()) all.push_back(std::move(one));
+    for (const auto& more : {rnn_cases(), operator_cases(), gated_cases(), selective_cases()})
+        all.insert(all.end(), more.begin(), more.end());
     return all;
 }
 

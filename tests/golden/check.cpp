@@ -39,6 +39,37 @@ Desc common_desc(const json& run, const json& fields) {
     return desc;
 }
 
+flashscan::GatedDesc gated_desc(const json& run, const json& fields) {
+    auto desc = common_desc<flashscan::GatedDesc>(run, fields);
+    desc.gate_dtype = dtype_in(run, "gate_dtype");
+    desc.param_dtype = dtype_in(run, "param_dtype");
+    desc.layout = number(layouts, fields["layout"]);
+    desc.layer = number(gated_layers, fields["layer"]);
+    if (desc.layer == 0) {
+        desc.decay = number(gated_decays, fields["decay"]);
+        desc.scale = number(gated_scales, fields["scale"]);
+        desc.activation = number(gated_activations, fields["activation"]);
+        desc.input_gating = number(gated_input_gatings, fields["input_gating"]);
+        desc.epilogue = number(gated_epilogues, fields["epilogue"]);
+    }
+    desc.flags = bits(gated_bits, fields["flags"]);
+    desc.channels = fields["channels"];
+    desc.decay_rate = fields["decay_rate"];
+    desc.sqrt_slope_limit = fields["sqrt_slope_limit"];
+    return desc;
+}
+
+flashscan::SelectiveDesc selective_desc(const json& run, const json& fields) {
+    auto desc = common_desc<flashscan::SelectiveDesc>(run, fields);
+    desc.matrix_dtype = dtype_in(run, "matrix_dtype");
+    desc.layout = number(layouts, fields["layout"]);
+    desc.flags = bits(selective_bits, fields["flags"]);
+    desc.channels = fields["channels"];
+    desc.states = fields["states"];
+    desc.groups = fields["groups"];
+    return desc;
+}
+
 flashscan_status make_plan(flashscan::Plan& plan, const json& one, const json& run, int32_t backend) {
     const json& fields = one["desc"];
     flashscan::Options how;
@@ -64,6 +95,8 @@ flashscan_status make_plan(flashscan::Plan& plan, const json& one, const json& r
         desc.recurrent_clip = fields["recurrent_clip"];
         return flashscan::Plan::make(plan, desc, &how);
     }
+    if (one["family"] == "gated") return flashscan::Plan::make(plan, gated_desc(run, fields), &how);
+    if (one["family"] == "selective") return flashscan::Plan::make(plan, selective_desc(run, fields), &how);
     auto desc = common_desc<flashscan::OperatorDesc>(run, fields);
     desc.layout = number(layouts, fields["layout"]);
     desc.kind = number(kinds, fields["kind"]);
@@ -76,10 +109,24 @@ flashscan_status make_plan(flashscan::Plan& plan, const json& one, const json& r
 int32_t dtype_of(const std::string& argument, const json& run, const json& fields) {
     const int32_t dtype = dtype_in(run, "dtype");
     const auto or_dtype = [&](int32_t own) { return own != 0 ? own : dtype; };
+    if (argument == "seq_offsets") return dtype_in(fields, "offsets_dtype");
+    const bool is_state = argument.find("state_") != std::string::npos;
+    if (fields.contains("states")) {  // a selective scan
+        const std::string name = argument.starts_with("grad_") ? argument.substr(5) : argument;
+        if (name == "d" || name == "bias") return support::state_dtype(dtype);
+        const int32_t own = dtype_in(run, "matrix_dtype"), matrix = own != 0 ? own : support::state_dtype(dtype);
+        const bool per_step = (name == "b" || name == "c") &&
+                              (bits(selective_bits, fields["flags"]) & bits(selective_bits, {name + "_per_step"})) != 0;
+        if (is_state || name == "a" || ((name == "b" || name == "c") && !per_step)) return matrix;
+        return per_step ? or_dtype(own) : dtype;
+    }
+    if (fields.contains("layer")) {  // a gated layer
+        if (argument.ends_with("input_gate") || argument.ends_with("output_gate")) return dtype;
+        if (argument.ends_with("param") || argument.ends_with("bias")) return or_dtype(dtype_in(run, "param_dtype"));
+    }
     if (argument.ends_with("gate")) return or_dtype(dtype_in(run, "gate_dtype"));
     if (argument.ends_with("weight") || argument.ends_with("bias")) return or_dtype(dtype_in(run, "weight_dtype"));
-    if (argument == "seq_offsets") return dtype_in(fields, "offsets_dtype");
-    return argument.find("state_") != std::string::npos ? support::state_dtype(dtype) : dtype;
+    return is_state ? support::state_dtype(dtype) : dtype;
 }
 
 support::Bytes bytes_of(const std::vector<double>& data, int32_t dtype, bool flags) {
@@ -179,7 +226,7 @@ TEST_P(Golden, Cases) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Golden,
-                         testing::Combine(testing::Values("linear", "rnn", "operator"),
+                         testing::Combine(testing::Values("linear", "rnn", "operator", "gated", "selective"),
                                           testing::Values(FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA)),
                          [](const auto& i) {
                              return std::get<0>(i.param) +

@@ -35,6 +35,10 @@ Plan make_plan(const Case& what) {
         check(flashscan_plan_linear(&plan, desc, &how));
     else if (const auto* rnn = std::get_if<flashscan_rnn_desc>(&what.desc))
         check(flashscan_plan_rnn(&plan, rnn, &how));
+    else if (const auto* gated = std::get_if<flashscan_gated_desc>(&what.desc))
+        check(flashscan_plan_gated(&plan, gated, &how));
+    else if (const auto* selective = std::get_if<flashscan_selective_desc>(&what.desc))
+        check(flashscan_plan_selective(&plan, selective, &how));
     else
         check(flashscan_plan_operator(&plan, &std::get<flashscan_operator_desc>(what.desc), &how));
     return Plan(plan);

@@ -31,14 +31,30 @@ inline const Words rnn_bits = {8, {"reset", "all_states", "training"}};
 inline const Words cells = {FLASHSCAN_CELL_LSTM, support::cell_names()};
 inline const Words kinds = {FLASHSCAN_OPERATOR_ADD, support::operator_words()};
 inline const Words modes = {FLASHSCAN_MODE_INCLUSIVE, {"inclusive", "exclusive", "reduction"}};
+inline const Words gated_layers = {FLASHSCAN_GATED_LAYER_MINGRU,
+                                   {"mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr"}};
+inline const Words gated_decays = {
+    FLASHSCAN_GATED_DECAY_VALUE, {"value", "exp", "sigmoid", "one_minus_sigmoid", "lower_bound", "softplus", "ratio"}};
+inline const Words gated_scales = {FLASHSCAN_GATED_SCALE_ONE, {"one", "one_minus", "sqrt"}};
+inline const Words gated_activations = {FLASHSCAN_GATED_ACTIVATION_NONE, {"none", "tanh", "silu", "positive"}};
+inline const Words gated_input_gatings = {FLASHSCAN_GATED_INPUT_GATE_NONE, {"none", "sigmoid"}};
+inline const Words gated_epilogues = {FLASHSCAN_GATED_EPILOGUE_NONE, {"none", "sigmoid", "silu", "tanh_sigmoid"}};
+inline const Words gated_bits = {20, {"reset", "first_step"}};
+inline const Words selective_bits = {24, {"reset", "softplus", "b_per_step", "c_per_step"}};
 inline const Words arguments = {FLASHSCAN_ARG_INPUT,
-                                {"input", "gate", "output", "state_in", "state_out", "reset", "seq_offsets", "weight",
-                                 "bias", "scratch", "reserve"}};
+                                {"input",   "gate",          "output",     "state_in",    "state_out",
+                                 "reset",   "seq_offsets",   "weight",     "bias",        "scratch",
+                                 "reserve", "state_indices", "input_gate", "output_gate", "second_gate",
+                                 "param",   "delta",         "a",          "b",           "c",
+                                 "d"}};
 
 // Zero, a field's default, is the first word.
 inline const std::string& word(const Words& words, int32_t number) {
     return words.words.at(static_cast<size_t>(number == 0 ? 0 : number - words.first));
 }
+
+// The empty word for what a description leaves out.
+inline std::string word_or_none(const Words& words, int32_t number) { return number == 0 ? "" : word(words, number); }
 
 // The empty word is zero.
 inline int32_t number(const Words& words, const std::string& word) {

@@ -44,7 +44,12 @@ class Golden:
         wide = _WIDE.get(self.dtype, self.dtype)
         weight = _DTYPES[run.get("weight_dtype", run["dtype"])]
         self._dtypes = {"state_in": wide, "state_out": wide, "weight": weight, "bias": weight, "reset": "uint8"}
-        self._dtypes.update(gate=_DTYPES[run.get("gate_dtype", run["dtype"])])
+        gate, param = (_DTYPES[run.get(field, run["dtype"])] for field in ("gate_dtype", "param_dtype"))
+        self._dtypes.update(gate=gate, second_gate=gate, param=param)
+        if self.family == "gated":
+            self._dtypes.update(bias=param)
+        if self.family == "selective":
+            self._dtypes.update(self._matrices(_DTYPES[run.get("matrix_dtype", "f32")], wide, "matrix_dtype" in run))
         self._dtypes.update(seq_offsets=_DTYPES[self.desc["offsets_dtype"]])
         self.reduces, self.tolerance = self.desc.get("mode") == "reduction", _FILE["tolerance"][run["dtype"]]
         self.operands = self._arrays(case["forward"]["in"])
@@ -52,6 +57,10 @@ class Golden:
         self.options = {"reverse": self.desc["direction"] == "reverse"}
         for name in {"seq_offsets", "reset"} & self.operands.keys():
             self.options[name] = self.operands.pop(name)
+        if self.family == "gated":
+            self.options.update(self._parts())
+        if self.family == "selective":
+            self.options.update(delta_softplus="softplus" in self.desc["flags"])
         if self.family == "operator" and self.kind != "affine":
             self.options.update(axis=1 if self.desc["layout"] == "btc" else 2)
         elif self.family != "operator":
@@ -67,6 +76,29 @@ class Golden:
             if "state_out" in (self.incoming or ()):
                 self.incoming = {"output": self.incoming["output"] + self.incoming["state_out"]}
         self.final = "state_out" in self.wanted
+
+    def _matrices(self, given, wide, complex_):
+        """The dtypes of matrices and states of a selective scan."""
+        matrix = given if complex_ else wide
+        step = matrix if complex_ else self.dtype
+        names = {name: step if f"{name}_per_step" in self.desc["flags"] else matrix for name in ("b", "c")}
+        return {"a": matrix, "state_in": matrix, "state_out": matrix, "d": wide, "bias": wide, **names}
+
+    def _parts(self):
+        names = ("decay_rate", "sqrt_slope_limit")
+        if not self.desc["layer"]:
+            names += ("decay", "scale", "activation", "epilogue")
+        first_step = "first_step" in self.desc["flags"]
+        return {"layer": self.desc["layer"] or None, "first_step": first_step, **{name: self.desc[name] for name in names}}
+
+    @property
+    def hides_state(self):
+        return self.family == "gated" and (self.desc["layer"] == "qrnn" or self.desc["epilogue"] != "none")
+
+    def _beside(self, operands):
+        """What a gated layer has beside gate and input."""
+        names = ("second_gate", "input_gate", "output_gate", "param", "bias")
+        return {name: operands[name] for name in names if name in operands}
 
     def _values(self, tensors):
         """By name, of what gradients are of; vectors of affine maps without the library's axis of channels."""
@@ -85,6 +117,12 @@ class Golden:
         final = {"return_final_state": self.final}
         if self.family == "linear":
             results = package.linear_scan(operands["gate"], x, state, **final, **more)
+        elif self.family == "gated":
+            results = package.gated_scan(operands["gate"], x, state, **self._beside(operands), **final, **more)
+        elif self.family == "selective":
+            arrays = (operands[name] for name in ("delta", "a", "b", "c"))
+            others = (operands.get(name) for name in ("d", "output_gate", "bias"))
+            results = package.selective_scan(x, *arrays, *others, state, **final, **more)
         elif self.family == "rnn":
             more.update(final, initial_state=state, return_all_states=self.all_states)
             results = package.rnn(x, operands["weight"], operands.get("bias"), **more)
@@ -104,6 +142,20 @@ class Golden:
         if self.family == "linear":
             names = ("gate", "input", "state_in")
             found = package.linear_scan_backward(given["gate"], results[0], grad, state, grad_state, **more)
+        elif self.family == "gated":
+            states = results[-1] if self.hides_state else results[0]
+            found = package.gated_scan_backward(
+                given["gate"], x, states, grad, state, grad_state, **self._beside(given), **more
+            )
+            found["state_in"] = found.pop("initial_state")
+            return found
+        elif self.family == "selective":
+            arrays, others = (given[name] for name in ("delta", "a", "b", "c")), ("d", "output_gate", "bias")
+            found = package.selective_scan_backward(
+                x, *arrays, grad, *map(given.get, others), state, grad_state, **more
+            )
+            words = {"u": "input", "z": "output_gate", "delta_bias": "bias", "initial_state": "state_in"}
+            return {words.get(name, name.lower() if len(name) == 1 else name): array for name, array in found.items()}
         elif self.family == "rnn":
             names = ("input", "weight", "bias", "state_in")
             more = {**more, "all_states": self.all_states}
