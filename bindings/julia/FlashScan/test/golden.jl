@@ -26,9 +26,20 @@ function type_of_argument(g::GoldenCase, name)
     base = replace(name, "grad_" => "")
     base == "reset" && return Bool
     base == "seq_offsets" && return types[g.case["desc"]["offsets_dtype"]]
-    base == "gate" && return type_of(g, "gate_dtype")
+    g.case["family"] == "selective" && return type_of_selective(g, base)
+    base in ("gate", "second_gate") && return type_of(g, "gate_dtype")
+    g.case["family"] == "gated" && base in ("param", "bias") && return type_of(g, "param_dtype")
     base in ("weight", "bias") && return type_of(g, "weight_dtype")
     startswith(base, "state") ? FlashScan.state_type(type_of(g)) : type_of(g)
+end
+
+function type_of_selective(g::GoldenCase, base)
+    wide = FlashScan.state_type(type_of(g))
+    matrix = haskey(g.run, "matrix_dtype") ? type_of(g, "matrix_dtype") : wide
+    base in ("d", "bias") && return wide
+    base == "a" || startswith(base, "state") && return matrix
+    base in ("b", "c") || return type_of(g)
+    base * "_per_step" in g.case["desc"]["flags"] && !(matrix <: Complex) ? type_of(g) : matrix
 end
 
 function get_input(g::GoldenCase, pass, name)
@@ -86,6 +97,37 @@ function play_rnn(g::GoldenCase)
     check_pullback(g, back, ("grad_input", "grad_weight", "grad_bias", "grad_state_in"))
 end
 
+function play_gated(g::GoldenCase)
+    desc = g.case["desc"]
+    input(name) = get_input(g, "forward", name)
+    parts = isempty(desc["layer"]) ?
+            (; (Symbol(part) => Symbol(desc[part]) for part in ("decay", "scale", "activation", "epilogue"))...) :
+            (layer = Symbol(desc["layer"]),)
+    beside = (; (Symbol(name) => input(name) for name in ("second_gate", "input_gate", "output_gate", "param", "bias"))...)
+    (y, final), back = gated_scan_pullback(input("gate"), input("input"); layout = operator_layout(g),
+                                           reset = input("reset"), decay_rate = desc["decay_rate"],
+                                           sqrt_slope_limit = desc["sqrt_slope_limit"],
+                                           first_step = "first_step" in desc["flags"], parts..., beside...,
+                                           shared_options(g)...)
+    check_output(g, "forward", "output", y)
+    check_output(g, "forward", "state_out", final)
+    check_pullback(g, back, ("grad_gate", "grad_input", "grad_second_gate", "grad_input_gate", "grad_output_gate",
+                             "grad_param", "grad_bias", "grad_state_in"))
+end
+
+function play_selective(g::GoldenCase)
+    flags = g.case["desc"]["flags"]
+    input(name) = get_input(g, "forward", name)
+    (y, final), back = selective_scan_pullback((input(name) for name in ("input", "delta", "a", "b", "c"))...;
+                                               D = input("d"), z = input("output_gate"), bias = input("bias"),
+                                               softplus = "softplus" in flags, layout = operator_layout(g),
+                                               reset = input("reset"), shared_options(g)...)
+    check_output(g, "forward", "output", y)
+    check_output(g, "forward", "state_out", final)
+    check_pullback(g, back, ("grad_input", "grad_delta", "grad_a", "grad_b", "grad_c", "grad_d", "grad_output_gate",
+                             "grad_bias", "grad_state_in"))
+end
+
 function play_operator(g::GoldenCase)
     desc = g.case["desc"]
     kind, mode, input = Symbol(desc["kind"]), Symbol(desc["mode"]), get_input(g, "forward", "input")
@@ -113,7 +155,8 @@ end
 end
 
 @testset "golden $(case["name"])" for case in file["cases"]
-    play = Dict("linear" => play_linear, "rnn" => play_rnn, "operator" => play_operator)[case["family"]]
+    play = Dict("linear" => play_linear, "rnn" => play_rnn, "operator" => play_operator, "gated" => play_gated,
+                "selective" => play_selective)[case["family"]]
     for run in case["runs"]
         play(GoldenCase(case, run))
     end

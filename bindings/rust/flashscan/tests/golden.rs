@@ -344,6 +344,246 @@ where
     Ok(())
 }
 
+/// The value of a word of a description.
+fn chosen<V: Copy>(case: &Json, name: &str, values: &[(&str, V)]) -> V {
+    let word = case["desc"][name].text();
+    values.iter().find(|(other, _)| *other == word).unwrap_or_else(|| panic!("unknown {name} {word}")).1
+}
+
+fn gated_layer<T: Number>(case: &Json) -> Gated<T> {
+    let [batch, time, channels] = ["batch", "time", "channels"].map(|name| field(case, name));
+    let layers = [
+        ("mingru", GatedLayer::MinGru),
+        ("minlstm", GatedLayer::MinLstm),
+        ("hgrn", GatedLayer::Hgrn),
+        ("rglru", GatedLayer::RgLru),
+        ("qrnn", GatedLayer::Qrnn),
+        ("gilr", GatedLayer::Gilr),
+    ];
+    if !case["desc"]["layer"].text().is_empty() {
+        return Gated::layer(chosen(case, "layer", &layers), batch, time, channels);
+    }
+    let decays = [
+        ("value", Decay::Value),
+        ("exp", Decay::Exp),
+        ("sigmoid", Decay::Sigmoid),
+        ("one_minus_sigmoid", Decay::OneMinusSigmoid),
+        ("lower_bound", Decay::LowerBound),
+        ("softplus", Decay::Softplus),
+        ("ratio", Decay::Ratio),
+    ];
+    let scales = [("one", Scale::One), ("one_minus", Scale::OneMinus), ("sqrt", Scale::Sqrt)];
+    let activations = [
+        ("none", Activation::None),
+        ("tanh", Activation::Tanh),
+        ("silu", Activation::Silu),
+        ("positive", Activation::Positive),
+    ];
+    let epilogues = [
+        ("none", Epilogue::None),
+        ("sigmoid", Epilogue::Sigmoid),
+        ("silu", Epilogue::Silu),
+        ("tanh_sigmoid", Epilogue::TanhSigmoid),
+    ];
+    let what = Gated::new(chosen(case, "decay", &decays), batch, time, channels)
+        .scale(chosen(case, "scale", &scales))
+        .activation(chosen(case, "activation", &activations))
+        .epilogue(chosen(case, "epilogue", &epilogues));
+    match case["desc"]["input_gating"].text() {
+        "sigmoid" => what.with_input_gate(),
+        _ => what,
+    }
+}
+
+fn gated<T: Number, G: Number>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
+where
+    T::State: Number,
+{
+    let mut what = gated_layer::<T>(case)
+        .gate_type::<G>()
+        .param_type::<G>()
+        .layout(layout(case))
+        .direction(direction(case))
+        .packed(field(case, "num_sequences"))
+        .decay_rate(case["desc"]["decay_rate"].number())
+        .sqrt_slope_limit(case["desc"]["sqrt_slope_limit"].number());
+    if flag(case, "flags", "reset") {
+        what = what.with_reset();
+    }
+    if flag(case, "flags", "first_step") {
+        what = what.first_step();
+    }
+    let plan = what.build()?;
+
+    let f = Tensors::new(file, case, run, "forward");
+    let (input, gate) = (f.get::<T>("input").unwrap(), f.get::<G>("gate").unwrap());
+    let (second_gate, input_gate) = (f.get::<G>("second_gate"), f.get::<T>("input_gate"));
+    let (output_gate, param, bias) = (f.get::<T>("output_gate"), f.get::<G>("param"), f.get::<G>("bias"));
+    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
+    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
+    let mut reserve = output_gate.is_some().then(|| plan.reserve());
+    plan.forward(GatedForward {
+        input: &input,
+        gate: &gate,
+        second_gate: second_gate.as_deref(),
+        input_gate: input_gate.as_deref(),
+        output_gate: output_gate.as_deref(),
+        param: param.as_deref(),
+        bias: bias.as_deref(),
+        output: output.as_deref_mut().unwrap(),
+        state_in: state_in.as_deref(),
+        state_out: state_out.as_deref_mut(),
+        reserve: reserve.as_mut(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+    })?;
+    f.check("output", &output);
+    f.check("state_out", &state_out);
+
+    let b = Tensors::new(file, case, run, "backward");
+    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
+    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<G>("grad_gate"));
+    let (mut grad_second, mut grad_input_gate) = (b.space::<G>("grad_second_gate"), b.space::<T>("grad_input_gate"));
+    let (mut grad_output_gate, mut grad_param) = (b.space::<T>("grad_output_gate"), b.space::<G>("grad_param"));
+    let (mut grad_bias, mut grad_state_in) = (b.space::<G>("grad_bias"), b.space::<T::State>("grad_state_in"));
+    plan.backward(GatedBackward {
+        input: b.reused("input", Some(&input[..])),
+        gate: &gate,
+        second_gate: second_gate.as_deref(),
+        input_gate: input_gate.as_deref(),
+        output_gate: output_gate.as_deref(),
+        param: param.as_deref(),
+        bias: bias.as_deref(),
+        output: b.reused("output", output.as_deref()),
+        reserve: reserve.as_ref(),
+        grad_output: grad_output.as_deref().unwrap(),
+        state_in: state_in.as_deref(),
+        grad_state_out: grad_state_out.as_deref(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+        grad_input: grad_input.as_deref_mut(),
+        grad_gate: grad_gate.as_deref_mut(),
+        grad_second_gate: grad_second.as_deref_mut(),
+        grad_input_gate: grad_input_gate.as_deref_mut(),
+        grad_output_gate: grad_output_gate.as_deref_mut(),
+        grad_param: grad_param.as_deref_mut(),
+        grad_bias: grad_bias.as_deref_mut(),
+        grad_state_in: grad_state_in.as_deref_mut(),
+    })?;
+    b.check("grad_input", &grad_input);
+    b.check("grad_gate", &grad_gate);
+    b.check("grad_second_gate", &grad_second);
+    b.check("grad_input_gate", &grad_input_gate);
+    b.check("grad_output_gate", &grad_output_gate);
+    b.check("grad_param", &grad_param);
+    b.check("grad_bias", &grad_bias);
+    b.check("grad_state_in", &grad_state_in);
+    Ok(())
+}
+
+/// A selective scan whose matrices have type `M`, B and C constant or not.
+fn selective<T: Number, M: Number + Matrix<T>>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
+where
+    T::State: Number + Matrix<T>,
+    M::Step: Number,
+{
+    let [batch, time, channels, states] = ["batch", "time", "channels", "states"].map(|name| field(case, name));
+    let mut what = Selective::<T>::new(batch, time, channels, states)
+        .matrix_type::<M>()
+        .layout(layout(case))
+        .direction(direction(case))
+        .groups(field(case, "groups"))
+        .packed(field(case, "num_sequences"));
+    if flag(case, "flags", "softplus") {
+        what = what.softplus();
+    }
+    if flag(case, "flags", "reset") {
+        what = what.with_reset();
+    }
+    match (flag(case, "flags", "b_per_step"), flag(case, "flags", "c_per_step")) {
+        (false, false) => play_selective(&what.build()?, file, case, run),
+        (true, false) => play_selective(&what.b_per_step().build()?, file, case, run),
+        (false, true) => play_selective(&what.c_per_step().build()?, file, case, run),
+        (true, true) => play_selective(&what.b_per_step().c_per_step().build()?, file, case, run),
+    }
+}
+
+fn play_selective<T: Number, M: Number, B: Number, C: Number>(
+    plan: &SelectivePlan<T, M, B, C>,
+    file: &Json,
+    case: &Json,
+    run: &Json,
+) -> Result<(), Error>
+where
+    T::State: Number,
+{
+    let f = Tensors::new(file, case, run, "forward");
+    let (input, delta) = (f.get::<T>("input").unwrap(), f.get::<T>("delta").unwrap());
+    let (a, b, c) = (f.get::<M>("a").unwrap(), f.get::<B>("b").unwrap(), f.get::<C>("c").unwrap());
+    let (d, bias, gate) = (f.get::<T::State>("d"), f.get::<T::State>("bias"), f.get::<T>("output_gate"));
+    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<M>("state_in"));
+    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<M>("state_out"));
+    plan.forward(SelectiveForward {
+        input: &input,
+        delta: &delta,
+        a: &a,
+        b: &b,
+        c: &c,
+        d: d.as_deref(),
+        bias: bias.as_deref(),
+        output_gate: gate.as_deref(),
+        output: output.as_deref_mut().unwrap(),
+        state_in: state_in.as_deref(),
+        state_out: state_out.as_deref_mut(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+    })?;
+    f.check("output", &output);
+    f.check("state_out", &state_out);
+
+    let back = Tensors::new(file, case, run, "backward");
+    let (grad_output, grad_state_out) = (back.get::<T>("grad_output"), back.get::<M>("grad_state_out"));
+    let (mut grad_input, mut grad_delta) = (back.space::<T>("grad_input"), back.space::<T>("grad_delta"));
+    let (mut grad_a, mut grad_b, mut grad_c) =
+        (back.space::<M>("grad_a"), back.space::<B>("grad_b"), back.space::<C>("grad_c"));
+    let (mut grad_d, mut grad_bias) = (back.space::<T::State>("grad_d"), back.space::<T::State>("grad_bias"));
+    let (mut grad_gate, mut grad_state_in) = (back.space::<T>("grad_output_gate"), back.space::<M>("grad_state_in"));
+    plan.backward(SelectiveBackward {
+        input: &input,
+        delta: &delta,
+        a: &a,
+        b: &b,
+        c: &c,
+        d: d.as_deref(),
+        bias: bias.as_deref(),
+        output_gate: gate.as_deref(),
+        grad_output: grad_output.as_deref().unwrap(),
+        state_in: state_in.as_deref(),
+        grad_state_out: grad_state_out.as_deref(),
+        reset: reset.as_deref(),
+        seq_offsets: offsets.as_deref(),
+        grad_input: grad_input.as_deref_mut(),
+        grad_delta: grad_delta.as_deref_mut(),
+        grad_a: grad_a.as_deref_mut(),
+        grad_b: grad_b.as_deref_mut(),
+        grad_c: grad_c.as_deref_mut(),
+        grad_d: grad_d.as_deref_mut(),
+        grad_bias: grad_bias.as_deref_mut(),
+        grad_output_gate: grad_gate.as_deref_mut(),
+        grad_state_in: grad_state_in.as_deref_mut(),
+    })?;
+    back.check("grad_input", &grad_input);
+    back.check("grad_delta", &grad_delta);
+    back.check("grad_a", &grad_a);
+    back.check("grad_b", &grad_b);
+    back.check("grad_c", &grad_c);
+    back.check("grad_d", &grad_d);
+    back.check("grad_bias", &grad_bias);
+    back.check("grad_output_gate", &grad_gate);
+    back.check("grad_state_in", &grad_state_in);
+    Ok(())
+}
+
 /// Calls `play` with each case of a family, each of its runs, and that run's types.
 fn for_each(family: &str, other: &str, play: impl Fn(&Json, &Json, &Json, (&str, &str)) -> Result<(), Error>) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/golden/cases.json");
@@ -416,5 +656,31 @@ fn operator_cases() {
         "i32" => scan::<i32>(file, case, run),
         "u8" => scan::<u8>(file, case, run),
         other => panic!("unknown type {other}"),
+    });
+}
+
+#[test]
+fn gated_cases() {
+    for_each("gated", "gate_dtype", |file, case, run, types| match types {
+        ("f64", "f64") => gated::<f64, f64>(file, case, run),
+        ("f32", "f32") => gated::<f32, f32>(file, case, run),
+        ("bf16", "bf16") => gated::<Bf16, Bf16>(file, case, run),
+        ("bf16", "f32") => gated::<Bf16, f32>(file, case, run),
+        ("f16", "f16") => gated::<F16, F16>(file, case, run),
+        ("f16", "f32") => gated::<F16, f32>(file, case, run),
+        other => panic!("unknown types {other:?}"),
+    });
+}
+
+#[test]
+fn selective_cases() {
+    for_each("selective", "matrix_dtype", |file, case, run, types| match types {
+        ("f64", "f64") => selective::<f64, f64>(file, case, run),
+        ("f32", "f32") => selective::<f32, f32>(file, case, run),
+        ("bf16", "bf16") => selective::<Bf16, f32>(file, case, run),
+        ("f16", "f16") => selective::<F16, f32>(file, case, run),
+        ("f64", "c128") => selective::<f64, Complex<f64>>(file, case, run),
+        ("f32", "c64") => selective::<f32, Complex<f32>>(file, case, run),
+        other => panic!("unknown types {other:?}"),
     });
 }
