@@ -58,7 +58,7 @@ function GatedProblem(gate, x; layer = nothing, decay = nothing, scale = :one, a
                      input = steps[1], gate = steps[2], second_gate = steps[3], input_gate = steps[4],
                      output_gate = steps[5], sequences...)
     given = Pair{Symbol,Any}[pair for pair in pairs(inputs) if pair[2] !== nothing]
-    states = [:state_in => dense(state), :reset => bytes_of(reset), :seq_offsets => dense(offsets)]
+    states = Pair{Symbol,Any}[:state_in => dense(state), :reset => bytes_of(reset), :seq_offsets => dense(offsets)]
     takes_input = layer !== nothing || scale !== :one || activation !== :none || input_gate !== nothing
     GatedProblem(Plan(desc, options), given, states, state_size, takes_input, epilogue !== :none || layer === :qrnn)
 end

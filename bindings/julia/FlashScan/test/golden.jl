@@ -37,7 +37,7 @@ function type_of_selective(g::GoldenCase, base)
     wide = FlashScan.state_type(type_of(g))
     matrix = haskey(g.run, "matrix_dtype") ? type_of(g, "matrix_dtype") : wide
     base in ("d", "bias") && return wide
-    base == "a" || startswith(base, "state") && return matrix
+    (base == "a" || startswith(base, "state")) && return matrix
     base in ("b", "c") || return type_of(g)
     base * "_per_step" in g.case["desc"]["flags"] && !(matrix <: Complex) ? type_of(g) : matrix
 end
