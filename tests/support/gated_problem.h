@@ -9,7 +9,7 @@
 namespace support {
 
 enum class GatedValues {
-    usual,     // gates everywhere between open and closed
+    usual,      // gates everywhere between open and closed
     saturated,  // gates and inputs of up to 100
     growing     // gates by value and of exp make factors of 0.9 to 1.1
 };
