@@ -158,10 +158,10 @@ struct GatedBackward {
         Values a, g;
         const bool far = form_factors(x, rate, bias, a);
         form_sources(x, g);
-        if (!t.whole) leave_out(a, g, R(1));
+        if (!t.whole) t.leave_out(a, g);
         scan.template run<Plain && Parts::bounded>(a, g, far);
         leave_states(a, g);
-        if (!t.whole) leave_out(a, g, R(1));
+        if (!t.whole) t.leave_out(a, g);
         Gradients to;
         form_gradients(x, rate, bias, g, to);
         t.store_gate(p.grad_gate, to.gate);
@@ -221,14 +221,6 @@ struct GatedBackward {
             for (int v = 0; v < V; ++v)
                 if (t.is_last(i) && v < t.channels)
                     e[i][v] = e[i][v] + static_cast<const R*>(p.grad_state_out)[t.state_of(i, v)];
-    }
-    // Steps that do not exist.
-    __device__ __forceinline__ void leave_out(Values& a, Values& g, R factor) const {
-#pragma unroll
-        for (int i = 0; i < L; ++i)
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-                if (i >= t.steps) a[i][v] = factor, g[i][v] = R(0);
     }
     __device__ __forceinline__ void leave_states(const Values& a, const Values& g) const {
         if (p.grad_state_in == nullptr || (Plain && t.chunk + 1 < p.chunks)) return;

@@ -75,8 +75,8 @@ class Chunked final : public GatedKernel {
     // Of a pass: its kernels, its blocks, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        const void *named = nullptr,
-                   *plain = nullptr;  // null where a problem is not plain (gated/tile.cuh), or not named
+        // Null where no call is plain (gated/tile.cuh), or the parts have no name.
+        const void *named = nullptr, *plain = nullptr;
         int log2_time_warps = 0;
         int64_t steps = 0, channels = 0;  // of a block
         int64_t chunks = 0, groups = 0, packs = 0, carries_words = 0;

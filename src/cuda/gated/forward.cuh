@@ -59,7 +59,7 @@ struct GatedForward {
         Values a, b;
         const bool far = form_maps(x, rate, bias, a, b);
         take_states(a, b);
-        if (!t.whole) leave_out(a, b);
+        if (!t.whole) t.leave_out(a, b);
         scan.template run<Plain && Parts::bounded>(a, b, far);
         finish(b);
     }
@@ -96,26 +96,13 @@ struct GatedForward {
             }
         }
     }
-    // Steps that do not exist.
-    __device__ __forceinline__ void leave_out(Values& a, Values& b) const {
-#pragma unroll
-        for (int i = 0; i < L; ++i)
-#pragma unroll
-            for (int v = 0; v < V; ++v)
-                if (i >= t.steps) a[i][v] = R(1), b[i][v] = R(0);
-    }
-
-    template <bool Whole>
-    __device__ __forceinline__ void load_output_gate(Elements& gate) const {
-        t.template load<Whole>(p.output_gate, gate);
-    }
     __device__ __forceinline__ void finish(const Values& h) const {
         Elements output_gate, out;
         if (Parts::has_output_gate(p)) {
             if (Plain && t.whole)
-                load_output_gate<true>(output_gate);
+                t.template load<true>(p.output_gate, output_gate);
             else
-                load_output_gate<false>(output_gate);
+                t.template load<false>(p.output_gate, output_gate);
 #pragma unroll
             for (int i = 0; i < L; ++i) out.set(i, h[i]);
             t.store(p.states, out);

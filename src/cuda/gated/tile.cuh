@@ -197,6 +197,14 @@ struct GatedTile {
     __device__ __forceinline__ bool is_open(int i) const {
         return (p.first_step && resets(i)) || (p.starts_open && is_first(i));
     }
+    // Makes the maps of steps that do not exist the identity.
+    __device__ __forceinline__ void leave_out(Values& a, Values& b) const {
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (i >= steps) a[i][v] = R(1), b[i][v] = R(0);
+    }
     // Of step i and channel v in [row][channel].
     __device__ __forceinline__ int64_t state_of(int i, int v) const {
         const int64_t row = Plain || p.offsets.data == nullptr ? batch : find_sequence(p.offsets, time_of(i));
