@@ -27,6 +27,12 @@ FLASHSCAN_HD Complex<double> exp_of(Complex<double> x) {
     return {r * ::cos(x.im), r * ::sin(x.im)};
 }
 
+// exp(-|x|), which cannot overflow.
+template <typename T>
+FLASHSCAN_HD T exp_of_minus_magnitude(T x) {
+    return exp_of(select(x < T(0), x, -x));
+}
+
 FLASHSCAN_HD double reciprocal(double x) { return 1.0 / x; }
 FLASHSCAN_HD float reciprocal(float x) {
 #if defined(__CUDA_ARCH__)

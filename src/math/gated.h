@@ -91,7 +91,7 @@ struct Sigmoids {
 };
 template <typename V>
 FLASHSCAN_HD Sigmoids<V> sigmoids(V g) {
-    const V e = exp_of(select(g < V(0), g, -g));
+    const V e = exp_of_minus_magnitude(g);
     const V large = reciprocal(V(1) + e), small = e * large;
     return {select(g < V(0), small, large), select(g < V(0), large, small)};
 }

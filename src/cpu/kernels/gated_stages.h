@@ -17,14 +17,21 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
+// The numbers of a tensor's tile: a copy, or where they lie in memory if they lie there as a panel has them.
+template <typename T>
+struct Panel {
+    const T* at;
+    alignas(64) T own[Work<T>::size];
+};
+
 // The memory of one worker, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. What is named as
 // in Work is used alike.
 template <typename T>
 struct GatedWork {
     static constexpr size_t size = Work<T>::size;
-    alignas(64) T input[size], gate[size], second_gate[size], input_gate[size], output_gate[size];
+    Panel<T> input, gate, second_gate, input_gate, output_gate, grad_output, states, previous;
     alignas(64) T a[size], m[size], gate_slope[size], second_slope[size], rate_slope[size], scale_slope[size];
-    alignas(64) T x[size], h[size], y[size], previous[size], grad_output[size], value[size];
+    alignas(64) T x[size], h[size], y[size], value[size];
     alignas(64) T grad_input[size], grad_gate[size], grad_second[size], grad_input_gate[size];
     alignas(64) T grad_output_gate[size], grad_rate[size];
     alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
@@ -33,18 +40,36 @@ struct GatedWork {
     uint8_t flags[size];
 };
 
+// What the next tile of a tensor has in the place of a span: each row and number `row` and `number` bytes further on.
+struct Ahead {
+    const char* at;
+    int64_t row, number;
+};
+
 // Numbers of panels from `first` on: `rows` times `n` of them, `pitch` apart. Whole vectors are computed: what is past n
 // belongs to nobody or to a span that comes later. The numbers of a channel are at `channel`, `channel_step` further on
 // for each number of a row: 1 where lanes are channels, 0 where they are steps of one.
 struct Span {
     int64_t first, rows, n, pitch, channel, channel_step;
+    Ahead ahead[2];  // of the tensors that a stage takes
 };
 
+// Calls use(number of a panel, number of a channel) for each vector of the span, and asks for what the next tile has in
+// its place: memory is fetched while the stages compute, because the loop that loads a panel could only wait for it.
 template <typename T, typename Use>
-FLASHSCAN_INLINE void for_vectors(const Span& s, Use use) {
-    for (int64_t r = 0; r < s.rows; ++r)
-        for (int64_t l = 0; l < s.n; l += Simd<T>::width)
-            use(s.first + r * s.pitch + l, s.channel + l * s.channel_step);
+FLASHSCAN_INLINE void for_vectors(const Span s, Use use) {
+    constexpr int64_t width = Simd<T>::width;
+    const int64_t one_step = width * s.ahead[0].number, two_step = width * s.ahead[1].number;
+    for (int64_t r = 0; r < s.rows; ++r) {
+        const char *one = s.ahead[0].at + r * s.ahead[0].row, *two = s.ahead[1].at + r * s.ahead[1].row;
+        int64_t i = s.first + r * s.pitch, c = s.channel;
+        for (const int64_t end = i + s.n; i < end; i += width) {
+            prefetch(one);
+            prefetch(two);
+            use(i, c);
+            one += one_step, two += two_step, c += width * s.channel_step;
+        }
+    }
 }
 
 template <typename T>
@@ -63,10 +88,11 @@ FLASHSCAN_INLINE Lanes<T> take_channel(const T* numbers, int64_t i, int64_t step
 template <Decay decay, Scale scale, bool Slopes, typename T>
 void decay_stage(GatedWork<T>& w, const Span& s, T limit) {
     using V = Lanes<T>;
+    const T *gate = w.gate.at, *second_gate = w.second_gate.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t c) __attribute__((always_inline)) {
-            const V g = take(w.gate, i) + take_channel(w.bias, c, s.channel_step);
-            const V second = decay == Decay::ratio ? take(w.second_gate, i) : V(0);
+            const V g = take(gate, i) + take_channel(w.bias, c, s.channel_step);
+            const V second = decay == Decay::ratio ? take(second_gate, i) : V(0);
             const V rate = take_channel(w.rate, c, s.channel_step);
             const auto d = gated::decayed<decay>(g, second, rate);
             put_lanes(w.a, i, d.a);
@@ -87,29 +113,32 @@ void decay_stage(GatedWork<T>& w, const Span& s, T limit) {
 template <Activation activation, InputGating gating, typename T>
 void value_stage(GatedWork<T>& w, const Span& s, bool scaled) {
     using V = Lanes<T>;
+    const T *input = w.input.at, *input_gate = w.input_gate.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
-            V v = gated::activated<activation>(take(w.input, i)).value;
-            if constexpr (gating != InputGating::none) v = v * gated::input_gated<gating>(take(w.input_gate, i)).value;
+            V v = gated::activated<activation>(take(input, i)).value;
+            if constexpr (gating != InputGating::none) v = v * gated::input_gated<gating>(take(input_gate, i)).value;
             put_lanes(w.x, i, scaled ? take(w.m, i) * v : v);
         });
 }
 
 template <Epilogue epilogue, typename T>
 void epilogue_stage(GatedWork<T>& w, const Span& s) {
+    const T* output_gate = w.output_gate.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
-            put_lanes(w.y, i, gated::epilogued<epilogue>(take(w.h, i), take(w.output_gate, i)).y);
+            put_lanes(w.y, i, gated::epilogued<epilogue>(take(w.h, i), take(output_gate, i)).y);
         });
 }
 
 // x becomes the gradient of h, which the recurrence backward takes.
 template <Epilogue epilogue, typename T>
 void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
+    const T *states = w.states.at, *output_gate = w.output_gate.at, *grad_output = w.grad_output.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
-            const auto e = gated::epilogued<epilogue>(take(w.y, i), take(w.output_gate, i));
-            const Lanes<T> dy = take(w.grad_output, i);
+            const auto e = gated::epilogued<epilogue>(take(states, i), take(output_gate, i));
+            const Lanes<T> dy = take(grad_output, i);
             put_lanes(w.x, i, dy * e.state_slope);
             put_lanes(w.grad_output_gate, i, dy * e.gate_slope);
         });
@@ -119,15 +148,16 @@ void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
 template <Activation activation, InputGating gating, typename T>
 void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
     using V = Lanes<T>;
+    const T *input = w.input.at, *input_gate = w.input_gate.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
-            const auto x = gated::activated<activation>(take(w.input, i));
+            const auto x = gated::activated<activation>(take(input, i));
             const V g = take(w.h, i), dv = scaled ? take(w.m, i) * g : g;
             if constexpr (gating == InputGating::none) {
                 put_lanes(w.value, i, x.value);
                 put_lanes(w.grad_input, i, dv * x.slope);
             } else {
-                const auto gate = gated::input_gated<gating>(take(w.input_gate, i));
+                const auto gate = gated::input_gated<gating>(take(input_gate, i));
                 put_lanes(w.value, i, x.value * gate.value);
                 put_lanes(w.grad_input, i, dv * (gate.value * x.slope));
                 put_lanes(w.grad_input_gate, i, dv * (x.value * gate.slope));
@@ -139,10 +169,11 @@ void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
 template <Scale scale, typename T>
 void gate_gradient_stage(GatedWork<T>& w, const Span& s, bool carried, bool second, bool rate) {
     using V = Lanes<T>;
+    const T* previous = w.previous.at;
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
             const V g = take(w.h, i);
-            V da = carried ? g * take(w.previous, i) : V(0);
+            V da = carried ? g * take(previous, i) : V(0);
             if constexpr (scale == Scale::one_minus) da = da - g * take(w.value, i);
             if constexpr (scale == Scale::sqrt) da = da + g * take(w.value, i) * take(w.scale_slope, i);
             put_lanes(w.grad_gate, i, da * take(w.gate_slope, i));

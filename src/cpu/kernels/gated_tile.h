@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers: tiles of a block of channels. A tile's tensors are loaded into panels once, the stages of gated_stages.h
-// make a and x of them, the steps of the linear recurrence (linear_column_steps.h, linear_row_steps.h) walk the panels, and
-// further stages make what is stored. Every named array moves once; in a chain of chunks what the recurrence needs moves
-// twice.
+// Gated layers: tiles of a block of channels. A tile's tensors are taken as panels, copied once unless they lie in memory
+// as a panel does; the stages of gated_stages.h make a and x of them, the steps of the linear recurrence
+// (linear_column_steps.h, linear_row_steps.h) walk the panels, and further stages make what is stored. Every named array
+// moves once; in a chain of chunks what the recurrence needs moves twice.
 //
-// Two engines, as in the linear recurrence: columns, with vectors across channels and the steps of a tile in walking
-// order, and rows, with vectors along time, one channel after the other in ascending time.
+// Two engines, as in the linear recurrence: columns, with vectors across channels, and rows, with vectors along time, one
+// channel after the other. Steps lie in panels in ascending time.
 #pragma once
 
 #include "cpu/kernels/gated_stages.h"
@@ -14,11 +14,12 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Where a tile lies: steps [i, i + n) in walking order of a row, those of times from `time` on by `step`, and of channels
-// from `c` on.
+// Where a tile lies: steps [i, i + n) in walking order of a row, which are the times [time, time + n), and channels from
+// `c` on in a block. `flagged`: the memory of a worker has flags of the steps.
 struct TileOf {
     const Row& row;
-    int64_t i, n, time, step, c;
+    int64_t i, n, time, c;
+    bool flagged;
 };
 
 template <typename T>
@@ -62,28 +63,32 @@ class GatedTiles {
     // Fills flags, one for each step of the tile, with what is special about it; returns whether anything is.
     bool flag_steps(const TileOf& t) const {
         const uint8_t* reset = reset_at(p_, t.row, t.time);
-        uint8_t any = 0;
-        const uint8_t at_reset = p_.parts.first_step ? fresh | dropped : dropped;
-        for (int64_t k = 0; k < t.n; ++k) {
-            w_.flags[k] = reset != nullptr && reset[k * t.step] != 0 ? at_reset : uint8_t(0);
-            any = uint8_t(any | w_.flags[k]);
-        }
         // The recurrence's first step is the walk's last one in backward.
         const int64_t first = p_.backward ? t.row.steps() - 1 : 0;
-        if (p_.starts_with_one && first >= t.i && first < t.i + t.n) {
-            const bool at_end = p_.backward == (t.step == walking_step());
-            uint8_t& flag = w_.flags[at_end ? t.n - 1 : 0];
-            any = flag = uint8_t(flag | fresh);
+        const bool starts = p_.starts_with_one && first >= t.i && first < t.i + t.n;
+        if (reset == nullptr && !starts) return false;
+        uint8_t any = starts ? fresh : 0;
+        const uint8_t at_reset = p_.parts.first_step ? fresh | dropped : dropped;
+        for (int64_t k = 0; k < t.n; ++k) {
+            w_.flags[k] = reset != nullptr && reset[k] != 0 ? at_reset : uint8_t(0);
+            any = uint8_t(any | w_.flags[k]);
         }
+        if (starts) w_.flags[p_.backward == p_.ascending ? t.n - 1 : 0] |= fresh;
         return any != 0;
+    }
+    // Steps [i, i + n) in walking order of a row, of channels from `c` on.
+    TileOf tile(const Row& row, int64_t i, int64_t n, int64_t c) const {
+        TileOf t{row, i, n, row.time(p_, p_.ascending ? i : i + n - 1), c, false};
+        t.flagged = flag_steps(t);
+        return t;
     }
     // From one step of the walk to the next, in time.
     int64_t walking_step() const { return p_.ascending ? 1 : -1; }
 
     // Calls use(k, count, flags) for runs of steps of a tile that are alike.
     template <typename Use>
-    void for_runs(const TileOf& t, bool flagged, Use use) const {
-        if (!flagged) return use(int64_t(0), t.n, uint8_t(0));
+    void for_runs(const TileOf& t, Use use) const {
+        if (!t.flagged) return use(int64_t(0), t.n, uint8_t(0));
         for (int64_t k = 0; k < t.n;) {
             int64_t end = k + 1;
             while (end < t.n && w_.flags[end] == w_.flags[k]) ++end;
@@ -110,8 +115,12 @@ class GatedTiles {
 
 // An engine: Shape says how a tile lies in panels.
 //
-//     loads(tile, tensor, panel), stores(tile, tensor, panel)     between memory and a panel
-//     span(k, count)                                              steps of a tile as numbers of panels
+//     in_place(tile, tensor)                                      whether memory has a tile as a panel does
+//     copy(tile, tensor, to, skip, shift, count)                  `count` steps from the tile's (skip + shift)-th on, to
+//                                                                 the skip-th of a panel
+//     store(tile, tensor, panel)                                  from a panel to memory
+//     place(tile, k, count)                                       steps of a tile as numbers of panels
+//     ahead(tile, k, tensor)                                      what the next tile has in place of those from k on
 template <typename T, typename Shape>
 class GatedEngine : public GatedTiles<T> {
   protected:
@@ -122,58 +131,92 @@ class GatedEngine : public GatedTiles<T> {
 
     Shape& shape() { return static_cast<Shape&>(*this); }
 
-    // a and x of a tile; x is the gradient of h in backward.
-    bool before(const TileOf& t, bool slopes) {
-        const bool flagged = this->flag_steps(t), second = p_.parts.has_second_gate();
-        shape().load(t, p_.gates, w_.gate);
-        if (second) shape().load(t, p_.second_gate, w_.second_gate);
-        if (!p_.backward) {
-            shape().load(t, p_.input, w_.input);
-            if (p_.parts.has_input_gate()) shape().load(t, p_.input_gate, w_.input_gate);
-        } else if (p_.parts.has_output_gate()) {
-            shape().load(t, p_.grad_output, w_.grad_output);
-            shape().load(t, p_.output_gate, w_.output_gate);
-            shape().load(t, p_.states, w_.y);
-        } else {
-            shape().load(t, p_.grad_output, w_.x);
+    // Steps [k, k + count) of a tile for a stage that takes two tensors, of which the second may be missing.
+    Span span(const TileOf& t, int64_t k, int64_t count, const Tensor& one, const Tensor& two) {
+        Span s = shape().place(t, k, count);
+        s.ahead[0] = shape().ahead(t, k, one);
+        s.ahead[1] = two.data == nullptr ? s.ahead[0] : shape().ahead(t, k, two);
+        return s;
+    }
+
+    // The tile of a tensor, `shift` steps later.
+    void load(const TileOf& t, const Tensor& from, Panel<T>& panel, int64_t shift = 0) {
+        if (shape().in_place(t, from)) {
+            panel.at = reinterpret_cast<const T*>(address(from, t.row.batch, t.time + shift, this->block_.c0 + t.c));
+            return;
         }
-        this->for_runs(t, flagged, [&](int64_t k, int64_t count, uint8_t flags) {
-            const Span s = shape().span(t, k, count);
+        panel.at = panel.own;
+        shape().copy(t, from, panel.own, 0, shift, t.n);
+    }
+    // The state before each step, which is what backward meets next.
+    void load_previous(const TileOf& t) {
+        const int64_t shift = this->walking_step(), skip = shift < 0 ? 1 : 0;
+        if (t.i + t.n < t.row.steps()) return load(t, p_.states, w_.previous, shift);
+        w_.previous.at = w_.previous.own;
+        shape().copy(t, p_.states, w_.previous.own, skip, shift, t.n - 1);
+        const T* state = reinterpret_cast<const T*>(p_.first_state);
+        if (state != nullptr) state += t.row.index * p_.channels + this->block_.c0 + t.c;
+        const Span s = shape().place(t, skip == 1 ? 0 : t.n - 1, 1);
+        const int64_t lanes = s.channel_step == 0 ? 1 : this->channels_;
+        for (int64_t l = 0; l < lanes; ++l) w_.previous.own[s.first + l] = state == nullptr ? T(0) : state[l];
+    }
+    // What the recurrence takes for x.
+    T* recurrence_input() const {
+        return p_.backward && !p_.parts.has_output_gate() ? const_cast<T*>(w_.grad_output.at) : w_.x;
+    }
+
+    // a and x of a tile; x is the gradient of h in backward.
+    void before(const TileOf& t, bool slopes) {
+        const bool second = p_.parts.has_second_gate();
+        load(t, p_.gates, w_.gate);
+        if (second) load(t, p_.second_gate, w_.second_gate);
+        if (!p_.backward) {
+            load(t, p_.input, w_.input);
+            if (p_.parts.has_input_gate()) load(t, p_.input_gate, w_.input_gate);
+        } else {
+            load(t, p_.grad_output, w_.grad_output);
+            if (p_.parts.has_output_gate()) {
+                load(t, p_.output_gate, w_.output_gate);
+                load(t, p_.states, w_.states);
+            }
+        }
+        this->for_runs(t, [&](int64_t k, int64_t count, uint8_t flags) {
             const Scale scale = this->scale_of(flags);
+            const Span gates = span(t, k, count, p_.gates, p_.second_gate);
             if (slopes)
-                run_decay<true>(p_, w_, s, scale);
+                run_decay<true>(p_, w_, gates, scale);
             else
-                run_decay<false>(p_, w_, s, scale);
+                run_decay<false>(p_, w_, gates, scale);
             if (!p_.backward)
-                run_value(p_, w_, s, scale != Scale::one);
+                run_value(p_, w_, span(t, k, count, p_.input, p_.input_gate), scale != Scale::one);
             else
-                run_epilogue_gradient(p_, w_, s);
+                run_epilogue_gradient(p_, w_, span(t, k, count, p_.grad_output, p_.output_gate));
         });
-        return flagged;
     }
 
     void after_forward(const TileOf& t) {
         if (!p_.parts.has_output_gate()) return shape().store(t, p_.output, w_.h);
-        shape().load(t, p_.output_gate, w_.output_gate);
-        run_epilogue(p_, w_, shape().span(t, 0, t.n));
+        load(t, p_.output_gate, w_.output_gate);
+        run_epilogue(p_, w_, span(t, 0, t.n, p_.output_gate, p_.output_gate));
         shape().store(t, p_.output, w_.y);
         if (p_.states.data != nullptr) shape().store(t, p_.states, w_.h);
     }
 
     // g of the tile is in h.
-    void after_backward(const TileOf& t, bool flagged) {
+    void after_backward(const TileOf& t) {
         const bool gates = this->wants_gate_gradients(), keeps = p_.parts.keeps_input();
         const bool inputs = keeps && (this->wants_input_gradients() || (gates && p_.parts.scale != Scale::one));
         if (inputs) {
-            shape().load(t, p_.input, w_.input);
-            if (p_.parts.has_input_gate()) shape().load(t, p_.input_gate, w_.input_gate);
+            load(t, p_.input, w_.input);
+            if (p_.parts.has_input_gate()) load(t, p_.input_gate, w_.input_gate);
         }
-        if (gates) shape().load_previous(t);
-        this->for_runs(t, flagged, [&](int64_t k, int64_t count, uint8_t flags) {
-            const Span s = shape().span(t, k, count);
+        if (gates) load_previous(t);
+        this->for_runs(t, [&](int64_t k, int64_t count, uint8_t flags) {
             const Scale scale = this->scale_of(flags);
-            if (inputs) run_input_gradient(p_, w_, s, scale != Scale::one);
-            if (gates) run_gate_gradient(p_, w_, s, scale, (flags & Base::dropped) == 0);
+            if (inputs) run_input_gradient(p_, w_, span(t, k, count, p_.input, p_.input_gate), scale != Scale::one);
+            if (gates)
+                run_gate_gradient(p_, w_, span(t, k, count, p_.states, p_.grad_output), scale,
+                                  (flags & Base::dropped) == 0);
         });
         const auto put = [&](const Tensor& to, T* panel) {
             if (to.data != nullptr) shape().store(t, to, panel);
@@ -200,10 +243,10 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     GatedColumns(const LinearCall& p, const LinearBlock& block, GatedWork<T>& work)
         : Base(p, block, work), pitch_(Base::round_to_vectors(channels_)) {
         if (pitch_ == channels_) return;
-        for (T* panel : {w_.input, w_.gate, w_.second_gate, w_.input_gate, w_.output_gate, w_.grad_output, w_.x, w_.y,
-                         w_.previous})
+        for (Panel<T>* panel : {&w_.input, &w_.gate, &w_.second_gate, &w_.input_gate, &w_.output_gate, &w_.grad_output,
+                                &w_.states, &w_.previous})
             for (int64_t k = 0; k < tile_steps(); ++k)
-                for (int64_t l = channels_; l < pitch_; ++l) panel[k * pitch_ + l] = 0;
+                for (int64_t l = channels_; l < pitch_; ++l) panel->own[k * pitch_ + l] = 0;
         for (T* state : {w_.carry, w_.local, w_.power})
             for (int64_t l = channels_; l < pitch_; ++l) state[l] = 0;
         Base::one(w_.product, pitch_);
@@ -212,24 +255,27 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     int64_t tile_steps() const { return pitch_ < Base::tile_numbers ? Base::tile_numbers / pitch_ : 1; }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
-        const TileOf t = tile(row, i, n);
-        const bool flagged = this->before(t, write && p_.backward && this->wants_gate_gradients());
+        const TileOf t = this->tile(row, i, n, 0);
+        this->before(t, write && p_.backward && this->wants_gate_gradients());
         Tile steps = open(t);
         steps.carry = w_.carry;
-        steps.y = {w_.h, write ? pitch_ : 0};
+        if (write)
+            steps.y = walked(t, w_.h);
+        else
+            steps.y = {w_.h, 0};
         if (!p_.backward)
             columns_forward<false>(steps);
         else
             columns_backward<false, false, false>(steps);
         if (!write) return;
         if (p_.backward)
-            this->after_backward(t, flagged);
+            this->after_backward(t);
         else
             this->after_forward(t);
     }
 
     bool summarise(const Row& row, int64_t i, int64_t n) {
-        const TileOf t = tile(row, i, n);
+        const TileOf t = this->tile(row, i, n, 0);
         this->before(t, false);
         Tile steps = open(t);
         steps.carry = w_.local;
@@ -238,54 +284,56 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         return p_.backward ? columns_summarise<false, true>(steps) : columns_summarise<false, false>(steps);
     }
 
-    Span span(const TileOf&, int64_t k, int64_t count) const { return {k * pitch_, count, pitch_, pitch_, 0, 1}; }
-    void load(const TileOf& t, const Tensor& from, T* panel) const {
-        load_panel(panel, pitch_, from.number, address(from, t.row.batch, t.time, block_.c0),
-                   {t.n, t.step * from.time, channels_, from.channels, 1});
+    Span place(const TileOf&, int64_t k, int64_t count) const { return {k * pitch_, count, pitch_, pitch_, 0, 1, {}}; }
+    Ahead ahead(const TileOf& t, int64_t k, const Tensor& of) const {
+        const int64_t bytes = bytes_of(of.number);
+        return {address(of, t.row.batch, t.time + k + this->walking_step() * t.n, block_.c0), of.time * bytes,
+                of.channels * bytes};
+    }
+    bool in_place(const TileOf& t, const Tensor& from) const {
+        return same_number<T>(from.number) && from.channels == 1 && pitch_ == channels_ &&
+               (t.n == 1 || from.time == pitch_);
+    }
+    void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
+        load_panel(to + skip * pitch_, pitch_, from.number,
+                   address(from, t.row.batch, t.time + skip + shift, block_.c0),
+                   {count, from.time, channels_, from.channels, 1});
     }
     void store(const TileOf& t, const Tensor& to, const T* panel) const {
         store_panel(panel, pitch_, to.number, address(to, t.row.batch, t.time, block_.c0),
-                    {t.n, t.step * to.time, channels_, to.channels, 1}, p_.stream_stores);
+                    {t.n, to.time, channels_, to.channels, 1}, p_.stream_stores);
     }
-    // The state before a step is what the walk meets next.
-    void load_previous(const TileOf& t) const {
-        const bool first = t.i + t.n == t.row.steps();
-        TileOf next = tile(t.row, t.i + 1, first ? t.n - 1 : t.n);
-        if (next.n > 0) load(next, p_.states, w_.previous);
-        if (!first) return;
-        const T* state = reinterpret_cast<const T*>(p_.first_state);
-        for (int64_t l = 0; l < channels_; ++l)
-            w_.previous[next.n * pitch_ + l] =
-                state == nullptr ? T(0) : state[t.row.index * p_.channels + block_.c0 + l];
-    }
-    // A tile's numbers are added in T, tiles in double.
+    // A tile's numbers are added in T, tiles in double. Of a channel's two sums that by the rate comes first.
     void add_sums(const TileOf& t) const {
-        for (int64_t l = 0; l < pitch_; l += Simd<T>::width) {
-            Vec<T> gate = {}, rate = {};
+        constexpr int64_t width = Simd<T>::width;
+        for (int64_t l = 0; l < pitch_; l += width) {
+            Two<T> sums{};
             for (int64_t k = 0; k < t.n; ++k) {
-                gate += cpu::FLASHSCAN_ISA::load(w_.grad_gate + k * pitch_ + l);
-                if (p_.parts.has_param()) rate += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
+                sums.odd += cpu::FLASHSCAN_ISA::load(w_.grad_gate + k * pitch_ + l);
+                if (p_.parts.has_param()) sums.even += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
             }
-            for (int64_t j = 0; j < Simd<T>::width && l + j < channels_; ++j) {
-                w_.sums[2 * (l + j)] += static_cast<double>(rate[j] * w_.rate_by_param[l + j]);
-                w_.sums[2 * (l + j) + 1] += static_cast<double>(gate[j]);
-            }
+            sums.even *= cpu::FLASHSCAN_ISA::load(w_.rate_by_param + l);
+            add_in_double<T>(w_.sums + 2 * l, low_half(sums));
+            add_in_double<T>(w_.sums + 2 * l + width, high_half(sums));
         }
     }
 
   private:
     using Tile = ColumnTile<T, Own<T>, Own<T>>;
-    TileOf tile(const Row& row, int64_t i, int64_t n) const {
-        return {row, i, n, row.time(p_, i), this->walking_step(), 0};
+
+    // A panel in walking order.
+    View<T> walked(const TileOf& t, T* panel) const {
+        if (p_.ascending) return {panel, pitch_};
+        return {panel + (t.n - 1) * pitch_, -pitch_};
     }
     Tile open(const TileOf& t) const {
         Tile steps{};
         steps.steps = t.n;
         steps.lanes = pitch_;
-        steps.x = {w_.x, pitch_};
-        steps.gate = {w_.a, pitch_};
-        steps.reset = reset_at(p_, t.row, t.time);
-        steps.reset_step = t.step;
+        steps.x = walked(t, this->recurrence_input());
+        steps.gate = walked(t, w_.a);
+        steps.reset = reset_at(p_, t.row, p_.ascending ? t.time : t.time + t.n - 1);
+        steps.reset_step = this->walking_step();
         return steps;
     }
 
@@ -310,7 +358,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
         for_tiles(row, i, n, [&](const TileOf& t) {
-            const bool flagged = this->before(t, write && p_.backward && this->wants_gate_gradients());
+            this->before(t, write && p_.backward && this->wants_gate_gradients());
             Tile steps = open(t);
             steps.carry = w_.carry[t.c];
             if (write) steps.y = w_.h;
@@ -321,7 +369,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
             w_.carry[t.c] = steps.carry;
             if (!write) return;
             if (p_.backward)
-                this->after_backward(t, flagged);
+                this->after_backward(t);
             else
                 this->after_forward(t);
         });
@@ -343,21 +391,25 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         return any;
     }
 
-    Span span(const TileOf& t, int64_t k, int64_t count) const { return {k, 1, count, 0, t.c, 0}; }
-    void load(const TileOf& t, const Tensor& from, T* panel) const { load_from(t, from, panel, 0, t.n, 0); }
+    Span place(const TileOf& t, int64_t k, int64_t count) const { return {k, 1, count, 0, t.c, 0, {}}; }
+    Ahead ahead(const TileOf& t, int64_t k, const Tensor& of) const {
+        const int64_t next = t.time + k + (p_.ascending ? most : -most), bytes = bytes_of(of.number);
+        return {address(of, t.row.batch, next, block_.c0 + t.c), 0, of.time * bytes};
+    }
+    // The vectors of a run of steps may reach past the tile.
+    bool in_place(const TileOf& t, const Tensor& from) const {
+        return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && !t.flagged;
+    }
+    // What vectors read past the steps becomes 0.
+    void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
+        if (count > 0)
+            load_panel(to + skip, count, from.number,
+                       address(from, t.row.batch, t.time + skip + shift, block_.c0 + t.c), {1, 0, count, from.time, 1});
+        for (int64_t k = skip + count; k < Base::round_to_vectors(skip + count + 1); ++k) to[k] = 0;
+    }
     void store(const TileOf& t, const Tensor& to, const T* panel) const {
         store_panel(panel, t.n, to.number, address(to, t.row.batch, t.time, block_.c0 + t.c), {1, 0, t.n, to.time, 1},
                     p_.stream_stores);
-    }
-    // The state before a step: one time lower where backward walks down.
-    void load_previous(const TileOf& t) const {
-        const bool first = t.i + t.n == t.row.steps();
-        const int64_t shift = this->walking_step(), skip = first && shift < 0 ? 1 : 0, count = first ? t.n - 1 : t.n;
-        load_from(t, p_.states, w_.previous + skip, shift + skip, count, skip);
-        if (!first) return;
-        const T* state = reinterpret_cast<const T*>(p_.first_state);
-        w_.previous[skip == 1 ? 0 : t.n - 1] =
-            state == nullptr ? T(0) : state[t.row.index * p_.channels + block_.c0 + t.c];
     }
     void add_sums(const TileOf& t) const {
         w_.sums[2 * t.c + 1] += add_up(w_.grad_gate, t.n, 1);
@@ -368,28 +420,20 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
   private:
     using Tile = RowTile<T, false, Own<T>, Own<T>>;
 
-    // `count` steps from `shift` past the tile's first time on; what vectors read past them becomes 0.
-    void load_from(const TileOf& t, const Tensor& from, T* panel, int64_t shift, int64_t count, int64_t skip) const {
-        if (count > 0)
-            load_panel(panel, count, from.number, address(from, t.row.batch, t.time + shift, block_.c0 + t.c),
-                       {1, 0, count, from.time, 1});
-        for (int64_t k = count; k < Base::round_to_vectors(count + skip + 1); ++k) panel[k] = 0;
-    }
-
     template <typename Use>
     void for_tiles(const Row& row, int64_t i, int64_t n, Use use) const {
         for (int64_t next = 0; next < channels_; ++next) {
             const int64_t c = p_.ascending ? next : channels_ - 1 - next;
             for (int64_t k = 0; k < n; k += most) {
                 const int64_t steps = k + most < n ? most : n - k;
-                use(TileOf{row, i + k, steps, row.time(p_, p_.ascending ? i + k : i + k + steps - 1), 1, c});
+                use(this->tile(row, i + k, steps, c));
             }
         }
     }
     Tile open(const TileOf& t) const {
         Tile steps{};
         steps.steps = t.n;
-        steps.x = w_.x;
+        steps.x = this->recurrence_input();
         steps.gate = w_.a;
         steps.reset = reset_at(p_, t.row, t.time);
         return steps;

@@ -67,6 +67,11 @@ FLASHSCAN_INLINE Lanes<T> exp_of(Lanes<T> x) {
 }
 
 template <typename T>
+FLASHSCAN_INLINE Lanes<T> exp_of_minus_magnitude(Lanes<T> x) {
+    return Lanes<T>(exponential_of_minus_magnitude<T>(x.v));
+}
+
+template <typename T>
 FLASHSCAN_INLINE Lanes<T> reciprocal(Lanes<T> x) {
     return Lanes<T>(T(1) / x.v);
 }
@@ -79,28 +84,17 @@ FLASHSCAN_INLINE Lanes<T> sqrt_of(Lanes<T> x) {
 // not hide r s.
 template <typename T>
 FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest(Lanes<T> x) {
-    using S = Simd<T>;
-    using Int = typename S::Int;
-    const Vec<T> clamped = x.v > S::top ? splat<T>(S::top) : x.v < S::bottom ? splat<T>(S::bottom) : x.v;
-    const Vec<T> shifted = fused(clamped, splat<T>(T(1.44269504088896340736)), splat<T>(S::magic));
-    const Vec<T> n = shifted - S::magic;
-    const Vec<T> r = fused(n, splat<T>(-S::ln2_low), fused(n, splat<T>(-S::ln2_high), clamped));
-    Vec<T> sum = splat<T>(T(inverse_factorial(S::terms)));
-#pragma GCC unroll 16
-    for (int k = S::terms - 1; k >= 1; --k) sum = fused(sum, r, splat<T>(T(inverse_factorial(k))));
-    const Int whole = reinterpret_cast<Int>(shifted) - reinterpret_cast<Int>(splat<T>(S::magic));
-    const Int half = whole >> 1;
-    const Vec<T> low = reinterpret_cast<Vec<T>>((half + S::bias) << S::mantissa);
-    const Vec<T> high = reinterpret_cast<Vec<T>>((whole - half + S::bias) << S::mantissa);
-    const Vec<T> exp = fused(sum, r, splat<T>(1)) * low * high, power = low * high;
-    const Vec<T> near = -fused(power, sum * r, power - T(1)), rest = x.v > T(60) ? T(1) - exp : near;
-    return {Lanes<T>(x.v == x.v ? exp : x.v), Lanes<T>(x.v == x.v ? rest : x.v)};
+    const Reduced<T> at = reduced<T>(at_least(at_most(x.v, Simd<T>::top), Simd<T>::bottom));
+    const Vec<T> sum = exponential_series<1, T>(at.r), power = times_power(splat<T>(1), at.shifted);
+    const Vec<T> exp = times_power(fused(sum, at.r, splat<T>(1)), at.shifted);
+    const Vec<T> near = -fused(power, sum * at.r, power - T(1));
+    return {Lanes<T>(exp), Lanes<T>(x.v > T(60) ? T(1) - exp : near)};
 }
 
 // 1 / (1 + exp(-x)), from exp(-|x|).
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> sigmoid(Lanes<T> x) {
-    const Vec<T> e = exponential<T>(x.v < T(0) ? x.v : -x.v);
+    const Vec<T> e = exponential_of_minus_magnitude<T>(x.v);
     return Lanes<T>((x.v < T(0) ? e : splat<T>(1)) / (e + T(1)));
 }
 
@@ -108,23 +102,13 @@ FLASHSCAN_INLINE Lanes<T> sigmoid(Lanes<T> x) {
 // relative accuracy at 0. From the clamp on the quotient is 1.
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> tanh_of(Lanes<T> x) {
-    using S = Simd<T>;
-    using Int = typename S::Int;
     constexpr T most = sizeof(T) == 8 ? T(44) : T(22);
-    const Vec<T> size = x.v < T(0) ? x.v * T(-2) : x.v + x.v;
-    const Vec<T> y = size > most ? splat<T>(most) : size;
-    const Vec<T> shifted = fused(y, splat<T>(T(1.44269504088896340736)), splat<T>(S::magic));
-    const Vec<T> n = shifted - S::magic;
-    const Vec<T> r = fused(n, splat<T>(-S::ln2_low), fused(n, splat<T>(-S::ln2_high), y));
-    Vec<T> sum = splat<T>(T(inverse_factorial(S::terms)));
-#pragma GCC unroll 16
-    for (int k = S::terms - 1; k >= 1; --k) sum = fused(sum, r, splat<T>(T(inverse_factorial(k))));
-    const Int whole = reinterpret_cast<Int>(shifted) - reinterpret_cast<Int>(splat<T>(S::magic));
-    const Vec<T> power = reinterpret_cast<Vec<T>>((whole + S::bias) << S::mantissa);
-    const Vec<T> e = fused(power, sum * r, power - T(1));
+    const Vec<T> size = magnitude<T>(x.v);
+    const Reduced<T> at = reduced<T>(at_most(size + size, most));
+    const Vec<T> power = times_power(splat<T>(1), at.shifted);
+    const Vec<T> e = fused(power, exponential_series<1, T>(at.r) * at.r, power - T(1));
     const Vec<T> quotient = e / (e + T(2));
-    // The sign of a zero and NaN as they came.
-    return Lanes<T>(x.v < T(0) ? -quotient : x.v > T(0) ? quotient : x.v);
+    return Lanes<T>(with_sign_of<T>(quotient, x.v));
 }
 
 // log(1 + e) for 0 <= e <= 1: 2 artanh(s) with s = e / (2 + e) <= 1 / 3, a series of terms of one sign.
@@ -145,7 +129,7 @@ FLASHSCAN_INLINE Lanes<T> log1p_of_fraction(Lanes<T> x) {
 
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> log_sigmoid(Lanes<T> x) {
-    const Vec<T> e = exponential<T>(x.v < T(0) ? x.v : -x.v);
+    const Vec<T> e = exponential_of_minus_magnitude<T>(x.v);
     return Lanes<T>((x.v < T(0) ? x.v : Vec<T>{}) - log1p_of_fraction<T>(e));
 }
 

@@ -90,7 +90,7 @@ FLASHSCAN_INLINE GateAndSlope<T> gate_and_slope(int32_t form, Vec<T> g) {
         return {a, a};
     }
     // Of the two halves of 1 = sigmoid(g) + sigmoid(-g), each from the exponential that cannot overflow.
-    const Vec<T> e = exponential<T>(g < 0 ? g : -g);
+    const Vec<T> e = exponential_of_minus_magnitude<T>(g);
     const Vec<T> large = T(1) / (T(1) + e), small = e * large;
     return {g < 0 ? small : large, small * large};
 }
@@ -127,16 +127,29 @@ void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
     }
 }
 
-// Adds n numbers with eight partial sums.
+// Adds the numbers of a vector to as many sums.
+template <typename T>
+FLASHSCAN_INLINE void add_in_double(double* sums, Vec<T> v) {
+    constexpr int width = Simd<double>::width;
+    typedef T Part __attribute__((vector_size(width * sizeof(T))));
+    for (int k = 0; k < Simd<T>::width; k += width) {
+        Part part;
+        __builtin_memcpy(&part, reinterpret_cast<const char*>(&v) + k * int(sizeof(T)), sizeof part);
+        store<double>(sums + k, load(sums + k) + __builtin_convertvector(part, VecD));
+    }
+}
+
+// Adds n numbers with as many partial sums as a vector has lanes.
 template <typename T>
 FLASHSCAN_INLINE double add_up(const T* numbers, int64_t n, int64_t step) {
-    double partial[8] = {};
+    constexpr int width = Simd<T>::width;
+    double partial[size_t(width)] = {};
     int64_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        for (int k = 0; k < 8; ++k) partial[k] += static_cast<double>(numbers[(i + k) * step]);
-    for (; i < n; ++i) partial[0] += static_cast<double>(numbers[i * step]);
-    return ((partial[0] + partial[4]) + (partial[1] + partial[5])) +
-           ((partial[2] + partial[6]) + (partial[3] + partial[7]));
+    for (; step == 1 && i + width <= n; i += width) add_in_double<T>(partial, load(numbers + i));
+    for (; i < n; ++i) partial[i % width] += static_cast<double>(numbers[i * step]);
+    for (int half = width / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; ++k) partial[k] += partial[k + half];
+    return partial[0];
 }
 
 // Sums of the gate gradient of times [time, time + steps), ascending, in the shape [steps or 1][channels or 1], to

@@ -107,7 +107,7 @@ struct SelectiveBlock {
                 store<T>(slope + k, splat<T>(1));
                 continue;
             }
-            const Vec<T> e = exponential<T>(x < T(0) ? x : -x);
+            const Vec<T> e = exponential_of_minus_magnitude<T>(x);
             store<T>(delta + k, (x > T(0) ? x : Vec<T>{}) + log1p_of_fraction<T>(e));
             store<T>(slope + k, (x < T(0) ? e : splat<T>(1)) / (e + T(1)));
         }
