@@ -60,6 +60,7 @@ CALLS = {
     "linear_step": {"gate": ONE, "input": ONE, **ROWS},
     "gated_step": {"gate": ONE, "input": ONE, "layer": "hgrn", "param": ones(3), **ROWS},
     "selective_step": {"u": ONE, "delta": ONE, "A": -ones(3, 2), "B": ones(2, 2), "C": ones(2, 2), "state": ones(2, 3, 2)},
+    "rnn_step": {**NET, "Wx": NET["Wx"][:, 0].copy(), "state": ones(2, 4, 1, 3), "state_indices": ROWS["state_indices"]},
     "rnn": NET,
     "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
     "prefix_scan": {"x": X, "op": "mul"},
@@ -76,7 +77,7 @@ LAYER = {"input_size": 3, "hidden_size": 4}
 TORCH_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
     **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
-    **{name: CALLS[name] for name in ("linear_step", "gated_step", "selective_step")},
+    **{name: CALLS[name] for name in ("linear_step", "gated_step", "selective_step", "rnn_step")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     **{name: LAYER for name in ("MinGRU", "MinLSTM", "HGRN", "QRNN")},
     "RGLRU": {"width": 4},

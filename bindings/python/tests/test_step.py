@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import flashscan
-from flashscan import gated_step, linear_step, selective_step
 from flashscan import _library as lib
+from flashscan import _rnn, gated_step, linear_step, rnn_step, selective_step
 
 BATCH, CHANNELS, STATES, POOL = 4, 5, 3, 9
 
@@ -105,6 +105,81 @@ def test_states_of_narrow_data_are_wide(family):
     assert out.dtype == np.float16
     np.testing.assert_allclose(out, wanted, rtol=4e-3, atol=1e-3)
     np.testing.assert_allclose(state, expected, rtol=4e-3, atol=1e-3)
+
+
+HEADS, UNITS = 2, 3
+
+
+def network(cell, dtype, time):
+    """Arrays of ``time`` steps, one of them with a reset, and states from which a network may have come."""
+    _, gates, biases, states = _rnn.CELLS[cell]
+    Wx, R = random(time, BATCH, gates, HEADS, UNITS, dtype=dtype), random(gates, HEADS, UNITS, UNITS, seed=1, dtype=dtype)
+    reset = np.zeros((time, BATCH), bool)
+    reset[-1, 1] = True
+    return Wx, R, random(biases, HEADS, UNITS, seed=2, dtype=dtype), reset, 1 + random(states, BATCH, HEADS, UNITS, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("cell", _rnn.CELLS)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_networks_step_by_step(package, cell, dtype):
+    package, time = PACKAGES[package](), 3
+    Wx, R, b, reset, state = network(cell, dtype, time)
+    h, last = flashscan.rnn(Wx, R, b, cell, state, layout="tbghd", reset=reset.T, return_final_state=True)
+    R, b, alone = map(package.make, (R, b, state))
+    before = random(len(state), POOL, HEADS, UNITS, seed=8, dtype=dtype)
+    used, given = [6, 2, 0], [0, 1, 3]
+    before[:, used] = state[:, given]
+    pool, rows = package.make(before), package.make(np.array([6, 2, -1, 0], np.int32))
+    tolerance = 1e-5 if dtype == np.float32 else 1e-12
+    close = lambda got, wanted: np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+    for t in range(time):
+        more = {"cell": cell, "reset": package.make(reset[t])}
+        close(package.back(rnn_step(package.make(Wx[t]), R, b, alone, **more)), h[t])
+        out = package.back(rnn_step(package.make(Wx[t]), R, b, pool, state_indices=rows, **more))
+        close(out[given], h[t, given])
+        assert (out[2] == 0).all()
+    after = package.back(pool)
+    close(package.back(alone), last)
+    close(after[:, used], last[:, given])
+    untouched = [i for i in range(POOL) if i not in used]
+    np.testing.assert_array_equal(after[:, untouched], before[:, untouched])
+
+
+def test_states_of_narrow_networks_are_wide():
+    Wx, R, b, _, state = network("slstm", np.float32, 1)
+    states, expected = np.repeat(state[None], 2, 0), state.copy()
+    wanted = rnn_step(Wx[0], R, b, expected, cell="slstm")
+    for place, indices in enumerate((None, np.arange(BATCH, dtype=np.int32))):
+        out = rnn_step(Wx[0].astype(np.float16), R, b, states[place], cell="slstm", state_indices=indices)
+        assert out.dtype == np.float16
+        np.testing.assert_allclose(out, wanted, rtol=4e-3, atol=1e-3)
+        np.testing.assert_allclose(states[place], expected, rtol=4e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"state": random(2, BATCH + 1, HEADS, UNITS)}, r"state has shape .* accepted is \(2, 4, 2, 3\)"),
+        ({"state": random(1, POOL, HEADS, UNITS), "state_indices": np.arange(4, dtype=np.int32)}, r"is \(2, rows, 2, 3\)"),
+        ({"state": random(2), "state_indices": np.arange(4, dtype=np.int32)}, r"state has shape \(2,\)"),
+        ({"state": random(2, BATCH, HEADS, UNITS, dtype=np.float64)}, "state has dtype float64"),
+        ({"state": "lstm"}, "state is a str"),
+        ({"state_indices": np.array([0, 1, 2, 4], np.int32)}, "is 4; accepted are -1"),
+        ({"state_indices": np.array([0, 1, 2, 1], np.int32)}, "are both 1"),
+        ({"Wx": random(BATCH, 3, HEADS, UNITS)}, r"Wx has shape \(4, 3, 2, 3\); accepted is \(4, 4, 2, 3\)"),
+        ({"Wx": random(BATCH, 1, 4, HEADS, UNITS)}, "accepted are arrays of 4 axes"),
+        ({"b": random(4, HEADS, UNITS, dtype=np.float64)}, "b has dtype float64"),
+        ({"cell": "LSTM"}, "cell is 'LSTM'"),
+    ],
+)
+def test_mistakes_of_networks_are_named(change, words):
+    Wx, R, b, _, state = network("lstm", np.float32, 1)
+    given = {"Wx": Wx[0], "R": R, "b": b, "state": state, **change}
+    kept = np.array(given["state"])
+    with pytest.raises(flashscan.FlashscanError, match=words):
+        rnn_step(**given)
+    np.testing.assert_array_equal(kept, given["state"])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ._linear import linear_scan, linear_scan_backward
 from ._operator import CudaOperator, HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
 from ._rnn import rnn, rnn_backward
 from ._selective import selective_scan, selective_scan_backward
-from ._step import gated_step, linear_step, selective_step
+from ._step import gated_step, linear_step, rnn_step, selective_step
 
 __version__ = _version()
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "reduce_backward",
     "rnn",
     "rnn_backward",
+    "rnn_step",
     "selective_scan",
     "selective_scan_backward",
     "selective_step",

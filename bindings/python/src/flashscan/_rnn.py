@@ -86,8 +86,11 @@ class _Network:
         self.state_shape = (states, sequences if problem.packed else batch, heads, dim)
         self.state_dtype = problem.state_dtype(like.dtype, data)
         self.training = training
-        self.plan = problem.plan("rnn", self.fields, self.threads)
         problem.read(lib.WEIGHT, R)
+
+    def plan(self, problem: Problem, pool: tuple = ()) -> lib.Plan:
+        """``pool``: the last fields of the descriptor, where there is a pool of states."""
+        return problem.plan("rnn", (*self.fields, *pool), self.threads)
 
 
 @kind(0, "Wx", "R", "b?", "initial_state?", "seq_offsets?", "reset?")
@@ -104,9 +107,10 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
     problem.write(lib.OUTPUT, net.output_shape, x.dtype)
     if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, net.state_shape, net.state_dtype)
+    plan = net.plan(problem)
     if net.training:
-        problem.write_bytes(lib.RESERVE, net.plan.arg_bytes(False, lib.RESERVE))
-    return problem.call(net.plan, False)
+        problem.write_bytes(lib.RESERVE, plan.arg_bytes(False, lib.RESERVE))
+    return problem.call(plan, False)
 
 
 def reserve_bytes(arrays: tuple, *options: Any) -> int:
@@ -115,7 +119,7 @@ def reserve_bytes(arrays: tuple, *options: Any) -> int:
     problem = forward.problem(space, look(space, arrays, 0, forward.names)[1])
     x, R, _, _, seq_offsets, reset = problem.specs
     net = _Network(problem, R, x, x.shape[:2], x.shape[3:], seq_offsets, reset, options)
-    return net.plan.arg_bytes(False, lib.RESERVE)
+    return net.plan(problem).arg_bytes(False, lib.RESERVE)
 
 
 @kind(1, "R", "output", "reserve", "grad_output", "initial_state?", "grad_final_state?", "seq_offsets?", "reset?")
@@ -136,7 +140,7 @@ def backward(problem: Problem, *options: Any) -> Call:
     problem.write(lib.GRAD | lib.WEIGHT, R.shape, R.dtype)
     problem.write(lib.GRAD | lib.BIAS, net.bias_shape, R.dtype)
     problem.write(lib.GRAD | lib.STATE_IN, net.state_shape, net.state_dtype)
-    return problem.call(net.plan, True)
+    return problem.call(net.plan(problem), True)
 
 
 def rnn(

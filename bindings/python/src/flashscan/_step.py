@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from . import _gated, _linear, _selective
+from . import _gated, _linear, _rnn, _selective
 from . import _library as lib
-from ._call import Call, Kind, Problem, kind, same_shape, space_of
+from ._call import Call, Kind, Problem, kind, same_dtype, same_shape, space_of
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike
@@ -32,18 +32,30 @@ def _axes(spec: Spec, *counts: int) -> None:
         raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted are arrays of {' or '.join(map(str, counts))} axes")
 
 
-def _pool(problem: Problem, state: Spec, indices: Spec | None, batch: int, inner: tuple[int, ...], dtype: Any) -> tuple:
-    """Has the state read and written where it lies. Returns the last fields of a descriptor."""
-    rows = state.shape[0] if indices is not None and state.shape else batch
-    if state.shape != (rows, *inner):
-        accepted = f"{(batch, *inner)}" if indices is None else f"(rows, {', '.join(map(str, inner))})"
-        raise FlashscanValueError(f"state has shape {state.shape}; accepted is {accepted}")
+def _pool(
+    problem: Problem,
+    state: Spec,
+    indices: Spec | None,
+    batch: int,
+    inner: tuple[int, ...],
+    dtype: Any,
+    front: tuple[int, ...] = (),
+    written: bool = True,
+) -> tuple:
+    """Has the state [*front, rows, *inner] read and, if ``written``, written where it lies. Returns the last fields of a
+    descriptor."""
+    place = len(front)
+    rows = state.shape[place] if indices is not None and len(state.shape) > place else batch
+    if state.shape != (*front, rows, *inner):
+        words = map(str, (*front, batch if indices is None else "rows", *inner))
+        raise FlashscanValueError(f"state has shape {state.shape}; accepted is ({', '.join(words)})")
     if state.dtype != dtype:
         raise FlashscanTypeError(f"state has dtype {state.dtype}; accepted is {dtype}, because it is updated in place")
     if not (state.dense and state.writeable):
         raise FlashscanValueError("state is a view with gaps or cannot be written; accepted are dense arrays that can be")
     problem.read(lib.STATE_IN, state)
-    problem.read(lib.STATE_OUT, state)
+    if written:
+        problem.read(lib.STATE_OUT, state)
     if indices is None:
         return (*_STATE_STRIDES, 0)
     if indices.number != lib.I32:
@@ -114,13 +126,33 @@ def _selective_call(problem: Problem, *options: Any) -> Call:
     return problem.call(scan.plan(problem, pool, input=strides), False)
 
 
-def _run(call: Kind, state: Any, arrays: tuple, options: tuple) -> Any:
+@kind(0, "Wx", "R", "b?", "state", "state_indices?", "reset?")
+def _rnn_call(problem: Problem, cell: str, threads: int) -> Call:
+    x, R, b, state, indices, reset = problem.specs
+    _axes(x, 4)
+    batch, _, *inner = x.shape
+    options = (cell, "btghd", False, False, False, 0.0, threads)
+    net = _rnn._Network(problem, R, _with_time(x), (batch, 1), tuple(inner), None, _reset(reset, batch), options)
+    same_shape(x, (batch, *net.input_shape[2:]))
+    problem.read(lib.INPUT, x)
+    if b is not None:
+        same_shape(b, net.bias_shape), same_dtype(b, R.dtype)
+        problem.read(lib.BIAS, b)
+    in_pool = indices is not None  # else a network's states are not written where they are read
+    pool = _pool(problem, state, indices, batch, tuple(inner), net.state_dtype, net.state_shape[:1], in_pool)
+    problem.write(lib.OUTPUT, (batch, *inner), x.dtype)
+    if not in_pool:
+        problem.write(lib.STATE_OUT, net.state_shape, net.state_dtype)
+    return problem.call(net.plan(problem, pool), False)
+
+
+def _run(call: Kind, state: Any, arrays: tuple, options: tuple) -> list[Any]:
     space = space_of(state)
     if space is None or not isinstance(state, space.kind):
         raise FlashscanTypeError(
             f"state is a {type(state).__name__}; accepted are arrays of NumPy, PyTorch and CuPy, which are updated in place"
         )
-    return call(arrays, options)[0]
+    return call(arrays, options)
 
 
 def linear_step(
@@ -155,7 +187,7 @@ def linear_step(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    return _run(_linear_call, state, (gate, input, state, state_indices, reset), (gate_form, threads))
+    return _run(_linear_call, state, (gate, input, state, state_indices, reset), (gate_form, threads))[0]
 
 
 def gated_step(
@@ -197,7 +229,7 @@ def gated_step(
     """
     options = (layer, decay, scale, activation, epilogue, first_step, decay_rate, 0.0, "btc", False, threads)
     arrays = (gate, input, state, second_gate, input_gate, output_gate, param, bias, state_indices, reset)
-    return _run(_gated_call, state, arrays, options)
+    return _run(_gated_call, state, arrays, options)[0]
 
 
 def selective_step(
@@ -234,4 +266,39 @@ def selective_step(
         FlashscanError: the library failed; ``status`` tells how.
     """
     arrays = (u, delta, A, B, C, D, z, delta_bias, state, state_indices, reset)
-    return _run(_selective_call, state, arrays, (delta_softplus, "btc", False, threads))
+    return _run(_selective_call, state, arrays, (delta_softplus, "btc", False, threads))[0]
+
+
+def rnn_step(
+    Wx: Array,
+    R: ArrayLike,
+    b: ArrayLike | None,
+    state: Array,
+    *,
+    cell: str = "lstm",
+    state_indices: ArrayLike | None = None,
+    reset: ArrayLike | None = None,
+    threads: int = 0,
+) -> Any:
+    """One step of ``rnn``, whose states are updated in place.
+
+    Args:
+        Wx: [B, G, H, D].
+        R, b, cell: as in ``rnn``.
+        state: [S, B, H, D], or a pool [S, rows, H, D] with ``state_indices``, whose row i is ``state[:, i]``: h, h c for
+            "lstm", h c n m for "slstm"; dense, float32 with float32 and 16-bit data, else float64; an array of NumPy,
+            PyTorch or CuPy. Zeros are no past.
+        state_indices, reset: as in ``linear_step``.
+        threads: as in ``rnn``.
+
+    Returns:
+        h, [B, H, D], of Wx's dtype.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
+    """
+    h, *final = _run(_rnn_call, state, (Wx, R, b, state, state_indices, reset), (cell, threads))
+    if final:
+        state[...] = final[0]
+    return h

@@ -9,11 +9,11 @@ of ``prefix_scan`` and ``reduce`` with operators that are names are computed, as
 of the function by a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in
 the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` is a layer
 around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, and
-``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``. ``linear_step``, ``gated_step`` and
-``selective_step``, for decoding alone, are ``flashscan``'s own, without autograd.
+``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``. ``linear_step``, ``gated_step``,
+``selective_step`` and ``rnn_step``, for decoding alone, are ``flashscan``'s own, without autograd.
 """
 
-from .._step import gated_step, linear_step, selective_step
+from .._step import gated_step, linear_step, rnn_step, selective_step
 from ._gated import gated_scan
 from ._gated_layers import HGRN, QRNN, MinGRU, MinLSTM
 from ._linear import linear_scan
@@ -48,6 +48,7 @@ __all__ = [
     "prefix_scan",
     "reduce",
     "rnn",
+    "rnn_step",
     "selective_scan",
     "selective_step",
 ]
