@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every golden case (tests/golden in the repository) in each of its types. Offsets of 32 bits are given as 64.
 
+#![allow(clippy::needless_update)] // scans alone have no pool
+
 #[path = "support/json.rs"]
 mod json;
 
@@ -10,15 +12,18 @@ use std::fs;
 use std::path::Path;
 
 /// Numbers as the file has them: components in f64.
-trait Number: Element + Default {
+trait Parts: Copy {
     const PARTS: usize;
     fn from_parts(parts: &[f64]) -> Self;
     fn parts(self) -> [f64; 2];
 }
 
+trait Number: Element + Default + Parts {}
+impl<T: Element + Default + Parts> Number for T {}
+
 macro_rules! real {
     ($($name:ty: $value:ident => $from:expr, $to:expr;)+) => {
-        $(impl Number for $name {
+        $(impl Parts for $name {
             const PARTS: usize = 1;
             fn from_parts(parts: &[f64]) -> Self {
                 let $value = parts[0];
@@ -40,12 +45,10 @@ real! {
     i64: v => v as i64, v as f64;
     i32: v => v as i32, f64::from(v);
     u8: v => v as u8, f64::from(v);
+    bool: v => v != 0.0, f64::from(u8::from(v));
 }
 
-impl<T: Number> Number for Complex<T>
-where
-    Complex<T>: Element,
-{
+impl<T: Parts> Parts for Complex<T> {
     const PARTS: usize = 2;
     fn from_parts(parts: &[f64]) -> Self {
         Complex { re: T::from_parts(&parts[..1]), im: T::from_parts(&parts[1..]) }
@@ -72,26 +75,17 @@ impl<'a> Tensors<'a> {
         Some(tensor["data"].list().iter().map(Json::number).collect())
     }
 
-    /// An input of this pass; of forward, also for backward if that takes it.
-    fn get<T: Number>(&self, name: &str) -> Option<Vec<T>> {
+    fn get<T: Parts>(&self, name: &str) -> Option<Vec<T>> {
         let components = self.components("in", name)?;
         Some(components.chunks(T::PARTS).map(T::from_parts).collect())
     }
 
-    fn reset(&self) -> Option<Vec<bool>> {
-        Some(self.components("in", "reset")?.iter().map(|flag| *flag != 0.0).collect())
-    }
-
-    fn offsets(&self) -> Option<Vec<i64>> {
-        Some(self.components("in", "seq_offsets")?.iter().map(|offset| *offset as i64).collect())
-    }
-
-    fn space<T: Number>(&self, name: &str) -> Option<Vec<T>> {
+    fn space<T: Parts>(&self, name: &str) -> Option<Vec<T>> {
         let components = self.components("out", name)?;
         Some(vec![T::from_parts(&[f64::NAN, f64::NAN]); components.len() / T::PARTS])
     }
 
-    fn check<T: Number>(&self, name: &str, got: &Option<Vec<T>>) {
+    fn check<T: Parts>(&self, name: &str, got: &Option<Vec<T>>) {
         let expected = match self.components("out", name) {
             Some(expected) => expected,
             None => return,
@@ -109,6 +103,57 @@ impl<'a> Tensors<'a> {
         let reuse = self.case["backward"]["reuse"].list();
         value.filter(|_| reuse.iter().any(|word| word.text() == name))
     }
+}
+
+/// A field of arguments that must be given, or may.
+trait Given<V> {
+    fn given(value: Option<V>) -> Self;
+}
+
+impl<V> Given<V> for V {
+    fn given(value: Option<V>) -> V {
+        value.unwrap()
+    }
+}
+
+impl<V> Given<V> for Option<V> {
+    fn given(value: Option<V>) -> Self {
+        value
+    }
+}
+
+/// Runs forward on what it takes, and backward if the case has it on what that takes of forward and anew, and checks what
+/// both write.
+macro_rules! play {
+    ($file:ident, $case:ident, $run:ident, $plan:expr $(=> $reserve:ident)?,
+     $forward:ident { $($in:ident: $in_type:ty),+ } -> { $($out:ident: $out_type:ty),+ },
+     $backward:ident { $($again:ident),+; $($new:ident: $new_type:ty),+ } -> { $($grad:ident: $grad_type:ty),+ }) => {{
+        let tensors = Tensors::new($file, $case, $run, "forward");
+        $(let $in = tensors.get::<$in_type>(stringify!($in));)+
+        $(let mut $out = tensors.space::<$out_type>(stringify!($out));)+
+        $plan.forward($forward {
+            $($in: Given::given($in.as_deref()),)+
+            $($out: Given::given($out.as_deref_mut()),)+
+            $(reserve: $reserve.as_mut(),)?
+            ..Default::default()
+        })?;
+        $(tensors.check(stringify!($out), &$out);)+
+        if $case.get("backward").is_none() {
+            return Ok(());
+        }
+
+        let tensors = Tensors::new($file, $case, $run, "backward");
+        $(let $new = tensors.get::<$new_type>(stringify!($new));)+
+        $(let mut $grad = tensors.space::<$grad_type>(stringify!($grad));)+
+        $plan.backward($backward {
+            $($again: Given::given(tensors.reused(stringify!($again), $again.as_deref())),)+
+            $($new: Given::given($new.as_deref()),)+
+            $($grad: Given::given($grad.as_deref_mut()),)+
+            $(reserve: $reserve.as_ref(),)?
+        })?;
+        $(tensors.check(stringify!($grad), &$grad);)+
+        Ok(())
+    }};
 }
 
 fn field(case: &Json, name: &str) -> usize {
@@ -159,43 +204,11 @@ where
         what = what.with_reset();
     }
     let plan = what.build()?;
-
-    let f = Tensors::new(file, case, run, "forward");
-    let (input, gate) = (f.get::<T>("input").unwrap(), f.get::<G>("gate").unwrap());
-    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
-    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
-    plan.forward(LinearForward {
-        input: &input,
-        gate: &gate,
-        output: output.as_deref_mut().unwrap(),
-        state_in: state_in.as_deref(),
-        state_out: state_out.as_deref_mut(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-    })?;
-    f.check("output", &output);
-    f.check("state_out", &state_out);
-
-    let b = Tensors::new(file, case, run, "backward");
-    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
-    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<G>("grad_gate"));
-    let mut grad_state_in = b.space::<T::State>("grad_state_in");
-    plan.backward(LinearBackward {
-        gate: &gate,
-        output: b.reused("output", output.as_deref()),
-        grad_output: grad_output.as_deref().unwrap(),
-        state_in: state_in.as_deref(),
-        grad_state_out: grad_state_out.as_deref(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-        grad_input: grad_input.as_deref_mut(),
-        grad_gate: grad_gate.as_deref_mut(),
-        grad_state_in: grad_state_in.as_deref_mut(),
-    })?;
-    b.check("grad_input", &grad_input);
-    b.check("grad_gate", &grad_gate);
-    b.check("grad_state_in", &grad_state_in);
-    Ok(())
+    play!(file, case, run, plan,
+        LinearForward { input: T, gate: G, state_in: T::State, reset: bool, seq_offsets: i64 }
+            -> { output: T, state_out: T::State },
+        LinearBackward { gate, output, state_in, reset, seq_offsets; grad_output: T, grad_state_out: T::State }
+            -> { grad_input: T, grad_gate: G, grad_state_in: T::State })
 }
 
 fn rnn_plan<T: Number, W: Number>(case: &Json) -> Result<RnnPlan<T, W>, Error> {
@@ -228,50 +241,11 @@ where
 {
     let plan = rnn_plan::<T, W>(case)?;
     let mut reserve = flag(case, "flags", "training").then(|| plan.reserve());
-    let f = Tensors::new(file, case, run, "forward");
-    let (input, weight, bias) = (f.get::<T>("input").unwrap(), f.get::<W>("weight").unwrap(), f.get::<W>("bias"));
-    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
-    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
-    plan.forward(RnnForward {
-        input: &input,
-        weight: &weight,
-        bias: bias.as_deref(),
-        output: output.as_deref_mut().unwrap(),
-        state_in: state_in.as_deref(),
-        state_out: state_out.as_deref_mut(),
-        reserve: reserve.as_mut(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-    })?;
-    f.check("output", &output);
-    f.check("state_out", &state_out);
-    if case.get("backward").is_none() {
-        return Ok(());
-    }
-
-    let b = Tensors::new(file, case, run, "backward");
-    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
-    let (mut grad_input, mut grad_weight) = (b.space::<T>("grad_input"), b.space::<W>("grad_weight"));
-    let (mut grad_bias, mut grad_state_in) = (b.space::<W>("grad_bias"), b.space::<T::State>("grad_state_in"));
-    plan.backward(RnnBackward {
-        weight: &weight,
-        output: output.as_deref().unwrap(),
-        reserve: reserve.as_ref(),
-        grad_output: grad_output.as_deref().unwrap(),
-        state_in: state_in.as_deref(),
-        grad_state_out: grad_state_out.as_deref(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-        grad_input: grad_input.as_deref_mut(),
-        grad_weight: grad_weight.as_deref_mut(),
-        grad_bias: grad_bias.as_deref_mut(),
-        grad_state_in: grad_state_in.as_deref_mut(),
-    })?;
-    b.check("grad_input", &grad_input);
-    b.check("grad_weight", &grad_weight);
-    b.check("grad_bias", &grad_bias);
-    b.check("grad_state_in", &grad_state_in);
-    Ok(())
+    play!(file, case, run, plan => reserve,
+        RnnForward { input: T, weight: W, bias: W, state_in: T::State, reset: bool, seq_offsets: i64 }
+            -> { output: T, state_out: T::State },
+        RnnBackward { weight, output, state_in, reset, seq_offsets; grad_output: T, grad_state_out: T::State }
+            -> { grad_input: T, grad_weight: W, grad_bias: W, grad_state_in: T::State })
 }
 
 fn scan<T: Number>(file: &Json, case: &Json, run: &Json) -> Result<(), Error>
@@ -303,45 +277,11 @@ where
         .direction(direction(case))
         .packed(field(case, "num_sequences"))
         .build()?;
-
-    let f = Tensors::new(file, case, run, "forward");
-    let (input, gate) = (f.get::<T>("input"), f.get::<T>("gate"));
-    let (offsets, state_in) = (f.offsets(), f.get::<T::State>("state_in"));
-    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
-    plan.forward(ScanForward {
-        input: input.as_deref().unwrap(),
-        gate: gate.as_deref(),
-        output: output.as_deref_mut().unwrap(),
-        state_in: state_in.as_deref(),
-        state_out: state_out.as_deref_mut(),
-        seq_offsets: offsets.as_deref(),
-    })?;
-    f.check("output", &output);
-    f.check("state_out", &state_out);
-    if case.get("backward").is_none() {
-        return Ok(());
-    }
-
-    let b = Tensors::new(file, case, run, "backward");
-    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
-    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<T>("grad_gate"));
-    let mut grad_state_in = b.space::<T::State>("grad_state_in");
-    plan.backward(ScanBackward {
-        input: b.reused("input", input.as_deref()),
-        gate: b.reused("gate", gate.as_deref()),
-        output: b.reused("output", output.as_deref()),
-        grad_output: grad_output.as_deref().unwrap(),
-        state_in: state_in.as_deref(),
-        grad_state_out: grad_state_out.as_deref(),
-        seq_offsets: offsets.as_deref(),
-        grad_input: grad_input.as_deref_mut(),
-        grad_gate: grad_gate.as_deref_mut(),
-        grad_state_in: grad_state_in.as_deref_mut(),
-    })?;
-    b.check("grad_input", &grad_input);
-    b.check("grad_gate", &grad_gate);
-    b.check("grad_state_in", &grad_state_in);
-    Ok(())
+    play!(file, case, run, plan,
+        ScanForward { input: T, gate: T, state_in: T::State, seq_offsets: i64 }
+            -> { output: T, state_out: T::State },
+        ScanBackward { input, gate, output, state_in, seq_offsets; grad_output: T, grad_state_out: T::State }
+            -> { grad_input: T, grad_gate: T, grad_state_in: T::State })
 }
 
 /// The value of a word of a description.
@@ -414,71 +354,20 @@ where
         what = what.first_step();
     }
     let plan = what.build()?;
-
-    let f = Tensors::new(file, case, run, "forward");
-    let (input, gate) = (f.get::<T>("input").unwrap(), f.get::<G>("gate").unwrap());
-    let (second_gate, input_gate) = (f.get::<G>("second_gate"), f.get::<T>("input_gate"));
-    let (output_gate, param, bias) = (f.get::<T>("output_gate"), f.get::<G>("param"), f.get::<G>("bias"));
-    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<T::State>("state_in"));
-    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<T::State>("state_out"));
-    let mut reserve = output_gate.is_some().then(|| plan.reserve());
-    plan.forward(GatedForward {
-        input: &input,
-        gate: &gate,
-        second_gate: second_gate.as_deref(),
-        input_gate: input_gate.as_deref(),
-        output_gate: output_gate.as_deref(),
-        param: param.as_deref(),
-        bias: bias.as_deref(),
-        output: output.as_deref_mut().unwrap(),
-        state_in: state_in.as_deref(),
-        state_out: state_out.as_deref_mut(),
-        reserve: reserve.as_mut(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-    })?;
-    f.check("output", &output);
-    f.check("state_out", &state_out);
-
-    let b = Tensors::new(file, case, run, "backward");
-    let (grad_output, grad_state_out) = (b.get::<T>("grad_output"), b.get::<T::State>("grad_state_out"));
-    let (mut grad_input, mut grad_gate) = (b.space::<T>("grad_input"), b.space::<G>("grad_gate"));
-    let (mut grad_second, mut grad_input_gate) = (b.space::<G>("grad_second_gate"), b.space::<T>("grad_input_gate"));
-    let (mut grad_output_gate, mut grad_param) = (b.space::<T>("grad_output_gate"), b.space::<G>("grad_param"));
-    let (mut grad_bias, mut grad_state_in) = (b.space::<G>("grad_bias"), b.space::<T::State>("grad_state_in"));
-    plan.backward(GatedBackward {
-        input: b.reused("input", Some(&input[..])),
-        gate: &gate,
-        second_gate: second_gate.as_deref(),
-        input_gate: input_gate.as_deref(),
-        output_gate: output_gate.as_deref(),
-        param: param.as_deref(),
-        bias: bias.as_deref(),
-        output: b.reused("output", output.as_deref()),
-        reserve: reserve.as_ref(),
-        grad_output: grad_output.as_deref().unwrap(),
-        state_in: state_in.as_deref(),
-        grad_state_out: grad_state_out.as_deref(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-        grad_input: grad_input.as_deref_mut(),
-        grad_gate: grad_gate.as_deref_mut(),
-        grad_second_gate: grad_second.as_deref_mut(),
-        grad_input_gate: grad_input_gate.as_deref_mut(),
-        grad_output_gate: grad_output_gate.as_deref_mut(),
-        grad_param: grad_param.as_deref_mut(),
-        grad_bias: grad_bias.as_deref_mut(),
-        grad_state_in: grad_state_in.as_deref_mut(),
-    })?;
-    b.check("grad_input", &grad_input);
-    b.check("grad_gate", &grad_gate);
-    b.check("grad_second_gate", &grad_second);
-    b.check("grad_input_gate", &grad_input_gate);
-    b.check("grad_output_gate", &grad_output_gate);
-    b.check("grad_param", &grad_param);
-    b.check("grad_bias", &grad_bias);
-    b.check("grad_state_in", &grad_state_in);
-    Ok(())
+    let hides_state = case["forward"]["in"].get("output_gate").is_some();
+    let mut reserve = hides_state.then(|| plan.reserve());
+    play!(file, case, run, plan => reserve,
+    GatedForward {
+        input: T, gate: G, second_gate: G, input_gate: T, output_gate: T, param: G, bias: G,
+        state_in: T::State, reset: bool, seq_offsets: i64
+    } -> { output: T, state_out: T::State },
+    GatedBackward {
+        input, gate, second_gate, input_gate, output_gate, param, bias, output, state_in, reset, seq_offsets;
+        grad_output: T, grad_state_out: T::State
+    } -> {
+        grad_input: T, grad_gate: G, grad_second_gate: G, grad_input_gate: T, grad_output_gate: T,
+        grad_param: G, grad_bias: G, grad_state_in: T::State
+    })
 }
 
 /// A selective scan whose matrices have type `M`, B and C constant or not.
@@ -517,71 +406,18 @@ fn play_selective<T: Number, M: Number, B: Number, C: Number>(
 where
     T::State: Number,
 {
-    let f = Tensors::new(file, case, run, "forward");
-    let (input, delta) = (f.get::<T>("input").unwrap(), f.get::<T>("delta").unwrap());
-    let (a, b, c) = (f.get::<M>("a").unwrap(), f.get::<B>("b").unwrap(), f.get::<C>("c").unwrap());
-    let (d, bias, gate) = (f.get::<T::State>("d"), f.get::<T::State>("bias"), f.get::<T>("output_gate"));
-    let (reset, offsets, state_in) = (f.reset(), f.offsets(), f.get::<M>("state_in"));
-    let (mut output, mut state_out) = (f.space::<T>("output"), f.space::<M>("state_out"));
-    plan.forward(SelectiveForward {
-        input: &input,
-        delta: &delta,
-        a: &a,
-        b: &b,
-        c: &c,
-        d: d.as_deref(),
-        bias: bias.as_deref(),
-        output_gate: gate.as_deref(),
-        output: output.as_deref_mut().unwrap(),
-        state_in: state_in.as_deref(),
-        state_out: state_out.as_deref_mut(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-    })?;
-    f.check("output", &output);
-    f.check("state_out", &state_out);
-
-    let back = Tensors::new(file, case, run, "backward");
-    let (grad_output, grad_state_out) = (back.get::<T>("grad_output"), back.get::<M>("grad_state_out"));
-    let (mut grad_input, mut grad_delta) = (back.space::<T>("grad_input"), back.space::<T>("grad_delta"));
-    let (mut grad_a, mut grad_b, mut grad_c) =
-        (back.space::<M>("grad_a"), back.space::<B>("grad_b"), back.space::<C>("grad_c"));
-    let (mut grad_d, mut grad_bias) = (back.space::<T::State>("grad_d"), back.space::<T::State>("grad_bias"));
-    let (mut grad_gate, mut grad_state_in) = (back.space::<T>("grad_output_gate"), back.space::<M>("grad_state_in"));
-    plan.backward(SelectiveBackward {
-        input: &input,
-        delta: &delta,
-        a: &a,
-        b: &b,
-        c: &c,
-        d: d.as_deref(),
-        bias: bias.as_deref(),
-        output_gate: gate.as_deref(),
-        grad_output: grad_output.as_deref().unwrap(),
-        state_in: state_in.as_deref(),
-        grad_state_out: grad_state_out.as_deref(),
-        reset: reset.as_deref(),
-        seq_offsets: offsets.as_deref(),
-        grad_input: grad_input.as_deref_mut(),
-        grad_delta: grad_delta.as_deref_mut(),
-        grad_a: grad_a.as_deref_mut(),
-        grad_b: grad_b.as_deref_mut(),
-        grad_c: grad_c.as_deref_mut(),
-        grad_d: grad_d.as_deref_mut(),
-        grad_bias: grad_bias.as_deref_mut(),
-        grad_output_gate: grad_gate.as_deref_mut(),
-        grad_state_in: grad_state_in.as_deref_mut(),
-    })?;
-    back.check("grad_input", &grad_input);
-    back.check("grad_delta", &grad_delta);
-    back.check("grad_a", &grad_a);
-    back.check("grad_b", &grad_b);
-    back.check("grad_c", &grad_c);
-    back.check("grad_d", &grad_d);
-    back.check("grad_bias", &grad_bias);
-    back.check("grad_output_gate", &grad_gate);
-    back.check("grad_state_in", &grad_state_in);
-    Ok(())
+    play!(file, case, run, plan,
+    SelectiveForward {
+        input: T, delta: T, a: M, b: B, c: C, d: T::State, bias: T::State, output_gate: T,
+        state_in: M, reset: bool, seq_offsets: i64
+    } -> { output: T, state_out: M },
+    SelectiveBackward {
+        input, delta, a, b, c, d, bias, output_gate, state_in, reset, seq_offsets;
+        grad_output: T, grad_state_out: M
+    } -> {
+        grad_input: T, grad_delta: T, grad_a: M, grad_b: B, grad_c: C, grad_d: T::State, grad_bias: T::State,
+        grad_output_gate: T, grad_state_in: M
+    })
 }
 
 /// Calls `play` with each case of a family, each of its runs, and that run's types.
