@@ -190,7 +190,7 @@ def rust_page() -> str:
     lines = (RUST / "lib.rs").read_text().splitlines()
     page = ["# The crate flashscan, item by item", "", "Made of the doc comments, as `cargo doc --open -p flashscan` is.", ""]
     page += _rust_docs([line[3:].removeprefix(" ") for line in lines if line.startswith("//!")])
-    files = "lib linear gated selective rnn reserve scan custom options plan element error"
+    files = "lib linear gated selective rnn pool reserve scan custom options plan element error"
     for name in files.split():
         found = _rust_file(RUST / f"{name}.rs")
         page += ["", f"## {name}", *found] if found else []

@@ -32,6 +32,7 @@ mod gated;
 mod linear;
 mod options;
 mod plan;
+mod pool;
 mod reserve;
 mod rnn;
 mod scan;
@@ -46,6 +47,7 @@ pub use gated::{
 pub use linear::{Broadcast, GateForm, Linear, LinearBackward, LinearForward, LinearPlan, StateStrides, Strides};
 pub use options::Options;
 pub use plan::{Pass, Plan};
+pub use pool::Pool;
 pub use reserve::Reserve;
 pub use rnn::{Cell, Rnn, RnnBackward, RnnForward, RnnLayout, RnnPlan};
 pub use scan::{Mode, Operator, Scan, ScanBackward, ScanForward, ScanPlan};

@@ -3,6 +3,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
 use crate::plan::{arguments, extent, setters, typed_plan, Plan};
+use crate::pool::Pool;
 use crate::{Direction, Layout};
 use flashscan_sys as sys;
 use std::marker::PhantomData;
@@ -125,6 +126,8 @@ impl<T: Element, G: Element> Linear<T, G> {
         /// The same of their gradients.
         grad_state_strides(state_in: StateStrides, state_out: StateStrides)
             |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
+        /// Forward takes a [`Pool`] of so many rows; there is no backward.
+        state_pool(rows: usize) |desc| desc.state_pool = extent(rows);
     }
 
     pub fn build(&self) -> Result<LinearPlan<T, G>, Error> {
@@ -151,6 +154,8 @@ arguments! {
         state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,
         /// Written: h after the last step.
         state_out: Option<&'a mut [T::State]> = sys::FLASHSCAN_ARG_STATE_OUT,
+        /// Read and written, of a plan with `state_pool`.
+        pool: Option<Pool<'a, T::State>> = sys::FLASHSCAN_ARG_STATE_INDICES,
         reset: Option<&'a [bool]> = sys::FLASHSCAN_ARG_RESET,
         seq_offsets: Option<&'a [i64]> = sys::FLASHSCAN_ARG_SEQ_OFFSETS,
     }

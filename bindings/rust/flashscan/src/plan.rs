@@ -141,6 +141,14 @@ impl<'a> Args<'a> {
         self.count += 1;
     }
 
+    /// One slice that is read as one argument and written as another.
+    pub(crate) fn give_in_place<T>(&mut self, read: i32, written: i32, slice: &'a mut [T]) {
+        let bytes = std::mem::size_of_val(slice);
+        let data = slice.as_mut_ptr().cast();
+        self.push(read, data, bytes);
+        self.push(written, data, bytes);
+    }
+
     fn as_slice(&self) -> &[sys::flashscan_arg] {
         &self.list[..self.count]
     }

@@ -3,6 +3,7 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::options::Options;
 use crate::plan::{arguments, extent, setters, typed_plan, Plan};
+use crate::pool::Pool;
 use crate::reserve::Reserve;
 use crate::Direction;
 use flashscan_sys as sys;
@@ -162,6 +163,8 @@ impl<T: Element, W: Element> Rnn<T, W> {
         /// The same of their gradients.
         grad_state_strides(state_in: crate::StateStrides, state_out: crate::StateStrides)
             |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
+        /// Forward takes a [`Pool`] of so many rows; there is no backward.
+        state_pool(rows: usize) |desc| desc.state_pool = extent(rows);
     }
 
     pub fn build(&self) -> Result<RnnPlan<T, W>, Error> {
@@ -197,6 +200,8 @@ arguments! {
         state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,
         /// Written.
         state_out: Option<&'a mut [T::State]> = sys::FLASHSCAN_ARG_STATE_OUT,
+        /// Read and written, of a plan with `state_pool`.
+        pool: Option<Pool<'a, T::State>> = sys::FLASHSCAN_ARG_STATE_INDICES,
         /// Written, of a plan for training.
         reserve: Option<&'a mut Reserve> = sys::FLASHSCAN_ARG_RESERVE,
         reset: Option<&'a [bool]> = sys::FLASHSCAN_ARG_RESET,

@@ -3,6 +3,7 @@ use crate::element::{Bf16, Complex, Element, F16};
 use crate::error::Error;
 use crate::options::Options;
 use crate::plan::{arguments, extent, setters, typed_plan, Plan};
+use crate::pool::Pool;
 use crate::{Direction, Layout, StateStrides, Strides};
 use flashscan_sys as sys;
 use std::marker::PhantomData;
@@ -160,6 +161,8 @@ impl<T: Element, M: Matrix<T>, B: Element, C: Element> Selective<T, M, B, C> {
         /// The same of their gradients.
         grad_state_strides(state_in: StateStrides, state_out: StateStrides)
             |desc| (desc.grad_state_in, desc.grad_state_out) = (state_in, state_out);
+        /// Forward takes a [`Pool`] of so many rows; there is no backward.
+        state_pool(rows: usize) |desc| desc.state_pool = extent(rows);
     }
 
     pub fn build(&self) -> Result<SelectivePlan<T, M, B, C>, Error> {
@@ -196,6 +199,8 @@ arguments! {
         state_in: Option<&'a [M]> = sys::FLASHSCAN_ARG_STATE_IN,
         /// Written: h after the last step.
         state_out: Option<&'a mut [M]> = sys::FLASHSCAN_ARG_STATE_OUT,
+        /// Read and written, of a plan with `state_pool`.
+        pool: Option<Pool<'a, M>> = sys::FLASHSCAN_ARG_STATE_INDICES,
         reset: Option<&'a [bool]> = sys::FLASHSCAN_ARG_RESET,
         seq_offsets: Option<&'a [i64]> = sys::FLASHSCAN_ARG_SEQ_OFFSETS,
     }
