@@ -21,6 +21,13 @@ packed(offsets::AbstractVector{T}) where {T<:Union{Int32,Int64}} =
     (num_sequences = length(offsets) - 1, offsets_dtype = offsets_dtype(T))
 packed(offsets) = throw(ArgumentError("offsets are a $(typeof(offsets)); accepted is a vector of Int32 or Int64"))
 
+# How many rows states have: a pool, which `indices` belong to, as many as it has along `axis`, others those of sequences.
+state_rows(::Nothing, state, axis, batch, offsets, sequences) = offsets === nothing ? batch : sequences.num_sequences
+state_rows(indices, state, axis, batch, offsets, sequences) = size(state, axis)
+# The descriptor's field for that.
+pool(::Nothing, rows) = (state_pool = 0,)
+pool(indices, rows) = (state_pool = rows,)
+
 bytes_of(::Nothing) = nothing
 bytes_of(reset::AbstractArray) = reinterpret_bytes(Array{Bool}(reset))
 reinterpret_bytes(flags::Array{Bool}) = UInt8.(flags)

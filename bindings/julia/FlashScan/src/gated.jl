@@ -36,7 +36,7 @@ dtype_of_one(default, arrays...) =
 function GatedProblem(gate, x; layer = nothing, decay = nothing, scale = :one, activation = :none, epilogue = :none,
                       second_gate = nothing, input_gate = nothing, output_gate = nothing, param = nothing,
                       bias = nothing, decay_rate = 0, sqrt_slope_limit = 0, first_step = false, state = nothing,
-                      layout = :ctb, reverse = false, reset = nothing, offsets = nothing, options = Options())
+                      layout = :ctb, reverse = false, reset = nothing, offsets = nothing, options = Options(), indices = nothing)
     layout_number = number_of("layout", layout, LINEAR_LAYOUTS, FIRST_LAYOUT)
     parts = gated_parts(layer, decay, scale, activation, epilogue, input_gate !== nothing)
     T, G = eltype(x), eltype(gate)
@@ -47,7 +47,7 @@ function GatedProblem(gate, x; layer = nothing, decay = nothing, scale = :one, a
               input_gate = tensor("input_gate", input_gate, T), output_gate = tensor("output_gate", output_gate, T),
               param = vector("param", param), bias = vector("bias", bias))
     sequences = packed(offsets)
-    state_size = (channels, offsets === nothing ? batch : sequences.num_sequences)
+    state_size = (channels, state_rows(indices, state, 2, batch, offsets, sequences))
     expect_size("reset", reset, (time, batch))
     expect_size("state", expect_type("state", state, state_type(T)), state_size)
     steps = map(name -> strides_or_none(inputs[name], layout), (:input, :gate, :second_gate, :input_gate, :output_gate))
@@ -56,17 +56,17 @@ function GatedProblem(gate, x; layer = nothing, decay = nothing, scale = :one, a
                      layout = layout_number, direction = is_reverse(reverse), flags = flags, batch = batch, time = time,
                      channels = channels, decay_rate = decay_rate, sqrt_slope_limit = sqrt_slope_limit, parts...,
                      input = steps[1], gate = steps[2], second_gate = steps[3], input_gate = steps[4],
-                     output_gate = steps[5], sequences...)
+                     output_gate = steps[5], sequences..., pool(indices, state_size[2])...)
     given = Pair{Symbol,Any}[pair for pair in pairs(inputs) if pair[2] !== nothing]
-    states = Pair{Symbol,Any}[:state_in => dense(state), :reset => bytes_of(reset), :seq_offsets => dense(offsets)]
+    states = Pair{Symbol,Any}[:state_in => dense(state), :reset => bytes_of(reset), :seq_offsets => dense(offsets),
+                                :state_indices => indices]
     takes_input = layer !== nothing || scale !== :one || activation !== :none || input_gate !== nothing
     GatedProblem(Plan(desc, options), given, states, state_size, takes_input, epilogue !== :none || layer === :qrnn)
 end
 
-function run_forward(p::GatedProblem, reserve)
+function run_forward(p::GatedProblem, reserve, state_out = Matrix{state_type(eltype(p.inputs[1][2]))}(undef, p.state_size))
     x = p.inputs[1][2]
     output = Array{eltype(x)}(undef, size(x))
-    state_out = Matrix{state_type(eltype(x))}(undef, p.state_size)
     forward!(p.plan, p.inputs..., p.states..., :output => output, :state_out => state_out, :reserve => reserve)
     output, state_out
 end

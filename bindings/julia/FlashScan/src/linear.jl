@@ -24,10 +24,11 @@ struct LinearProblem{X,G}
     state_in::SOMETHING
     reset::SOMETHING
     offsets::SOMETHING
+    indices::SOMETHING
     options::Options
 end
 
-function LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, options)
+function LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, options, indices = nothing)
     number_of("layout", layout, LINEAR_LAYOUTS, FIRST_LAYOUT)
     gate, x = in_memory(gate), in_memory(x)
     (channels, time, batch), _ = three_axes(x, layout)
@@ -38,26 +39,26 @@ function LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, op
     alone = (gate_sizes .== 1) .& ((channels, time, batch) .!= 1)
     broadcast = UInt32(alone[3] + 2 * alone[2] + 4 * alone[1])
     sequences = packed(offsets)
-    state_size = (channels, offsets === nothing ? batch : sequences.num_sequences)
+    state_size = (channels, state_rows(indices, state, 2, batch, offsets, sequences))
     desc = (dtype = dtype(eltype(x)), gate_dtype = dtype(eltype(gate)), batch = batch, time = time, channels = channels,
             gate_form = number_of("form", form, GATE_FORMS, FIRST_GATE_FORM), gate_broadcast = broadcast,
             direction = is_reverse(reverse), flags = reset === nothing ? UInt32(0) : LINEAR_FLAG_RESET,
             input = to_strides(three_axes(x, layout)),
-            gate = to_strides((nothing, ifelse.(gate_sizes .== 1, 0, gate_steps))), sequences...)
+            gate = to_strides((nothing, ifelse.(gate_sizes .== 1, 0, gate_steps))), sequences...,
+            pool(indices, state_size[2])...)
     expect_size("reset", reset, (time, batch))
     expect_type("state", state, state_type(eltype(x)))
     state = dense(expect_size("state", state, state_size))
-    LinearProblem(gate, x, desc, state_size, state, bytes_of(reset), dense(offsets), options)
+    LinearProblem(gate, x, desc, state_size, state, bytes_of(reset), dense(offsets), indices, options)
 end
 
 new_state(p::LinearProblem) = Matrix{state_type(eltype(p.x))}(undef, p.state_size)
 
-function run_forward(p::LinearProblem, layout, with_state)
+function run_forward(p::LinearProblem, layout, state_out)
     h = similar(p.x)
-    state_out = with_state ? new_state(p) : nothing
     plan = Plan(LinearDesc(; p.desc..., output = to_strides(three_axes(h, layout))), p.options)
     forward!(plan, :input => p.x, :gate => p.gate, :output => h, :state_in => p.state_in, :state_out => state_out,
-             :reset => p.reset, :seq_offsets => p.offsets)
+             :reset => p.reset, :seq_offsets => p.offsets, :state_indices => p.indices)
     h, state_out
 end
 
@@ -106,7 +107,7 @@ julia> linear_scan(fill(0.5, 4), ones(4))
 function linear_scan(gate::AbstractArray, x::AbstractArray; state = nothing, form = :value, layout = :ctb, reverse = false,
                      reset = nothing, offsets = nothing, final_state = false, options = Options())
     problem = LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, options)
-    h, final = run_forward(problem, layout, final_state)
+    h, final = run_forward(problem, layout, final_state ? new_state(problem) : nothing)
     final_state ? (h, final) : h
 end
 
@@ -126,6 +127,6 @@ as they are. Gradients of complex numbers are those of PyTorch and ChainRules. F
 function linear_scan_pullback(gate::AbstractArray, x::AbstractArray; state = nothing, form = :value, layout = :ctb,
                               reverse = false, reset = nothing, offsets = nothing, options = Options())
     problem = LinearProblem(gate, x, state, form, layout, reverse, reset, offsets, options)
-    h, final = run_forward(problem, layout, true)
+    h, final = run_forward(problem, layout, new_state(problem))
     (h, final), (grad_h, grad_final = nothing) -> run_backward(problem, layout, h, grad_h, grad_final)
 end

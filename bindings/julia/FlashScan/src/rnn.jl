@@ -37,10 +37,11 @@ struct RnnProblem{T,W}
     output_size::Tuple
     state_size::NTuple{4,Int}
     state_in::SOMETHING
-    masks::NTuple{2,Pair{Symbol}}
+    masks::NTuple{3,Pair{Symbol}}
 end
 
-function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, offsets, all_states, clip, training, options)
+function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, offsets, all_states, clip, training, options,
+                    indices = nothing)
     cell = Cell(name)
     input, weight = dense(input), dense(weight)
     ndims(input) == 5 || throw(DimensionMismatch("input has $(ndims(input)) axes; expected are 5, (D, H, G, T, B)"))
@@ -54,22 +55,22 @@ function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, of
     expect_type("bias", bias, eltype(weight))
     expect_type("state", state, state_type(eltype(input)))
     sequences = packed(offsets)
-    state_size = (dim, heads, offsets === nothing ? batch : sequences.num_sequences, cell.states)
+    state_size = (dim, heads, state_rows(indices, state, 3, batch, offsets, sequences), cell.states)
     expect_size("state", state, state_size)
     outer = batch_last ? (time, batch) : (batch, time)
     flags = (reset !== nothing) * RNN_FLAG_RESET | all_states * RNN_FLAG_ALL_STATES | training * RNN_FLAG_TRAINING
     desc = RnnDesc(; dtype = dtype(eltype(input)), weight_dtype = dtype(eltype(weight)), layout = layout_number,
                    cell = cell.number, direction = is_reverse(reverse), flags = flags, batch = batch, time = time,
-                   heads = heads, head_dim = dim, recurrent_clip = clip, sequences...)
+                   heads = heads, head_dim = dim, recurrent_clip = clip, sequences..., pool(indices, state_size[3])...)
     output_size = all_states ? (dim, heads, outer..., cell.states) : (dim, heads, outer...)
-    masks = (:reset => bytes_of(reset), :seq_offsets => dense(offsets))
+    masks = (:reset => bytes_of(reset), :seq_offsets => dense(offsets), :state_indices => indices)
     RnnProblem(Plan(desc, options), input, weight, (dim, heads, cell.biases), output_size, state_size, dense(state), masks)
 end
 
 new_state(p::RnnProblem{T}) where {T} = Array{state_type(T)}(undef, p.state_size)
 
-function run_forward(p::RnnProblem{T}, bias, reserve) where {T}
-    output, state_out = Array{T}(undef, p.output_size), new_state(p)
+function run_forward(p::RnnProblem{T}, bias, reserve, state_out = new_state(p)) where {T}
+    output = Array{T}(undef, p.output_size)
     forward!(p.plan, :input => p.input, :weight => p.weight, :bias => dense(bias), :output => output,
              :state_in => p.state_in, :state_out => state_out, :reserve => reserve, p.masks...)
     output, state_out

@@ -3,7 +3,7 @@
 struct SelectiveProblem
     plan::Plan{SelectiveDesc}
     inputs::Vector{Pair{Symbol,Any}}  # those that are there
-    masks::NTuple{2,Pair{Symbol}}
+    masks::NTuple{3,Pair{Symbol}}
     state_size::NTuple{3,Int}
     sizes::Dict{Symbol,Tuple}  # of B and C as they were given
 end
@@ -28,7 +28,8 @@ function common_groups(B, B_groups, C, C_groups)
 end
 
 function selective_problem(u, delta, A, B, C; D = nothing, z = nothing, bias = nothing, softplus = false, state = nothing,
-                           layout = :ctb, reverse = false, reset = nothing, offsets = nothing, options = Options())
+                           layout = :ctb, reverse = false, reset = nothing, offsets = nothing, options = Options(),
+                           indices = nothing)
     layout_number = number_of("layout", layout, LINEAR_LAYOUTS, FIRST_LAYOUT)
     T, M = eltype(u), eltype(A)
     ndims(A) == 2 || throw(DimensionMismatch("A has $(ndims(A)) axes; expected are 2, (N, C)"))
@@ -39,7 +40,7 @@ function selective_problem(u, delta, A, B, C; D = nothing, z = nothing, bias = n
     b, b_groups = step_matrix("B", B, (N, channels, time, batch), layout, M, T)
     c, c_groups = step_matrix("C", C, (N, channels, time, batch), layout, M, T)
     sequences = packed(offsets)
-    state_size = (N, channels, offsets === nothing ? batch : sequences.num_sequences)
+    state_size = (N, channels, state_rows(indices, state, 3, batch, offsets, sequences))
     expect_size("reset", reset, (time, batch))
     inputs = (input = in_memory(u), delta = tensor("delta", delta), output_gate = tensor("z", z),
               a = dense(expect_size("A", A, (N, channels))), b = b, c = c, d = vector("D", D), bias = vector("bias", bias),
@@ -52,15 +53,15 @@ function selective_problem(u, delta, A, B, C; D = nothing, z = nothing, bias = n
                          states = N, groups = common_groups(b, b_groups, c, c_groups),
                          input = strides_or_none(inputs.input, layout), delta = strides_or_none(inputs.delta, layout),
                          output_gate = strides_or_none(inputs.output_gate, layout), b = step_strides(b),
-                         c = step_strides(c), sequences...)
+                         c = step_strides(c), sequences..., pool(indices, state_size[3])...)
     given = Pair{Symbol,Any}[pair for pair in pairs(inputs) if pair[2] !== nothing]
-    masks = (:reset => bytes_of(reset), :seq_offsets => dense(offsets))
+    masks = (:reset => bytes_of(reset), :seq_offsets => dense(offsets), :state_indices => indices)
     SelectiveProblem(Plan(desc, options), given, masks, state_size, Dict(:b => size(B), :c => size(C)))
 end
 
-function run_forward(p::SelectiveProblem, matrix_type)
+function run_forward(p::SelectiveProblem, matrix_type, state_out = Array{matrix_type}(undef, p.state_size))
     u = p.inputs[1][2]
-    output, state_out = Array{eltype(u)}(undef, size(u)), Array{matrix_type}(undef, p.state_size)
+    output = Array{eltype(u)}(undef, size(u))
     forward!(p.plan, p.inputs..., p.masks..., :output => output, :state_out => state_out)
     output, state_out
 end

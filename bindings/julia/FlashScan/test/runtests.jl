@@ -8,6 +8,7 @@ include("json.jl")
     include("golden.jl")
     include("functions.jl")
     include("layers.jl")
+    include("steps.jl")
     @testset "the example" begin
         @test abs(include("../examples/filter.jl") - 0.97) <= 1e-3
     end
