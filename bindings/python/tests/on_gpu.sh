@@ -18,6 +18,6 @@ python3 -m flashscan info
 python3 "$root/bench/python_overhead.py" ${OUT:+--json "$OUT/python_overhead.json"}
 cd "$root/bindings/python"
 tests=(tests/test_{arrays,step,cupy,golden,torch,torch_derivatives,torch_modules,compat,char_lm}.py)
-[ -z "${FLASHSCAN_JAX_LIBRARY:-}" ] || tests+=(tests/test_jax.py)
+[ -z "${FLASHSCAN_JAX_LIBRARY:-}" ] || tests+=(tests/test_{jax,jax_step}.py)
 export XLA_PYTHON_CLIENT_PREALLOCATE=false
 exec python3 -m pytest -q -p no:cacheprovider -k "not cpu or aot_eager" ${OUT:+--junitxml "$OUT/python_gpu.xml"} "$@" "${tests[@]}"

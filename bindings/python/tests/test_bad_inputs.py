@@ -88,6 +88,7 @@ LAYERS = ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "LinearRecurrence", "RGLRU", "
 JAX_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
     **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
+    **{name: CALLS[name] for name in ("linear_step", "gated_step", "selective_step", "rnn_step")},
 }
 COMPAT_CALLS = {
     "accelerated_scan.scan": {"gates": X, "tokens": X},
@@ -161,6 +162,7 @@ def test_layers(name):
 @pytest.mark.parametrize("name", JAX_CALLS)
 def test_jax(name):
     pytest.importorskip("jax", minversion="0.6")
+    assert set(JAX_CALLS) == set(importlib.import_module("flashscan.jax").__all__)
     fails_well(getattr(importlib.import_module("flashscan.jax"), name), JAX_CALLS[name], f"jax.{name}")
 
 

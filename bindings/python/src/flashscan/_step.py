@@ -82,8 +82,8 @@ def _linear_call(problem: Problem, gate_form: str, threads: int) -> Call:
     (batch, channels), gate = x.shape, _with_time(gate) if len(gate.shape) == 2 else gate
     linear = _linear._Linear(problem, gate, _with_time(x), None, _reset(reset, batch), ("btc", gate_form, False, threads))
     strides = _linear._read(problem, lib.INPUT, _with_time(x), linear.axes)
-    pool = _pool(problem, state, indices, batch, (channels,), linear.state_dtype)
     problem.write(lib.OUTPUT, x.shape, x.dtype)
+    pool = _pool(problem, state, indices, batch, (channels,), linear.state_dtype)
     fields = (*linear.fields, strides, linear.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE, *pool)
     return problem.call(problem.plan("linear", fields, threads), False)
 
@@ -99,8 +99,8 @@ def _gated_call(problem: Problem, *options: Any) -> Call:
     extra[:3] = map(_with_time, extra[:3])
     layer = _gated._Layer(problem, _with_time(gate), _with_time(x), extra, (None, _reset(reset, batch)), options)
     strides = _linear._read(problem, lib.INPUT, _with_time(x), layer.axes)
-    pool = _pool(problem, state, indices, batch, (channels,), layer.state_dtype)
     problem.write(lib.OUTPUT, x.shape, x.dtype)
+    pool = _pool(problem, state, indices, batch, (channels,), layer.state_dtype)
     return problem.call(layer.plan(problem, pool, input=strides), False)
 
 
@@ -121,8 +121,8 @@ def _selective_call(problem: Problem, *options: Any) -> Call:
     arrays = [_with_time(delta), A, _with_time(B), _with_time(C), D, _with_time(z), bias]
     scan = _selective._Selective(problem, _with_time(u), arrays, (None, _reset(reset, batch)), options)
     strides = _linear._read(problem, lib.INPUT, _with_time(u), scan.axes)
-    pool = _pool(problem, state, indices, batch, (channels, scan.states), scan.matrix)
     problem.write(lib.OUTPUT, u.shape, u.dtype)
+    pool = _pool(problem, state, indices, batch, (channels, scan.states), scan.matrix)
     return problem.call(scan.plan(problem, pool, input=strides), False)
 
 
@@ -139,8 +139,8 @@ def _rnn_call(problem: Problem, cell: str, threads: int) -> Call:
         same_shape(b, net.bias_shape), same_dtype(b, R.dtype)
         problem.read(lib.BIAS, b)
     in_pool = indices is not None  # else a network's states are not written where they are read
-    pool = _pool(problem, state, indices, batch, tuple(inner), net.state_dtype, net.state_shape[:1], in_pool)
     problem.write(lib.OUTPUT, (batch, *inner), x.dtype)
+    pool = _pool(problem, state, indices, batch, tuple(inner), net.state_dtype, net.state_shape[:1], in_pool)
     if not in_pool:
         problem.write(lib.STATE_OUT, net.state_shape, net.state_dtype)
     return problem.call(net.plan(problem, pool), False)

@@ -111,13 +111,15 @@ class Fold:
 class Family:
     """A function: both of its passes, and how they fit together.
 
+    A family without a backward pass has no derivatives.
+
     ``fold(traced, options, mapped, results)`` gets the numbers of arguments that are mapped and of results; None where
     the mapped axis has to be walked. ``axes(traced, options)`` names the axes of the argument of each number.
     """
 
     name: str
     forward: Kind
-    backward: Kind
+    backward: Kind | None
     backward_options: Callable[[tuple], tuple]
     training_options: Callable[[tuple], tuple]
     fold: Callable[[Traced, tuple, set[int], set[int]], Fold | None]
@@ -167,6 +169,8 @@ def _run_here(*arrays: Any, work: Work) -> list[Any]:
     if traced.packed:  # the library leaves steps behind the last sequence as they are
         aliases = {len(operands) + i: i for i in range(len(types))}
         operands = _varied([*operands, *(jnp.zeros(of.shape, of.dtype) for of in types)])
+    if traced.in_place:
+        aliases = {reads.index(lib.STATE_IN): [number for number, _, _ in results].index(lib.STATE_OUT)}
     desc_type = lib.FAMILIES[traced.family][0]
     desc = bytes(desc_type(ctypes.sizeof(desc_type), *traced.fields))
     numbers = [number for number, _, _ in results]
@@ -176,7 +180,7 @@ def _run_here(*arrays: Any, work: Work) -> list[Any]:
         backward=np.int32(traced.backward),
         threads=np.int32(traced.threads),
         desc=np.frombuffer(desc, np.uint8),
-        ids=np.array([*reads, *[0] * len(aliases), *numbers], np.int32),
+        ids=np.array([*reads, *[0] * (len(operands) - len(reads)), *numbers], np.int32),
     )
     return _conjugate(outputs, numbers)
 
@@ -251,6 +255,10 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, work: Work) -> tuple[Any, Any]:
+    if work.family.backward is None:
+        raise FlashscanNotImplementedError(
+            f"flashscan.jax.{work.family.name} has no derivatives; accepted are those of the function of all steps"
+        )
     traced = work.trace(primals)
     if work.backward or any(number == lib.RESERVE for number, _, _ in traced.results):
         raise FlashscanNotImplementedError(

@@ -15,7 +15,7 @@ from ._errors import FlashscanNotImplementedError
 
 # The name of each axis of an array. Those that begin with b, c or h (batch, channels, heads) may be cut; none else.
 Axes = Sequence[str]
-_CUT = ("b", "c", "h")
+_CUT = {"b": "batch", "c": "channels", "h": "heads"}
 
 
 class Layout(NamedTuple):
@@ -53,10 +53,11 @@ def _cuts(layout: Layout, operands: Sequence[Any], results: Sequence[Any]) -> di
     )
     for (name, axes), array in sides:
         for place, (axis, by) in enumerate(zip(axes, _spec(array.sharding, axes))):
-            if by and not axis.startswith(_CUT):
+            if by and axis[0] not in _CUT:
+                cut = {_CUT[name[0]]: None for _, names in layout.operands for name in names if name[0] in _CUT}
                 raise FlashscanNotImplementedError(
                     f"flashscan.jax.{layout.function}: {name} is sharded along its axis {place}, by {', '.join(by)}; "
-                    "accepted is along the batch and channels, as time and what else belongs together stays on a device"
+                    f"accepted is along the {' and '.join(cut)}, as time and what else belongs together stays on a device"
                 )
             if by and axis not in cuts and not set(by) & set(itertools.chain(*cuts.values())):
                 cuts[axis] = by

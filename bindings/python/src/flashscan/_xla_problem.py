@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from . import _library as lib
 from ._call import Kind, Problem, thread_count
-from ._errors import FlashscanError
+from ._errors import FlashscanError, FlashscanTypeError
 from ._spaces import NumpySpace, Spec
 
 
@@ -46,6 +47,26 @@ def _with_cuda() -> bool:
         return False
 
 
+def arrays_of(kind: Kind, *values: Any) -> list[Any]:
+    """JAX arrays; numbers take the dtype of the array that decides."""
+    dtype, arrays = None, [None] * len(values)
+    for place in sorted(range(len(values)), key=lambda place: place != kind.lead):
+        name, value = kind.declared[place], values[place]
+        if value is None:
+            if not name.endswith("?"):
+                raise FlashscanTypeError(f"{name} is None; accepted are arrays")
+            continue
+        try:
+            arrays[place] = jnp.asarray(value, dtype if isinstance(value, (int, float, complex)) else None)
+        except (TypeError, ValueError, OverflowError) as error:
+            name = name.removesuffix("?")
+            raise FlashscanTypeError(
+                f"{name} is {value!r}, of which no array can be made; accepted are arrays"
+            ) from error
+        dtype = arrays[kind.lead].dtype
+    return arrays
+
+
 class _Plans:
     """Checks a problem by making its plan for the CPU, and answers for the plans of all backends."""
 
@@ -69,8 +90,12 @@ class Traced(Problem):
         super().__init__(_SPACE, kind.declared, kind.lead, [None if a is None else _SPACE.signature(a) for a in arrays])
         self.reads: list[tuple[int, int, np.dtype]] = []
         self.results: list[tuple[int, tuple[int, ...], np.dtype]] = []
+        self.in_place = False  # the state is written where it is read
 
     def read(self, number: int, spec: Any, dtype: Any = None, in_place: bool = False) -> None:
+        if number == lib.STATE_OUT:  # where STATE_IN is, if XLA can: arrays do not change
+            self.in_place = True
+            return self.write(number, spec.shape, spec.dtype)
         self.reads.append((number, spec.position, spec.dtype if dtype is None else dtype))
 
     def write(self, number: int, shape: Sequence[int], dtype: Any) -> None:

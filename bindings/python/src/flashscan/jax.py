@@ -12,6 +12,10 @@ sharded along time, and gradients of ``rnn`` and of gated layers with an epilogu
 Shardy, JAX's partitioner since 0.7; older releases gather. In
 ``jax.shard_map`` each device makes a call of its own. Complex gradients follow JAX's convention. ``threads`` is for the
 CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
+
+The steps for decoding, whose names end in ``_step``, return the states beside the output, as JAX's arrays do not change:
+in ``jax.jit`` with the states donated, and in ``jax.lax.scan`` with the states as the carry, they are updated in place,
+else they are copied. Steps have no derivatives, and mapped steps are made one after another.
 """
 
 from __future__ import annotations
@@ -19,38 +23,31 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from . import _affine, _gated, _linear, _operator, _rnn, _selective
-from ._call import Kind, choose, flag, integer, number, thread_count, words
+from ._call import choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
 from ._xla import call
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN, SELECTIVE
+from ._xla_problem import arrays_of
+from ._xla_step import gated_step, linear_step, rnn_step, selective_step
 
 Array = jax.Array
 ArrayLike = Any
 
-__all__ = ["affine_scan", "gated_scan", "linear_scan", "prefix_scan", "reduce", "rnn", "selective_scan"]
-
-
-def _arrays(kind: Kind, *values: Any) -> list[Any]:
-    """JAX arrays; numbers take the dtype of the array that decides."""
-    dtype, arrays = None, [None] * len(values)
-    for place in sorted(range(len(values)), key=lambda place: place != kind.lead):
-        name, value = kind.declared[place], values[place]
-        if value is None:
-            if not name.endswith("?"):
-                raise FlashscanTypeError(f"{name} is None; accepted are arrays")
-            continue
-        try:
-            arrays[place] = jnp.asarray(value, dtype if isinstance(value, (int, float, complex)) else None)
-        except (TypeError, ValueError, OverflowError) as error:
-            name = name.removesuffix("?")
-            raise FlashscanTypeError(
-                f"{name} is {value!r}, of which no array can be made; accepted are arrays"
-            ) from error
-        dtype = arrays[kind.lead].dtype
-    return arrays
+__all__ = [
+    "affine_scan",
+    "gated_scan",
+    "gated_step",
+    "linear_scan",
+    "linear_step",
+    "prefix_scan",
+    "reduce",
+    "rnn",
+    "rnn_step",
+    "selective_scan",
+    "selective_step",
+]
 
 
 def linear_scan(
@@ -72,7 +69,7 @@ def linear_scan(
     or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
     """
     choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
-    arrays = _arrays(_linear.forward, gate, input, initial_state, seq_offsets, reset)
+    arrays = arrays_of(_linear.forward, gate, input, initial_state, seq_offsets, reset)
     if arrays[0].ndim < 3:
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
@@ -116,7 +113,7 @@ def gated_scan(
     words(True, layer=layer, decay=decay)
     words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
     extra = (second_gate, input_gate, output_gate, param, bias)
-    arrays = _arrays(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
+    arrays = arrays_of(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
     final = flag("return_final_state", return_final_state)
     options = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
@@ -154,7 +151,7 @@ def selective_scan(
     """
     words(layout=layout)
     given = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset)
-    arrays = _arrays(_selective.forward, *given)
+    arrays = arrays_of(_selective.forward, *given)
     final = flag("return_final_state", return_final_state)
     options = (final, flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse), thread_count(threads))
     results = call(SELECTIVE, arrays, options)
@@ -185,7 +182,7 @@ def rnn(
     final state [S, B, H, D].
     """
     choose("cell", cell, _rnn.CELLS), choose("layout", layout, _rnn.LAYOUTS)
-    arrays = _arrays(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
+    arrays = arrays_of(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
     reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
     clip = number("recurrent_clip", recurrent_clip)
     options = (cell, layout, reverse, all_states, False, clip, thread_count(threads))
@@ -200,7 +197,7 @@ def _scan(
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
     axis = None if axis is None else integer("axis", axis)
     options = (op, final, mode, axis, flag("reverse", reverse), thread_count(threads))
-    return call(OPERATOR, _arrays(_operator.forward, x, initial, seq_offsets), options)
+    return call(OPERATOR, arrays_of(_operator.forward, x, initial, seq_offsets), options)
 
 
 def prefix_scan(
@@ -254,7 +251,7 @@ def affine_scan(
     ``W`` is [..., T, d, d] (row: out, column: in), ``b`` [..., T, d], ``initial_state`` [..., d]. Returns x of b's
     shape, or the pair of it and the last state.
     """
-    arrays = _arrays(_affine.forward, W, b, initial_state, seq_offsets)
+    arrays = arrays_of(_affine.forward, W, b, initial_state, seq_offsets)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
     results = call(AFFINE, arrays, (final, reverse, thread_count(threads)))
     return tuple(results) if return_final_state else results[0]
