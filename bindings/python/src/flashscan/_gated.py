@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from . import _library as lib
 from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
-from ._errors import FlashscanError, FlashscanValueError
+from ._errors import FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
 from ._types import Array, ArrayLike
@@ -170,24 +169,6 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(layer.plan(problem, **strides), True)
 
 
-@functools.lru_cache(maxsize=None)
-def taken(backend: int, device: int, double: bool, parts: tuple) -> bool:
-    """Whether the library has plans for ``parts``, the first five options, on a device; asked with a problem of one
-    element."""
-    layer, *rest = parts
-    data = lib.F64 if double else lib.F32
-    numbers = [0 if name is None or layer else table[name] for name, table in zip(rest, (DECAYS, SCALES, ACTIVATIONS, EPILOGUES))]
-    numbers.insert(3, 0 if layer else lib.GATED_INPUT_GATE_NONE)
-    params = data if layer in ("hgrn", "rglru") or rest[0] in ("lower_bound", "softplus") else 0
-    fields = (data, data, params, lib.LAYOUT_BTC, LAYERS[layer] if layer else 0, *numbers, lib.direction(False), 0, 0)
-    fields += (1, 1, 1, 0, 0.0, 0.0, *(_DENSE for _ in lib.GatedDesc._fields_[20:32]))
-    try:
-        lib.plan("gated", fields, 0, backend, device)
-    except FlashscanError:
-        return False
-    return True
-
-
 def named_gradients(results: list[Any], extra: tuple) -> dict[str, Any]:
     """By the names of arguments, None for those that there are not."""
     given = iter(results[3:])
@@ -248,7 +229,7 @@ def gated_scan(
 
     Returns:
         The output, of the input's package, shape and dtype, dense; a tuple of it, the final state and the reserve where
-        these are asked for. On the CPU alone.
+        these are asked for.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.

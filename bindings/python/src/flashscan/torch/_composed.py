@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gated_scan as a composition of linear_scan and PyTorch's functions: its tangents and second derivatives are those of
-the composition, which also takes its place on devices for which the library has no plans of the family."""
+the composition."""
 
 from __future__ import annotations
 

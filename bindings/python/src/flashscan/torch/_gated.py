@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from .. import _gated
-from .. import _library as lib
 from .._call import flag, number, words
 from .._errors import FlashscanError, FlashscanNotImplementedError
 from . import _transforms
@@ -21,23 +20,20 @@ def _split(options: tuple) -> tuple:
     return (layer or None, decay or None, *rest, 0)
 
 
-def _on_plans(x: Tensor, *options: Any) -> bool:
-    """Whether the library has a plan for such data where they are. On the CPU it always has."""
-    return not x.is_cuda or _gated.taken(lib.CUDA, x.device.index or 0, x.dtype == torch.float64, options[:5])
+def _needs_composition(inputs: tuple) -> bool:
+    """Whether derivatives of other kinds than the first backward one are taken."""
+    return _transforms.active() or _transforms.tangents(inputs)
 
 
 def _instead(*inputs: Any) -> tuple | None:
-    """The composition of linear_scan where derivatives of other kinds than the first backward one are taken, and where
-    there are no plans."""
-    if not _transforms.active() and not _transforms.tangents(inputs) and _on_plans(inputs[1], *inputs[11:]):
+    """The composition of linear_scan where it is needed."""
+    if not _needs_composition(inputs):
         return None
     return (*composed(*inputs[:10], *inputs[11:]), inputs[1].new_empty((0,), dtype=torch.uint8))
 
 
 def _kernel(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
     arrays = (gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset)
-    if not _on_plans(x, *options):
-        return (*composed(*arrays, *options), x.new_empty((0,), dtype=torch.uint8))
     keeps = training and _gated.hides_state(options[0] or None, options[4])
     results = _gated.forward(arrays, (True, keeps, *_split(options)))
     return results[0], results[1], results[2] if keeps else x.new_empty((0,), dtype=torch.uint8)
@@ -200,7 +196,7 @@ def gated_scan(
     """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
 
     Tangents, derivatives of derivatives and all of ``torch.func``'s transforms are those of a composition of
-    ``linear_scan`` and PyTorch's functions, which also stands in where the library was built without this family.
+    ``linear_scan`` and PyTorch's functions.
 
     Args are those of ``flashscan.gated_scan``; ``seq_offsets`` may be a list.
 

@@ -67,8 +67,7 @@ class RGLRU(Stepped):
     ``Lambda`` [width], at first such that sigmoid(Lambda)^c is uniform between 0.9 and 0.999. ``load_state_dict`` also
     takes those of recurrentgemma's RGLRU and of Hugging Face's RecurrentGemmaRglru.
 
-    On the CPU all but the products of the gates is one pass over memory; on a GPU for which the library has no plans of
-    gated layers, ``gated_scan`` is composed of ``linear_scan`` and PyTorch's functions.
+    All but the products of the gates is one pass over memory.
     """
 
     def __init__(
