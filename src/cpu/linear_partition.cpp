@@ -123,8 +123,9 @@ LinearPartition partition(const LinearProblem& p, Pass pass, bool chunked, bool 
     q.variant.wide = size.number == 8;
     q.variant.complex_data = is_complex(p.dtype);
     q.variant.complex_gate = complex_gate;
-    // Where bits may not depend on the other sequences of a pack, one step goes the way of many.
-    q.variant.along_time = (p.time > 1 || batch_invariant) && (backward ? p.grad_output : p.input).time == 1;
+    q.variant.along_time = p.time > 1 && (backward ? p.grad_output : p.input).time == 1;
+    // The two ways add channels in another order, and a sequence of one step alone has no stride that tells its way.
+    if (batch_invariant && p.packed() && q.sum_channels) q.variant.along_time = p.layout == Layout::bct;
     choose_chunk(q, p, size, pass, batch_invariant);
     // A chain sums over all channels at once, blocks of rows over those of a block at a time.
     const bool sums_alike = !batch_invariant || !backward || !q.sum_channels;
