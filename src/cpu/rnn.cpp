@@ -45,9 +45,10 @@ Sharing share(Extent rows, Extent heads, int threads, double products) {
     return best;
 }
 
-// Steps up to which forward multiplies by the matrix as it lies. Packed sequences, whose bits may not depend on the steps
-// of all, always pack it.
-constexpr int64_t direct_steps = 4;
+// Rows times steps up to which forward multiplies by the matrix as it lies: so much slower than by a packed one that
+// packing pays from there on. Where bits may not depend on the rows, steps alone decide. Packed sequences, whose bits may
+// not depend on the steps of all, always pack the matrix.
+constexpr int64_t direct_products = 8, direct_steps = 4;
 
 // Where the threads of one block wait for each other.
 struct Meeting {
@@ -60,6 +61,7 @@ class Rnn final : public RnnKernel {
     Rnn(const RnnProblem& problem, const Options& options)
         : p_(problem),
           isa_(choose_isa()),
+          batch_invariant_(options.batch_invariant),
           threads_(thread_count(options.threads)),
           size_(size_of(state_dtype(p_.dtype))),
           kernels_(kernels_for(isa_, p_.cell, size_ == 8)),
@@ -119,7 +121,10 @@ class Rnn final : public RnnKernel {
 
     // Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
     int64_t planes() const { return kernels_.kept - (kernels_.keeps_h && state_dtype(p_.dtype) == p_.dtype ? 1 : 0); }
-    bool direct() const { return !p_.packed() && p_.time <= direct_steps; }
+    bool direct() const {
+        return !p_.packed() &&
+               (batch_invariant_ ? p_.time <= direct_steps : p_.state_rows() * p_.time <= direct_products);
+    }
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
     RnnTensor tensor(void* data, const RnnStrides& s) const {
@@ -134,6 +139,7 @@ class Rnn final : public RnnKernel {
 
     RnnProblem p_;
     Isa isa_;
+    bool batch_invariant_;
     int threads_;
     int64_t size_;  // of a number
     RnnKernels kernels_;

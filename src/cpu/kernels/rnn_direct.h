@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of a few rows with a matrix as it lies: y[r][j] = sum over k of x[r][k] m[j][k], k innermost in memory.
 //
-// Packing a matrix into panels (rnn_product.h) costs more than multiplying by it once, so calls of few steps do without.
-// A tile of J rows of m times R rows of x keeps J R sums of a vector each; a sum's lanes are added up at its end. m is
-// read from memory once, for the first R rows of x, and from the innermost cache for the others. The bits of a row of y
-// do not depend on the other rows, nor on which thread has which rows of m.
+// Packing a matrix into panels (rnn_product.h) costs more than multiplying a row by it once, so calls of few products do
+// without. A tile of J rows of m times R rows of x keeps J R sums of a vector each; a sum's lanes are added up at its end.
+// m is read from memory once, for the first R rows of x, and from the innermost cache for the others. The bits of a row of
+// y do not depend on the other rows, nor on which thread has which rows of m.
 #pragma once
 
 #include "cpu/kernels/rnn_memory.h"

@@ -40,18 +40,34 @@ struct Packing {
     }
     T& number(int64_t k, int64_t n) const { return panels[n / width * width * depth + k * width + n % width]; }
 
-    // R^T for y = R h: column gate D + j holds row j of the gate.
+    // R^T for y = R h: column gate D + j holds row j of the gate. Squares of W rows by W numbers are transposed where the
+    // columns of W rows are one vector of a panel.
     void forward(bool last_gate) const {
-        for (int64_t k = 0; k < c.dim; k += W)
-            for (int64_t j = 0; j < c.dim; ++j) {
-                const Vec<T> v = get<T>(c.weight_number, c.weight, block + j * c.dim + k, c.dim - k);
-                T* to = &number(k, gate * c.dim + j);
-                for (int i = 0; i < W; ++i) to[i * width] = v[i];
-            }
+        for (int64_t j = 0; j < c.dim;) {
+            const bool square = (gate * c.dim + j) % W == 0 && j + W <= c.dim;
+            for (int64_t k = 0; k < c.dim; k += W)
+                if (square)
+                    forward_square(j, k);
+                else
+                    forward_row(j, k);
+            j += square ? W : 1;
+        }
         if (!last_gate) return;
         const int64_t end = (gate + 1) * c.dim;
         for (int64_t n = end; n < padded_width<T>(end); ++n)
             for (int64_t k = 0; k < c.depth; ++k) number(k, n) = 0;
+    }
+    void forward_row(int64_t j, int64_t k) const {
+        const Vec<T> v = get<T>(c.weight_number, c.weight, block + j * c.dim + k, c.dim - k);
+        T* to = &number(k, gate * c.dim + j);
+        for (int i = 0; i < W; ++i) to[i * width] = v[i];
+    }
+    void forward_square(int64_t j, int64_t k) const {
+        Vec<T> v[size_t{W}];
+        for (int i = 0; i < W; ++i) v[i] = get<T>(c.weight_number, c.weight, block + (j + i) * c.dim + k, c.dim - k);
+        transpose<T>(v);
+        T* to = &number(k, gate * c.dim + j);
+        for (int i = 0; i < W; ++i) store<T>(to + i * width, v[i]);
     }
     // R for y = R^T d: row gate depth + j holds row j of the gate.
     void backward() const {

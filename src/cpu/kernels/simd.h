@@ -264,6 +264,23 @@ FLASHSCAN_INLINE Vec<T> high_half(Two<T> v) {
     return interleave<Simd<T>::width / 2>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
 }
 
+// Number l of vector i becomes number i of vector l. Each pass interleaves the first half of the vectors with the second,
+// which moves the top bit of l to the end of i and that of i to the end of l.
+template <typename T>
+FLASHSCAN_INLINE void transpose(Vec<T> (&v)[size_t(Simd<T>::width)]) {
+    constexpr int width = Simd<T>::width;
+    for (int pass = 1; pass < width; pass *= 2) {
+        Vec<T> next[size_t{width}];
+#pragma GCC unroll 16
+        for (int i = 0; i < width / 2; ++i) {
+            const Two<T> pair{v[i], v[i + width / 2]};
+            next[2 * i] = low_half(pair), next[2 * i + 1] = high_half(pair);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < width; ++i) v[i] = next[i];
+    }
+}
+
 // Halves at even places before those at odd places, and back.
 template <int... I>
 FLASHSCAN_INLINE VecW parities_apart_lanes(VecW v, std::integer_sequence<int, I...>) {
