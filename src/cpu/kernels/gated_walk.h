@@ -2,7 +2,7 @@
 // Gated layers: the table of their kernels. Compiled once for each instruction set, by gated_<name>.cpp.
 #pragma once
 
-#include "cpu/kernels/gated_tile.h"
+#include "cpu/kernels/gated_engines.h"
 #include "cpu/kernels/linear_walk.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {

@@ -3,7 +3,7 @@
 // math/activation.h, each accurate to a few units in the last place for any argument.
 #pragma once
 
-#include "cpu/kernels/simd.h"
+#include "cpu/kernels/exponential.h"
 #include "math/activation.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {

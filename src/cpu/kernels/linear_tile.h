@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "cpu/kernels/convert.h"
+#include "cpu/kernels/exponential.h"
 #include "math/linear.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
