@@ -21,6 +21,7 @@ LAYERS = {
     "both directions": (nn.LSTM, {"num_layers": 2, "bidirectional": True, "batch_first": True}),
     "gru, both directions": (nn.GRU, {"num_layers": 2, "bidirectional": True}),
     "no bias": (nn.GRU, {"bias": False, "batch_first": True}),
+    "projection": (nn.LSTM, {"num_layers": 2, "bidirectional": True, "proj_size": 4}),
 }
 
 
@@ -38,7 +39,8 @@ def test_from_torch_computes_the_same(device, layer, batched):
     if not batched:
         shape, rows = (3, 5), ()
     x = numbers.uniform(*shape, grad=True)
-    state = [numbers.uniform(depth, *rows, 7, grad=True) for _ in range(2 if kind is nn.LSTM else 1)]
+    widths = [options.get("proj_size", 7), 7] if kind is nn.LSTM else [7]
+    state = [numbers.uniform(depth, *rows, width, grad=True) for width in widths]
     given = tuple(state) if kind is nn.LSTM else state[0]
     for start in (None, given):
         results = []
@@ -48,7 +50,7 @@ def test_from_torch_computes_the_same(device, layer, batched):
             leaves = [x, *(state if start is not None else []), module.weight_ih_l0, module.weight_hh_l0]
             loss = output.sin().sum() + sum(each.cos().sum() for each in last)
             gradients = list(torch.autograd.grad(loss, leaves))
-            gradients[-1] = gradients[-1].reshape(-1, 7)
+            gradients[-1] = gradients[-1].reshape(-1, widths[0])
             results.append([output, *last, *gradients])
         for want, got in zip(*results):
             close(got, want)
@@ -60,8 +62,6 @@ def test_mistakes_are_named(device):
         ft.from_torch(nn.Linear(2, 2))
     with pytest.raises(flashscan.FlashscanTypeError, match="module is a GRU; accepted is torch.nn.LSTM"):
         ft.LSTM.from_torch(nn.GRU(2, 2))
-    with pytest.raises(flashscan.FlashscanValueError, match="proj_size 1"):
-        ft.from_torch(nn.LSTM(2, 2, proj_size=1))
     with pytest.raises(flashscan.FlashscanValueError, match="num_heads is 3; accepted are divisors of hidden_size, 8"):
         ft.SLSTM(4, 8, num_heads=3)
     with pytest.raises(flashscan.FlashscanValueError, match="nonlinearity is 'sin'"):
@@ -69,10 +69,7 @@ def test_mistakes_are_named(device):
     layer = ft.LSTM(4, 8).to(device)
     with pytest.raises(flashscan.FlashscanValueError, match=r"input has shape \(3, 2, 5\).*the last of 4"):
         layer(torch.zeros(3, 2, 5, device=device))
-    packed = nn.utils.rnn.pack_sequence([torch.zeros(3, 4, device=device)])
-    with pytest.raises(flashscan.FlashscanTypeError, match="input is a PackedSequence.*seq_offsets"):
-        layer(packed)
-    with pytest.raises(flashscan.FlashscanValueError, match="state has 1 tensors; accepted are 2 for lstm"):
+    with pytest.raises(flashscan.FlashscanValueError, match="hx has 1 tensors; accepted are 2 for lstm"):
         layer(torch.zeros(3, 2, 4, device=device), torch.zeros(1, 2, 8, device=device))
 
 
@@ -271,4 +268,4 @@ def test_initial_states_of_other_shapes_are_refused(device, kind, case):
     accepted = (2, 3) if unbatched else (2, 5, 3)
     with pytest.raises(flashscan.FlashscanValueError) as caught:
         layer(x, (state, state) if kind is ft.LSTM else state)
-    assert f"state has shape {shape}; accepted is {accepted}" in str(caught.value)
+    assert f"hx has shape {shape}; accepted is {accepted}" in str(caught.value)
