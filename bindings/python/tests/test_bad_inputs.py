@@ -101,6 +101,14 @@ COMPAT_CALLS = {
     "heinsen.heinsen_associative_scan_log": {"log_coeffs": -X, "log_values": X},
     "flashrnn.flashrnn": {**NET, "states": ones(2, 2, 1, 1, 3)},
 }
+SOS = ones(2, 6)
+SIGNAL_CALLS = {
+    "lfilter": {"b": ones(3), "a": ones(2), "x": X, "zi": ones(2, 5, 2)},
+    "sosfilt": {"sos": SOS, "x": X, "zi": ones(2, 2, 5, 2)},
+    "sosfiltfilt": {"sos": SOS, "x": ones(2, 20)},
+    "sosfilt_zi": {"sos": SOS},
+    "ewm_mean": {"x": X, "com": 0.5},
+}
 
 
 def fails_well(function, given, name):
@@ -172,6 +180,18 @@ def test_compat(name):
     module, _, function = name.partition(".")
     given = {key: torch.add if value is np.add else value for key, value in tensors(COMPAT_CALLS[name]).items()}
     fails_well(getattr(importlib.import_module(f"flashscan.compat.{module}"), function), given, name)
+
+
+@pytest.mark.parametrize("package", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("name", SIGNAL_CALLS)
+def test_signal(name, package):
+    module = importlib.import_module("flashscan.signal")
+    assert set(SIGNAL_CALLS) == set(module.__all__)
+    given = SIGNAL_CALLS[name]
+    if package == "jax":
+        jnp = pytest.importorskip("jax", minversion="0.6").numpy
+        given = {key: jnp.asarray(value) for key, value in given.items()}
+    fails_well(getattr(module, name), tensors(given) if package == "torch" else given, f"signal.{name} on {package}")
 
 
 MESSAGES = {

@@ -180,3 +180,16 @@ def test_mistakes_are_named():
         flashscan.linear_scan(x[:, :2], x)
     with pytest.raises(flashscan.FlashscanValueError, match="threads"):
         flashscan.linear_scan(0.5, x, threads=2)
+
+
+def test_filters(stream):
+    pytest.importorskip("scipy.signal")
+    from flashscan import signal
+    from signal_support import SECTIONS, normal
+
+    sos, x, zi = SECTIONS["butter 5"], normal(3, 200), normal(3, 3, 2, seed=1)
+    given = cupy.asarray(sos), cupy.asarray(x)
+    check(supported(lambda: signal.sosfilt(*given, zi=cupy.asarray(zi))), signal.sosfilt(sos, x, zi=zi))
+    check(signal.sosfiltfilt(*given), signal.sosfiltfilt(sos, x))
+    check(signal.lfilter(normal(9), [1, -0.5], given[1]), signal.lfilter(normal(9), [1, -0.5], x))
+    check(signal.ewm_mean(given[1], com=0.5), signal.ewm_mean(x, com=0.5))
