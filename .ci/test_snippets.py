@@ -153,7 +153,7 @@ def test_readme_is_short_and_names_its_commands():
     assert {"quickstart", "cpu"} <= set(re.findall(r"cmake --workflow --preset (\w+)", text))
 
 
-@pytest.mark.parametrize("module", ["", "torch", "jax", *(f"compat.{path.stem}" for path in COMPAT)])
+@pytest.mark.parametrize("module", ["", "torch", "jax", "signal", *(f"compat.{path.stem}" for path in COMPAT)])
 def test_references_name_everything(module):
     path = PACKAGE / f"{module.replace('.', '/')}.py"
     tree = ast.parse((path if path.exists() else PACKAGE / module / "__init__.py").read_text())
