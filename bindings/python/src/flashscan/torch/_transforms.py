@@ -49,9 +49,13 @@ def apply(function: type[torch.autograd.Function], inputs: Sequence[Any]) -> Any
     if not active():
         return function.apply(*inputs)
     from torch._functorch.autograd_function import enable_single_level_autograd_function
+    from torch.autograd.function import _SingleLevelFunction
 
+    # The same function, which PyTorch does not run once for each level by itself.
+    methods = {name: value for name, value in vars(function).items() if isinstance(value, staticmethod)}
+    level = type(function)(function.__name__, (_SingleLevelFunction,), methods)
     with enable_single_level_autograd_function():
-        return super(torch.autograd.Function, function).apply(*inputs)
+        return level.apply(*inputs)
 
 
 def refuse_forward_mode(function: str) -> None:
