@@ -87,7 +87,8 @@ class ChunkChain {
         const bool reset = !taken.last && kernels_.summarise(call_, chunk, summary, work);
         joins_.wait_for(taken.turn);
         load_carry(chunk, carry);
-        if (!taken.last) kernels_.join(call_, chunk, reset, summary, carry, scratch_ + at_.next, work);
+        if (!taken.last && !kernels_.join(call_, reset, summary, carry, scratch_ + at_.next))
+            kernels_.walk(call_, chunk, carry, scratch_ + at_.next, work);
         joins_.pass();
         auto* sums = reinterpret_cast<double*>(scratch_ + at_.sums) + worker * q_.step_sums;
         kernels_.apply(call_, chunk, carry, sums, work);

@@ -73,10 +73,11 @@ struct LinearKernels {
     void (*rows)(const LinearCall&, const LinearBlock&, void* work);
     // True where a chunk resets: then c' is local alone.
     bool (*summarise)(const LinearCall&, const LinearChunk&, const LinearSummary&, void* work);
-    // c' from a summary. Lanes where it is not finite are walked step by step: a sum of a part of the steps may overflow
-    // where the sum of all does not.
-    void (*join)(const LinearCall&, const LinearChunk&, bool reset, const LinearSummary&, const void* carry, void* next,
-                 void* work);
+    // c' from a summary; true where it is finite in all lanes.
+    bool (*join)(const LinearCall&, bool reset, const LinearSummary&, const void* carry, void* next);
+    // c' step by step where `next`, from a summary, is not finite: a sum of a part of the steps may overflow where the sum
+    // of all does not.
+    void (*walk)(const LinearCall&, const LinearChunk&, const void* carry, void* next, void* work);
     // The outputs of a chunk, and the carry after it. Sums of the gate gradient over time go to `sums`: one double for
     // each number of a step of GATE.
     void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums, void* work);

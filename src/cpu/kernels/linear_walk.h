@@ -211,17 +211,17 @@ struct Entry {
         return reset;
     }
 
-    static void join(const LinearCall& p, const LinearChunk& chunk, bool reset, const LinearSummary& summary,
-                     const void* carry, void* next, void* work) {
-        const int64_t lanes = p.channels * p.x.parts;
-        const auto* from = static_cast<const T*>(carry);
-        auto* to = static_cast<T*>(next);
-        if (join_lanes<T, ComplexGate>(lanes, reset, summary, from, to)) return;
+    static bool join(const LinearCall& p, bool reset, const LinearSummary& summary, const void* carry, void* next) {
+        return join_lanes<T, ComplexGate>(p.channels * p.x.parts, reset, summary, static_cast<const T*>(carry),
+                                          static_cast<T*>(next));
+    }
+
+    static void walk(const LinearCall& p, const LinearChunk& chunk, const void* carry, void* next, void* work) {
         const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
         Walker walker(p, block, work);
-        for (int64_t l = 0; l < lanes; ++l) walker.work().carry[l] = from[l];
+        for (int64_t l = 0; l < walker.lanes(); ++l) walker.work().carry[l] = static_cast<const T*>(carry)[l];
         walker.walk(row_of(p, chunk.row), chunk.i0, chunk.steps);
-        repair<T, ComplexGate>(lanes, walker.work().carry, to);
+        repair<T, ComplexGate>(walker.lanes(), walker.work().carry, static_cast<T*>(next));
     }
 
     static void apply(const LinearCall& p, const LinearChunk& chunk, void* carry, double* sums, void* work) {
@@ -236,7 +236,9 @@ struct Entry {
 
     static void finish() { stream_fence(); }
 
-    static LinearKernels table() { return {sizeof(typename Engine::Memory), rows, summarise, join, apply, finish}; }
+    static LinearKernels table() {
+        return {sizeof(typename Engine::Memory), rows, summarise, join, walk, apply, finish};
+    }
 };
 
 }  // namespace flashscan::cpu::FLASHSCAN_ISA
