@@ -7,26 +7,13 @@
 #include "core/error.h"
 #include "core/workspace.h"
 #include "cpu/isa.h"
+#include "cpu/linear_call.h"
 #include "cpu/linear_chain.h"
 #include "cpu/linear_run.h"
 #include "cpu/number.h"
 
 namespace flashscan::cpu {
 namespace {
-
-LinearKernels kernels_for(Isa isa, const LinearVariant& variant) {
-    return FLASHSCAN_OF_ISA(isa, linear_kernels(variant));
-}
-
-Tensor tensor(const void* data, Dtype dtype, const Strides& s) {
-    const int32_t parts = is_complex(dtype) ? 2 : 1;
-    return {static_cast<char*>(const_cast<void*>(data)),
-            number_of(dtype),
-            parts,
-            s.batch * parts,
-            s.time * parts,
-            s.channels * parts};
-}
 
 class Linear final : public LinearKernel {
   public:
@@ -47,29 +34,8 @@ class Linear final : public LinearKernel {
     }
     size_t scratch_bytes(Pass pass) const override { return layout(partition_of(pass)).bytes; }
 
-    void forward(const LinearBuffers& buffers, void*) const override {
-        LinearCall call = common(buffers, forward_);
-        call.x = tensor(buffers.input, p_.dtype, p_.input);
-        call.y = tensor(buffers.output, p_.dtype, p_.output);
-        call.start = static_cast<const char*>(buffers.state_in);
-        call.end = static_cast<char*>(buffers.state_out);
-        call.ascending = p_.direction == Direction::forward;
-        run(call, forward_, buffers);
-    }
-
-    void backward(const LinearBuffers& buffers, void*) const override {
-        LinearCall call = common(buffers, backward_);
-        call.backward = true;
-        call.x = tensor(buffers.grad_output, p_.dtype, p_.grad_output);
-        call.y = tensor(buffers.grad_input, p_.dtype, p_.grad_input);
-        call.previous = tensor(buffers.grad_gate != nullptr ? buffers.output : nullptr, p_.dtype, p_.output);
-        call.grad_gate = tensor(buffers.grad_gate, p_.gate_dtype, p_.grad_gate);
-        call.start = static_cast<const char*>(buffers.grad_state_out);
-        call.end = static_cast<char*>(buffers.grad_state_in);
-        call.first_state = static_cast<const char*>(buffers.state_in);
-        call.ascending = p_.direction == Direction::reverse;
-        run(call, backward_, buffers);
-    }
+    void forward(const LinearBuffers& buffers, void*) const override { run(Pass::forward, buffers); }
+    void backward(const LinearBuffers& buffers, void*) const override { run(Pass::backward, buffers); }
 
   private:
     // Places in scratch of the partition's part and of the memory of workers.
@@ -90,8 +56,7 @@ class Linear final : public LinearKernel {
     }
 
     std::string describe(const LinearPartition& q) const;
-    LinearCall common(const LinearBuffers& buffers, const LinearPartition& q) const;
-    void run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const;
+    void run(Pass pass, const LinearBuffers& buffers) const;
     void run_rows(LinearCall& call, const LinearPartition& q, char* scratch) const;
     void run_chunks(const LinearCall& call, const LinearPartition& q, char* scratch) const;
     void store_sums(const LinearCall& call, const double* sums, int64_t slots, int64_t slot_numbers) const;
@@ -108,26 +73,9 @@ std::string Linear::describe(const LinearPartition& q) const {
     return text + (q.few_blocks ? ", few for the threads" : " for the threads");
 }
 
-LinearCall Linear::common(const LinearBuffers& buffers, const LinearPartition& q) const {
-    LinearCall call{};
-    call.gate = tensor(buffers.gate, p_.gate_dtype, p_.gate);
-    call.reset = buffers.reset;
-    call.offsets = p_.packed() ? buffers.seq_offsets : nullptr;
-    call.wide_offsets = p_.offsets_dtype == Dtype::i64;
-    call.stream_stores = streams_outputs(p_.batch * p_.time * p_.channels * size_of(p_.dtype));
-    call.form = static_cast<int32_t>(p_.gate_form);
-    call.sum_batch = q.sum_batch;
-    call.sum_time = q.sum_time;
-    call.sum_channels = q.sum_channels;
-    call.rows = q.rows;
-    call.time = p_.time;
-    call.channels = p_.channels;
-    call.chunk = q.chunk;
-    return call;
-}
-
-void Linear::run(LinearCall& call, const LinearPartition& q, const LinearBuffers& buffers) const {
-    if (call.x.data == call.y.data) call.stream_stores = false;
+void Linear::run(Pass pass, const LinearBuffers& buffers) const {
+    const LinearPartition& q = partition_of(pass);
+    LinearCall call = linear_call(p_, q, buffers, pass);
     auto* scratch = static_cast<char*>(buffers.scratch);
     if (q.chained)
         run_chunks(call, q, scratch);
