@@ -95,9 +95,30 @@ Allocator convert(const flashscan_allocator& a) {
     return {a.user, a.allocate, a.release};
 }
 
+constexpr Enumerator<int32_t> comm_kinds[] = {
+    FLASHSCAN_ENUMERATOR(COMM_CALLBACKS, FLASHSCAN_COMM_CALLBACKS),
+};
+
+Communicator convert(const flashscan_comm& c) {
+    constexpr int32_t most_ranks = 65536;
+    if (c.kind == FLASHSCAN_COMM_NCCL)
+        fail(Code::unsupported,
+             "communicator.kind is COMM_NCCL ({}), which no plan of this version takes; accepted are {}", c.kind,
+             names_of(comm_kinds));
+    needed(c.kind, comm_kinds, "communicator.kind");
+    if (c.size < 1 || c.size > most_ranks)
+        fail(Code::invalid_argument, "communicator.size is {}; accepted are 1 to {}", c.size, most_ranks);
+    if (c.rank < 0 || c.rank >= c.size)
+        fail(Code::invalid_argument, "communicator.rank is {} of {}; accepted are 0 to {}", c.rank, c.size, c.size - 1);
+    if (c.all_gather == nullptr)
+        fail(Code::invalid_argument, "communicator.all_gather is NULL; the function is needed");
+    return {c.rank, c.size, c.user, c.all_gather};
+}
+
 // sizeof in the first version that had the struct.
 constexpr size_t custom_operator_first_size = 96;
 constexpr size_t allocator_first_size = 32;
+constexpr size_t comm_first_size = 32;
 
 }  // namespace
 
@@ -202,8 +223,14 @@ Options convert(const flashscan_options& o) {
         options.log = [log = o.log, user = o.log_user](LogLevel level, const char* message) {
             log(user, level == LogLevel::error ? FLASHSCAN_LOG_ERROR : FLASHSCAN_LOG_INFO, message);
         };
-    if (o.communicator != nullptr)
-        fail(Code::unsupported, "communicator is given, which no plan of this version takes; accepted is NULL");
+    if (o.communicator != nullptr) {
+        options.communicator = convert(read_struct(o.communicator, comm_first_size, "communicator"));
+        if (options.backend != BackendId::cpu)
+            fail(Code::unsupported,
+                 "communicator is given to a plan of backend BACKEND_CUDA ({}), which takes none yet; accepted with a "
+                 "communicator is BACKEND_CPU ({})",
+                 FLASHSCAN_BACKEND_CUDA, FLASHSCAN_BACKEND_CPU);
+    }
     return options;
 }
 

@@ -88,10 +88,13 @@ flashscan_status create(flashscan_plan** plan, const Desc* desc, size_t first_si
     return guarded([&] {
         check_pointer(plan, "plan");
         *plan = nullptr;
-        check_pointer(desc, "desc");
         Options how;
         if (options != nullptr) how = convert(read_struct(options, options_first_size, "flashscan_options"));
-        logged(how, [&] { *plan = new flashscan_plan{make_plan(convert(read_struct(desc, first_size, name)), how)}; });
+        const auto make = [&] {
+            check_pointer(desc, "desc");
+            return make_plan(convert(read_struct(desc, first_size, name)), how);
+        };
+        logged(how, [&] { *plan = new flashscan_plan{make_together(how.communicator, FLASHSCAN_VERSION, make)}; });
     });
 }
 

@@ -34,7 +34,7 @@
  *   1  Version
  *   2  Status and errors
  *   3  Vocabulary: backends and what can be used of them, data types, layouts, arguments
- *   4  Options: how a plan runs, allocator, log
+ *   4  Options: how a plan runs, allocator, log, communicator
  *   5  The linear recurrence
  *   6  Recurrent networks: LSTM, GRU, MGU, Elman, sLSTM
  *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
@@ -128,7 +128,8 @@ enum {
     FLASHSCAN_STATUS_OUT_OF_MEMORY = 30,
     FLASHSCAN_STATUS_DEVICE_ERROR = 31, /* the driver's own error follows in the sentence */
     FLASHSCAN_STATUS_CALLBACK_FAILED =
-        32, /* a callback of a custom operator returned other than 0; outputs hold no results */
+        32, /* a callback of a custom operator returned other than 0, and outputs hold no results; or a communicator's
+               did, in which case nothing was written */
 
     FLASHSCAN_STATUS_INTERNAL_ERROR = 90 /* a defect of this library; please report it */
 };
@@ -327,6 +328,58 @@ enum {
 };
 
 /*
+ * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
+ * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
+ * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
+ * Linear recurrences on the CPU take a communicator, without packed sequences and pools; every other plan refuses it.
+ *
+ * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
+ * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
+ * and the instruction set that it uses (FLASHSCAN_CPU_ISA).
+ *
+ * The first rank in the order of computation (rank 0; size - 1 with DIRECTION_REVERSE) alone takes STATE_IN and
+ * GRAD|STATE_IN, the last one alone STATE_OUT and GRAD|STATE_OUT: on another rank they are
+ * FLASHSCAN_STATUS_UNKNOWN_ARGUMENT. All other optional arguments may be given on some ranks and not on others, but where
+ * one rank asks for GRAD|GATE all need OUTPUT. The gradient of a GATE that is broadcast along time is the sum over the
+ * rank's own steps: to be that of the whole sequence, those of all ranks have to be added by the caller.
+ *
+ * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output; it calls it
+ * again for each rank whose carry is not finite unless its steps are walked one by one. All ranks of a communicator
+ * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
+ * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different
+ * communicators do not know of each other.
+ *
+ * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same sentence
+ * when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get its status
+ * and a sentence that names it. What is refused before the library has read the options, or before it has looked at the
+ * arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails, the call fails
+ * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
+ * without it. In each case nothing was written.
+ */
+enum {
+    FLASHSCAN_COMM_CALLBACKS = 2201,
+    FLASHSCAN_COMM_NCCL = 2202 /* an ncclComm_t; no plan takes it yet */
+};
+
+/*
+ * Copied when the plan is made; what `user` points to is needed as long as the plan.
+ *
+ * all_gather sends `bytes` bytes from `send` to every rank and fills `receive`, size times `bytes`, with those of all
+ * ranks in the order of their numbers, its own included. `bytes` is the same on all ranks. The two do not overlap, lie in
+ * the plan's memory space (host memory when a plan is made) and are aligned to 64 bytes. It returns 0 when `receive` is
+ * complete, any other number on failure, which the sentence of the error repeats. It is called on the thread that calls
+ * the library, with the stream of flashscan_execute, NULL when a plan is made, and must not throw or call the plan.
+ */
+typedef struct flashscan_comm {
+    uint32_t struct_size; /* sizeof(flashscan_comm) */
+    int32_t kind;         /* FLASHSCAN_COMM_*; needed */
+    int32_t rank;         /* of the caller, from 0 */
+    int32_t size;         /* number of ranks, 1 to 65536 */
+    void* user;           /* passed through */
+    int32_t(FLASHSCAN_CALL* all_gather)(void* user, const void* send, void* receive, size_t bytes, void* stream);
+} flashscan_comm;
+
+/*
  * Options start with struct_size = sizeof(flashscan_options). Zero in any other field means the default. A NULL options
  * pointer means all defaults: the CPU, all of its threads.
  */
@@ -341,7 +394,7 @@ typedef struct flashscan_options {
     const flashscan_allocator* allocator; /* NULL: the library's own; copied when the plan is made */
     flashscan_log log;                    /* NULL: none */
     void* log_user;                       /* passed to log */
-    const void* communicator;             /* NULL; no plan takes one yet */
+    const flashscan_comm* communicator;   /* NULL: the whole sequence is here */
 } flashscan_options;
 
 /* ==== 5  The linear recurrence ================================================================================ */

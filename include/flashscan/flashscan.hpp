@@ -60,6 +60,9 @@ struct SelectiveDesc : flashscan_selective_desc {
 struct Options : flashscan_options {
     Options() noexcept : flashscan_options{} { struct_size = sizeof(flashscan_options); }
 };
+struct Comm : flashscan_comm {
+    Comm() noexcept : flashscan_comm{} { struct_size = sizeof(flashscan_comm); }
+};
 struct CustomOperator : flashscan_custom_operator {
     CustomOperator() noexcept : flashscan_custom_operator{} { struct_size = sizeof(flashscan_custom_operator); }
 };

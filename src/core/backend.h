@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "core/communicator.h"
 #include "core/gated_arguments.h"
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
@@ -36,6 +37,7 @@ struct Options {
     bool caller_scratch = false;
     std::string kernel;  // forced kernel, empty: the planner chooses
     Allocator allocator;
+    Communicator communicator;                       // of the ranks that hold the sequence
     std::function<void(LogLevel, const char*)> log;  // may be empty
 };
 
@@ -50,6 +52,8 @@ class Kernel {
     virtual size_t scratch_bytes(Pass pass) const = 0;
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
+    // Tells the other ranks, which wait for this one, that its call of `pass` has failed before it came to the kernel.
+    virtual void withdraw(Pass, Code, const char* /*sentence*/, void* /*stream*/) const {}
 };
 
 // An entry of a backend's list. `make` returns null and fills `refusal` when the kernel does not take the problem.

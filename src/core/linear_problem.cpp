@@ -60,9 +60,11 @@ void validate(LinearProblem& p) {
     settle_gate(p.grad_gate, true, "grad_gate");
 }
 
-std::string LinearProblem::describe() const {
-    std::string text = fmt::format("linear {} {} b{} t{} c{}", name_of(dtype), layout == Layout::btc ? "BTC" : "BCT",
-                                   batch, time, channels);
+std::string LinearProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
+std::string LinearProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
+
+std::string LinearProblem::describe(const std::string& extents) const {
+    std::string text = fmt::format("linear {} {} {}", name_of(dtype), layout == Layout::btc ? "BTC" : "BCT", extents);
     if (gate_dtype != dtype) text += fmt::format(" gate-{}", name_of(gate_dtype));
     if (gate_form == GateForm::log) text += " log";
     if (gate_form == GateForm::logit) text += " logit";

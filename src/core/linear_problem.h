@@ -29,6 +29,11 @@ struct LinearProblem : Sequences {
     Extent gate_channels() const { return broadcasts(broadcast_channels) ? Extent(1) : channels; }
 
     std::string describe() const;
+    // What the ranks that hold one sequence have in common: all but the time.
+    std::string describe_ranks() const;
+
+  private:
+    std::string describe(const std::string& extents) const;
 };
 
 // Checks `problem` field by field, fills strides left at zero and zeroes those of unused axes. Throws Error naming the

@@ -2,11 +2,13 @@
 #include "core/plan.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
 #include "core/cookie.h"
 #include "core/error.h"
+#include "core/families.h"
 #include "core/index_checks.h"
 #include "core/planner.h"
 #include "core/workspace.h"
@@ -55,109 +57,13 @@ class Scratch {
     void* owned_ = nullptr;
 };
 
-// What a family of problems adds to a plan.
-struct LinearFamily {
-    using Problem = LinearProblem;
-    using Kernel = LinearKernel;
-    static auto candidates(const Backend& backend) { return backend.linear_candidates(); }
-    static void check_pass(const Problem&, Pass) {}
-    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
-                                               bool caller_scratch) {
-        return linear_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
-    }
-    static LinearBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
-        return linear_buffers(problem, pass, found);
-    }
-    static std::string memory(const Problem&, const Kernel&) { return ""; }
-};
-
-struct RnnFamily {
-    using Problem = RnnProblem;
-    using Kernel = RnnKernel;
-    static auto candidates(const Backend& backend) { return backend.rnn_candidates(); }
-    static void check_pass(const Problem& problem, Pass pass) {
-        if (pass == Pass::backward && !problem.training)
-            fail(Code::invalid_argument, "this plan has no backward pass: its flags lack RNN_FLAG_TRAINING");
-    }
-    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
-                                               bool caller_scratch) {
-        if (pass == Pass::backward && !problem.training) return {};
-        return rnn_arguments(problem, pass, reserve_bytes(problem, kernel), kernel.scratch_bytes(pass), caller_scratch);
-    }
-    // An empty problem leaves nothing for backward, not even a cookie.
-    static size_t reserve_bytes(const Problem& problem, const Kernel& kernel) {
-        return problem.training && !problem.empty() ? Cookie::bytes + kernel.reserve_bytes() : 0;
-    }
-    static RnnBuffers buffers(const Problem&, Pass, const Pointers& found) { return rnn_buffers(found); }
-    static std::string memory(const Problem& problem, const Kernel& kernel) {
-        return problem.training ? fmt::format("reserve {} bytes\n", reserve_bytes(problem, kernel)) : "";
-    }
-};
-
-struct OperatorFamily {
-    using Problem = OperatorProblem;
-    using Kernel = OperatorKernel;
-    static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
-    static void check_pass(const Problem& problem, Pass pass) {
-        if (pass != Pass::backward || problem.differentiable()) return;
-        if (problem.is_custom())
-            fail(Code::invalid_argument, "this plan has no backward pass: its custom operator has no adjoint");
-        fail(Code::invalid_argument, "this plan has no backward pass: dtype is {}, and integers have no gradients",
-             name_of(problem.dtype));
-    }
-    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
-                                               bool caller_scratch) {
-        if (pass == Pass::backward && !problem.differentiable()) return {};
-        return operator_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
-    }
-    static OperatorBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
-        return operator_buffers(problem, pass, found);
-    }
-    static std::string memory(const Problem&, const Kernel&) { return ""; }
-};
-
-struct GatedFamily {
-    using Problem = GatedProblem;
-    using Kernel = GatedKernel;
-    static auto candidates(const Backend& backend) { return backend.gated_candidates(); }
-    static void check_pass(const Problem&, Pass) {}
-    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
-                                               bool caller_scratch) {
-        return gated_arguments(problem, pass, reserve_bytes(problem), kernel.scratch_bytes(pass), caller_scratch);
-    }
-    static size_t reserve_bytes(const Problem& problem) {
-        if (!problem.hides_state() || problem.empty()) return 0;
-        return static_cast<size_t>(problem.element_count() * size_of(problem.dtype) + Cookie::bytes);
-    }
-    static GatedBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
-        return gated_buffers(problem, pass, found);
-    }
-    static std::string memory(const Problem& problem, const Kernel&) {
-        return problem.hides_state() ? fmt::format("reserve {} bytes\n", reserve_bytes(problem)) : "";
-    }
-};
-
-struct SelectiveFamily {
-    using Problem = SelectiveProblem;
-    using Kernel = SelectiveKernel;
-    static auto candidates(const Backend& backend) { return backend.selective_candidates(); }
-    static void check_pass(const Problem&, Pass) {}
-    static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
-                                               bool caller_scratch) {
-        return selective_arguments(problem, pass, kernel.scratch_bytes(pass), caller_scratch);
-    }
-    static SelectiveBuffers buffers(const Problem& problem, Pass pass, const Pointers& found) {
-        return selective_buffers(problem, pass, found);
-    }
-    static std::string memory(const Problem&, const Kernel&) { return ""; }
-};
-
 template <typename Family>
 class FamilyPlan final : public Plan {
   public:
     FamilyPlan(const typename Family::Problem& problem, const Options& options)
         : problem_(problem), options_(options), backend_(&find_backend(options.backend)) {
         validate(problem_);
+        if (options_.communicator) Family::check_ranks(problem_);
         backend_->check(options_);
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
@@ -166,6 +72,8 @@ class FamilyPlan final : public Plan {
         forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
         if (!problem_.pooled())
             backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        for (auto* specs : {&forward_, &backward_})
+            std::erase_if(*specs, [&](const auto& spec) { return elsewhere(spec.id); });
         forward_states_ = StridedStates(forward_, problem_);
         backward_states_ = StridedStates(backward_, problem_);
         cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
@@ -199,23 +107,23 @@ class FamilyPlan final : public Plan {
         return specs(pass);
     }
 
+    std::string agreement() const override {
+        return fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
+                           options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
+                           backend_->facts().in_use);
+    }
+
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
-        check_pass(pass);
-        const Pointers given = check_arguments(pass, specs(pass), arguments);
-        const auto buffers = Family::buffers(problem_, pass, given);
-        backend_->check_memory(specs(pass), arguments, options_);
-        if (problem_.packed())
-            check_offsets(backend_->read_integers(buffers.seq_offsets, problem_.offsets_dtype,
-                                                  problem_.num_sequences + 1, options_, stream),
-                          problem_.time);
-        if (problem_.pooled())
-            check_state_indices(backend_->read_integers(given[ArgId::state_indices], Dtype::i32, problem_.state_rows(),
-                                                        options_, stream),
-                                problem_.state_pool, given[ArgId::state_out] != nullptr);
-        if (pass == Pass::backward) check_reserve(buffers, stream);
-        const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
-        run(pass, given, buffers, scratch.get(), stream);
-        if (pass == Pass::forward) mark_reserve(buffers, stream);
+        bool started = false;
+        try {
+            execute(pass, arguments, stream, started);
+        } catch (const Error& error) {
+            if (!started) kernel_->withdraw(pass, error.code(), error.what(), stream);
+            throw;
+        } catch (const std::bad_alloc&) {
+            if (!started) kernel_->withdraw(pass, Code::out_of_memory, "out of host memory", stream);
+            throw;
+        }
     }
 
     // With addresses that nothing reads.
@@ -229,7 +137,8 @@ class FamilyPlan final : public Plan {
         }
         const Pointers given = check_arguments(pass, specs(pass), all);
         const auto buffers = Family::buffers(problem_, pass, given);
-        return backend_->count_launches([&] { run(pass, given, buffers, buffers.scratch, nullptr); });
+        bool started = false;
+        return backend_->count_launches([&] { run(pass, given, buffers, buffers.scratch, nullptr, started); });
     }
 
   private:
@@ -239,12 +148,35 @@ class FamilyPlan final : public Plan {
                  problem_.state_pool);
         Family::check_pass(problem_, pass);
     }
+    bool elsewhere(int32_t id) const { return is_elsewhere(options_.communicator, problem_.direction, id); }
     using Buffers = decltype(Family::buffers(std::declval<const typename Family::Problem&>(), Pass::forward,
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
 
+    // `started` says how far the call came: to the kernel.
+    void execute(Pass pass, std::span<const Argument> arguments, void* stream, bool& started) const {
+        check_pass(pass);
+        for (const Argument& argument : arguments)
+            refuse_elsewhere(options_.communicator, problem_.direction, argument.id);
+        const Pointers given = check_arguments(pass, specs(pass), arguments);
+        const auto buffers = Family::buffers(problem_, pass, given);
+        backend_->check_memory(specs(pass), arguments, options_);
+        if (problem_.packed())
+            check_offsets(backend_->read_integers(buffers.seq_offsets, problem_.offsets_dtype,
+                                                  problem_.num_sequences + 1, options_, stream),
+                          problem_.time);
+        if (problem_.pooled())
+            check_state_indices(backend_->read_integers(given[ArgId::state_indices], Dtype::i32, problem_.state_rows(),
+                                                        options_, stream),
+                                problem_.state_pool, given[ArgId::state_out] != nullptr);
+        if (pass == Pass::backward) check_reserve(buffers, stream);
+        const Scratch scratch(*backend_, options_, buffers.scratch, scratch_bytes(pass), stream);
+        run(pass, given, buffers, scratch.get(), stream, started);
+        if (pass == Pass::forward) mark_reserve(buffers, stream);
+    }
+
     // `buffers` are of what was given; states that have strides are replaced by copies in scratch.
-    void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream) const {
+    void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream, bool& started) const {
         const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
         std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
         if (!states.none()) {
@@ -254,6 +186,7 @@ class FamilyPlan final : public Plan {
         }
         copy_states(into_scratch, stream);
         buffers.scratch = scratch;
+        started = true;
         if constexpr (has_reserve)
             if (marked(buffers)) buffers.reserve = static_cast<std::byte*>(buffers.reserve) + Cookie::bytes;
         if (pass == Pass::forward)

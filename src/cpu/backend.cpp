@@ -31,10 +31,17 @@ auto unless_empty(const Problem& problem, const Options& options, std::string& r
     return kernel && problem.empty() ? make_empty(problem) : std::move(kernel);
 }
 
+// A rank without steps still hands on what comes from those before it.
+template <auto make>
+std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
+    auto kernel = unless_empty<make>(problem, options, refusal);
+    return kernel && options.communicator ? make_linear_ranks(problem, options, std::move(kernel)) : std::move(kernel);
+}
+
 constexpr LinearCandidate linear[] = {
-    {"chunked", unless_empty<make_linear_chunked>},
-    {"stream", unless_empty<make_linear_stream>},
-    {"reference", unless_empty<reference::make_linear>},
+    {"chunked", over_ranks<make_linear_chunked>},
+    {"stream", over_ranks<make_linear_stream>},
+    {"reference", over_ranks<reference::make_linear>},
 };
 
 constexpr RnnCandidate rnn[] = {

@@ -16,4 +16,8 @@ std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, c
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 
+// Of one rank of those that hold the sequence: `inner` does its part, with what comes from the others as its states.
+std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
+                                                std::unique_ptr<LinearKernel> inner);
+
 }  // namespace flashscan::cpu

@@ -31,6 +31,14 @@ PIN_FIELD(flashscan_allocator, user, 8);
 PIN_FIELD(flashscan_allocator, allocate, 16);
 PIN_FIELD(flashscan_allocator, release, 24);
 
+PIN(comm, sizeof(flashscan_comm) >= 32);
+PIN_FIELD(flashscan_comm, struct_size, 0);
+PIN_FIELD(flashscan_comm, kind, 4);
+PIN_FIELD(flashscan_comm, rank, 8);
+PIN_FIELD(flashscan_comm, size, 12);
+PIN_FIELD(flashscan_comm, user, 16);
+PIN_FIELD(flashscan_comm, all_gather, 24);
+
 PIN(build, sizeof(flashscan_build) >= 48);
 PIN_FIELD(flashscan_build, version, 4);
 PIN_FIELD(flashscan_build, cuda_toolkit, 8);
@@ -292,4 +300,5 @@ PIN(gated_activations, FLASHSCAN_GATED_ACTIVATION_NONE == 1801 && FLASHSCAN_GATE
 PIN(gated_input_gates, FLASHSCAN_GATED_INPUT_GATE_NONE == 1901 && FLASHSCAN_GATED_INPUT_GATE_SIGMOID == 1902);
 PIN(gated_epilogues, FLASHSCAN_GATED_EPILOGUE_NONE == 2101 && FLASHSCAN_GATED_EPILOGUE_SIGMOID == 2102 &&
                          FLASHSCAN_GATED_EPILOGUE_SILU == 2103 && FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID == 2104);
+PIN(comms, FLASHSCAN_COMM_CALLBACKS == 2201 && FLASHSCAN_COMM_NCCL == 2202);
 PIN(gated_flags, FLASHSCAN_GATED_FLAG_RESET == 0x100000 && FLASHSCAN_GATED_FLAG_FIRST_STEP == 0x200000);

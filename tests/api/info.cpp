@@ -218,8 +218,11 @@ TEST(Allocator, BadOnesAreNamed) {
     expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_INVALID_STRUCT,
                    {"allocator.struct_size is 4"});
     options.allocator = nullptr;
-    options.communicator = &allocator;
-    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_UNSUPPORTED, {"communicator"});
+    flashscan_comm comm{};
+    comm.struct_size = 4;
+    options.communicator = &comm;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_INVALID_STRUCT,
+                   {"communicator.struct_size is 4"});
 }
 
 TEST(Log, HearsChoicesAndFailures) {

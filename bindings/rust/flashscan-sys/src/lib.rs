@@ -82,6 +82,7 @@ constants! {
     u32: FLASHSCAN_GATED_FLAG_RESET = 0x100000, FLASHSCAN_GATED_FLAG_FIRST_STEP = 0x200000;
     u32: FLASHSCAN_SELECTIVE_FLAG_RESET = 0x1000000, FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS = 0x2000000,
         FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP = 0x4000000, FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP = 0x8000000;
+    i32: FLASHSCAN_COMM_CALLBACKS = 2201, FLASHSCAN_COMM_NCCL = 2202;
     i32: FLASHSCAN_LOG_ERROR = 1301, FLASHSCAN_LOG_INFO = 1302;
     i32: FLASHSCAN_ACCESS_READ = 1401, FLASHSCAN_ACCESS_WRITE = 1402;
     i32: FLASHSCAN_CODE_CUDA_SOURCE = 1201, FLASHSCAN_CODE_LTO_IR = 1202;
@@ -109,7 +110,7 @@ pub struct flashscan_options {
     pub allocator: *const flashscan_allocator,
     pub log: Option<flashscan_log>,
     pub log_user: *mut c_void,
-    pub communicator: *const c_void,
+    pub communicator: *const flashscan_comm,
 }
 
 #[repr(C)]
@@ -121,6 +122,25 @@ pub struct flashscan_allocator {
     pub allocate: Option<unsafe extern "C" fn(user: *mut c_void, bytes: usize, stream: *mut c_void) -> *mut c_void>,
     pub release:
         Option<unsafe extern "C" fn(user: *mut c_void, memory: *mut c_void, bytes: usize, stream: *mut c_void)>,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_comm {
+    pub struct_size: u32,
+    pub kind: i32,
+    pub rank: i32,
+    pub size: i32,
+    pub user: *mut c_void,
+    pub all_gather: Option<
+        unsafe extern "C" fn(
+            user: *mut c_void,
+            send: *const c_void,
+            receive: *mut c_void,
+            bytes: usize,
+            stream: *mut c_void,
+        ) -> i32,
+    >,
 }
 
 pub type flashscan_log = unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char);

@@ -32,6 +32,7 @@ fn offsets_are_those_of_the_c_tests() {
         flashscan_options: struct_size, backend, device, threads, determinism, workspace, kernel, allocator, log,
             log_user, communicator;
         flashscan_allocator: struct_size, reserved, user, allocate, release;
+        flashscan_comm: struct_size, kind, rank, size, user, all_gather;
         flashscan_build: version, cuda_toolkit, cuda_driver, cuda_architectures, cuda_unusable, cpu_instruction_sets,
             cpu_instruction_set;
         flashscan_arg_info: id, access, optional, dtype, num_axes, extents, strides, bytes, alignment, name;
@@ -70,6 +71,7 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_arg>(), 24);
     assert_eq!(size_of::<flashscan_options>(), 64);
     assert_eq!(size_of::<flashscan_allocator>(), 32);
+    assert_eq!(size_of::<flashscan_comm>(), 32);
     assert_eq!(size_of::<flashscan_build>(), 48);
     assert_eq!(size_of::<flashscan_arg_info>(), 144);
     assert_eq!(size_of::<flashscan_pass_info>(), 56);

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "core/arguments.h"
+#include "core/plan.h"
+
+namespace flashscan {
+namespace {
+
+const RankNote& note_at(const std::byte* notes, size_t step, int32_t rank) {
+    return *reinterpret_cast<const RankNote*>(notes + static_cast<size_t>(rank) * step);
+}
+
+// The plans of all ranks are made; throws where they differ.
+void check_agreement(const Communicator& ranks, const std::vector<RankNote>& notes) {
+    const RankNote& first = notes.front();
+    for (int32_t r = 1; r < ranks.size; ++r) {
+        const RankNote& other = notes[static_cast<size_t>(r)];
+        if (other.version != first.version)
+            fail(Code::invalid_argument,
+                 "the ranks of the communicator have different libraries: rank 0 version {}, rank {} version {}",
+                 first.version, r, other.version);
+        if (std::strcmp(other.text, first.text) != 0)
+            fail(Code::invalid_argument,
+                 "the ranks of the communicator make different plans: rank 0 \"{}\", rank {} \"{}\"", first.text, r,
+                 other.text);
+    }
+}
+
+}  // namespace
+
+void Communicator::gather(const void* send, void* receive, size_t bytes, void* stream) const {
+    const int32_t status = all_gather(user, send, receive, bytes, stream);
+    if (status != 0)
+        fail(Code::callback_failed, "communicator.all_gather returned {} to rank {} of {}, for {} bytes of each rank",
+             status, rank, size, bytes);
+}
+
+bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id) {
+    if (!ranks) return false;
+    const int32_t place = ranks.place(ranks.rank, direction), state = id & ~grad_bit;
+    return (state == id_of(ArgId::state_in) && place != 0) ||
+           (state == id_of(ArgId::state_out) && place != ranks.size - 1);
+}
+
+void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id) {
+    if (!is_elsewhere(ranks, direction, id)) return;
+    const bool in = (id & ~grad_bit) == id_of(ArgId::state_in);
+    fail(Code::unknown_argument, "{}STATE_{} is given to rank {}; it belongs to rank {} alone, the {} of {} to compute",
+         (id & grad_bit) != 0 ? "GRAD|" : "", in ? "IN" : "OUT", ranks.rank,
+         ranks.place(in ? 0 : ranks.size - 1, direction), in ? "first" : "last", ranks.size);
+}
+
+RankNote make_note(const Communicator& ranks, Code code, std::string_view text) {
+    RankNote note;
+    note.rank = ranks.rank;
+    note.size = ranks.size;
+    note.code = code;
+    std::copy_n(text.data(), std::min(text.size(), sizeof note.text - 1), note.text);
+    return note;
+}
+
+void check_notes(const Communicator& ranks, const std::byte* notes, size_t step) {
+    for (int32_t r = 0; r < ranks.size; ++r) {
+        const RankNote& note = note_at(notes, step, r);
+        if (note.rank != r || note.size != ranks.size)
+            fail(Code::invalid_argument,
+                 "communicator.all_gather gave, as from rank {} of {}, what a rank {} of {} has sent", r, ranks.size,
+                 note.rank, note.size);
+    }
+    for (int32_t r = 0; r < ranks.size; ++r) {
+        const RankNote& note = note_at(notes, step, r);
+        if (note.code != Code::ok) fail(note.code, "rank {} of {} has failed: {}", r, ranks.size, note.text);
+    }
+}
+
+std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
+                                    const std::function<std::unique_ptr<Plan>()>& make) {
+    if (!ranks) return make();
+    std::vector<RankNote> notes(static_cast<size_t>(ranks.size));
+    std::unique_ptr<Plan> plan;
+    RankNote mine;
+    try {
+        plan = make();
+        mine = make_note(ranks, Code::ok, plan->agreement());
+    } catch (const Error& error) {
+        mine = make_note(ranks, error.code(), error.what());
+    } catch (const std::bad_alloc&) {
+        mine = make_note(ranks, Code::out_of_memory, "out of host memory");
+    }
+    mine.version = version;
+    ranks.gather(&mine, notes.data(), sizeof(RankNote), nullptr);
+    check_notes(ranks, reinterpret_cast<const std::byte*>(notes.data()), sizeof(RankNote));
+    check_agreement(ranks, notes);
+    return plan;
+}
+
+}  // namespace flashscan

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/linear_rank_pass.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/workspace.h"
+#include "cpu/threads.h"
+
+namespace flashscan::cpu {
+namespace {
+
+constexpr int64_t most_block_bytes = 8192;  // what the kernels' panels hold of a step
+constexpr int64_t least_block_bytes = 256;  // of a state: what is worth a task
+constexpr int64_t wanted_tasks = 16;
+
+// Narrow rows are cut in time instead, by the extents that all ranks have in common.
+int64_t choose_pieces(const LinearProblem& p, int64_t row_bytes, bool batch_invariant) {
+    const int64_t rows = batch_invariant ? 1 : std::max<int64_t>(p.state_rows(), 1);
+    const int64_t blocks = std::max<int64_t>(ceil_div(row_bytes, least_block_bytes), 1);
+    return std::max<int64_t>(wanted_tasks / std::min(rows, wanted_tasks) / blocks, 1);
+}
+
+// Rows of one kind of kernel give real gates of complex data both parts. As the others have it, each number has a factor
+// of its own.
+template <typename T>
+void spread_products(const LinearSummary& summary, int64_t channels) {
+    auto *product = static_cast<T*>(summary.product), *power = static_cast<T*>(summary.power);
+    for (int64_t c = 0; c < channels; ++c) product[2 * c + 1] = product[2 * c], power[2 * c + 1] = power[2 * c];
+}
+
+}  // namespace
+
+RankPlan::RankPlan(const LinearProblem& p, const Options& options, Pass pass, Isa isa, int thread_count,
+                   size_t inner_bytes)
+    : partition(cpu::partition(p, pass, false, options.batch_invariant, thread_count)), threads(thread_count) {
+    const Dtype state = state_dtype(p.dtype);
+    LinearVariant& variant = partition.variant;
+    variant.wide = size_of(state) / (is_complex(state) ? 2 : 1) == 8;
+    variant.complex_data = is_complex(p.dtype);
+    variant.complex_gate = is_complex(p.gate_dtype);
+    own = kernels_for(isa, variant);
+    LinearVariant common = variant;
+    common.along_time = false;
+    joining = kernels_for(isa, common);
+    rows = p.state_rows();
+    channel_bytes = size_of(state);
+    row_bytes = p.channels * channel_bytes;
+    data_bytes = size_of(p.dtype) / (is_complex(p.dtype) ? 2 : 1);
+    gate_bytes = size_of(p.gate_dtype) / (is_complex(p.gate_dtype) ? 2 : 1);
+    pieces = choose_pieces(p, row_bytes, options.batch_invariant);
+    blocks = ceil_div(row_bytes, most_block_bytes);
+    tasks = p.empty() ? Extent() : Extent(rows) * blocks;
+
+    const Extent states = Extent(rows, "SCRATCH") * row_bytes, all = states * pieces;
+    Workspace message, scratch;
+    message.book(Extent(sizeof(RankNote)));
+    resets = message.book(Extent(rows) * pieces);
+    product = message.book(all);
+    power = message.book(all);
+    local = message.book(all);
+    edge = message.book(pass == Pass::backward ? states : Extent());
+    message_bytes = message.bytes();
+    const auto ranks = options.communicator.size;
+    sent = scratch.book(Extent(message_bytes));
+    received = scratch.book(Extent(message_bytes, "SCRATCH") * ranks);
+    for (size_t* place : {&carry, &mine, &next, &end}) *place = scratch.book(states);
+    round = scratch.book(states * ranks);
+    work = scratch.book(Extent(std::min<int64_t>(threads, tasks)) * own.work_bytes);
+    inner = scratch.book(Extent(inner_bytes));
+    scratch_bytes = scratch.bytes();
+}
+
+RankPass::RankPass(const RankPlan& plan, const Communicator& ranks, const LinearCall& call, char* scratch, void* stream)
+    : plan_(plan), ranks_(ranks), call_(call), scratch_(scratch), stream_(stream) {
+    // Summaries write no tensor.
+    for (Tensor* t : {&call_.y, &call_.previous, &call_.grad_gate}) t->data = nullptr;
+    call_.sum_batch = call_.sum_time = call_.sum_channels = call_.stream_stores = false;
+    call_.end = nullptr;
+}
+
+LinearSummary RankPass::summary(const char* message, int64_t piece, int64_t row, int64_t c0) const {
+    auto* at = const_cast<char*>(message) + (piece * plan_.rows + row) * plan_.row_bytes + c0 * plan_.channel_bytes;
+    return {at + plan_.product, at + plan_.power, at + plan_.local};
+}
+
+// The call of some channels of one row, as if there were no others.
+LinearCall RankPass::block(int64_t i, int64_t& row, int64_t& c0) const {
+    row = i / plan_.blocks;
+    const int64_t width = ceil_div(call_.channels, plan_.blocks);
+    c0 = std::min(call_.channels, i % plan_.blocks * width);
+    LinearCall narrow = call_;
+    narrow.x.data += c0 * call_.x.channels * plan_.data_bytes;
+    narrow.gate.data += c0 * call_.gate.channels * plan_.gate_bytes;
+    narrow.channels = std::min(call_.channels - c0, width);
+    return narrow;
+}
+
+LinearChunk RankPass::chunk(int64_t row, int64_t piece, int64_t steps) const {
+    const int64_t most = plan_.piece_steps(steps), begin = std::min(steps, piece * most);
+    return {row, begin, std::min(steps - begin, most)};
+}
+
+void RankPass::summarise_block(int64_t task, char* work) {
+    int64_t row = 0, c0 = 0;
+    const LinearCall narrow = block(task, row, c0);
+    if (narrow.channels == 0) return;
+    char* to = scratch_ + plan_.sent;
+    const LinearVariant& variant = plan_.partition.variant;
+    for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
+        const LinearChunk steps = chunk(row, piece, call_.time);
+        if (steps.steps == 0) continue;
+        const LinearSummary summarised = summary(to, piece, row, c0);
+        const bool reset = plan_.own.summarise(narrow, steps, summarised, work);
+        if (c0 == 0) to[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] = reset ? 1 : 0;
+        if (!variant.along_time || !variant.complex_data || variant.complex_gate) continue;
+        if (variant.wide)
+            spread_products<double>(summarised, narrow.channels);
+        else
+            spread_products<float>(summarised, narrow.channels);
+    }
+}
+
+void RankPass::summarise() {
+    char* to = scratch_ + plan_.sent;
+    std::memset(to + sizeof(RankNote), 0, plan_.message_bytes - sizeof(RankNote));
+    char* work = scratch_ + plan_.work;
+    for_each(plan_.threads, plan_.tasks,
+             [&](int64_t i, int64_t worker) { summarise_block(i, work + worker * plan_.own.work_bytes); });
+    if (place(ranks_.rank) != 0) return;
+    // What enters the first rank is known there alone: it sends the state after its steps.
+    char *carry = scratch_ + plan_.carry, *end = scratch_ + plan_.end;
+    if (call_.start != nullptr)
+        std::memcpy(carry, call_.start, plan_.state_bytes());
+    else
+        std::memset(carry, 0, plan_.state_bytes());
+    walk_own(carry, end);
+    std::memcpy(to + plan_.local, end, plan_.state_bytes());
+}
+
+void RankPass::walk_own(const char* carry, char* end) {
+    std::memcpy(end, carry, plan_.state_bytes());
+    const char* from = scratch_ + plan_.sent;
+    for_each(plan_.threads, plan_.tasks, [&](int64_t i, int64_t worker) {
+        int64_t row = 0, c0 = 0;
+        const LinearCall narrow = block(i, row, c0);
+        const int64_t place = row * plan_.row_bytes + c0 * plan_.channel_bytes;
+        char *here = end + place, *there = scratch_ + plan_.next + place;
+        char* work = scratch_ + plan_.work + worker * plan_.own.work_bytes;
+        for (int64_t piece = 0; narrow.channels > 0 && piece < plan_.pieces; ++piece) {
+            const LinearChunk steps = chunk(row, piece, call_.time);
+            if (steps.steps == 0) continue;
+            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] != 0;
+            if (!plan_.joining.join(narrow, reset, summary(from, piece, row, c0), here, there))
+                plan_.own.walk(narrow, steps, here, there, work);
+            std::memcpy(here, there, static_cast<size_t>(narrow.channels * plan_.channel_bytes));
+        }
+    });
+}
+
+void RankPass::exchange() {
+    const char* received = scratch_ + plan_.received;
+    ranks_.gather(scratch_ + plan_.sent, scratch_ + plan_.received, plan_.message_bytes, stream_);
+    check_notes(ranks_, reinterpret_cast<const std::byte*>(received), plan_.message_bytes);
+}
+
+// False where a number of `next` is not finite.
+bool RankPass::join_rank(int32_t rank, const char* carry, char* next) const {
+    const char* from = message(rank);
+    const int64_t steps = note(rank).steps;
+    std::atomic<bool> finite{true};
+    for_each(plan_.threads, plan_.rows, [&](int64_t row, int64_t) {
+        const auto bytes = static_cast<size_t>(plan_.row_bytes);
+        const char* before = carry + row * plan_.row_bytes;
+        char* after = next + row * plan_.row_bytes;
+        // Both are taken in turn; the kernels read a lane before they write it.
+        bool good = true;
+        for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
+            if (chunk(row, piece, steps).steps == 0) continue;
+            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] != 0;
+            good = plan_.joining.join(call_, reset, summary(from, piece, row, 0), before, after);
+            before = after;
+        }
+        if (before != after) std::memcpy(after, before, bytes);
+        if (!good) finite = false;
+    });
+    return finite;
+}
+
+const char* RankPass::find_carry() {
+    const size_t bytes = plan_.state_bytes();
+    char *carry = scratch_ + plan_.carry, *next = scratch_ + plan_.next, *mine = scratch_ + plan_.mine;
+    char *end = scratch_ + plan_.end, *told = scratch_ + plan_.round;
+    if (bytes == 0) return mine;
+    for (int32_t k = 0; k < ranks_.size; ++k) {
+        const int32_t rank = place(k);
+        if (rank == ranks_.rank) std::memcpy(mine, carry, bytes);
+        if (k == ranks_.size - 1) break;
+        if (k == 0) {
+            std::memcpy(carry, message(rank) + plan_.local, bytes);
+            continue;
+        }
+        if (note(rank).steps == 0) continue;
+        if (join_rank(rank, carry, next)) {
+            std::memcpy(carry, next, bytes);
+            continue;
+        }
+        if (rank == ranks_.rank)
+            walk_own(carry, end);
+        else
+            std::memset(end, 0, bytes);
+        ranks_.gather(end, told, bytes, stream_);
+        std::memcpy(carry, told + static_cast<size_t>(rank) * bytes, bytes);
+    }
+    return mine;
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass of the linear recurrence over several ranks, up to the carry that enters a rank's own steps: they are a few
+// pieces, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each joins them in
+// order. Every rank does the same arithmetic on the same numbers, so all know alike where a carry is not finite. The rank
+// whose steps would make it so then walks them from their carry, and tells the others in another all-gather.
+#pragma once
+
+#include "core/rounding.h"
+#include "cpu/linear_call.h"
+
+namespace flashscan::cpu {
+
+// What a plan settles about a pass. Pieces and everything in messages are the same on all ranks.
+struct RankPlan {
+    RankPlan(const LinearProblem& problem, const Options& options, Pass pass, Isa isa, int threads, size_t inner_bytes);
+
+    LinearPartition partition;
+    LinearKernels own, joining;      // of the own steps, and of the summaries of all ranks
+    int64_t pieces = 1;              // of a rank's steps
+    int64_t rows, row_bytes;         // of a state
+    int64_t channel_bytes;           // of a state
+    int64_t data_bytes, gate_bytes;  // of a number in memory
+    int64_t blocks, tasks;           // of channels in a row; of all rows
+    int threads;
+    // Places in a message, behind its note: of each piece one byte for each row, and states; the last step's OUTPUT.
+    size_t resets, product, power, local, edge, message_bytes;
+    // Places in scratch.
+    size_t sent, received, carry, mine, next, end, round, work, inner, scratch_bytes;
+
+    size_t state_bytes() const { return static_cast<size_t>(rows * row_bytes); }
+    int64_t piece_steps(int64_t steps) const { return ceil_div(steps, pieces); }
+};
+
+class RankPass {
+  public:
+    // `scratch` has plan.scratch_bytes.
+    RankPass(const RankPlan& plan, const Communicator& ranks, const LinearCall& call, char* scratch, void* stream);
+
+    // Fills in the own message; its note and its edge are the caller's.
+    void summarise();
+    RankNote& own_note() { return *reinterpret_cast<RankNote*>(scratch_ + plan_.sent); }
+    char* own_edge() { return scratch_ + plan_.sent + plan_.edge; }
+    // Throws Error where a rank has failed.
+    void exchange();
+    const RankNote& note(int32_t rank) const { return *reinterpret_cast<const RankNote*>(message(rank)); }
+    const char* edge(int32_t rank) const { return message(rank) + plan_.edge; }
+    // The state that enters the own steps.
+    const char* find_carry();
+
+    char* inner_scratch() { return scratch_ + plan_.inner; }
+
+  private:
+    const char* message(int32_t rank) const {
+        return scratch_ + plan_.received + static_cast<size_t>(rank) * plan_.message_bytes;
+    }
+    int32_t place(int32_t rank) const { return call_.ascending ? rank : ranks_.size - 1 - rank; }
+    LinearSummary summary(const char* message, int64_t piece, int64_t row, int64_t c0) const;
+    LinearCall block(int64_t i, int64_t& row, int64_t& c0) const;
+    // Where a piece begins and how many steps it has.
+    LinearChunk chunk(int64_t row, int64_t piece, int64_t steps) const;
+    void summarise_block(int64_t task, char* work);
+    // Carries from `carry` over the own steps to `end`, from summaries where that is finite.
+    void walk_own(const char* carry, char* end);
+    bool join_rank(int32_t rank, const char* carry, char* next) const;
+
+    const RankPlan& plan_;
+    const Communicator& ranks_;
+    LinearCall call_;
+    char* scratch_;
+    void* stream_;
+};
+
+}  // namespace flashscan::cpu

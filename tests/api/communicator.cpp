@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators that are not one, plans that take none, and a communicator of one rank.
+#include <cstring>
+
+#include "api/fixture.h"
+#include "support/operator_problem.h"
+#include "support/rnn_problem.h"
+
+namespace api {
+namespace {
+
+using namespace support;
+
+int32_t gather_of_one(void* user, const void* send, void* receive, size_t bytes, void*) {
+    ++*static_cast<int*>(user);
+    std::memcpy(receive, send, bytes);
+    return 0;
+}
+
+struct BadComm {
+    const char* name;
+    std::function<void(flashscan_comm&)> change;
+    flashscan_status status;
+    std::vector<std::string> words;
+};
+class BadComms : public testing::TestWithParam<BadComm> {};
+
+TEST_P(BadComms, AreRefusedByName) {
+    int calls = 0;
+    flashscan_comm comm{sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, 0, 1, &calls, gather_of_one};
+    GetParam().change(comm);
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    flashscan_options options = options_of(small_problem(), FLASHSCAN_BACKEND_CPU, "");
+    options.communicator = &comm;
+    flashscan_plan* plan = reinterpret_cast<flashscan_plan*>(0x10);
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), GetParam().status, GetParam().words);
+    EXPECT_EQ(plan, nullptr);
+    EXPECT_EQ(calls, 0);
+}
+
+const BadComm bad_comms[] = {
+    {"StructSizeZero",
+     [](auto& c) { c.struct_size = 0; },
+     FLASHSCAN_STATUS_INVALID_STRUCT,
+     {"communicator.struct_size is 0", "32"}},
+    {"StructSizeShort",
+     [](auto& c) { c.struct_size = 31; },
+     FLASHSCAN_STATUS_INVALID_STRUCT,
+     {"communicator.struct_size is 31", "32"}},
+    {"KindMissing",
+     [](auto& c) { c.kind = 0; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.kind is 0", "COMM_CALLBACKS (2201)"}},
+    {"KindOfAnotherEnumeration",
+     [](auto& c) { c.kind = FLASHSCAN_BACKEND_CPU; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.kind is 101", "COMM_CALLBACKS (2201)"}},
+    {"Nccl",
+     [](auto& c) { c.kind = FLASHSCAN_COMM_NCCL; },
+     FLASHSCAN_STATUS_UNSUPPORTED,
+     {"communicator.kind is COMM_NCCL (2202)", "COMM_CALLBACKS (2201)"}},
+    {"SizeZero", [](auto& c) { c.size = 0; }, FLASHSCAN_STATUS_INVALID_ARGUMENT, {"communicator.size is 0", "65536"}},
+    {"SizeHuge",
+     [](auto& c) { c.size = 65537; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.size is 65537", "65536"}},
+    {"RankNegative",
+     [](auto& c) { c.rank = -1; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.rank is -1 of 1", "0 to 0"}},
+    {"RankTooHigh",
+     [](auto& c) { c.rank = 4, c.size = 4; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.rank is 4 of 4", "0 to 3"}},
+    {"AllGatherMissing",
+     [](auto& c) { c.all_gather = nullptr; },
+     FLASHSCAN_STATUS_INVALID_ARGUMENT,
+     {"communicator.all_gather is NULL"}},
+};
+INSTANTIATE_TEST_SUITE_P(Api, BadComms, testing::ValuesIn(bad_comms), [](const auto& one) { return one.param.name; });
+
+class Communicator : public testing::Test {
+  protected:
+    Communicator() { options.communicator = &comm; }
+    int calls = 0;
+    flashscan_comm comm{sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, 0, 1, &calls, gather_of_one};
+    flashscan_options options = make_options(FLASHSCAN_BACKEND_CPU, "", 0, false, false);
+    flashscan_plan* plan = nullptr;
+};
+
+TEST_F(Communicator, OfANewerLibraryIsRefused) {
+    struct {
+        flashscan_comm comm;
+        int64_t added;
+    } newer{comm, 0};
+    newer.comm.struct_size = sizeof newer;
+    options.communicator = &newer.comm;
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    ASSERT_EQ(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    flashscan_plan_destroy(plan);
+    newer.added = 1;
+    expect_failure(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_STRUCT_TOO_NEW,
+                   {"communicator.struct_size is 40"});
+}
+
+TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
+    const flashscan_linear_desc linear = desc_of(small_problem());
+    options.backend = FLASHSCAN_BACKEND_CUDA;
+    expect_failure(flashscan_plan_linear(&plan, &linear, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"communicator", "BACKEND_CUDA (102)", "BACKEND_CPU (101)"});
+    EXPECT_EQ(calls, 0);
+    options.backend = FLASHSCAN_BACKEND_CPU;
+    flashscan_linear_desc packed = linear;
+    packed.batch = 1, packed.num_sequences = 3;
+    expect_failure(flashscan_plan_linear(&plan, &packed, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"num_sequences is 3", "communicator", "packed"});
+    flashscan_linear_desc pooled = linear;
+    pooled.state_pool = 7;
+    expect_failure(flashscan_plan_linear(&plan, &pooled, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"state_pool is 7", "communicator"});
+    const flashscan_rnn_desc rnn = desc_of(rnn_problem_of("rnn lstm fwd f32 b3 t4 h2 d40"));
+    expect_failure(flashscan_plan_rnn(&plan, &rnn, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"communicator", "rnn lstm", "cannot be summarised"});
+    flashscan_operator_desc add{};
+    add.struct_size = sizeof add;
+    add.kind = FLASHSCAN_OPERATOR_ADD;
+    add.dtype = FLASHSCAN_DTYPE_F32;
+    add.batch = add.time = add.channels = 1;
+    expect_failure(flashscan_plan_operator(&plan, &add, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"communicator", "operator", "linear recurrences do"});
+    EXPECT_EQ(plan, nullptr);
+}
+
+TEST_F(Communicator, OfOneRankChangesNoBits) {
+    const Problem p = problem_of("linear bf16 BTC b2 t300 c9 form-logit state-in state-out seed5");
+    Data data = make_data(p);
+    data.output = data.input;
+    const Plan alone(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, "stream"));
+    options.kernel = "stream";
+    Plan ranked(desc_of(p), options);
+    comm = {};  // the plan has a copy
+    ASSERT_TRUE(ranked) << ranked.message();
+    EXPECT_NE(ranked.describe().find("rank 0 of 1"), std::string::npos) << ranked.describe();
+    EXPECT_EQ(calls, 1);
+    for (const bool backward : {false, true}) {
+        const auto bits = [&](const Plan& made) {
+            Call call = backward ? backward_call(p, made, FLASHSCAN_BACKEND_CPU, data, Guard::end)
+                                 : forward_call(p, made, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+            EXPECT_EQ(call.run(made.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+            return call.output_bytes();
+        };
+        EXPECT_TRUE(bits(alone) == bits(ranked));
+    }
+    EXPECT_EQ(calls, 3);
+}
+
+// What a plan of an inner rank takes, before any call.
+TEST_F(Communicator, PlansListWhatTheirRankTakes) {
+    comm.size = 3, comm.rank = 1;
+    comm.all_gather = [](void*, const void* send, void* receive, size_t bytes, void*) -> int32_t {
+        // As if all ranks had sent the same, each under its number.
+        for (int32_t rank = 0; rank < 3; ++rank) {
+            auto* to = static_cast<char*>(receive) + static_cast<size_t>(rank) * bytes;
+            std::memcpy(to, send, bytes);
+            std::memcpy(to, &rank, sizeof rank);
+        }
+        return 0;
+    };
+    const flashscan_linear_desc desc = desc_of(small_problem());
+    ASSERT_EQ(flashscan_plan_linear(&plan, &desc, &options), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    for (const int32_t pass : {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD})
+        for (const int32_t id : {FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT}) {
+            size_t bytes = 0;
+            const int32_t wanted = pass == FLASHSCAN_PASS_BACKWARD ? FLASHSCAN_GRAD | id : id;
+            EXPECT_EQ(flashscan_plan_arg_bytes(plan, pass, wanted, &bytes), FLASHSCAN_STATUS_UNKNOWN_ARGUMENT);
+        }
+    flashscan_plan_destroy(plan);
+}
+
+}  // namespace
+}  // namespace api
