@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/ranks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+namespace support {
+namespace {
+
+constexpr int32_t too_late = 77;
+
+// Steps [begin, end) of values in [rows, time, channels] order.
+Values steps_of(const Values& values, int64_t rows, int64_t time, int64_t channels, int64_t begin, int64_t end) {
+    Values part;
+    for (int64_t b = 0; b < rows && !values.empty(); ++b)
+        part.insert(part.end(), values.begin() + (b * time + begin) * channels,
+                    values.begin() + (b * time + end) * channels);
+    return part;
+}
+
+void put_steps(Values& all, const Values& part, int64_t rows, int64_t time, int64_t channels, int64_t begin,
+               int64_t end) {
+    if (part.empty()) return;
+    all.resize(static_cast<size_t>(rows * time * channels));
+    for (int64_t b = 0; b < rows; ++b)
+        std::copy_n(part.begin() + b * (end - begin) * channels, (end - begin) * channels,
+                    all.begin() + (b * time + begin) * channels);
+}
+
+// Of a gradient that each rank has summed over its own steps.
+void add_parts(RanksOutcome& whole, const Values& part) {
+    whole.grad_gate.resize(part.size());
+    whole.rounded_sums.resize(part.size());
+    for (size_t i = 0; i < part.size(); ++i) {
+        whole.grad_gate[i] += part[i];
+        whole.rounded_sums[i] += std::abs(part[i]);
+    }
+}
+
+// One rank's pass, twice in the same memory.
+Outcome run_part(const Problem& p, const Target& target, const Data& data, const flashscan_comm& comm, bool backward) {
+    Outcome outcome;
+    flashscan_options options = options_of(p, target.backend, target.kernel);
+    options.communicator = &comm;
+    const Plan plan(desc_of(p), options);
+    if (failed(plan, outcome)) return outcome;
+    Call call = backward ? backward_call(p, plan, target.backend, data, Guard::end)
+                         : forward_call(p, plan, target.backend, data, Guard::start);
+    if (!run_repeatedly(call, plan, 2, outcome)) return outcome;
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    if (!backward) {
+        outcome.output = call.values(FLASHSCAN_ARG_OUTPUT);
+        if (p.state_out) outcome.state_out = call.values(FLASHSCAN_ARG_STATE_OUT);
+        return outcome;
+    }
+    if ((p.gradients & gradient_input) != 0) outcome.grad_input = call.values(grad | FLASHSCAN_ARG_INPUT);
+    if ((p.gradients & gradient_gate) != 0) outcome.grad_gate = call.values(grad | FLASHSCAN_ARG_GATE);
+    if ((p.gradients & gradient_state) != 0 && p.state_in)
+        outcome.grad_state_in = call.values(grad | FLASHSCAN_ARG_STATE_IN);
+    return outcome;
+}
+
+}  // namespace
+
+Meeting::Meeting(int32_t size) {
+    for (int32_t rank = 0; rank < size; ++rank) seats_.push_back({this, rank, nullptr, 0});
+}
+
+flashscan_comm Meeting::comm(int32_t rank) {
+    return {
+        sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, rank, size(), &seats_[static_cast<size_t>(rank)], all_gather};
+}
+
+void Meeting::fail_after(int64_t calls, int32_t status) {
+    failing_call_ = calls_ + calls;
+    failure_ = status;
+}
+
+int32_t Meeting::all_gather(void* user, const void* send, void* receive, size_t bytes, void*) noexcept {
+    auto& seat = *static_cast<Seat*>(user);
+    return seat.meeting->gather(seat, send, receive, bytes);
+}
+
+// Returns when all ranks are here.
+bool Meeting::arrive(std::unique_lock<std::mutex>& lock) {
+    const int64_t round = round_;
+    if (++arrived_ == seats_.size()) {
+        arrived_ = 0;
+        ++round_;
+        all_here_.notify_all();
+        return true;
+    }
+    if (!all_here_.wait_for(lock, std::chrono::seconds(30), [&] { return round_ != round || late_; })) late_ = true;
+    if (late_) all_here_.notify_all();
+    return !late_;
+}
+
+int32_t Meeting::gather(Seat& seat, const void* send, void* receive, size_t bytes) {
+    std::unique_lock lock(mutex_);
+    const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
+    if (address(send) % 64 != 0 || address(receive) % 64 != 0) trouble_ += "send or receive is not aligned; ";
+    if (address(send) < address(receive) + bytes * seats_.size() && address(receive) < address(send) + bytes)
+        trouble_ += "send and receive overlap; ";
+    seat.send = send;
+    seat.bytes = bytes;
+    if (!arrive(lock)) return too_late;
+    const int32_t status = calls_ == failing_call_ ? failure_ : 0;
+    for (const Seat& other : seats_) {
+        if (other.bytes != bytes)
+            trouble_ += fmt::format("rank {} sends {} bytes, rank {} {}; ", seat.rank, bytes, other.rank, other.bytes);
+        if (status == 0 && other.bytes == bytes)
+            std::memcpy(static_cast<char*>(receive) + static_cast<size_t>(other.rank) * bytes, other.send, bytes);
+    }
+    // What was sent stays until all have it.
+    if (!arrive(lock)) return too_late;
+    if (seat.rank == 0) ++calls_;
+    if (!arrive(lock)) return too_late;
+    return status;
+}
+
+void on_ranks(int32_t size, const std::function<void(int32_t)>& f) {
+    std::vector<std::thread> threads;
+    for (int32_t rank = 0; rank < size; ++rank) threads.emplace_back(f, rank);
+    for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed) {
+    std::vector<int64_t> ends;
+    for (int32_t r = 0; r + 1 < ranks; ++r) {
+        const double place = uniform(seed, 900, static_cast<uint64_t>(r));
+        // Some ends fall together, at the ends of time above all.
+        const double twice = place < 0.15 ? 0 : place > 0.85 ? 1 : place;
+        ends.push_back(static_cast<int64_t>(twice * static_cast<double>(time)));
+    }
+    ends.push_back(time);
+    std::sort(ends.begin(), ends.end());
+    std::adjacent_difference(ends.begin(), ends.end(), ends.begin());
+    return ends;
+}
+
+RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>& lengths, size_t rank) {
+    const size_t first = p.reverse ? lengths.size() - 1 : 0, last = lengths.size() - 1 - first;
+    const int64_t begin = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank), int64_t{0});
+    const int64_t end = begin + lengths[rank];
+    RankPart part{p, {}, begin};
+    part.problem.time = lengths[rank];
+    part.problem.state_in = p.state_in && rank == first;
+    part.problem.state_out = p.state_out && rank == last;
+    part.problem.threads = std::max(p.threads, 1);
+    // STATE_IN is one rank's alone, and backward has to write something.
+    if (p.gradients == gradient_state && !part.problem.state_in) part.problem.gradients = gradient_input;
+    const auto steps = [&](const Values& values, const std::array<int64_t, 3>& e) {
+        return steps_of(values, e[0], e[1], e[2], begin, end);
+    };
+    part.data.input = steps(data.input, p.extents());
+    part.data.output = steps(data.output, p.extents());
+    part.data.grad_output = steps(data.grad_output, p.extents());
+    part.data.gate = p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? data.gate : steps(data.gate, p.gate_extents());
+    if (part.problem.state_in) part.data.state_in = data.state_in;
+    if (part.problem.state_out) part.data.grad_state_out = data.grad_state_out;
+    for (int64_t b = 0; p.reset && b < p.batch; ++b)
+        part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + begin,
+                               data.reset.begin() + b * p.time + end);
+    return part;
+}
+
+RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& data,
+                            const std::vector<int64_t>& lengths, Meeting& meeting, bool backward) {
+    std::vector<Outcome> outcomes(lengths.size());
+    std::vector<RankPart> parts;
+    for (size_t rank = 0; rank < lengths.size(); ++rank) parts.push_back(part_of(p, data, lengths, rank));
+    on_ranks(meeting.size(), [&](int32_t rank) {
+        const RankPart& part = parts[static_cast<size_t>(rank)];
+        try {
+            outcomes[static_cast<size_t>(rank)] =
+                run_part(part.problem, target, part.data, meeting.comm(rank), backward);
+        } catch (const std::exception& error) {
+            outcomes[static_cast<size_t>(rank)].damage = error.what();
+        }
+    });
+    RanksOutcome whole;
+    whole.damage = meeting.trouble();
+    const auto gate = p.gate_extents();
+    for (size_t rank = 0; rank < lengths.size(); ++rank) {
+        const Outcome& one = outcomes[rank];
+        whole.ranks.push_back(one);
+        if (one.status != FLASHSCAN_STATUS_OK) {
+            whole.status = one.status;
+            whole.message += fmt::format("rank {}: {}; ", rank, one.message);
+        }
+        whole.damage += one.damage;
+        const int64_t begin = parts[rank].begin, end = begin + lengths[rank];
+        put_steps(whole.output, one.output, p.batch, p.time, p.channels, begin, end);
+        put_steps(whole.grad_input, one.grad_input, p.batch, p.time, p.channels, begin, end);
+        if (p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
+            if (!one.grad_gate.empty()) add_parts(whole, one.grad_gate);
+        } else {
+            put_steps(whole.grad_gate, one.grad_gate, gate[0], p.time, gate[2], begin, end);
+        }
+        if (!one.state_out.empty()) whole.state_out = one.state_out;
+        if (!one.grad_state_in.empty()) whole.grad_state_in = one.grad_state_in;
+    }
+    return whole;
+}
+
+}  // namespace support

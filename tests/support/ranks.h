@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of one process: an all-gather among them, and problems that are cut over them in time.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "support/call.h"
+
+namespace support {
+
+// Where the ranks of one communicator meet. An all-gather that does not get all of them within half a minute fails on
+// those that came, so that no test hangs.
+class Meeting {
+  public:
+    explicit Meeting(int32_t size);
+    Meeting(const Meeting&) = delete;
+    Meeting& operator=(const Meeting&) = delete;
+
+    int32_t size() const { return static_cast<int32_t>(seats_.size()); }
+    flashscan_comm comm(int32_t rank);
+    // The all-gather after so many from now on returns `status` to all ranks.
+    void fail_after(int64_t calls, int32_t status);
+    int64_t calls() const { return calls_; }
+    // What the library asked for and should not have.
+    const std::string& trouble() const { return trouble_; }
+
+  private:
+    struct Seat {
+        Meeting* meeting;
+        int32_t rank;
+        const void* send;
+        size_t bytes;
+    };
+    static int32_t all_gather(void* user, const void* send, void* receive, size_t bytes, void* stream) noexcept;
+    int32_t gather(Seat& seat, const void* send, void* receive, size_t bytes);
+    bool arrive(std::unique_lock<std::mutex>& lock);
+
+    std::vector<Seat> seats_;
+    std::mutex mutex_;
+    std::condition_variable all_here_;
+    size_t arrived_ = 0;
+    int64_t round_ = 0, calls_ = 0, failing_call_ = -1;
+    int32_t failure_ = 0;
+    bool late_ = false;
+    std::string trouble_;
+};
+
+// Calls f(rank) on a thread for each rank at once.
+void on_ranks(int32_t size, const std::function<void(int32_t)>& f);
+
+// Lengths of the parts of `ranks` ranks: uneven, some of them 0.
+std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed);
+
+// The part of one rank, and the options of its plan.
+struct RankPart {
+    Problem problem;
+    Data data;
+    int64_t begin = 0;
+};
+RankPart part_of(const Problem& problem, const Data& data, const std::vector<int64_t>& lengths, size_t rank);
+
+// Runs a pass of the whole problem on ranks, as run_forward and run_backward do on one, and puts the results together.
+// GRAD|GATE that is broadcast in time is the sum of all ranks'; `rounded_sums` has the sum of their magnitudes.
+struct RanksOutcome : Outcome {
+    std::vector<double> rounded_sums;
+    std::vector<Run> ranks;
+};
+RanksOutcome run_over_ranks(const Problem& problem, const Target& target, const Data& data,
+                            const std::vector<int64_t>& lengths, Meeting& meeting, bool backward);
+
+}  // namespace support
