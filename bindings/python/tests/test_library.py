@@ -16,6 +16,7 @@ from flashscan import _operator
 ROOT = Path(__file__).resolve().parents[3]
 STRUCTS = {
     "build": lib.Build,
+    "comm": lib.Comm,
     "options": lib.Options,
     "strides": lib.Strides,
     "linear_desc": lib.LinearDesc,

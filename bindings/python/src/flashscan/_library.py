@@ -57,6 +57,7 @@ GATED_INPUT_GATE_NONE, GATED_INPUT_GATE_SIGMOID, GATED_EPILOGUE_NONE = 1901, 190
 GATED_FLAG_RESET, GATED_FLAG_FIRST_STEP = 1 << 20, 1 << 21
 SELECTIVE_FLAG_RESET, SELECTIVE_FLAG_SOFTPLUS = 1 << 24, 1 << 25
 SELECTIVE_FLAG_B_PER_STEP, SELECTIVE_FLAG_C_PER_STEP = 1 << 26, 1 << 27
+COMM_CALLBACKS = 2201
 
 
 class Strides(Structure):
@@ -220,6 +221,21 @@ class CustomOperator(Structure):
     ]
 
 
+# Called with the struct's user, where to send from, where to receive to, the bytes of a rank, and a stream.
+AllGather = CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, c_size_t, c_void_p)
+
+
+class Comm(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("kind", c_int32),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("user", c_void_p),
+        ("all_gather", AllGather),
+    ]
+
+
 class Options(Structure):
     _fields_ = [
         ("struct_size", c_uint32),
@@ -232,7 +248,7 @@ class Options(Structure):
         ("allocator", c_void_p),
         ("log", c_void_p),
         ("log_user", c_void_p),
-        ("communicator", c_void_p),
+        ("communicator", POINTER(Comm)),
     ]
 
 
@@ -334,13 +350,24 @@ class Plan:
 
     _plan: c_void_p | None = None
 
-    def __init__(self, family: str, fields: tuple, threads: int, backend: int = CPU, device: int = 0) -> None:
+    def __init__(
+        self,
+        family: str,
+        fields: tuple,
+        threads: int,
+        backend: int = CPU,
+        device: int = 0,
+        communicator: Comm | None = None,
+    ) -> None:
         self._plan = c_void_p()
+        self._communicator = communicator  # its function is needed as long as the plan
         desc_type, create = FAMILIES[family]
         desc = desc_type(ctypes.sizeof(desc_type), *fields)
         # Packages that own devices' memory have pools of their own, which scratch is taken from.
         workspace = WORKSPACE_CALLER if backend == CUDA else WORKSPACE_LIBRARY
         options = Options(ctypes.sizeof(Options), backend, device, threads, workspace=workspace)
+        if communicator is not None:
+            options.communicator = ctypes.pointer(communicator)
         check(create(byref(self._plan), byref(desc), byref(options)))
 
     def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
