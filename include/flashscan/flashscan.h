@@ -331,7 +331,9 @@ enum {
  * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
- * Linear recurrences on the CPU take a communicator, without packed sequences and pools; every other plan refuses it.
+ * On the CPU linear recurrences and scans of numbers (ADD to XOR, MODE_INCLUSIVE and MODE_EXCLUSIVE) take a communicator,
+ * without packed sequences and pools; every other plan refuses it. RESET where a sequence starts keeps apart what would be
+ * packed.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
@@ -343,8 +345,9 @@ enum {
  * one rank asks for GRAD|GATE all need OUTPUT. The gradient of a GATE that is broadcast along time is the sum over the
  * rank's own steps: to be that of the whole sequence, those of all ranks have to be added by the caller.
  *
- * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output; it calls it
- * again for each rank whose carry is not finite unless its steps are walked one by one. All ranks of a communicator
+ * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
+ * a scan whose derivatives depend on its numbers calls it twice, and a linear recurrence calls it again for each rank whose
+ * carry is not finite unless its steps are walked one by one. All ranks of a communicator
  * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
  * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different
  * communicators do not know of each other.

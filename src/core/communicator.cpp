@@ -58,10 +58,11 @@ void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id
          ranks.place(in ? 0 : ranks.size - 1, direction), in ? "first" : "last", ranks.size);
 }
 
-RankNote make_note(const Communicator& ranks, Code code, std::string_view text) {
+RankNote make_note(const Communicator& ranks, Pass pass, Code code, std::string_view text) {
     RankNote note;
     note.rank = ranks.rank;
     note.size = ranks.size;
+    note.pass = pass;
     note.code = code;
     std::copy_n(text.data(), std::min(text.size(), sizeof note.text - 1), note.text);
     return note;
@@ -79,6 +80,11 @@ void check_notes(const Communicator& ranks, const std::byte* notes, size_t step)
         const RankNote& note = note_at(notes, step, r);
         if (note.code != Code::ok) fail(note.code, "rank {} of {} has failed: {}", r, ranks.size, note.text);
     }
+    const auto name = [](Pass pass) { return pass == Pass::forward ? "forward" : "backward"; };
+    const Pass first = note_at(notes, step, 0).pass;
+    for (int32_t r = 1; r < ranks.size; ++r)
+        if (const Pass pass = note_at(notes, step, r).pass; pass != first)
+            fail(Code::invalid_argument, "rank 0 calls the {} pass, rank {} the {} pass", name(first), r, name(pass));
 }
 
 std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
@@ -89,11 +95,11 @@ std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
     RankNote mine;
     try {
         plan = make();
-        mine = make_note(ranks, Code::ok, plan->agreement());
+        mine = make_note(ranks, Pass::forward, Code::ok, plan->agreement());
     } catch (const Error& error) {
-        mine = make_note(ranks, error.code(), error.what());
+        mine = make_note(ranks, Pass::forward, error.code(), error.what());
     } catch (const std::bad_alloc&) {
-        mine = make_note(ranks, Code::out_of_memory, "out of host memory");
+        mine = make_note(ranks, Pass::forward, Code::out_of_memory, "out of host memory");
     }
     mine.version = version;
     ranks.gather(&mine, notes.data(), sizeof(RankNote), nullptr);

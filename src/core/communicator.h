@@ -40,13 +40,15 @@ struct alignas(64) RankNote {
     int32_t rank = 0, size = 0, version = 0;
     Code code = Code::ok;
     int64_t steps = 0;
-    uint32_t flags = 0, reserved = 0;
+    Pass pass = Pass::forward;
+    uint32_t flags = 0;   // what else a kernel tells
     char text[480] = {};  // ends with a zero: the sentence of a failure, or what all ranks have to agree about
 };
 static_assert(sizeof(RankNote) == 512);
 
-RankNote make_note(const Communicator& ranks, Code code, std::string_view text);
-// Throws the same Error on every rank where the note of one of them says that it failed, or lies in another's place.
+RankNote make_note(const Communicator& ranks, Pass pass, Code code, std::string_view text);
+// Throws the same Error on every rank where the note of one of them says that it failed, lies in another's place, or is of
+// another pass.
 // Notes are `step` bytes apart.
 void check_notes(const Communicator& ranks, const std::byte* notes, size_t step);
 

@@ -15,10 +15,17 @@ namespace flashscan {
 [[noreturn]] inline void refuse_ranks(const std::string& problem, const char* reason) {
     fail(Code::unsupported, "communicator is given to a plan for {}; {}", problem, reason);
 }
+inline void refuse_packed(const Sequences& problem) {
+    if (problem.packed())
+        fail(Code::unsupported,
+             "num_sequences is {} in a plan with a communicator, which takes no packed sequences yet; accepted is 0",
+             problem.num_sequences);
+}
 template <typename FamilyProblem>
 struct OneRank {
     static void check_ranks(const FamilyProblem& problem) {
-        refuse_ranks(problem.describe(), "plans of this family take none yet, those of linear recurrences do");
+        refuse_ranks(problem.describe(),
+                     "plans of this family take none yet, those of linear recurrences and of scans of numbers do");
     }
     static std::string describe_ranks(const FamilyProblem&) { return ""; }
 };
@@ -29,11 +36,7 @@ struct LinearFamily {
     static auto candidates(const Backend& backend) { return backend.linear_candidates(); }
     static void check_pass(const Problem&, Pass) {}
     static void check_ranks(const Problem& problem) {
-        if (problem.packed())
-            fail(
-                Code::unsupported,
-                "num_sequences is {} in a plan with a communicator, which takes no packed sequences yet; accepted is 0",
-                problem.num_sequences);
+        refuse_packed(problem);
         if (problem.pooled())
             fail(Code::unsupported,
                  "state_pool is {} in a plan with a communicator, which takes no pools; accepted is 0",
@@ -80,10 +83,17 @@ struct RnnFamily {
     }
 };
 
-struct OperatorFamily : OneRank<OperatorProblem> {
+struct OperatorFamily {
     using Problem = OperatorProblem;
     using Kernel = OperatorKernel;
     static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
+    static void check_ranks(const Problem& problem) {
+        if (!problem.on_numbers()) refuse_ranks(problem.describe(), "of operators only those on numbers take one yet");
+        if (problem.is_reduction())
+            refuse_ranks(problem.describe(), "scans take one, whose STATE_OUT is the reduction");
+        refuse_packed(problem);
+    }
+    static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static void check_pass(const Problem& problem, Pass pass) {
         if (pass != Pass::backward || problem.differentiable()) return;
         if (problem.is_custom())

@@ -113,12 +113,14 @@ void validate(OperatorProblem& p) {
     settle_states(p, {1, p.state_rows(), p.channels * p.element()}, p.state_number_bytes());
 }
 
-std::string OperatorProblem::describe() const {
+std::string OperatorProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
+std::string OperatorProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
+
+std::string OperatorProblem::describe(const std::string& extents) const {
     constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};
     std::string text = fmt::format("operator {}", name_of(kind));
     text += is_custom() ? fmt::format(" bytes{}", custom.element_bytes) : fmt::format(" {}", flashscan::name_of(dtype));
-    text += fmt::format(" {} {} b{} t{} c{}", layout == Layout::btc ? "BTC" : "BCT", modes[static_cast<int32_t>(mode)],
-                        batch, time, channels);
+    text += fmt::format(" {} {} {}", layout == Layout::btc ? "BTC" : "BCT", modes[static_cast<int32_t>(mode)], extents);
     if (dim > 0) text += fmt::format(" d{}", dim);
     if (allow_tf32) text += " tf32";
     return text + describe_sequences(*this);

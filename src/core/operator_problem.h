@@ -67,6 +67,11 @@ struct OperatorProblem : Sequences {
     Steps steps() const;
 
     std::string describe() const;
+    // What the ranks that hold one sequence have in common: all but the time.
+    std::string describe_ranks() const;
+
+  private:
+    std::string describe(const std::string& extents) const;
 };
 
 const char* name_of(OperatorKind kind);

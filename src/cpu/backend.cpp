@@ -37,6 +37,13 @@ std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Opt
     auto kernel = unless_empty<make>(problem, options, refusal);
     return kernel && options.communicator ? make_linear_ranks(problem, options, std::move(kernel)) : std::move(kernel);
 }
+template <auto make>
+std::unique_ptr<OperatorKernel> over_ranks(const OperatorProblem& problem, const Options& options,
+                                           std::string& refusal) {
+    auto kernel = unless_empty<make>(problem, options, refusal);
+    return kernel && options.communicator ? make_operator_ranks(problem, options, std::move(kernel), make)
+                                          : std::move(kernel);
+}
 
 constexpr LinearCandidate linear[] = {
     {"chunked", over_ranks<make_linear_chunked>},
@@ -50,9 +57,9 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", unless_empty<make_operator_numbers>}, {"matrices", unless_empty<make_operator_matrices>},
-    {"affine", unless_empty<make_operator_affine>},   {"batched", unless_empty<make_operator_batched>},
-    {"host", unless_empty<make_operator_host>},       {"reference", unless_empty<reference::make_operator>},
+    {"numbers", over_ranks<make_operator_numbers>}, {"matrices", unless_empty<make_operator_matrices>},
+    {"affine", unless_empty<make_operator_affine>}, {"batched", unless_empty<make_operator_batched>},
+    {"host", unless_empty<make_operator_host>},     {"reference", over_ranks<reference::make_operator>},
 };
 
 constexpr GatedCandidate gated[] = {

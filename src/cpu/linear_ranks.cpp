@@ -15,7 +15,7 @@ namespace flashscan::cpu {
 namespace {
 
 // Bits of a note's flags.
-constexpr uint32_t calls_backward = 1, wants_gate_gradient = 2, has_output = 4;
+constexpr uint32_t wants_gate_gradient = 1, has_output = 2;
 
 class LinearRanks final : public LinearKernel {
   public:
@@ -39,9 +39,8 @@ class LinearRanks final : public LinearKernel {
 
     void forward(const LinearBuffers& buffers, void* stream) const override {
         RankPass pass = begin(Pass::forward, buffers, stream);
-        set_note(pass, 0);
+        set_note(pass, Pass::forward, 0);
         pass.exchange();
-        check_flags(pass);
         LinearBuffers own = buffers;
         own.scratch = pass.inner_scratch();
         const char* carry = pass.find_carry();
@@ -51,8 +50,9 @@ class LinearRanks final : public LinearKernel {
 
     void backward(const LinearBuffers& buffers, void* stream) const override {
         RankPass pass = begin(Pass::backward, buffers, stream);
-        set_note(pass, calls_backward | (buffers.grad_gate != nullptr ? wants_gate_gradient : 0) |
-                           (buffers.output != nullptr || p_.time == 0 ? has_output : 0));
+        set_note(pass, Pass::backward,
+                 (buffers.grad_gate != nullptr ? wants_gate_gradient : 0) |
+                     (buffers.output != nullptr || p_.time == 0 ? has_output : 0));
         fill_edge(buffers, pass.own_edge());
         pass.exchange();
         check_flags(pass);
@@ -67,7 +67,7 @@ class LinearRanks final : public LinearKernel {
     void withdraw(Pass pass, Code code, const char* sentence, void* stream) const override {
         const size_t notes = plan(pass).message_bytes / sizeof(RankNote) + 1;
         std::vector<RankNote> sent(notes), received(notes * static_cast<size_t>(ranks_.size));
-        sent[0] = make_note(ranks_, code, sentence);
+        sent[0] = make_note(ranks_, pass, code, sentence);
         // The call has its error already.
         ranks_.all_gather(ranks_.user, sent.data(), received.data(), plan(pass).message_bytes, stream);
     }
@@ -84,8 +84,8 @@ class LinearRanks final : public LinearKernel {
         return begun;
     }
 
-    void set_note(RankPass& pass, uint32_t flags) const {
-        RankNote note = make_note(ranks_, Code::ok, "");
+    void set_note(RankPass& pass, Pass which, uint32_t flags) const {
+        RankNote note = make_note(ranks_, which, Code::ok, "");
         note.steps = p_.time;
         note.flags = flags;
         pass.own_note() = note;
@@ -96,11 +96,8 @@ class LinearRanks final : public LinearKernel {
         int32_t wants = -1, lacks = -1;
         for (int32_t r = 0; r < ranks_.size; ++r) {
             const uint32_t flags = pass.note(r).flags;
-            if ((flags & calls_backward) != (pass.note(0).flags & calls_backward))
-                fail(Code::invalid_argument, "rank {} calls the forward pass while rank {} calls the backward pass",
-                     (flags & calls_backward) == 0 ? r : 0, (flags & calls_backward) == 0 ? 0 : r);
             if (wants < 0 && (flags & wants_gate_gradient) != 0) wants = r;
-            if (lacks < 0 && (flags & calls_backward) != 0 && (flags & has_output) == 0) lacks = r;
+            if (lacks < 0 && (flags & has_output) == 0) lacks = r;
         }
         if (wants >= 0 && lacks >= 0)
             fail(Code::missing_argument, "OUTPUT is not given on rank {}; GRAD|GATE of rank {} needs it there", lacks,

@@ -121,13 +121,20 @@ TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
     const flashscan_rnn_desc rnn = desc_of(rnn_problem_of("rnn lstm fwd f32 b3 t4 h2 d40"));
     expect_failure(flashscan_plan_rnn(&plan, &rnn, &options), FLASHSCAN_STATUS_UNSUPPORTED,
                    {"communicator", "rnn lstm", "cannot be summarised"});
-    flashscan_operator_desc add{};
-    add.struct_size = sizeof add;
-    add.kind = FLASHSCAN_OPERATOR_ADD;
-    add.dtype = FLASHSCAN_DTYPE_F32;
-    add.batch = add.time = add.channels = 1;
-    expect_failure(flashscan_plan_operator(&plan, &add, &options), FLASHSCAN_STATUS_UNSUPPORTED,
-                   {"communicator", "operator", "linear recurrences do"});
+    for (const auto& [line, words] : std::vector<std::pair<const char*, std::vector<std::string>>>{
+             {"operator matmul inclusive fwd f32 b1 t3 c1 d2", {"communicator", "operator matmul", "on numbers"}},
+             {"operator add reduction fwd f32 b1 t3 c1", {"communicator", "reduction", "STATE_OUT"}},
+             {"operator add inclusive fwd f32 b1 t3 c1 sequences2", {"num_sequences is 2", "packed"}}}) {
+        const flashscan_operator_desc desc = desc_of(operator_problem_of(line));
+        expect_failure(flashscan_plan_operator(&plan, &desc, &options), FLASHSCAN_STATUS_UNSUPPORTED, words);
+    }
+    flashscan_gated_desc gated{};
+    gated.struct_size = sizeof gated;
+    gated.dtype = FLASHSCAN_DTYPE_F32;
+    gated.layer = FLASHSCAN_GATED_LAYER_MINGRU;
+    gated.batch = gated.time = gated.channels = 1;
+    expect_failure(flashscan_plan_gated(&plan, &gated, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"communicator", "gated", "linear recurrences and of scans of numbers do"});
     EXPECT_EQ(plan, nullptr);
 }
 

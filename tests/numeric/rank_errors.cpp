@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/check.h"
+#include "support/operator_check.h"
 #include "support/ranks.h"
 
 namespace numeric {
@@ -226,6 +227,64 @@ TEST(RankErrors, AGateGradientNeedsOutputOnEveryRank) {
     expect_all(results, FLASHSCAN_STATUS_MISSING_ARGUMENT,
                {"OUTPUT is not given on rank 0; GRAD|GATE of rank 1 needs it there"});
     expect_same_sentence(results);
+}
+
+// Plans of other families meet in the same place.
+TEST(RankErrors, ScansOfNumbersTellEachOtherTheSame) {
+    const auto run = [](const std::array<const char*, size>& lines, const std::function<void(int32_t, Call&)>& change) {
+        Meeting meeting(size);
+        Results results;
+        on_ranks(size, [&](int32_t rank) {
+            const OperatorProblem p = operator_problem_of(lines[static_cast<size_t>(rank)]);
+            flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
+            const flashscan_comm comm = meeting.comm(rank);
+            options.communicator = &comm;
+            const Plan plan(desc_of(p), options);
+            Result& result = results[static_cast<size_t>(rank)];
+            result = {plan.status(), plan.message()};
+            if (!plan) return;
+            Call call = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, make_data(p), Guard::end);
+            change(rank, call);
+            result.status = call.run(plan.get());
+            if (result.status != FLASHSCAN_STATUS_OK) result.sentence = flashscan_last_error();
+            result.untouched = call.outputs_untouched();
+        });
+        EXPECT_EQ(meeting.trouble(), "");
+        return results;
+    };
+    constexpr const char *add = "operator add inclusive fwd f32 b1 t4 c2",
+                         *mul = "operator mul inclusive fwd f32 b1 t4 c2";
+    const Results different = run({add, add, mul}, [](int32_t, Call&) {});
+    expect_all(different, FLASHSCAN_STATUS_INVALID_ARGUMENT,
+               {"rank 0 \"operator add f32 BTC inclusive b1 c2", "rank 2 \"operator mul f32 BTC inclusive b1 c2"});
+    expect_same_sentence(different);
+    expect_all(run({add, add, add},
+                   [](int32_t rank, Call& call) {
+                       if (rank == 1) call.argument(FLASHSCAN_ARG_INPUT).data = nullptr;
+                   }),
+               FLASHSCAN_STATUS_MISSING_ARGUMENT, {"INPUT is NULL"});
+}
+
+TEST(RankErrors, RanksThatCallDifferentPasses) {
+    Meeting meeting(size);
+    // Operators send as much forward as backward, so that they see it.
+    Results results;
+    on_ranks(size, [&](int32_t rank) {
+        const OperatorProblem p = operator_problem_of("operator mul inclusive bwd f32 b1 t4 c2");
+        flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
+        const flashscan_comm comm = meeting.comm(rank);
+        options.communicator = &comm;
+        const Plan plan(desc_of(p), options);
+        ASSERT_TRUE(plan) << plan.message();
+        const OperatorData data = make_data(p);
+        Call call = rank == 1 ? backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, {}, Guard::end)
+                              : forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+        Result& result = results[static_cast<size_t>(rank)];
+        result.status = call.run(plan.get());
+        result.sentence = flashscan_last_error();
+        result.untouched = call.outputs_untouched();
+    });
+    expect_all(results, FLASHSCAN_STATUS_INVALID_ARGUMENT, {"rank 0 calls the forward pass, rank 1 the backward pass"});
 }
 
 }  // namespace

@@ -14,24 +14,6 @@ namespace {
 
 constexpr int32_t too_late = 77;
 
-// Steps [begin, end) of values in [rows, time, channels] order.
-Values steps_of(const Values& values, int64_t rows, int64_t time, int64_t channels, int64_t begin, int64_t end) {
-    Values part;
-    for (int64_t b = 0; b < rows && !values.empty(); ++b)
-        part.insert(part.end(), values.begin() + (b * time + begin) * channels,
-                    values.begin() + (b * time + end) * channels);
-    return part;
-}
-
-void put_steps(Values& all, const Values& part, int64_t rows, int64_t time, int64_t channels, int64_t begin,
-               int64_t end) {
-    if (part.empty()) return;
-    all.resize(static_cast<size_t>(rows * time * channels));
-    for (int64_t b = 0; b < rows; ++b)
-        std::copy_n(part.begin() + b * (end - begin) * channels, (end - begin) * channels,
-                    all.begin() + (b * time + begin) * channels);
-}
-
 // Of a gradient that each rank has summed over its own steps.
 void add_parts(RanksOutcome& whole, const Values& part) {
     whole.grad_gate.resize(part.size());
@@ -66,6 +48,23 @@ Outcome run_part(const Problem& p, const Target& target, const Data& data, const
 }
 
 }  // namespace
+
+Values steps_of(const Values& values, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end) {
+    const auto& [rows, time, inner] = extents;
+    Values part;
+    for (int64_t row = 0; row < rows && !values.empty(); ++row)
+        part.insert(part.end(), values.begin() + (row * time + begin) * inner,
+                    values.begin() + (row * time + end) * inner);
+    return part;
+}
+
+void put_steps(Values& all, const Values& part, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end) {
+    const auto& [rows, time, inner] = extents;
+    all.resize(static_cast<size_t>(rows * time * inner));
+    for (int64_t row = 0; row < rows && !part.empty(); ++row)
+        std::copy_n(part.begin() + row * (end - begin) * inner, (end - begin) * inner,
+                    all.begin() + (row * time + begin) * inner);
+}
 
 Meeting::Meeting(int32_t size) {
     for (int32_t rank = 0; rank < size; ++rank) seats_.push_back({this, rank, nullptr, 0});
@@ -155,7 +154,7 @@ RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>&
     // STATE_IN is one rank's alone, and backward has to write something.
     if (p.gradients == gradient_state && !part.problem.state_in) part.problem.gradients = gradient_input;
     const auto steps = [&](const Values& values, const std::array<int64_t, 3>& e) {
-        return steps_of(values, e[0], e[1], e[2], begin, end);
+        return steps_of(values, e, begin, end);
     };
     part.data.input = steps(data.input, p.extents());
     part.data.output = steps(data.output, p.extents());
@@ -195,12 +194,12 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& 
         }
         whole.damage += one.damage;
         const int64_t begin = parts[rank].begin, end = begin + lengths[rank];
-        put_steps(whole.output, one.output, p.batch, p.time, p.channels, begin, end);
-        put_steps(whole.grad_input, one.grad_input, p.batch, p.time, p.channels, begin, end);
+        if (!one.output.empty()) put_steps(whole.output, one.output, p.extents(), begin, end);
+        if (!one.grad_input.empty()) put_steps(whole.grad_input, one.grad_input, p.extents(), begin, end);
         if (p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
             if (!one.grad_gate.empty()) add_parts(whole, one.grad_gate);
         } else {
-            put_steps(whole.grad_gate, one.grad_gate, gate[0], p.time, gate[2], begin, end);
+            if (!one.grad_gate.empty()) put_steps(whole.grad_gate, one.grad_gate, gate, begin, end);
         }
         if (!one.state_out.empty()) whole.state_out = one.state_out;
         if (!one.grad_state_in.empty()) whole.grad_state_in = one.grad_state_in;

@@ -52,7 +52,11 @@ void on_ranks(int32_t size, const std::function<void(int32_t)>& f);
 // Lengths of the parts of `ranks` ranks: uneven, some of them 0.
 std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed);
 
-// The part of one rank, and the options of its plan.
+// Steps [begin, end) of values whose axis in the middle is time, and their way back.
+Values steps_of(const Values& values, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end);
+void put_steps(Values& all, const Values& part, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end);
+
+// The part of one rank.
 struct RankPart {
     Problem problem;
     Data data;
