@@ -331,9 +331,9 @@ enum {
  * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
- * On the CPU linear recurrences and scans of numbers (ADD to XOR, MODE_INCLUSIVE and MODE_EXCLUSIVE) take a communicator,
- * without packed sequences and pools; every other plan refuses it. RESET where a sequence starts keeps apart what would be
- * packed.
+ * On the CPU linear recurrences, gated layers and scans of numbers (ADD to XOR, MODE_INCLUSIVE and MODE_EXCLUSIVE) take a
+ * communicator, without packed sequences and pools; every other plan refuses it. RESET where a sequence starts keeps apart
+ * what would be packed.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
@@ -342,15 +342,16 @@ enum {
  * The first rank in the order of computation (rank 0; size - 1 with DIRECTION_REVERSE) alone takes STATE_IN and
  * GRAD|STATE_IN, the last one alone STATE_OUT and GRAD|STATE_OUT: on another rank they are
  * FLASHSCAN_STATUS_UNKNOWN_ARGUMENT. All other optional arguments may be given on some ranks and not on others, but where
- * one rank asks for GRAD|GATE all need OUTPUT. The gradient of a GATE that is broadcast along time is the sum over the
- * rank's own steps: to be that of the whole sequence, those of all ranks have to be added by the caller.
+ * one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS) all need OUTPUT. The
+ * gradients of PARAM, of BIAS and of a GATE that is broadcast along time are sums over the rank's own steps: to be those of
+ * the whole sequence, those of all ranks have to be added by the caller. With GATED_FLAG_FIRST_STEP the first rank in the
+ * order of computation needs a step or STATE_IN.
  *
  * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
- * a scan whose derivatives depend on its numbers calls it twice, and a linear recurrence calls it again for each rank whose
- * carry is not finite unless its steps are walked one by one. All ranks of a communicator
- * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
- * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different
- * communicators do not know of each other.
+ * a scan of numbers calls it twice, and a recurrence calls it again for each rank whose carry is not finite unless its
+ * steps are walked one by one. All ranks of a communicator therefore make the same plans and the same calls in the same
+ * order, one at a time; a rank that leaves one out, or comes with another pass, leaves the others waiting in their
+ * all_gather, or mixes up what they receive. Different communicators do not know of each other.
  *
  * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same sentence
  * when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get its status

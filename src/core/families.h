@@ -21,11 +21,17 @@ inline void refuse_packed(const Sequences& problem) {
              "num_sequences is {} in a plan with a communicator, which takes no packed sequences yet; accepted is 0",
              problem.num_sequences);
 }
+inline void refuse_pool(const Sequences& problem) {
+    if (problem.pooled())
+        fail(Code::unsupported, "state_pool is {} in a plan with a communicator, which takes no pools; accepted is 0",
+             problem.state_pool);
+}
 template <typename FamilyProblem>
 struct OneRank {
     static void check_ranks(const FamilyProblem& problem) {
-        refuse_ranks(problem.describe(),
-                     "plans of this family take none yet, those of linear recurrences and of scans of numbers do");
+        refuse_ranks(
+            problem.describe(),
+            "plans of this family take none yet, those of linear recurrences, gated layers and scans of numbers do");
     }
     static std::string describe_ranks(const FamilyProblem&) { return ""; }
 };
@@ -37,10 +43,7 @@ struct LinearFamily {
     static void check_pass(const Problem&, Pass) {}
     static void check_ranks(const Problem& problem) {
         refuse_packed(problem);
-        if (problem.pooled())
-            fail(Code::unsupported,
-                 "state_pool is {} in a plan with a communicator, which takes no pools; accepted is 0",
-                 problem.state_pool);
+        refuse_pool(problem);
     }
     static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
@@ -112,10 +115,15 @@ struct OperatorFamily {
     static std::string memory(const Problem&, const Kernel&) { return ""; }
 };
 
-struct GatedFamily : OneRank<GatedProblem> {
+struct GatedFamily {
     using Problem = GatedProblem;
     using Kernel = GatedKernel;
     static auto candidates(const Backend& backend) { return backend.gated_candidates(); }
+    static void check_ranks(const Problem& problem) {
+        refuse_packed(problem);
+        refuse_pool(problem);
+    }
+    static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static void check_pass(const Problem&, Pass) {}
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
                                                bool caller_scratch) {

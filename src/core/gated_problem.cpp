@@ -72,9 +72,11 @@ void validate(GatedProblem& p) {
     settle(p.grad_output, true, false, "grad_output", p.dtype);
 }
 
-std::string GatedProblem::describe() const {
-    std::string text = fmt::format("gated {} {} b{} t{} c{}", name_of(dtype), layout == Layout::btc ? "BTC" : "BCT",
-                                   batch, time, channels);
+std::string GatedProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
+std::string GatedProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
+
+std::string GatedProblem::describe(const std::string& extents) const {
+    std::string text = fmt::format("gated {} {} {}", name_of(dtype), layout == Layout::btc ? "BTC" : "BCT", extents);
     if (layer != nullptr) text += fmt::format(" {}", layer->name);
     text += fmt::format(" decay-{} scale-{}", decay_names[static_cast<int>(parts.decay)],
                         scale_names[static_cast<int>(parts.scale)]);

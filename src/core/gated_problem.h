@@ -33,6 +33,11 @@ struct GatedProblem : Sequences {
     bool starts_with_one(bool has_state) const { return parts.first_step && !has_state; }
 
     std::string describe() const;
+    // What the ranks that hold one sequence have in common: all but the time.
+    std::string describe_ranks() const;
+
+  private:
+    std::string describe(const std::string& extents) const;
 };
 
 // Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.

@@ -38,6 +38,11 @@ std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Opt
     return kernel && options.communicator ? make_linear_ranks(problem, options, std::move(kernel)) : std::move(kernel);
 }
 template <auto make>
+std::unique_ptr<GatedKernel> over_ranks(const GatedProblem& problem, const Options& options, std::string& refusal) {
+    auto kernel = unless_empty<make>(problem, options, refusal);
+    return kernel && options.communicator ? make_gated_ranks(problem, options, std::move(kernel)) : std::move(kernel);
+}
+template <auto make>
 std::unique_ptr<OperatorKernel> over_ranks(const OperatorProblem& problem, const Options& options,
                                            std::string& refusal) {
     auto kernel = unless_empty<make>(problem, options, refusal);
@@ -63,9 +68,9 @@ constexpr OperatorCandidate operators[] = {
 };
 
 constexpr GatedCandidate gated[] = {
-    {"chunked", unless_empty<make_gated_chunked>},
-    {"stream", unless_empty<make_gated_stream>},
-    {"reference", unless_empty<reference::make_gated>},
+    {"chunked", over_ranks<make_gated_chunked>},
+    {"stream", over_ranks<make_gated_stream>},
+    {"reference", over_ranks<reference::make_gated>},
 };
 
 constexpr SelectiveCandidate selective[] = {

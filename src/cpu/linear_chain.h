@@ -74,7 +74,8 @@ class ChunkChain {
         const std::lock_guard lock(taking_);
         if (row_ >= q_.rows) return false;
         const int64_t steps = row_steps(call_, row_);
-        taken = {turn_++, {row_, step_, std::min(q_.chunk, steps - step_)}, step_ + q_.chunk >= steps};
+        taken = {
+            turn_++, {row_, step_, std::min(q_.chunk, steps - step_), 0, call_.channels}, step_ + q_.chunk >= steps};
         step_ += q_.chunk;
         if (taken.last) ++row_, step_ = 0;
         return true;
@@ -87,7 +88,7 @@ class ChunkChain {
         const bool reset = !taken.last && kernels_.summarise(call_, chunk, summary, work);
         joins_.wait_for(taken.turn);
         load_carry(chunk, carry);
-        if (!taken.last && !kernels_.join(call_, reset, summary, carry, scratch_ + at_.next))
+        if (!taken.last && !kernels_.join(call_, chunk, reset, summary, carry, scratch_ + at_.next))
             kernels_.walk(call_, chunk, carry, scratch_ + at_.next, work);
         joins_.pass();
         auto* sums = reinterpret_cast<double*>(scratch_ + at_.sums) + worker * q_.step_sums;

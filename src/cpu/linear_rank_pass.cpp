@@ -16,8 +16,8 @@ constexpr int64_t least_block_bytes = 256;  // of a state: what is worth a task
 constexpr int64_t wanted_tasks = 16;
 
 // Narrow rows are cut in time instead, by the extents that all ranks have in common.
-int64_t choose_pieces(const LinearProblem& p, int64_t row_bytes, bool batch_invariant) {
-    const int64_t rows = batch_invariant ? 1 : std::max<int64_t>(p.state_rows(), 1);
+int64_t choose_pieces(int64_t all_rows, int64_t row_bytes, bool batch_invariant) {
+    const int64_t rows = batch_invariant ? 1 : std::max<int64_t>(all_rows, 1);
     const int64_t blocks = std::max<int64_t>(ceil_div(row_bytes, least_block_bytes), 1);
     return std::max<int64_t>(wanted_tasks / std::min(rows, wanted_tasks) / blocks, 1);
 }
@@ -32,26 +32,17 @@ void spread_products(const LinearSummary& summary, int64_t channels) {
 
 }  // namespace
 
-RankPlan::RankPlan(const LinearProblem& p, const Options& options, Pass pass, Isa isa, int thread_count,
-                   size_t inner_bytes)
-    : partition(cpu::partition(p, pass, false, options.batch_invariant, thread_count)), threads(thread_count) {
-    const Dtype state = state_dtype(p.dtype);
-    LinearVariant& variant = partition.variant;
-    variant.wide = size_of(state) / (is_complex(state) ? 2 : 1) == 8;
-    variant.complex_data = is_complex(p.dtype);
-    variant.complex_gate = is_complex(p.gate_dtype);
-    own = kernels_for(isa, variant);
-    LinearVariant common = variant;
-    common.along_time = false;
-    joining = kernels_for(isa, common);
-    rows = p.state_rows();
-    channel_bytes = size_of(state);
-    row_bytes = p.channels * channel_bytes;
-    data_bytes = size_of(p.dtype) / (is_complex(p.dtype) ? 2 : 1);
-    gate_bytes = size_of(p.gate_dtype) / (is_complex(p.gate_dtype) ? 2 : 1);
-    pieces = choose_pieces(p, row_bytes, options.batch_invariant);
+RankPlan::RankPlan(const RankProblem& p, const Options& options, Pass pass, int thread_count, size_t inner_bytes)
+    : partition(p.partition),
+      own(p.own),
+      joining(p.joining),
+      rows(p.rows),
+      row_bytes(p.channels * size_of(p.dtype)),
+      channel_bytes(size_of(p.dtype)),
+      threads(thread_count) {
+    pieces = choose_pieces(rows, row_bytes, options.batch_invariant);
     blocks = ceil_div(row_bytes, most_block_bytes);
-    tasks = p.empty() ? Extent() : Extent(rows) * blocks;
+    tasks = p.empty ? Extent() : p.rows * blocks;
 
     const Extent states = Extent(rows, "SCRATCH") * row_bytes, all = states * pieces;
     Workspace message, scratch;
@@ -73,52 +64,41 @@ RankPlan::RankPlan(const LinearProblem& p, const Options& options, Pass pass, Is
 }
 
 RankPass::RankPass(const RankPlan& plan, const Communicator& ranks, const LinearCall& call, char* scratch, void* stream)
-    : plan_(plan), ranks_(ranks), call_(call), scratch_(scratch), stream_(stream) {
-    // Summaries write no tensor.
-    for (Tensor* t : {&call_.y, &call_.previous, &call_.grad_gate}) t->data = nullptr;
-    call_.sum_batch = call_.sum_time = call_.sum_channels = call_.stream_stores = false;
-    call_.end = nullptr;
-}
+    : plan_(plan), ranks_(ranks), call_(call), scratch_(scratch), stream_(stream) {}
 
-LinearSummary RankPass::summary(const char* message, int64_t piece, int64_t row, int64_t c0) const {
-    auto* at = const_cast<char*>(message) + (piece * plan_.rows + row) * plan_.row_bytes + c0 * plan_.channel_bytes;
+LinearSummary RankPass::summary(const char* message, int64_t piece, const LinearChunk& chunk) const {
+    auto* at = const_cast<char*>(message) + (piece * plan_.rows + chunk.row) * plan_.row_bytes +
+               chunk.c0 * plan_.channel_bytes;
     return {at + plan_.product, at + plan_.power, at + plan_.local};
-}
-
-// The call of some channels of one row, as if there were no others.
-LinearCall RankPass::block(int64_t i, int64_t& row, int64_t& c0) const {
-    row = i / plan_.blocks;
-    const int64_t width = ceil_div(call_.channels, plan_.blocks);
-    c0 = std::min(call_.channels, i % plan_.blocks * width);
-    LinearCall narrow = call_;
-    narrow.x.data += c0 * call_.x.channels * plan_.data_bytes;
-    narrow.gate.data += c0 * call_.gate.channels * plan_.gate_bytes;
-    narrow.channels = std::min(call_.channels - c0, width);
-    return narrow;
 }
 
 LinearChunk RankPass::chunk(int64_t row, int64_t piece, int64_t steps) const {
     const int64_t most = plan_.piece_steps(steps), begin = std::min(steps, piece * most);
-    return {row, begin, std::min(steps - begin, most)};
+    return {row, begin, std::min(steps - begin, most), 0, call_.channels};
+}
+
+LinearChunk RankPass::own_chunk(int64_t task, int64_t piece) const {
+    LinearChunk own = chunk(task / plan_.blocks, piece, call_.time);
+    const int64_t width = ceil_div(call_.channels, plan_.blocks);
+    own.c0 = std::min(call_.channels, task % plan_.blocks * width);
+    own.c1 = std::min(call_.channels, own.c0 + width);
+    return own;
 }
 
 void RankPass::summarise_block(int64_t task, char* work) {
-    int64_t row = 0, c0 = 0;
-    const LinearCall narrow = block(task, row, c0);
-    if (narrow.channels == 0) return;
     char* to = scratch_ + plan_.sent;
     const LinearVariant& variant = plan_.partition.variant;
     for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
-        const LinearChunk steps = chunk(row, piece, call_.time);
-        if (steps.steps == 0) continue;
-        const LinearSummary summarised = summary(to, piece, row, c0);
-        const bool reset = plan_.own.summarise(narrow, steps, summarised, work);
-        if (c0 == 0) to[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] = reset ? 1 : 0;
+        const LinearChunk own = own_chunk(task, piece);
+        if (own.steps == 0 || own.c0 == own.c1) continue;
+        const LinearSummary summarised = summary(to, piece, own);
+        const bool reset = plan_.own.summarise(call_, own, summarised, work);
+        if (own.c0 == 0) to[plan_.resets + static_cast<size_t>(piece * plan_.rows + own.row)] = reset ? 1 : 0;
         if (!variant.along_time || !variant.complex_data || variant.complex_gate) continue;
         if (variant.wide)
-            spread_products<double>(summarised, narrow.channels);
+            spread_products<double>(summarised, own.c1 - own.c0);
         else
-            spread_products<float>(summarised, narrow.channels);
+            spread_products<float>(summarised, own.c1 - own.c0);
     }
 }
 
@@ -143,18 +123,16 @@ void RankPass::walk_own(const char* carry, char* end) {
     std::memcpy(end, carry, plan_.state_bytes());
     const char* from = scratch_ + plan_.sent;
     for_each(plan_.threads, plan_.tasks, [&](int64_t i, int64_t worker) {
-        int64_t row = 0, c0 = 0;
-        const LinearCall narrow = block(i, row, c0);
-        const int64_t place = row * plan_.row_bytes + c0 * plan_.channel_bytes;
-        char *here = end + place, *there = scratch_ + plan_.next + place;
         char* work = scratch_ + plan_.work + worker * plan_.own.work_bytes;
-        for (int64_t piece = 0; narrow.channels > 0 && piece < plan_.pieces; ++piece) {
-            const LinearChunk steps = chunk(row, piece, call_.time);
-            if (steps.steps == 0) continue;
-            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] != 0;
-            if (!plan_.joining.join(narrow, reset, summary(from, piece, row, c0), here, there))
-                plan_.own.walk(narrow, steps, here, there, work);
-            std::memcpy(here, there, static_cast<size_t>(narrow.channels * plan_.channel_bytes));
+        for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
+            const LinearChunk own = own_chunk(i, piece);
+            if (own.steps == 0 || own.c0 == own.c1) continue;
+            const int64_t place = own.row * plan_.row_bytes + own.c0 * plan_.channel_bytes;
+            char *here = end + place, *there = scratch_ + plan_.next + place;
+            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + own.row)] != 0;
+            if (!plan_.joining.join(call_, own, reset, summary(from, piece, own), here, there))
+                plan_.own.walk(call_, own, here, there, work);
+            std::memcpy(here, there, static_cast<size_t>((own.c1 - own.c0) * plan_.channel_bytes));
         }
     });
 }
@@ -177,9 +155,10 @@ bool RankPass::join_rank(int32_t rank, const char* carry, char* next) const {
         // Both are taken in turn; the kernels read a lane before they write it.
         bool good = true;
         for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
-            if (chunk(row, piece, steps).steps == 0) continue;
+            const LinearChunk all = chunk(row, piece, steps);
+            if (all.steps == 0) continue;
             const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] != 0;
-            good = plan_.joining.join(call_, reset, summary(from, piece, row, 0), before, after);
+            good = plan_.joining.join(call_, all, reset, summary(from, piece, all), before, after);
             before = after;
         }
         if (before != after) std::memcpy(after, before, bytes);

@@ -6,21 +6,29 @@
 #pragma once
 
 #include "core/rounding.h"
-#include "cpu/linear_call.h"
+#include "cpu/linear_partition.h"
 
 namespace flashscan::cpu {
 
+// A pass of a family: its rows of states of `dtype`, and its kernels.
+struct RankProblem {
+    Extent rows, channels;
+    Dtype dtype;  // of a state
+    bool empty;   // no steps here
+    LinearPartition partition;
+    LinearKernels own, joining;  // of the own steps, and of the summaries of all ranks
+};
+
 // What a plan settles about a pass. Pieces and everything in messages are the same on all ranks.
 struct RankPlan {
-    RankPlan(const LinearProblem& problem, const Options& options, Pass pass, Isa isa, int threads, size_t inner_bytes);
+    RankPlan(const RankProblem& problem, const Options& options, Pass pass, int threads, size_t inner_bytes);
 
     LinearPartition partition;
-    LinearKernels own, joining;      // of the own steps, and of the summaries of all ranks
-    int64_t pieces = 1;              // of a rank's steps
-    int64_t rows, row_bytes;         // of a state
-    int64_t channel_bytes;           // of a state
-    int64_t data_bytes, gate_bytes;  // of a number in memory
-    int64_t blocks, tasks;           // of channels in a row; of all rows
+    LinearKernels own, joining;
+    int64_t pieces = 1;       // of a rank's steps
+    int64_t rows, row_bytes;  // of a state
+    int64_t channel_bytes;    // of a state
+    int64_t blocks, tasks;    // of channels in a row; of all rows
     int threads;
     // Places in a message, behind its note: of each piece one byte for each row, and states; the last step's OUTPUT.
     size_t resets, product, power, local, edge, message_bytes;
@@ -33,7 +41,7 @@ struct RankPlan {
 
 class RankPass {
   public:
-    // `scratch` has plan.scratch_bytes.
+    // `scratch` has plan.scratch_bytes. `call` may be that of another family than the linear recurrence.
     RankPass(const RankPlan& plan, const Communicator& ranks, const LinearCall& call, char* scratch, void* stream);
 
     // Fills in the own message; its note and its edge are the caller's.
@@ -54,10 +62,10 @@ class RankPass {
         return scratch_ + plan_.received + static_cast<size_t>(rank) * plan_.message_bytes;
     }
     int32_t place(int32_t rank) const { return call_.ascending ? rank : ranks_.size - 1 - rank; }
-    LinearSummary summary(const char* message, int64_t piece, int64_t row, int64_t c0) const;
-    LinearCall block(int64_t i, int64_t& row, int64_t& c0) const;
-    // Where a piece begins and how many steps it has.
+    LinearSummary summary(const char* message, int64_t piece, const LinearChunk& chunk) const;
+    // A piece of `steps` steps: all channels of a row, or those of a task.
     LinearChunk chunk(int64_t row, int64_t piece, int64_t steps) const;
+    LinearChunk own_chunk(int64_t task, int64_t piece) const;
     void summarise_block(int64_t task, char* work);
     // Carries from `carry` over the own steps to `end`, from summaries where that is finite.
     void walk_own(const char* carry, char* end);
@@ -65,7 +73,7 @@ class RankPass {
 
     const RankPlan& plan_;
     const Communicator& ranks_;
-    LinearCall call_;
+    const LinearCall& call_;
     char* scratch_;
     void* stream_;
 };

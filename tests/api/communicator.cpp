@@ -128,13 +128,12 @@ TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
         const flashscan_operator_desc desc = desc_of(operator_problem_of(line));
         expect_failure(flashscan_plan_operator(&plan, &desc, &options), FLASHSCAN_STATUS_UNSUPPORTED, words);
     }
-    flashscan_gated_desc gated{};
-    gated.struct_size = sizeof gated;
-    gated.dtype = FLASHSCAN_DTYPE_F32;
-    gated.layer = FLASHSCAN_GATED_LAYER_MINGRU;
-    gated.batch = gated.time = gated.channels = 1;
-    expect_failure(flashscan_plan_gated(&plan, &gated, &options), FLASHSCAN_STATUS_UNSUPPORTED,
-                   {"communicator", "gated", "linear recurrences and of scans of numbers do"});
+    flashscan_selective_desc selective{};
+    selective.struct_size = sizeof selective;
+    selective.dtype = FLASHSCAN_DTYPE_F32;
+    selective.batch = selective.time = selective.channels = selective.states = 1;
+    expect_failure(flashscan_plan_selective(&plan, &selective, &options), FLASHSCAN_STATUS_UNSUPPORTED,
+                   {"communicator", "selective", "gated layers and scans of numbers do"});
     EXPECT_EQ(plan, nullptr);
 }
 

@@ -55,13 +55,13 @@ struct LinearBlock {
     double* sums;
 };
 
-// Steps [i0, i0 + steps) of one row, all of its channels.
+// Steps [i0, i0 + steps) and channels [c0, c1) of one row.
 struct LinearChunk {
-    int64_t row, i0, steps;
+    int64_t row, i0, steps, c0, c1;
 };
 
 // What a chunk does to the carry c: c' = product * c + local, the product as in kernels/linear_product.h. These, like
-// carries, are one number of the arithmetic for each lane of a row.
+// carries, are one number of the arithmetic for each lane of the chunk.
 struct LinearSummary {
     void *product, *power, *local;
 };
@@ -74,7 +74,8 @@ struct LinearKernels {
     // True where a chunk resets: then c' is local alone.
     bool (*summarise)(const LinearCall&, const LinearChunk&, const LinearSummary&, void* work);
     // c' from a summary; true where it is finite in all lanes.
-    bool (*join)(const LinearCall&, bool reset, const LinearSummary&, const void* carry, void* next);
+    bool (*join)(const LinearCall&, const LinearChunk&, bool reset, const LinearSummary&, const void* carry,
+                 void* next);
     // c' step by step where `next`, from a summary, is not finite: a sum of a part of the steps may overflow where the sum
     // of all does not.
     void (*walk)(const LinearCall&, const LinearChunk&, const void* carry, void* next, void* work);

@@ -200,7 +200,7 @@ struct Entry {
     static void rows(const LinearCall& p, const LinearBlock& block, void* work) { Walker(p, block, work).rows(); }
 
     static bool summarise(const LinearCall& p, const LinearChunk& chunk, const LinearSummary& summary, void* work) {
-        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        const LinearBlock block{chunk.row, chunk.row + 1, chunk.c0, chunk.c1, nullptr};
         Walker walker(p, block, work);
         const bool reset = walker.summarise(row_of(p, chunk.row), chunk.i0, chunk.steps);
         for (int64_t l = 0; l < walker.lanes(); ++l) {
@@ -211,13 +211,14 @@ struct Entry {
         return reset;
     }
 
-    static bool join(const LinearCall& p, bool reset, const LinearSummary& summary, const void* carry, void* next) {
-        return join_lanes<T, ComplexGate>(p.channels * p.x.parts, reset, summary, static_cast<const T*>(carry),
-                                          static_cast<T*>(next));
+    static bool join(const LinearCall& p, const LinearChunk& chunk, bool reset, const LinearSummary& summary,
+                     const void* carry, void* next) {
+        return join_lanes<T, ComplexGate>((chunk.c1 - chunk.c0) * p.x.parts, reset, summary,
+                                          static_cast<const T*>(carry), static_cast<T*>(next));
     }
 
     static void walk(const LinearCall& p, const LinearChunk& chunk, const void* carry, void* next, void* work) {
-        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        const LinearBlock block{chunk.row, chunk.row + 1, chunk.c0, chunk.c1, nullptr};
         Walker walker(p, block, work);
         for (int64_t l = 0; l < walker.lanes(); ++l) walker.work().carry[l] = static_cast<const T*>(carry)[l];
         walker.walk(row_of(p, chunk.row), chunk.i0, chunk.steps);
@@ -225,7 +226,7 @@ struct Entry {
     }
 
     static void apply(const LinearCall& p, const LinearChunk& chunk, void* carry, double* sums, void* work) {
-        const LinearBlock block{chunk.row, chunk.row + 1, 0, p.channels, nullptr};
+        const LinearBlock block{chunk.row, chunk.row + 1, chunk.c0, chunk.c1, nullptr};
         Walker walker(p, block, work);
         auto* state = static_cast<T*>(carry);
         for (int64_t l = 0; l < walker.lanes(); ++l) walker.work().carry[l] = state[l];

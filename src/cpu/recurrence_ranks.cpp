@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear recurrences and gated layers, which are one inside, on one rank of several: what comes from the others becomes
+// the states of an ordinary pass over its own steps. Nothing is written before all ranks have heard of each other.
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "cpu/gated.h"
+#include "cpu/gated_call.h"
+#include "cpu/linear.h"
+#include "cpu/linear_call.h"
+#include "cpu/linear_rank_pass.h"
+#include "cpu/threads.h"
+#include "reference/values.h"
+
+namespace flashscan::cpu {
+namespace {
+
+// Bits of a note's flags: of backward whether a gradient is asked for that reads states, and whether they are given;
+// whether the first rank has what comes before its first step.
+constexpr uint32_t wants_states = 1, has_states = 2, has_start = 4;
+
+struct LinearRanks {
+    using Problem = LinearProblem;
+    using Buffers = LinearBuffers;
+    using Kernel = LinearKernel;
+    static constexpr const char* reader = "GRAD|GATE";
+    static RankProblem problem(const LinearProblem& p, Pass pass, const Options& options, Isa isa, int threads) {
+        LinearPartition q = partition(p, pass, false, options.batch_invariant, threads);
+        q.variant.wide = size_of(state_dtype(p.dtype)) / (is_complex(p.dtype) ? 2 : 1) == 8;
+        q.variant.complex_data = is_complex(p.dtype);
+        q.variant.complex_gate = is_complex(p.gate_dtype);
+        LinearVariant common = q.variant;
+        common.along_time = false;
+        return {p.state_rows(),          p.channels, state_dtype(p.dtype), p.empty(), q, kernels_for(isa, q.variant),
+                kernels_for(isa, common)};
+    }
+    static LinearCall call(const LinearProblem& p, const LinearPartition& q, const LinearBuffers& b, Pass pass, bool) {
+        return linear_call(p, q, b, pass);
+    }
+    static const void* states(const LinearBuffers& b) { return b.output; }
+    static Strides state_strides(const LinearProblem& p) { return p.output; }
+    static bool reads_states(const LinearBuffers& b) { return b.grad_gate != nullptr; }
+    static bool needs_start(const LinearProblem&) { return false; }
+};
+
+struct GatedRanks {
+    using Problem = GatedProblem;
+    using Buffers = GatedBuffers;
+    using Kernel = GatedKernel;
+    static constexpr const char* reader = "a gradient of the decay";
+    static RankProblem problem(const GatedProblem& p, Pass pass, const Options& options, Isa isa, int threads) {
+        LinearPartition q = gated_partition(p, pass, false, options, threads);
+        q.variant.wide = size_of(state_dtype(p.dtype)) == 8;
+        const LinearKernels kernels = gated_kernels_for(isa, q.variant);
+        return {p.state_rows(), p.channels, state_dtype(p.dtype), p.empty(), q, kernels, kernels};
+    }
+    static GatedCall call(const GatedProblem& p, const LinearPartition& q, const GatedBuffers& b, Pass pass,
+                          bool first) {
+        GatedCall call = gated_call(p, q, b, pass);
+        call.starts_with_one = first && call.starts_with_one;
+        return call;
+    }
+    static const void* states(const GatedBuffers& b) { return b.states(); }
+    static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve_strides() : p.output; }
+    static bool reads_states(const GatedBuffers& b) {
+        return b.grad_gate != nullptr || b.grad_second_gate != nullptr || b.grad_param != nullptr ||
+               b.grad_bias != nullptr;
+    }
+    // Whether a rank's first step is the sequence's has to be known before ranks have met.
+    static bool needs_start(const GatedProblem& p) { return p.parts.first_step; }
+};
+
+template <typename Family>
+class Ranks final : public Family::Kernel {
+    using Buffers = typename Family::Buffers;
+    using Problem = typename Family::Problem;
+
+  public:
+    Ranks(const Problem& problem, const Options& options, std::unique_ptr<typename Family::Kernel> inner)
+        : p_(problem),
+          ranks_(options.communicator),
+          inner_(std::move(inner)),
+          forward_(make_plan(options, Pass::forward)),
+          backward_(make_plan(options, Pass::backward)) {}
+
+    std::string describe() const override {
+        return fmt::format(
+            "{}; rank {} of {}, which tell each other {} bytes each forward and {} backward of {} pieces "
+            "of their steps",
+            inner_->describe(), ranks_.rank, ranks_.size, forward_.message_bytes, backward_.message_bytes,
+            forward_.pieces);
+    }
+    size_t scratch_bytes(Pass pass) const override { return plan(pass).scratch_bytes; }
+
+    void forward(const Buffers& buffers, void* stream) const override {
+        const auto call = own_call(Pass::forward, buffers);
+        RankPass pass = begin(Pass::forward, call, buffers, stream);
+        set_note(pass, Pass::forward, start_flag(buffers));
+        exchange(pass);
+        Buffers own = buffers;
+        own.scratch = pass.inner_scratch();
+        const char* carry = pass.find_carry();
+        if (place() != 0) own.state_in = carry;
+        inner_->forward(own, stream);
+    }
+
+    void backward(const Buffers& buffers, void* stream) const override {
+        const auto call = own_call(Pass::backward, buffers);
+        RankPass pass = begin(Pass::backward, call, buffers, stream);
+        set_note(pass, Pass::backward,
+                 start_flag(buffers) | (Family::reads_states(buffers) ? wants_states : 0) |
+                     (Family::states(buffers) != nullptr || p_.empty() ? has_states : 0));
+        fill_edge(buffers, pass.own_edge());
+        exchange(pass);
+        Buffers own = buffers;
+        own.scratch = pass.inner_scratch();
+        const char* carry = pass.find_carry();
+        if (place() != ranks_.size - 1) own.grad_state_out = carry;
+        if (place() != 0) own.state_in = state_before(pass);
+        inner_->backward(own, stream);
+    }
+
+    void withdraw(Pass pass, Code code, const char* sentence, void* stream) const override {
+        const size_t notes = plan(pass).message_bytes / sizeof(RankNote) + 1;
+        std::vector<RankNote> sent(notes), received(notes * static_cast<size_t>(ranks_.size));
+        sent[0] = make_note(ranks_, pass, code, sentence);
+        // The call has its error already.
+        ranks_.all_gather(ranks_.user, sent.data(), received.data(), plan(pass).message_bytes, stream);
+    }
+
+  private:
+    RankPlan make_plan(const Options& options, Pass pass) const {
+        const int threads = thread_count(options.threads);
+        return {Family::problem(p_, pass, options, choose_isa(), threads), options, pass, threads,
+                inner_->scratch_bytes(pass)};
+    }
+    const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    // In the order of the recurrence, whatever the pass.
+    int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
+
+    auto own_call(Pass pass, const Buffers& buffers) const {
+        return Family::call(p_, plan(pass).partition, buffers, pass, place() == 0);
+    }
+    RankPass begin(Pass pass, const LinearCall& call, const Buffers& buffers, void* stream) const {
+        RankPass begun(plan(pass), ranks_, call, static_cast<char*>(buffers.scratch), stream);
+        begun.summarise();
+        return begun;
+    }
+
+    void set_note(RankPass& pass, Pass which, uint32_t flags) const {
+        RankNote note = make_note(ranks_, which, Code::ok, "");
+        note.steps = p_.time;
+        note.flags = flags;
+        pass.own_note() = note;
+    }
+    uint32_t start_flag(const Buffers& buffers) const {
+        return p_.time > 0 || buffers.state_in != nullptr ? has_start : 0;
+    }
+
+    // Every rank sees the same notes and throws the same Error.
+    void exchange(RankPass& pass) const {
+        pass.exchange();
+        int32_t wants = -1, lacks = -1;
+        for (int32_t r = 0; r < ranks_.size; ++r) {
+            const uint32_t flags = pass.note(r).flags;
+            if (wants < 0 && (flags & wants_states) != 0) wants = r;
+            if (lacks < 0 && (flags & has_states) == 0) lacks = r;
+        }
+        if (wants >= 0 && lacks >= 0)
+            fail(Code::missing_argument, "OUTPUT is not given on rank {}; {} of rank {} needs it there", lacks,
+                 Family::reader, wants);
+        const int32_t first = ranks_.place(0, p_.direction);
+        if (Family::needs_start(p_) && (pass.note(first).flags & has_start) == 0)
+            fail(Code::unsupported,
+                 "rank {} has neither steps nor STATE_IN; with GATED_FLAG_FIRST_STEP the first rank to compute needs "
+                 "one",
+                 first);
+    }
+
+    // The state after the own steps, as backward reads states. The first rank's is STATE_IN where it has no steps.
+    void fill_edge(const Buffers& buffers, char* edge) const {
+        const size_t bytes = backward_.state_bytes();
+        if (p_.time == 0) {
+            if (place() == 0 && buffers.state_in != nullptr) std::memcpy(edge, buffers.state_in, bytes);
+            return;
+        }
+        const void* states = Family::states(buffers);
+        if (states == nullptr) return;
+        const Strides s = Family::state_strides(p_);
+        const int64_t last = p_.direction == Direction::forward ? p_.time - 1 : Extent();
+        for (int64_t b = 0; b < p_.batch; ++b)
+            for (int64_t c = 0; c < p_.channels; ++c)
+                reference::convert(edge, state_dtype(p_.dtype), b * p_.channels + c, states, p_.dtype,
+                                   b * s.batch + last * s.time + c * s.channels);
+    }
+    const char* state_before(const RankPass& pass) const {
+        int32_t k = place() - 1;
+        while (k > 0 && pass.note(ranks_.place(k, p_.direction)).steps == 0) --k;
+        return pass.edge(ranks_.place(k, p_.direction));
+    }
+
+    Problem p_;
+    Communicator ranks_;
+    std::unique_ptr<typename Family::Kernel> inner_;
+    RankPlan forward_, backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
+                                                std::unique_ptr<LinearKernel> inner) {
+    return std::make_unique<Ranks<LinearRanks>>(problem, options, std::move(inner));
+}
+
+std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const Options& options,
+                                              std::unique_ptr<GatedKernel> inner) {
+    return std::make_unique<Ranks<GatedRanks>>(problem, options, std::move(inner));
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated layers over several ranks, each a thread, against the oracle on the whole.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "support/gated_check.h"
+#include "support/ranks.h"
+
+namespace numeric {
+namespace {
+
+using namespace support;
+
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+struct GatedRankCase {
+    GatedProblem problem;
+    std::vector<int64_t> lengths;
+};
+std::ostream& operator<<(std::ostream& stream, const GatedRankCase& c) {
+    for (const int64_t length : c.lengths) stream << length << " ";
+    return stream << text_of(c.problem);
+}
+
+size_t first_rank(const GatedProblem& p, const std::vector<int64_t>& lengths) {
+    return p.reverse ? lengths.size() - 1 : 0;
+}
+
+// Layers by their names and by their parts; the cut follows from the position.
+std::vector<GatedRankCase> rank_cases() {
+    constexpr int32_t rank_counts[] = {2, 3, 5, 8, 1};
+    std::vector<std::string> lines;
+    for (const char* layer : {"mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr"})
+        for (const char* rest :
+             {"f32 b2 t300 c70 state-in state-out", "bf16 b3 t65 c64 BCT state-out", "f16 b2 t200 c16 reset saturated",
+              "bf16 gate-f32 param-f32 b1 t90 c24 reverse state-in state-out", "f64 b2 t40 c17 reverse reset",
+              "f32 b0 t3 c4", "f32 b2 t0 c4 state-in state-out", "f32 b2 t5 c0", "f32 BCT b1 t3000 c3 reverse reset",
+              "f32 b2 t500 c31 invariant reset", "f32 b1 t60 c2049"})
+            lines.push_back(std::string(layer) + " " + rest);
+    for (const char* line :
+         {"decay-value f32 b1 t900 c1 epilogue-silu state-in", "decay-exp scale-one-minus f32 BCT b2 t97 c1",
+          "decay-exp scale-one-minus epilogue-silu f16 b1 t129 c64 input-gate state-in state-out",
+          "decay-value scale-sqrt f32 BCT b1 t248 c4 activation-silu epilogue-tanh-sigmoid state-in limit1000",
+          "decay-value f32 b2 t300 c32 growing no-bias state-in state-out",
+          "rglru bf16 place-fused b2 t130 c128 limit1000",
+          "mingru f32 place-mixed in-place b2 t50 c6 state-in state-out caller-scratch"})
+        lines.push_back(line);
+    std::vector<GatedRankCase> cases;
+    for (const std::string& line : lines) {
+        const GatedProblem p = gated_problem_of("gated " + line);
+        std::vector<int64_t> lengths = cut_of(p.time, rank_counts[cases.size() % std::size(rank_counts)], cases.size());
+        // The sequence has to start on the first rank where its first step is special.
+        if (p.first_step && !p.state_in)
+            std::iter_swap(lengths.begin() + static_cast<int64_t>(first_rank(p, lengths)),
+                           std::max_element(lengths.begin(), lengths.end()));
+        cases.push_back({p, lengths});
+    }
+    return cases;
+}
+
+bool along_time(int32_t id) {
+    switch (id & ~grad) {
+    case FLASHSCAN_ARG_PARAM:
+    case FLASHSCAN_ARG_BIAS:
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return false;
+    default: return true;
+    }
+}
+
+struct Part {
+    GatedProblem problem;
+    GatedData data;
+    Values output;
+    int64_t begin = 0, end = 0;
+    Run run;
+    std::map<int32_t, Values> values;
+};
+
+Part part_of(const GatedProblem& p, const GatedData& data, const Values& output, const std::vector<int64_t>& lengths,
+             size_t rank) {
+    const size_t first = first_rank(p, lengths);
+    Part part;
+    part.end = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank) + 1, int64_t{0});
+    part.begin = part.end - lengths[rank];
+    part.problem = p;
+    part.problem.time = lengths[rank];
+    part.problem.state_in = p.state_in && rank == first;
+    part.problem.state_out = p.state_out && rank == lengths.size() - 1 - first;
+    part.problem.threads = std::max(p.threads, 1);
+    for (const auto& [id, values] : data.values)
+        part.data.values[id] = along_time(id) ? steps_of(values, p.extents(), part.begin, part.end) : values;
+    part.output = steps_of(output, p.extents(), part.begin, part.end);
+    for (int64_t b = 0; p.reset && b < p.batch; ++b)
+        part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + part.begin,
+                               data.reset.begin() + b * p.time + part.end);
+    return part;
+}
+
+void run_part(Part& part, const flashscan_comm& comm) {
+    const GatedProblem& p = part.problem;
+    flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
+    options.communicator = &comm;
+    const Plan plan(desc_of(p), options);
+    if (failed(plan, part.run)) return;
+    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::end);
+    if (!run_repeatedly(forward, plan, 2, part.run)) return;
+    Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, forward, part.output, Guard::start);
+    if (!run_repeatedly(backward, plan, 2, part.run)) return;
+    for (const Call* call : {&forward, &backward})
+        for (const auto& [id, bytes] : call->output_bytes())
+            if (id != FLASHSCAN_ARG_RESERVE) part.values[id] = call->values(id);
+}
+
+class RankGated : public testing::TestWithParam<GatedRankCase> {};
+
+TEST_P(RankGated, MatchTheReference) {
+    const auto& [p, lengths] = GetParam();
+    const GatedData data = make_data(p);
+    GatedReference reference = reference_of(p, data);
+    Meeting meeting(static_cast<int32_t>(lengths.size()));
+    std::vector<Part> parts;
+    for (size_t rank = 0; rank < lengths.size(); ++rank)
+        parts.push_back(part_of(p, data, reference.output, lengths, rank));
+    on_ranks(meeting.size(), [&](int32_t rank) {
+        Part& part = parts[static_cast<size_t>(rank)];
+        try {
+            run_part(part, meeting.comm(rank));
+        } catch (const std::exception& error) {
+            part.run.damage = error.what();
+        }
+    });
+    EXPECT_EQ(meeting.trouble(), "");
+    std::map<int32_t, Values> whole;
+    for (const Part& part : parts) {
+        EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_OK) << part.run.message;
+        EXPECT_EQ(part.run.damage, "");
+        for (const auto& [id, values] : part.values) {
+            Values& all = whole[id];
+            const int32_t argument = id & ~grad;
+            if (along_time(id)) {
+                put_steps(all, values, p.extents(), part.begin, part.end);
+            } else if (argument == FLASHSCAN_ARG_PARAM || argument == FLASHSCAN_ARG_BIAS) {
+                // Sums that ranks have rounded are added here.
+                all.resize(values.size());
+                for (size_t i = 0; i < values.size(); ++i) {
+                    all[i] += values[i];
+                    reference.expected.at(id).tolerance[i] += std::abs(values[i]) * unit_roundoff(p.param_dtype);
+                }
+            } else {
+                all = values;
+            }
+        }
+    }
+    EXPECT_FALSE(whole.empty());
+    for (const auto& [id, values] : whole) {
+        const Comparison comparison = compare(p, data, id, values, reference);
+        EXPECT_TRUE(comparison.ok()) << comparison.sentence;
+    }
+    for (const auto& [id, expected] : reference.expected)
+        EXPECT_TRUE(whole.count(id) == 1 || !has_argument(p, id & ~grad)) << id;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RankGated, testing::ValuesIn(rank_cases()));
+
+TEST(RankGatedErrors, TheFirstStepHasToBeOnTheFirstRank) {
+    const GatedProblem p = gated_problem_of("gated rglru f32 b2 t6 c3");
+    const GatedData data = make_data(p);
+    Meeting meeting(2);
+    std::vector<Part> parts{part_of(p, data, {}, {0, 6}, 0), part_of(p, data, {}, {0, 6}, 1)};
+    on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting.comm(rank)); });
+    for (const Part& part : parts) {
+        EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
+        EXPECT_EQ(part.run.message.find("rank 0 has neither steps nor STATE_IN"), 0U) << part.run.message;
+    }
+}
+
+}  // namespace
+}  // namespace numeric
