@@ -29,7 +29,7 @@ ALLOWED = {
     "src/cuda/backend.h": {"src/core"},
     "src/backends.cpp": {"src/core", "src/cpu", "src/cuda/backend.h"},
     "capi": {PUBLIC, "src/core"},
-    "bench": {PUBLIC, "src/math"},
+    "bench": {PUBLIC, "src/math", "tests/support"},
     "bindings": {PUBLIC},
     "tests/support": {PUBLIC, "src/core", "src/math", "src/reference"},
     "tests/api": {PUBLIC, "tests/support", "tests/fake"},

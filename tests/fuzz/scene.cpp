@@ -24,14 +24,6 @@ void run(Call& call, const Plan& plan) {
     if (!call.damage().empty()) throw std::runtime_error(call.damage());
 }
 
-// Whether backward has anything to write.
-template <typename P, size_t n>
-bool wants_gradients(const P& p, const int32_t (&ids)[n]) {
-    for (size_t i = 0; i < n; ++i)
-        if ((p.gradients >> i & 1U) != 0 && has_argument(p, ids[i])) return true;
-    return false;
-}
-
 }  // namespace
 
 Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(backend) {
@@ -64,7 +56,7 @@ Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(b
         const GatedData data = make_data(p);
         calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
         run(calls_[0], *plan_);
-        if (wants_gradients(p, gradient_ids))
+        if (!written_by(p, true).empty())
             calls_.push_back(
                 backward_call(p, *plan_, backend, data, calls_[0], calls_[0].values(FLASHSCAN_ARG_OUTPUT), Guard::end));
     } else if (family == "selective") {
@@ -72,8 +64,7 @@ Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(b
         begin(p);
         const SelectiveData data = make_data(p);
         calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
-        if (wants_gradients(p, selective_gradients))
-            calls_.push_back(backward_call(p, *plan_, backend, data, Guard::end));
+        if (!written_by(p, true).empty()) calls_.push_back(backward_call(p, *plan_, backend, data, Guard::end));
     } else {
         const RnnProblem p = rnn_problem_of(line);
         begin(p);

@@ -196,7 +196,12 @@ TEST(GatedRepro, CaseOfTheEnvironment) {
 TEST(GatedRepro, LinesReadBack) {
     for (const auto& list : {pairs(), singles(), shapes()})
         for (const GatedProblem& p : list) EXPECT_EQ(text_of(gated_problem_of(text_of(p))), text_of(p));
-    EXPECT_THROW(gated_problem_of("gated mingru f32 q3"), std::invalid_argument);
+    // As flashscan_bench prints them.
+    for (const char* line : {"gated fwd bf16 BTC b8 t4096 c2560 rglru no-bias", "gated bwd f32 BCT b1 t9 c3 qrnn"})
+        EXPECT_EQ(text_of(gated_problem_of(line)), line);
+    for (const char* line : {"gated mingru f32 q3", "gated mingru b3x", "gated mingru gate-f31", "gated mingru grads-z",
+                             "gated mingru scale-sqrt"})
+        EXPECT_THROW(gated_problem_of(line), std::invalid_argument) << line;
 }
 
 }  // namespace

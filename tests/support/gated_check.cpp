@@ -8,25 +8,6 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-// What both passes read.
-void read_by_both(Call& call, const GatedProblem& p, const GatedData& data) {
-    for (const int32_t id :
-         {FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE, FLASHSCAN_ARG_OUTPUT_GATE,
-          FLASHSCAN_ARG_PARAM, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN})
-        if (has_argument(p, id)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
-}
-
-// States of packed sequences may not share memory.
-bool states_in_place(const GatedProblem& p) { return p.in_place && p.sequences == 0; }
-
-// Adds an output, in the memory of `place` if that is not 0.
-void add_output(Call& call, const GatedProblem& p, int32_t id, int32_t place, int64_t written) {
-    if (place != 0)
-        call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written);
-    else
-        call.output(id, dtype_of(p, id), tensor_of(p, id), written);
-}
-
 int64_t written_of(const GatedProblem& p, const GatedData& data, int32_t id) {
     switch (id & ~grad) {
     case FLASHSCAN_ARG_PARAM:
@@ -35,6 +16,13 @@ int64_t written_of(const GatedProblem& p, const GatedData& data, int32_t id) {
     case FLASHSCAN_ARG_STATE_OUT: return p.state_rows();
     default: return written_time(p, data);
     }
+}
+
+void add_output(Call& call, const GatedProblem& p, const GatedData& data, int32_t id) {
+    if (const int32_t place = place_of(p, id); place != 0)
+        call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
+    else
+        call.output(id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
 }
 
 std::array<int64_t, 3> extents_of(const GatedProblem& p, int32_t id) {
@@ -56,12 +44,8 @@ void collect(const Call& call, GatedOutcome& outcome) {
 
 Call forward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
-    read_by_both(call, p, data);
-    call.input(FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, FLASHSCAN_ARG_INPUT), data.values.at(FLASHSCAN_ARG_INPUT));
-    add_output(call, p, FLASHSCAN_ARG_OUTPUT, p.in_place ? FLASHSCAN_ARG_INPUT : 0, written_time(p, data));
-    if (p.state_out)
-        add_output(call, p, FLASHSCAN_ARG_STATE_OUT, states_in_place(p) && p.state_in ? FLASHSCAN_ARG_STATE_IN : 0,
-                   p.state_rows());
+    for (const int32_t id : read_by(p, false)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
+    for (const int32_t id : written_by(p, false)) add_output(call, p, data, id);
     if (p.has_output_gate())
         call.opaque(FLASHSCAN_ARG_RESERVE, plan.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE));
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
@@ -72,34 +56,14 @@ Call forward_call(const GatedProblem& p, const Plan& plan, int32_t backend, cons
 Call backward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, const Call& forward,
                    const Values& output, Guard guard) {
     Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
-    read_by_both(call, p, data);
-    const auto input = [&](int32_t id, const Values& values) {
-        call.input(id, dtype_of(p, id), tensor_of(p, id), values);
-    };
-    if (p.keeps_input()) input(FLASHSCAN_ARG_INPUT, data.values.at(FLASHSCAN_ARG_INPUT));
+    for (const int32_t id : read_by(p, true))
+        call.input(id, dtype_of(p, id), tensor_of(p, id), id == FLASHSCAN_ARG_OUTPUT ? output : data.values.at(id));
     if (p.has_output_gate())
         call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 64);
-    else
-        input(FLASHSCAN_ARG_OUTPUT, output);
-    input(grad | FLASHSCAN_ARG_OUTPUT, data.values.at(grad | FLASHSCAN_ARG_OUTPUT));
-    if (p.state_out) input(grad | FLASHSCAN_ARG_STATE_OUT, data.values.at(grad | FLASHSCAN_ARG_STATE_OUT));
-    for (size_t i = 0; i < std::size(gradient_ids); ++i) {
-        const int32_t id = gradient_ids[i];
-        if ((p.gradients >> i & 1U) == 0 || !has_argument(p, id)) continue;
-        int32_t place = 0;
-        if (p.in_place && id == FLASHSCAN_ARG_INPUT) place = grad | FLASHSCAN_ARG_OUTPUT;
-        if (states_in_place(p) && p.state_out && id == FLASHSCAN_ARG_STATE_IN) place = grad | FLASHSCAN_ARG_STATE_OUT;
-        add_output(call, p, grad | id, place, written_of(p, data, id));
-    }
+    for (const int32_t id : written_by(p, true)) add_output(call, p, data, id);
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;
-}
-
-static bool wants_gradients(const GatedProblem& p) {
-    for (size_t i = 0; i < std::size(gradient_ids); ++i)
-        if ((p.gradients >> i & 1U) != 0 && has_argument(p, gradient_ids[i])) return true;
-    return false;
 }
 
 GatedOutcome run_gated(const GatedProblem& p, const Target& target, const GatedData& data, const Values& output,
@@ -110,7 +74,7 @@ GatedOutcome run_gated(const GatedProblem& p, const Target& target, const GatedD
     Call forward = forward_call(p, plan, target.backend, data, guard);
     if (!run_repeatedly(forward, plan, times, outcome)) return outcome;
     collect(forward, outcome);
-    if (!wants_gradients(p)) return outcome;
+    if (written_by(p, true).empty()) return outcome;
     const Values& given = output.empty() ? outcome[FLASHSCAN_ARG_OUTPUT] : output;
     Call backward = backward_call(p, plan, target.backend, data, forward, given, guard);
     auto bits = outcome.bits;

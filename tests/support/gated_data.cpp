@@ -49,6 +49,18 @@ bool has_argument(const GatedProblem& p, int32_t id) {
     }
 }
 
+std::vector<int32_t> read_by(const GatedProblem& p, bool backward) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    std::vector<int32_t> ids{FLASHSCAN_ARG_GATE,        FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE,
+                             FLASHSCAN_ARG_OUTPUT_GATE, FLASHSCAN_ARG_PARAM,       FLASHSCAN_ARG_BIAS,
+                             FLASHSCAN_ARG_STATE_IN};
+    if (!backward || p.keeps_input()) ids.push_back(FLASHSCAN_ARG_INPUT);
+    if (backward && !p.has_output_gate()) ids.push_back(FLASHSCAN_ARG_OUTPUT);
+    if (backward) ids.insert(ids.end(), {grad | FLASHSCAN_ARG_OUTPUT, grad | FLASHSCAN_ARG_STATE_OUT});
+    std::erase_if(ids, [&](int32_t id) { return !has_argument(p, id & ~grad); });
+    return ids;
+}
+
 int32_t dtype_of(const GatedProblem& p, int32_t id) {
     switch (id & ~FLASHSCAN_GRAD) {
     case FLASHSCAN_ARG_GATE:

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <map>
+#include <span>
 
 #include "support/data.h"
+#include "support/pass_arguments.h"
 
 namespace support {
 
@@ -28,7 +30,7 @@ struct GatedProblem {
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     bool bias = true;
-    uint32_t gradients = 0xff;  // of gradient_ids
+    uint32_t gradients = 0xff;  // of gradient_ids; 0: forward alone
     double decay_rate = 0, slope_limit = 0;
     Placement placement = Placement::dense;
     bool in_place = false, pooled = false, batch_invariant = false, caller_scratch = false;
@@ -62,6 +64,12 @@ inline constexpr int32_t gradient_ids[] = {
     FLASHSCAN_ARG_INPUT,       FLASHSCAN_ARG_GATE,  FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE,
     FLASHSCAN_ARG_OUTPUT_GATE, FLASHSCAN_ARG_PARAM, FLASHSCAN_ARG_BIAS,        FLASHSCAN_ARG_STATE_IN};
 
+inline std::span<const int32_t> gradients_of(const GatedProblem&) { return gradient_ids; }
+
+// The words of the layer: its name, or its parts.
+std::string layer_text(const GatedProblem& problem);
+// "gated bwd bf16 BTC b8 t4096 c2560 rglru no-bias": what is as in a new problem has no word; `bwd` runs forward too.
+// flashscan_bench takes the same lines, and after `fwd` or `bwd` words may stand in any order.
 std::string text_of(const GatedProblem& problem);
 // Throws std::invalid_argument naming the word that is not understood.
 GatedProblem gated_problem_of(const std::string& text);
@@ -69,6 +77,8 @@ std::ostream& operator<<(std::ostream& stream, const GatedProblem& problem);
 
 // Whether the problem has this argument, gradients by the id of the argument itself.
 bool has_argument(const GatedProblem& problem, int32_t id);
+// The tensors that a pass reads: all but RESERVE, RESET and SEQ_OFFSETS.
+std::vector<int32_t> read_by(const GatedProblem& problem, bool backward);
 int32_t dtype_of(const GatedProblem& problem, int32_t id);
 // Also of gradients.
 Tensor tensor_of(const GatedProblem& problem, int32_t id);

@@ -9,43 +9,13 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "support/words.h"
+
 namespace support {
 namespace {
 
-constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
-                                           "misaligned", "spread", "time-major", "mixed"};
 constexpr const char* form_names[] = {"value", "log", "logit"};
 constexpr const char* gates_names[] = {"mixed", "ones", "large", "range"};
-
-bool starts(const std::string& word, std::string_view prefix, std::string& rest) {
-    if (!word.starts_with(prefix)) return false;
-    rest = word.substr(prefix.size());
-    return true;
-}
-
-uint32_t letters(const std::string& text, std::string_view alphabet) {
-    uint32_t bits = 0;
-    for (const char letter : text) {
-        const size_t place = alphabet.find(letter);
-        if (place == std::string_view::npos) throw std::invalid_argument("unknown letters: " + text);
-        bits |= 1U << place;
-    }
-    return bits;
-}
-
-std::string spell(uint32_t bits, std::string_view alphabet) {
-    std::string text;
-    for (size_t i = 0; i < alphabet.size(); ++i)
-        if ((bits >> i & 1U) != 0) text += alphabet[i];
-    return text;
-}
-
-template <typename Names>
-int named(const Names& names, const std::string& name) {
-    const auto found = std::find(std::begin(names), std::end(names), name);
-    if (found == std::end(names)) throw std::invalid_argument("unknown word: " + name);
-    return static_cast<int>(found - std::begin(names));
-}
 
 bool parse_flag(Problem& p, const std::string& word) {
     if (word == "reverse") return p.reverse = true;
@@ -56,48 +26,23 @@ bool parse_flag(Problem& p, const std::string& word) {
     if (word == "invariant") return p.batch_invariant = true;
     if (word == "caller-scratch") return p.caller_scratch = true;
     if (word == "pooled") return p.pooled = true;
-    if (word == "BTC" || word == "BCT") {
-        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
-        return true;
-    }
-    return word == "linear";
+    return parse_layout(word, p.layout) || word == "linear";
 }
 
 // `c64` is a dtype where none was seen yet and an extent after that.
-void parse_word(Problem& p, const std::string& word, bool& dtype_seen) {
-    std::string rest;
-    if (parse_flag(p, word)) return;
+bool parse_word(Problem& p, const std::string& word, bool& dtype_seen) {
+    if (parse_flag(p, word)) return true;
     if (!dtype_seen && dtype_named(word) != 0) {
         p.dtype = p.gate_dtype = dtype_named(word);
-        dtype_seen = true;
-    } else if (starts(word, "gate-", rest))
-        p.gate_dtype = dtype_named(rest);
-    else if (starts(word, "form-", rest))
-        p.form = FLASHSCAN_GATE_VALUE + named(form_names, rest);
-    else if (starts(word, "broadcast-", rest))
-        p.broadcast = letters(rest, "btc");
-    else if (starts(word, "grads-", rest))
-        p.gradients = letters(rest, "xgs");
-    else if (starts(word, "place-", rest))
-        p.placement = static_cast<Placement>(named(placement_names, rest));
-    else if (starts(word, "gates-", rest))
-        p.gates = static_cast<Gates>(named(gates_names, rest));
-    else if (starts(word, "threads", rest))
-        p.threads = std::stoi(rest);
-    else if (starts(word, "seed", rest))
-        p.seed = std::stoull(rest);
-    else if (starts(word, "offsets-", rest))
-        p.offsets_dtype = dtype_named(rest);
-    else if (starts(word, "sequences", rest))
-        p.sequences = std::stoll(rest);
-    else if (starts(word, "b", rest))
-        p.batch = std::stoll(rest);
-    else if (starts(word, "t", rest))
-        p.time = std::stoll(rest);
-    else if (starts(word, "c", rest))
-        p.channels = std::stoll(rest);
-    else
-        throw std::invalid_argument("unknown word: " + word);
+        return dtype_seen = true;
+    }
+    return dtype_after(word, "gate-", p.gate_dtype) ||
+           name_after(word, "form-", form_names, p.form, FLASHSCAN_GATE_VALUE) ||
+           letters_after(word, "broadcast-", "btc", p.broadcast) || letters_after(word, "grads-", "xgs", p.gradients) ||
+           placement_after(word, "place-", p.placement) || name_after(word, "gates-", gates_names, p.gates) ||
+           number_after(word, "threads", p.threads) || number_after(word, "seed", p.seed) ||
+           dtype_after(word, "offsets-", p.offsets_dtype) || number_after(word, "sequences", p.sequences) ||
+           number_after(word, "b", p.batch) || number_after(word, "t", p.time) || number_after(word, "c", p.channels);
 }
 
 // Strides that nest in the order of `axes`, innermost first, with `gap` elements after each axis.
@@ -150,8 +95,7 @@ std::string text_of(const Problem& p) {
     if (p.state_in) text += " state-in";
     if (p.state_out) text += " state-out";
     text += " grads-" + spell(p.gradients, "xgs");
-    if (p.placement != Placement::dense)
-        text += fmt::format(" place-{}", placement_names[static_cast<int>(p.placement)]);
+    if (p.placement != Placement::dense) text += fmt::format(" place-{}", name_of(p.placement));
     if (p.in_place) text += " in-place";
     if (p.batch_invariant) text += " invariant";
     if (p.pooled) text += " pooled";
@@ -165,7 +109,8 @@ Problem problem_of(const std::string& text) {
     Problem problem;
     std::istringstream words(text);
     bool dtype_seen = false;
-    for (std::string word; words >> word;) parse_word(problem, word, dtype_seen);
+    for (std::string word; words >> word;)
+        if (!parse_word(problem, word, dtype_seen)) throw std::invalid_argument("unknown word: " + word);
     return problem;
 }
 

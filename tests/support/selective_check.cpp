@@ -8,68 +8,39 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-void add_input(Call& call, const SelectiveProblem& p, const SelectiveData& data, int32_t id) {
-    if (has_argument(p, id & ~grad)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
-}
-
-void read_by_both(Call& call, const SelectiveProblem& p, const SelectiveData& data) {
-    for (const int32_t id :
-         {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_DELTA, FLASHSCAN_ARG_OUTPUT_GATE, FLASHSCAN_ARG_A, FLASHSCAN_ARG_B,
-          FLASHSCAN_ARG_C, FLASHSCAN_ARG_D, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN})
-        add_input(call, p, data, id);
-}
-
-bool states_in_place(const SelectiveProblem& p) { return p.in_place && p.sequences == 0; }
-
 // Rows of a tensor's middle axis that are written.
 int64_t written_of(const SelectiveProblem& p, const SelectiveData& data, int32_t id) {
     return has_steps(p, id) ? written_time(p, data) : tensor_of(p, id).extents[1];
 }
 
-// Adds an output, in the memory of `place` if that is not 0.
-void add_output(Call& call, const SelectiveProblem& p, const SelectiveData& data, int32_t id, int32_t place) {
-    if (place != 0)
+void add_output(Call& call, const SelectiveProblem& p, const SelectiveData& data, int32_t id) {
+    if (const int32_t place = place_of(p, id); place != 0)
         call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
     else
         call.output(id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
 }
 
-bool wants(const SelectiveProblem& p, size_t gradient) {
-    return (p.gradients >> gradient & 1U) != 0 && has_argument(p, selective_gradients[gradient]);
+Call make_call(const SelectiveProblem& p, const Plan& plan, int32_t backend, int32_t pass, const SelectiveData& data,
+               Guard guard) {
+    const bool backward = pass == FLASHSCAN_PASS_BACKWARD;
+    Call call(backend, pass, guard);
+    for (const int32_t id : read_by(p, backward)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
+    for (const int32_t id : written_by(p, backward)) add_output(call, p, data, id);
+    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, pass);
+    return call;
 }
 
 }  // namespace
 
 Call forward_call(const SelectiveProblem& p, const Plan& plan, int32_t backend, const SelectiveData& data,
                   Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
-    read_by_both(call, p, data);
-    add_output(call, p, data, FLASHSCAN_ARG_OUTPUT, p.in_place ? FLASHSCAN_ARG_INPUT : 0);
-    if (p.state_out)
-        add_output(call, p, data, FLASHSCAN_ARG_STATE_OUT,
-                   states_in_place(p) && p.state_in ? FLASHSCAN_ARG_STATE_IN : 0);
-    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
-    return call;
+    return make_call(p, plan, backend, FLASHSCAN_PASS_FORWARD, data, guard);
 }
 
 Call backward_call(const SelectiveProblem& p, const Plan& plan, int32_t backend, const SelectiveData& data,
                    Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
-    read_by_both(call, p, data);
-    add_input(call, p, data, grad | FLASHSCAN_ARG_OUTPUT);
-    add_input(call, p, data, grad | FLASHSCAN_ARG_STATE_OUT);
-    for (size_t i = 0; i < std::size(selective_gradients); ++i) {
-        if (!wants(p, i)) continue;
-        const int32_t id = selective_gradients[i];
-        int32_t place = 0;
-        if (p.in_place && id == FLASHSCAN_ARG_INPUT) place = grad | FLASHSCAN_ARG_OUTPUT;
-        if (states_in_place(p) && p.state_out && id == FLASHSCAN_ARG_STATE_IN) place = grad | FLASHSCAN_ARG_STATE_OUT;
-        add_output(call, p, data, grad | id, place);
-    }
-    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
-    return call;
+    return make_call(p, plan, backend, FLASHSCAN_PASS_BACKWARD, data, guard);
 }
 
 SelectiveOutcome run_selective(const SelectiveProblem& p, const Target& target, const SelectiveData& data, Guard guard,
@@ -86,9 +57,7 @@ SelectiveOutcome run_selective(const SelectiveProblem& p, const Target& target, 
         return true;
     };
     if (!run(forward_call(p, plan, target.backend, data, guard))) return outcome;
-    bool backward = false;
-    for (size_t i = 0; i < std::size(selective_gradients); ++i) backward = backward || wants(p, i);
-    if (backward) run(backward_call(p, plan, target.backend, data, guard));
+    if (!written_by(p, true).empty()) run(backward_call(p, plan, target.backend, data, guard));
     return outcome;
 }
 

@@ -8,11 +8,11 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "support/words.h"
+
 namespace support {
 namespace {
 
-constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
-                                           "misaligned", "spread", "time-major", "mixed"};
 constexpr const char gradient_letters[] = "udzABCDbs";
 
 struct Flag {
@@ -43,43 +43,25 @@ constexpr Count counts[] = {
     {"sequences", &SelectiveProblem::sequences}, {"b", &SelectiveProblem::batch},  {"t", &SelectiveProblem::time},
     {"c", &SelectiveProblem::channels},          {"n", &SelectiveProblem::states}, {"g", &SelectiveProblem::groups}};
 
-void parse_word(SelectiveProblem& p, const std::string& word) {
+bool parse_word(SelectiveProblem& p, const std::string& word) {
     for (const Flag& flag : flags)
-        if (word == flag.word) {
-            p.*flag.field = true;
-            return;
-        }
-    const auto rest = [&](std::string_view prefix) { return word.substr(prefix.size()); };
-    if (word == "selective") return;
-    if (word == "BTC" || word == "BCT") {
-        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
-    } else if (dtype_named(word) != 0 && !is_complex(dtype_named(word))) {  // c64 is an extent here
-        p.dtype = dtype_named(word);
-    } else if (word.starts_with("place-")) {
-        const auto name = std::find(std::begin(placement_names), std::end(placement_names), rest("place-"));
-        if (name == std::end(placement_names)) throw std::invalid_argument("unknown word: " + word);
-        p.placement = static_cast<Placement>(name - std::begin(placement_names));
-    } else if (word.starts_with("grads-")) {
+        if (word == flag.word) return p.*flag.field = true;
+    if (word == "fwd") {
         p.gradients = 0;
-        for (const char letter : rest("grads-")) {
-            const size_t place = std::string_view(gradient_letters).find(letter);
-            if (place == std::string_view::npos) throw std::invalid_argument("unknown letters: " + word);
-            p.gradients |= 1U << place;
-        }
-    } else if (word.starts_with("offsets-")) {
-        p.offsets_dtype = dtype_named(rest("offsets-"));
-    } else if (word.starts_with("threads")) {
-        p.threads = std::stoi(rest("threads"));
-    } else if (word.starts_with("seed")) {
-        p.seed = std::stoull(rest("seed"));
-    } else {
-        for (const Count& count : counts)
-            if (word.starts_with(count.prefix) && word.size() > std::string_view(count.prefix).size()) {
-                p.*count.field = std::stoll(rest(count.prefix));
-                return;
-            }
-        throw std::invalid_argument("unknown word: " + word);
+        return true;
     }
+    int32_t dtype = 0;
+    if (dtype_after(word, "", dtype) && !is_complex(dtype)) {  // c64 is an extent here
+        p.dtype = dtype;
+        return true;
+    }
+    if (word == "bwd" || word == "selective" || parse_layout(word, p.layout) ||
+        placement_after(word, "place-", p.placement) || letters_after(word, "grads-", gradient_letters, p.gradients) ||
+        dtype_after(word, "offsets-", p.offsets_dtype) || number_after(word, "threads", p.threads) ||
+        number_after(word, "seed", p.seed))
+        return true;
+    return std::any_of(std::begin(counts), std::end(counts),
+                       [&](const Count& count) { return number_after(word, count.prefix, p.*count.field); });
 }
 
 constexpr uint64_t first_stream = 500;  // of arguments, by their ids
@@ -99,26 +81,32 @@ SelectiveProblem SelectiveProblem::widened() const {
 
 std::string text_of(const SelectiveProblem& p) {
     std::string text =
-        fmt::format("selective {} {} b{} t{} c{} n{} g{}", name_of(p.dtype),
-                    p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels, p.states, p.groups);
+        fmt::format("selective {} {} {} b{} t{} c{} n{}", p.gradients == 0 ? "fwd" : "bwd", name_of(p.dtype),
+                    p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels, p.states);
+    if (p.groups != 1) text += fmt::format(" g{}", p.groups);
     for (const Flag& flag : flags)
         if (p.*flag.field) text += fmt::format(" {}", flag.word);
-    if (p.sequences > 0) text += fmt::format(" sequences{} offsets-{}", p.sequences, name_of(p.offsets_dtype));
-    if (p.gradients != 0x1ff) {
-        text += " grads-";
-        for (size_t i = 0; i < std::size(selective_gradients); ++i)
-            if ((p.gradients >> i & 1U) != 0) text += gradient_letters[i];
-    }
-    if (p.placement != Placement::dense)
-        text += fmt::format(" place-{}", placement_names[static_cast<int>(p.placement)]);
+    if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
+    if (p.offsets_dtype != FLASHSCAN_DTYPE_I64) text += fmt::format(" offsets-{}", name_of(p.offsets_dtype));
+    if (p.gradients != 0x1ff && p.gradients != 0) text += " grads-" + spell(p.gradients, gradient_letters);
+    if (p.placement != Placement::dense) text += fmt::format(" place-{}", name_of(p.placement));
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
-    return text + fmt::format(" seed{}", p.seed);
+    if (p.seed != 1) text += fmt::format(" seed{}", p.seed);
+    return text;
 }
 
 SelectiveProblem selective_problem_of(const std::string& text) {
     SelectiveProblem problem;
     std::istringstream words(text);
-    for (std::string word; words >> word;) parse_word(problem, word);
+    for (std::string word; words >> word;) {
+        if (parse_word(problem, word)) continue;
+        std::string names;
+        for (const Flag& flag : flags) names += fmt::format("{}, ", flag.word);
+        throw std::invalid_argument(
+            fmt::format("'{}' is no word of a selective line; accepted are fwd, bwd, DTYPE, BTC, BCT, bN, tN, cN, nN, "
+                        "gN, {}sequencesN, offsets-i32, grads-LETTERS of {}, place-PLACE, threadsN and seedN",
+                        word, names, gradient_letters));
+    }
     return problem;
 }
 
@@ -133,6 +121,14 @@ bool has_argument(const SelectiveProblem& p, int32_t id) {
     case FLASHSCAN_ARG_STATE_OUT: return p.state_out;
     default: return true;
     }
+}
+
+std::vector<int32_t> read_by(const SelectiveProblem& p, bool backward) {
+    std::vector<int32_t> ids(std::begin(selective_gradients), std::end(selective_gradients));
+    if (backward)
+        ids.insert(ids.end(), {FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_OUT});
+    std::erase_if(ids, [&](int32_t id) { return !has_argument(p, id & ~FLASHSCAN_GRAD); });
+    return ids;
 }
 
 bool has_steps(const SelectiveProblem& p, int32_t id) {

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <map>
+#include <span>
 
 #include "support/data.h"
+#include "support/pass_arguments.h"
 
 namespace support {
 
@@ -18,7 +20,7 @@ struct SelectiveProblem {
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
-    uint32_t gradients = 0x1ff;                // bit i: of selective_gradients[i], if there is such an argument
+    uint32_t gradients = 0x1ff;                // of selective_gradients, where there is the argument; 0: forward alone
     Placement placement = Placement::dense;
     bool in_place = false, pooled = false, batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
@@ -48,12 +50,17 @@ inline constexpr int32_t selective_gradients[] = {FLASHSCAN_ARG_INPUT, FLASHSCAN
                                                   FLASHSCAN_ARG_A,     FLASHSCAN_ARG_B,     FLASHSCAN_ARG_C,
                                                   FLASHSCAN_ARG_D,     FLASHSCAN_ARG_BIAS,  FLASHSCAN_ARG_STATE_IN};
 
+inline std::span<const int32_t> gradients_of(const SelectiveProblem&) { return selective_gradients; }
+
+// "selective bwd f32 BCT b2 t100 c32 n16 b-per-step c-per-step softplus", as lines of gated layers.
 std::string text_of(const SelectiveProblem& problem);
 // Throws std::invalid_argument naming the word that is not understood.
 SelectiveProblem selective_problem_of(const std::string& text);
 std::ostream& operator<<(std::ostream& stream, const SelectiveProblem& problem);
 
 bool has_argument(const SelectiveProblem& problem, int32_t id);
+// The tensors that a pass reads: all but RESET and SEQ_OFFSETS.
+std::vector<int32_t> read_by(const SelectiveProblem& problem, bool backward);
 // Whether an argument or its gradient has a value for each step.
 bool has_steps(const SelectiveProblem& problem, int32_t id);
 int32_t dtype_of(const SelectiveProblem& problem, int32_t id);
