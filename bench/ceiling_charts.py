@@ -105,7 +105,7 @@ def percent_axis(axes, cases):
 def plot_overview(results, out):
     rows = defaultdict(list)
     for item in judgements_of(results):
-        if item.measured is not None and item.row not in ("tiny", "host", "rnn", "custom"):
+        if item.measured is not None and item.row not in ("tiny", "host", "step", "rnn", "custom"):
             rows[item.row].append(item)
     if not rows:
         return None

@@ -12,15 +12,6 @@
 namespace bench {
 namespace {
 
-// `count` indices of an axis, evenly spread and ending with the last one.
-struct Picks {
-    int64_t first, step, count;
-    Picks(int64_t extent, int64_t wanted) : count(std::clamp<int64_t>(wanted, 1, extent)) {
-        step = count > 1 ? (extent - 1) / (count - 1) : 1;
-        first = extent - 1 - (count - 1) * step;
-    }
-};
-
 struct Rows {
     Picks batch, channels;
     bool sums = true;  // whether the sums of a broadcast gate's gradient are complete in these rows
@@ -124,21 +115,16 @@ double error_bound(const Problem& p, const Tensor& tensor) {
 
 }  // namespace
 
+Picks::Picks(int64_t extent, int64_t wanted) : count(std::clamp<int64_t>(wanted, 1, extent)) {
+    step = count > 1 ? (extent - 1) / (count - 1) : 1;
+    first = extent - 1 - (count - 1) * step;
+}
+
 std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype) {
     const auto components = static_cast<size_t>(is_complex(dtype) ? 2 : 1);
     std::vector<double> wide(data.size() / static_cast<size_t>(size_of(dtype)) * components);
     for (size_t i = 0; i < wide.size(); ++i) wide[i] = to_double(data.data(), dtype, i);
     return wide;
-}
-
-double roundoff(int32_t dtype) {
-    switch (dtype) {
-    case FLASHSCAN_DTYPE_BF16: return 0x1p-8;
-    case FLASHSCAN_DTYPE_F16: return 0x1p-11;
-    case FLASHSCAN_DTYPE_F32:
-    case FLASHSCAN_DTYPE_C64: return 0x1p-24;
-    default: return 0x1p-53;
-    }
 }
 
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected) {
@@ -164,6 +150,7 @@ void Verdict::add(double new_error, double new_bound) {
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors) {
     if (problem.rnn) return check_rnn_outputs(machine, problem, tensors);
     if (problem.op) return check_operator_outputs(machine, problem, tensors);
+    if (problem.layer) return check_layer_outputs(machine, problem, tensors);
     const Rows rows = choose_rows(problem);
     Values values, got;
     std::vector<std::byte> reset;

@@ -17,9 +17,14 @@ struct Verdict {
     void add(double new_error, double new_bound);
 };
 
+// `count` indices of an axis, evenly spread and ending with the last one.
+struct Picks {
+    int64_t first, step, count;
+    Picks(int64_t extent, int64_t wanted);
+};
+
 std::vector<double> widen(const std::vector<std::byte>& data, int32_t dtype);
-// Unit roundoff.
-double roundoff(int32_t dtype);
+inline double roundoff(int32_t dtype) { return support::unit_roundoff(dtype); }
 // The largest difference over the largest value expected; infinite where one of `got` is not finite.
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected);
 
@@ -27,5 +32,6 @@ double relative_error(const std::vector<double>& got, const std::vector<double>&
 Verdict check_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 Verdict check_rnn_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 Verdict check_operator_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
+Verdict check_layer_outputs(Machine& machine, const Problem& problem, const Tensors& tensors);
 
 }  // namespace bench

@@ -20,6 +20,9 @@ ROWS = {  # key: (title, target)
     "cpu": ("CPU, f32", "≥ 80 % of the stream"),
     "rnn": ("Recurrent networks", "us a step, each its own"),
     "custom": ("Custom operators", "≤ 30 % over the same built in"),
+    "gated": ("Gated layers", "≥ 85 % of the stream"),
+    "gated_cpu": ("Gated layers on the CPU, f32", "≥ 60 % of the stream"),
+    "step": ("Steps of decoding, time on the GPU", "≤ 3 us"),
 }
 PEER_ROWS = {
     "accelerated-short": ("accelerated-scan, f32, T ≤ 2048", "1.5 times faster"),
@@ -72,7 +75,9 @@ def row_of(case, target, backend):
     if unit == "us/step":
         return "rnn"
     if unit == "us":
-        return "host" if kind == "host" else "tiny"
+        return "host" if kind == "host" else "step" if reports.is_layer(case) else "tiny"
+    if reports.is_layer(case):
+        return "gated_cpu" if backend == "cpu" else "gated"
     if backend == "cpu":
         return "cpu"
     options = reports.options_of(case)

@@ -25,13 +25,15 @@ int run(const CommandLine& command) {
     fmt::print("{} on {}{}; {} runs, caches {}; two timestamps measure {:.2f} us\n\n", info.backend, info.device,
                info.driver.empty() ? "" : ", driver " + info.driver, settings.runs,
                command.flush ? "flushed before each" : "not flushed", info.timer_floor_us);
-    fmt::print("{}", table_header());
+    size_t width = 58;
+    for (const auto& [set, problem] : command.problems) width = std::max(width, problem.text.size());
+    fmt::print("{}", table_header(width));
     std::vector<Result> results;
     for (const auto& [set, problem] : command.problems) {
         fmt::print(stderr, "[{}/{}] {}\n", results.size() + 1, command.problems.size(), problem.text);
         Result result = measure(*machine, problem, settings, results);
         result.set = set;
-        fmt::print("{}", table_row(result));
+        fmt::print("{}", table_row(result, width));
         std::fflush(stdout);
         results.push_back(std::move(result));
         // After each case: a run that is stopped leaves what it had.

@@ -37,6 +37,8 @@ class Plan {
         } else if (problem.op) {
             const flashscan_operator_desc desc = problem.describe_operator();
             expect_ok(flashscan_plan_operator(&plan_, &desc, &options));
+        } else if (problem.layer) {
+            expect_ok(plan_layer(&plan_, *problem.layer, options));
         } else {
             const flashscan_linear_desc desc = problem.describe();
             expect_ok(flashscan_plan_linear(&plan_, &desc, &options));
@@ -124,7 +126,7 @@ void measure_plan(const Problem& problem, const Settings& settings, const Plan& 
     result.kernel = kernel_name(result.description);
     const int32_t pass = problem.backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
     expect_ok(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_SCRATCH, &result.scratch_bytes));
-    if (problem.rnn && problem.rnn->training)
+    if (problem.has_reserve())
         expect_ok(flashscan_plan_arg_bytes(plan.get(), pass, FLASHSCAN_ARG_RESERVE, &result.reserve_bytes));
 }
 

@@ -51,7 +51,7 @@ struct Result {
     double launch_us = 0;  // of host time for a launch that does nothing
     double plan_cold_us = 0, plan_warm_us = 0;
     size_t scratch_bytes = 0;
-    size_t reserve_bytes = 0;  // of a training plan for a recurrent network
+    size_t reserve_bytes = 0;  // of a recurrent network's training, or a gated layer's backward
     std::vector<Judgement> judgements;
 };
 

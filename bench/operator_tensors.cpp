@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arguments of associative operators. Factors are near 1 and the rows of matrices sum to 1, so that no product
 // leaves the range of numbers. A backward pass gets OUTPUT from a forward pass of the same plan.
-#include <fmt/format.h>
-
 #include "tensors.h"
 
 namespace bench {
@@ -51,10 +49,7 @@ void Tensors::add_operator() {
     add_dense(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, outputs, true);
     machine_.synchronize();
     if (!p.backward) return;
-    if (flashscan_execute(plan_, FLASHSCAN_PASS_FORWARD, args_.data(), static_cast<int32_t>(args_.size()),
-                          machine_.stream()) != FLASHSCAN_STATUS_OK)
-        throw Failure(fmt::format("forward: {}", flashscan_last_error()));
-    for (Tensor& tensor : tensors_) tensor.written = false;
+    run_forward();
     const bool reads_input = op.custom || (op.affine() ? op.reduction() : op.kind != FLASHSCAN_OPERATOR_ADD);
     const bool reads_output = (op.affine() || op.matmul()) && !op.reduction() && !op.custom;
     std::erase_if(args_, [&](const flashscan_arg& arg) {

@@ -29,6 +29,13 @@ constexpr const char* problem_lines = R"(A problem is one line:
     targets: @1.2us/step, @4us, @host3us
   operator KIND fwd|bwd DTYPE bN tN cN [dN] [options] [targets]
     options: exclusive reduction BCT reverse states; targets: @95%, @4us
+  gated fwd|bwd DTYPE BTC|BCT bN tN cN LAYER [options] [targets]
+    LAYER: mingru minlstm hgrn rglru qrnn gilr, or parts: decay-exp scale-sqrt ... (a wrong word lists them)
+    options: no-bias gate-DTYPE param-DTYPE reverse reset sequencesN state-in state-out grads-LETTERS place-PLACE
+    targets: @85%, @4us, @host3us
+  selective fwd|bwd DTYPE BTC|BCT bN tN cN nN [options] [targets]
+    options: gN b-per-step c-per-step softplus gate skip bias complex, and those of gated layers from reverse on
+  Lines of gated layers and selective scans are also what the tests print and take.
 
 Exit status: 0, 1 when a result was wrong or failed, 2 for a mistake in the command line.)";
 

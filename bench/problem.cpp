@@ -12,15 +12,6 @@
 namespace bench {
 namespace {
 
-struct DtypeName {
-    int32_t dtype;
-    const char* name;
-    int64_t size;
-};
-constexpr DtypeName dtypes[] = {{FLASHSCAN_DTYPE_F32, "f32", 4}, {FLASHSCAN_DTYPE_BF16, "bf16", 2},
-                                {FLASHSCAN_DTYPE_F16, "f16", 2}, {FLASHSCAN_DTYPE_F64, "f64", 8},
-                                {FLASHSCAN_DTYPE_C64, "c64", 8}, {FLASHSCAN_DTYPE_C128, "c128", 16}};
-
 uint32_t parse_broadcast(std::string_view axes) {
     uint32_t bits = 0;
     for (const char axis : axes) {
@@ -104,8 +95,7 @@ void check(const Problem& p) {
 }  // namespace
 
 int32_t parse_dtype(std::string_view word) {
-    for (const DtypeName& entry : dtypes)
-        if (word == entry.name) return entry.dtype;
+    if (const int32_t dtype = support::dtype_named(word); dtype != 0 && !support::is_integer(dtype)) return dtype;
     throw UsageError(fmt::format("'{}' is no dtype; accepted are f32, bf16, f16, f64, c64 and c128", word));
 }
 
@@ -146,24 +136,7 @@ Target parse_target(const std::string& word) {
         fmt::format("'{}' is no target; accepted are @95%, @1.2us/step, @4us, @host3us and @plain+3%", word));
 }
 
-int64_t size_of(int32_t dtype) {
-    for (const DtypeName& entry : dtypes)
-        if (dtype == entry.dtype) return entry.size;
-    return dtype == FLASHSCAN_DTYPE_I64 ? 8 : 1;
-}
-
-const char* name_of(int32_t dtype) {
-    for (const DtypeName& entry : dtypes)
-        if (dtype == entry.dtype) return entry.name;
-    return "?";
-}
-
-bool is_complex(int32_t dtype) { return dtype == FLASHSCAN_DTYPE_C64 || dtype == FLASHSCAN_DTYPE_C128; }
-
-int32_t state_dtype(int32_t dtype) {
-    return dtype == FLASHSCAN_DTYPE_BF16 || dtype == FLASHSCAN_DTYPE_F16 ? static_cast<int32_t>(FLASHSCAN_DTYPE_F32)
-                                                                         : dtype;
-}
+int64_t size_of(int32_t dtype) { return dtype == 0 ? 1 : static_cast<int64_t>(support::size_of(dtype)); }
 
 Problem parse_problem(const std::string& line) {
     std::istringstream stream(line);
@@ -172,9 +145,11 @@ Problem parse_problem(const std::string& line) {
     try {
         if (!words.empty() && words[0] == "rnn") return parse_rnn_problem(words);
         if (!words.empty() && words[0] == "operator") return parse_operator_problem(words);
+        if (!words.empty() && (words[0] == "gated" || words[0] == "selective")) return parse_layer_problem(words);
         if (words.size() < 7) throw UsageError("too few words");
         if (words[0] != "linear")
-            throw UsageError(fmt::format("'{}' is no family; accepted are linear, rnn and operator", words[0]));
+            throw UsageError(
+                fmt::format("'{}' is no family; accepted are linear, rnn, operator, gated and selective", words[0]));
         Problem p;
         if (words[1] != "fwd" && words[1] != "bwd")
             throw UsageError(fmt::format("'{}' is no pass; accepted are fwd and bwd", words[1]));
@@ -192,7 +167,9 @@ Problem parse_problem(const std::string& line) {
         throw UsageError(
             fmt::format("problem '{}': {}\na problem reads: linear fwd|bwd DTYPE BTC|BCT bN tN cN [options]\n"
                         "or: rnn CELL fwd|bwd DTYPE bN tN hN dN [options]\n"
-                        "or: operator KIND fwd|bwd DTYPE bN tN cN [dN] [options]",
+                        "or: operator KIND fwd|bwd DTYPE bN tN cN [dN] [options]\n"
+                        "or: gated fwd|bwd DTYPE BTC|BCT bN tN cN LAYER [options]\n"
+                        "or: selective fwd|bwd DTYPE BTC|BCT bN tN cN nN [options]",
                         line, error.what()));
     }
 }
@@ -227,6 +204,7 @@ int64_t Problem::array_bytes() const { return extents.count() * (op ? op->elemen
 int64_t Problem::required_bytes() const {
     if (rnn) return rnn_required_bytes(*this);
     if (op) return operator_required_bytes(*this);
+    if (layer) return layer_required_bytes(*this);
     const int64_t gate = gate_extents().count() * size_of(gate_dtype);
     const int64_t state = state_rows() * extents.channels * size_of(state_dtype(dtype));
     int64_t bytes = backward ? 3 * array_bytes() + 2 * gate : 2 * array_bytes() + gate;

@@ -8,9 +8,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "flashscan/flashscan.h"
+#include "support/gated_problem.h"
+#include "support/selective_problem.h"
 
 namespace bench {
 
@@ -70,6 +73,9 @@ struct OperatorPart {
     const char* mode_name() const;
 };
 
+// Gated layers and selective scans are the tests' problems.
+using Layer = std::variant<support::GatedProblem, support::SelectiveProblem>;
+
 struct Problem {
     std::string text;  // without targets, words in the order below
     bool backward = false;
@@ -86,15 +92,18 @@ struct Problem {
     bool strided = false;     // INPUT and GATE, and their gradients, are the halves of one buffer
     bool misaligned = false;  // every pointer is one element past what the allocator gave
     std::vector<Target> targets;
-    // Both empty: a linear recurrence.
+    // All empty: a linear recurrence.
     std::optional<RnnPart> rnn;
     std::optional<OperatorPart> op;
+    std::optional<Layer> layer;
 
     Extents gate_extents() const;
     int64_t state_rows() const { return num_sequences > 0 ? num_sequences : extents.batch; }
     int64_t array_bytes() const;
     // What the pass must read and write at the least: each argument once.
     int64_t required_bytes() const;
+    // Whether the pass has a RESERVE, which forward fills for backward.
+    bool has_reserve() const;
     // The text of the case without any option word, which `@plain` compares with.
     std::string plain_text() const;
     flashscan_linear_desc describe() const;
@@ -106,11 +115,10 @@ struct Problem {
     flashscan_strides strides(const Extents& tensor, bool half) const;
 };
 
-int64_t size_of(int32_t dtype);
-bool is_complex(int32_t dtype);
-const char* name_of(int32_t dtype);
-// The dtype of states: f32 for 16-bit data.
-int32_t state_dtype(int32_t dtype);
+using support::is_complex;
+using support::name_of;
+using support::state_dtype;
+int64_t size_of(int32_t dtype);  // 1 for bytes, whose dtype is 0
 
 // Words of problem lines. Each throws UsageError naming the word and what is accepted.
 int32_t parse_dtype(std::string_view word);
@@ -126,6 +134,15 @@ Problem parse_operator_problem(const std::vector<std::string>& words);
 int64_t operator_required_bytes(const Problem& problem);
 // The operator as CUDA source; valid as long as the program runs. Throws UsageError where there is none.
 const flashscan_custom_operator* operator_code(const OperatorPart& op, int32_t dtype);
+
+// A line whose first word is gated or selective.
+Problem parse_layer_problem(const std::vector<std::string>& words);
+int64_t layer_required_bytes(const Problem& problem);
+// Whether the layer's backward takes RESERVE.
+bool has_reserve(const support::GatedProblem& layer);
+bool has_reserve(const support::SelectiveProblem& layer);
+// Takes from the layer what it says of options.
+flashscan_status plan_layer(flashscan_plan** plan, const Layer& layer, flashscan_options options);
 
 // Throws UsageError naming the word that is wrong and what is accepted.
 Problem parse_problem(const std::string& line);

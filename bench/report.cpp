@@ -124,11 +124,24 @@ Json operator_json(const OperatorPart& op) {
     return {{"operator", op.kind_name()}, {"mode", op.mode_name()}, {"dim", op.dim}};
 }
 
+// What only gated layers and selective scans have.
+Json layer_json(const support::GatedProblem& p, const Result& r) {
+    return {{"layer", layer_text(p)},
+            {"gate_dtype", bench::name_of(p.gate_dtype)},
+            {"param_dtype", bench::name_of(p.param_dtype)},
+            {"reserve_bytes", r.reserve_bytes}};
+}
+Json layer_json(const support::SelectiveProblem& p, const Result&) {
+    return {{"states", p.states}, {"groups", p.groups}, {"matrix_dtype", bench::name_of(p.matrix_dtype())}};
+}
+
 Json case_json(const Result& r) {
     Json json = problem_json(r);
     json.update(measures_json(r));
     if (r.problem.rnn) json.update(rnn_json(r));
     if (r.problem.op) json.update(operator_json(*r.problem.op));
+    if (r.problem.layer)
+        json.update(std::visit([&](const auto& layer) { return layer_json(layer, r); }, *r.problem.layer));
     json["targets"] = list(r.judgements, target_json);
     json["us"] = list(r.us, number);
     return json;
@@ -156,20 +169,20 @@ double first_plan_us(const std::vector<Result>& results) {
     return 0;
 }
 
-std::string table_header() {
-    return fmt::format("{:<58} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n",
-                       "problem", "kernel", "min us", "median us", "spread", "GB/s", "ceiling", "us/step", "burst",
-                       "host us", "plan cold/warm", "scratch", "error", "target");
+std::string table_header(size_t width) {
+    return fmt::format("{:<{}} {:<14} {:>9} {:>9} {:>6} {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8}  {}\n",
+                       "problem", width, "kernel", "min us", "median us", "spread", "GB/s", "ceiling", "us/step",
+                       "burst", "host us", "plan cold/warm", "scratch", "error", "target");
 }
 
-std::string table_row(const Result& r) {
+std::string table_row(const Result& r, size_t width) {
     if (r.outcome != Outcome::measured)
-        return fmt::format("{:<58} {:<14} {}: {}\n", r.problem.text, r.kernel, name_of(r.outcome), r.note);
+        return fmt::format("{:<{}} {:<14} {}: {}\n", r.problem.text, width, r.kernel, name_of(r.outcome), r.note);
     const double percent = r.problem.rnn ? r.floor_percent : r.ceiling_percent;
     const auto optional = [](double value) { return value > 0 ? fmt::format("{:.2f}", value) : std::string("-"); };
     return fmt::format(
-        "{:<58} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
-        r.problem.text, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps),
+        "{:<{}} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",
+        r.problem.text, width, r.kernel, r.min_us, r.median_us, r.spread_percent, gbps_text(r.gbps),
         percent > 0 ? fmt::format("{:.1f}%", percent) : std::string("-"), optional(r.step_us), optional(r.burst_us),
         optional(r.host_us), fmt::format("{:.0f}/{:.1f}", r.plan_cold_us, r.plan_warm_us), bytes_text(r.scratch_bytes),
         r.verdict.error, targets_text(r), r.note.empty() ? "" : "  (" + r.note + ")");

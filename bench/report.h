@@ -20,8 +20,9 @@ struct RunInfo {
 // Plan creation that was the first of the process, with all that is loaded then.
 double first_plan_us(const std::vector<Result>& results);
 
-std::string table_header();
-std::string table_row(const Result& result);
+// `width` is that of the column of problems.
+std::string table_header(size_t width);
+std::string table_row(const Result& result, size_t width);
 // Counts of what was measured, went wrong, and met its targets.
 std::string summary(const std::vector<Result>& results);
 

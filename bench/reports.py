@@ -94,9 +94,14 @@ def is_linear(case):
     return case["problem"].startswith("linear ")
 
 
+def is_layer(case):
+    """Whether it is a gated layer or a selective scan."""
+    return case["problem"].startswith(("gated ", "selective "))
+
+
 def moves_numbers(case):
     """Whether a stream of the same bytes is what the case is measured by."""
-    return is_linear(case) or case.get("dim") == 0
+    return is_linear(case) or case["problem"].startswith("gated ") or case.get("dim") == 0
 
 
 def options_of(case):

@@ -2,8 +2,6 @@
 // The arguments of recurrent networks. A backward pass gets OUTPUT and RESERVE from a forward pass of the same plan.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "tensors.h"
 
 namespace bench {
@@ -34,25 +32,8 @@ void Tensors::add_rnn_forward() {
     }
     if (p.reset)
         add(FLASHSCAN_ARG_RESET, 0, Kind::reset, {p.extents.batch, p.extents.time, 1}, {p.extents.time, 1, 0}, false);
-    if (p.num_sequences > 0) add_offsets();
-    if (!rnn.training) return;
-    size_t reserve_bytes = 0;
-    if (flashscan_plan_arg_bytes(plan_, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &reserve_bytes) !=
-        FLASHSCAN_STATUS_OK)
-        throw Failure(flashscan_last_error());
-    buffers_.emplace_back(machine_, std::max<size_t>(reserve_bytes, 1));
-    args_.push_back({FLASHSCAN_ARG_RESERVE, 0, buffers_.back().get(), reserve_bytes});
-}
-
-// Runs forward, and leaves the arguments that backward takes as well.
-void Tensors::run_rnn_forward() {
-    machine_.synchronize();
-    if (flashscan_execute(plan_, FLASHSCAN_PASS_FORWARD, args_.data(), static_cast<int32_t>(args_.size()),
-                          machine_.stream()) != FLASHSCAN_STATUS_OK)
-        throw Failure(fmt::format("forward: {}", flashscan_last_error()));
-    std::erase_if(
-        args_, [](const flashscan_arg& arg) { return arg.id == FLASHSCAN_ARG_INPUT || arg.id == FLASHSCAN_ARG_BIAS; });
-    for (Tensor& tensor : tensors_) tensor.written = false;
+    if (p.num_sequences > 0) add_offsets(FLASHSCAN_DTYPE_I64);
+    if (rnn.training) add_reserve();
 }
 
 void Tensors::add_rnn() {
@@ -60,7 +41,10 @@ void Tensors::add_rnn() {
     const RnnPart& rnn = *p.rnn;
     add_rnn_forward();
     if (p.backward) {
-        run_rnn_forward();
+        run_forward();
+        std::erase_if(args_, [](const flashscan_arg& arg) {
+            return arg.id == FLASHSCAN_ARG_INPUT || arg.id == FLASHSCAN_ARG_BIAS;
+        });
         constexpr int32_t grad = FLASHSCAN_GRAD;
         const int64_t states = rnn.states() * p.state_rows() * p.extents.channels;
         add_dense(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, rnn.output_states() * p.extents.count(), false);

@@ -41,12 +41,12 @@ def summary_row(title, target, items, worst):
 
 def worst_judgement(row):
     def text(items):
-        ceiling = row in ("large", "medium", "long", "ragged", "packed", "cpu")
+        ceiling = row in ("large", "medium", "long", "ragged", "packed", "cpu", "gated", "gated_cpu")
         item = (min if ceiling else max)(items, key=lambda item: item.measured)
         if row == "rnn":
             item = max(items, key=lambda item: item.measured / item.limit)
             return f"{item.measured:.2f} us, {code(without_family(item.case['problem']))}"
-        unit = "us" if row in ("tiny", "host") else "%"
+        unit = "us" if row in ("tiny", "host", "step") else "%"
         sign = "+" if row in ("features", "custom") else ""
         return f"{item.measured:{sign}.1f} {unit}, {code(without_family(item.case['problem']))}"
     return text
@@ -112,7 +112,7 @@ def write_tiny(judgements):
     rows = []
     for item in judgements:
         value = item.note if item.measured is None else f"{item.measured:.2f} us{met_text(item)}"
-        gpu = item.row == "tiny"
+        gpu = item.row != "host"
         rows.append([code(without_family(item.case["problem"])), "GPU" if gpu else "host", item.target, value,
                      us_text(item.case.get("burst_us") or None if gpu else None),
                      us_text(reports.stream_us(item.case) if gpu else item.case.get("launch_us"))])
@@ -197,6 +197,8 @@ def write(results):
             continue
         if key == "tiny":
             text += "## Tiny problem: ≤ 4 us on the GPU, ≤ 3 us on the host\n\n" + write_tiny(items)
+        elif key == "step":
+            text += f"## {title}: {target}\n\n" + write_tiny(items)
         elif key == "rnn":
             text += f"## {title}: {target}\n\n" + write_rnn(items)
         elif key in ("features", "custom"):

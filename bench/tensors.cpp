@@ -23,7 +23,8 @@ Kind gate_kind(int32_t form) {
                                           : Kind::gate_value;
 }
 
-// The axes by falling stride, so that filling writes memory in order.
+}  // namespace
+
 Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashscan_strides& strides) {
     struct Axis {
         int64_t extent, stride;
@@ -38,12 +39,10 @@ Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashsc
     return box;
 }
 
-}  // namespace
-
 int64_t Tensors::bytes(const Problem& p) {
     // Both passes' tensors, and as much again for RESERVE and scratch.
     if (p.rnn) return 2 * (p.required_bytes() + (p.backward ? p.rnn->gates() * p.array_bytes() : 0));
-    if (p.op) return 2 * p.required_bytes();
+    if (p.op || p.layer) return 2 * p.required_bytes();
     const int64_t gate = p.gate_extents().count() * size_of(p.gate_dtype);
     const int64_t state = p.state_rows() * p.extents.channels * size_of(state_dtype(p.dtype));
     return (p.backward ? 3 * p.array_bytes() + 2 * gate : 2 * p.array_bytes() + gate) + (p.states ? 3 * state : 0) +
@@ -59,6 +58,10 @@ Tensors::Tensors(Machine& machine, const Problem& problem, const flashscan_plan*
     }
     if (p.op) {
         add_operator();
+        return;
+    }
+    if (p.layer) {
+        add_layer();
         return;
     }
     const flashscan_strides dense = p.strides(p.extents, false);
@@ -97,7 +100,7 @@ Tensors::Tensors(Machine& machine, const Problem& problem, const flashscan_plan*
     }
     if (p.reset)
         add(FLASHSCAN_ARG_RESET, 0, Kind::reset, {p.extents.batch, p.extents.time, 1}, {p.extents.time, 1, 0}, false);
-    if (p.num_sequences > 0) add_offsets();
+    if (p.num_sequences > 0) add_offsets(FLASHSCAN_DTYPE_I64);
     machine_.synchronize();
 }
 
@@ -137,11 +140,31 @@ void Tensors::add_fused(int32_t first_id, int32_t second_id, Kind second_kind, b
           static_cast<size_t>(bytes - half));
 }
 
-void Tensors::add_offsets() {
+void Tensors::add_offsets(int32_t dtype) {
     offsets_ = uneven_offsets(problem_.num_sequences, problem_.extents.time);
-    buffers_.emplace_back(machine_, offsets_.size() * sizeof(int64_t));
-    machine_.upload(buffers_.back().get(), offsets_.data(), offsets_.size() * sizeof(int64_t));
-    args_.push_back({FLASHSCAN_ARG_SEQ_OFFSETS, 0, buffers_.back().get(), offsets_.size() * sizeof(int64_t)});
+    const std::vector<int32_t> narrow(offsets_.begin(), offsets_.end());
+    const size_t bytes = offsets_.size() * static_cast<size_t>(size_of(dtype));
+    buffers_.emplace_back(machine_, bytes);
+    const void* const from = dtype == FLASHSCAN_DTYPE_I32 ? static_cast<const void*>(narrow.data())
+                                                          : static_cast<const void*>(offsets_.data());
+    machine_.upload(buffers_.back().get(), from, bytes);
+    args_.push_back({FLASHSCAN_ARG_SEQ_OFFSETS, 0, buffers_.back().get(), bytes});
+}
+
+void Tensors::add_reserve() {
+    size_t bytes = 0;
+    if (flashscan_plan_arg_bytes(plan_, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &bytes) != FLASHSCAN_STATUS_OK)
+        throw Failure(flashscan_last_error());
+    buffers_.emplace_back(machine_, std::max<size_t>(bytes, 1));
+    args_.push_back({FLASHSCAN_ARG_RESERVE, 0, buffers_.back().get(), bytes});
+}
+
+void Tensors::run_forward() {
+    machine_.synchronize();
+    if (flashscan_execute(plan_, FLASHSCAN_PASS_FORWARD, args_.data(), static_cast<int32_t>(args_.size()),
+                          machine_.stream()) != FLASHSCAN_STATUS_OK)
+        throw Failure(fmt::format("forward: {}", flashscan_last_error()));
+    for (Tensor& tensor : tensors_) tensor.written = false;
 }
 
 void Tensors::place(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,

@@ -16,6 +16,9 @@ struct Tensor {
     Box box;                                                     // all of it, fastest axis last
 };
 
+// The axes by falling stride, so that filling writes memory in order.
+Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashscan_strides& strides);
+
 class Tensors {
   public:
     // Throws Failure when the plan wants more bytes of an argument than its tensor has.
@@ -37,12 +40,21 @@ class Tensors {
              bool written);
     void add_fused(int32_t first_id, int32_t second_id, Kind second_kind, bool written);
     void add_gate(int32_t id, bool written);
-    void add_offsets();
+    void add_offsets(int32_t dtype);
+    void add_reserve();
+    // Runs forward; what it wrote is then given.
+    void run_forward();
     void add_rnn();
     void add_rnn_forward();
-    void run_rnn_forward();
     void add_operator();
     void add_operator_element(int32_t id, int64_t count, int64_t element);
+    void add_layer();
+    template <typename L>
+    void add_layer_forward(const L& layer);
+    template <typename L>
+    void add_layer_backward(const L& layer);
+    template <typename L>
+    void add_layer_tensor(const L& layer, int32_t id, bool written);
     void add_dense(int32_t id, int32_t dtype, Kind kind, int64_t count, bool written);
     void place(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,
                bool written, char* data, size_t bytes);

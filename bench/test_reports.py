@@ -69,6 +69,9 @@ def made_up():
           for direction in ("fwd", "bwd") for time in (128, 256, 512, 1024)),
         bench_case("rnn lstm fwd bf16 b16 t1024 h1 d768", "rnn", 1331.2, 0.1, [("@1.2us/step", 1.3, False)],
                    floor_percent=67.8),
+        bench_case("gated fwd bf16 BTC b8 t4096 c2560 rglru no-bias", "layers", 200.0, 88.5, [("@85%", 88.5, True)]),
+        bench_case("gated fwd bf16 BTC b64 t1 c4096 mingru no-bias state-in state-out", "layers", 2.75, 20.0,
+                   [("@3us", 2.75, True)]),
         bench_case("rnn lstm fwd bf16 b16 t1024 h1 d768 training", "rnn", 1126.4, 0.1, [("@1.2us/step", 1.1, True)]),
         wrong,
     ]
@@ -133,6 +136,8 @@ class MadeUpResults(Folder):
         self.assertIn("| 100.0 | – | the plain case is not in the results |", page)
         self.assertIn("wrong: WRONG: error 1", page)
         self.assertIn("| 6.00 us **missed** | – | 4.80 |", page)
+        self.assertIn("| `bf16 BTC b8 t4096 c2560 rglru no-bias` | layers | 85 % | 200.0 | 88.5 % met | – | – |", page)
+        self.assertIn("c4096 mingru no-bias state-in state-out` | GPU | 3 us | 2.75 us met |", page)
         self.assertIn("| 2.50 us met |", page)
 
     def test_lines_that_were_not_measured_are_counted(self):
