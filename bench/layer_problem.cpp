@@ -18,7 +18,7 @@ Target parse_layer_target(const std::string& word) {
     return target;
 }
 
-// Calls are repeated in the same memory, which the library adds its scratch to.
+// Timed calls are repeated in the same memory, and take scratch memory from the library.
 template <typename L>
 void refuse_test_words(const L& layer) {
     if (layer.in_place) throw UsageError("'in-place': timed calls must not write what they read");
