@@ -99,7 +99,8 @@ def judge(case, set_name, target, backend, note=""):
     text = target["target"]
     row, limit = row_of(case, text, backend), float(reports.TARGET.fullmatch(text).group(2))
     measured = target.get("measured")
-    least = {"tiny": reports.stream_us(case), "host": case.get("launch_us")}.get(row)
+    stream = reports.stream_us(case)
+    least = {"tiny": stream, "step": stream, "host": case.get("launch_us")}.get(row)
     return Judgement(row, case, set_name, target_text(text), limit, measured, target.get("met"),
                      note if measured is None else "", least is not None and least > limit)
 
