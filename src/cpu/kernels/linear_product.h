@@ -37,6 +37,8 @@ FLASHSCAN_INLINE unsigned signs(VecF v) {
     return static_cast<unsigned>(_mm256_movemask_ps(reinterpret_cast<__m256>(v)));
 #elif defined(__x86_64__)
     return static_cast<unsigned>(_mm_movemask_ps(reinterpret_cast<__m128>(v)));
+#elif defined(__aarch64__)
+    return vaddvq_u32((reinterpret_cast<VecU>(v) >> 31) << VecU{0, 1, 2, 3});
 #else
     unsigned bits = 0;
     for (int i = 0; i < Simd<float>::width; ++i) bits |= (reinterpret_cast<VecU>(v)[i] >> 31) << i;

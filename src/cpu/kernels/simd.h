@@ -10,6 +10,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #define FLASHSCAN_INLINE inline __attribute__((always_inline))
@@ -158,6 +160,8 @@ FLASHSCAN_INLINE VecF square_root(VecF v) {
     return reinterpret_cast<VecF>(_mm256_sqrt_ps(reinterpret_cast<__m256>(v)));
 #elif defined(__x86_64__)
     return reinterpret_cast<VecF>(_mm_sqrt_ps(reinterpret_cast<__m128>(v)));
+#elif defined(__aarch64__)
+    return vsqrtq_f32(v);
 #else
     for (int i = 0; i < Simd<float>::width; ++i) v[i] = __builtin_sqrtf(v[i]);
     return v;
@@ -170,6 +174,8 @@ FLASHSCAN_INLINE VecD square_root(VecD v) {
     return reinterpret_cast<VecD>(_mm256_sqrt_pd(reinterpret_cast<__m256d>(v)));
 #elif defined(__x86_64__)
     return reinterpret_cast<VecD>(_mm_sqrt_pd(reinterpret_cast<__m128d>(v)));
+#elif defined(__aarch64__)
+    return vsqrtq_f64(v);
 #else
     for (int i = 0; i < Simd<double>::width; ++i) v[i] = __builtin_sqrt(v[i]);
     return v;
@@ -185,6 +191,8 @@ FLASHSCAN_INLINE bool any_nan(VecF v) {
 #elif defined(__x86_64__)
     const auto x = reinterpret_cast<__m128>(v);
     return _mm_movemask_ps(_mm_cmpunord_ps(x, x)) != 0;
+#elif defined(__aarch64__)
+    return vmaxvq_u32(reinterpret_cast<VecU>(v != v)) != 0;
 #else
     for (int i = 0; i < Simd<float>::width; ++i)
         if (v[i] != v[i]) return true;
@@ -325,11 +333,14 @@ FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) {
     return reinterpret_cast<VecD>(
         _mm256_fmadd_pd(reinterpret_cast<__m256d>(a), reinterpret_cast<__m256d>(b), reinterpret_cast<__m256d>(c)));
 }
+#elif defined(__aarch64__)
+FLASHSCAN_INLINE VecF fused(VecF a, VecF b, VecF c) { return vfmaq_f32(c, a, b); }
+FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) { return vfmaq_f64(c, a, b); }
 #else
 FLASHSCAN_INLINE VecF fused(VecF a, VecF b, VecF c) { return a * b + c; }
 FLASHSCAN_INLINE VecD fused(VecD a, VecD b, VecD c) { return a * b + c; }
 #endif
-#if defined(__FMA__)
+#if defined(__FMA__) || defined(__aarch64__)
 FLASHSCAN_INLINE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 FLASHSCAN_INLINE double fused(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
