@@ -82,6 +82,31 @@ FLASHSCAN_INLINE void with_number(Number number, Use use) {
     }
 }
 
+// Between halves and words below 2^16. GCC 12 makes plain conversions of halves of vectors, or of numbers.
+FLASHSCAN_INLINE VecU words_of(VecHalf half) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(half)));
+#elif defined(__AVX2__)
+    return reinterpret_cast<VecU>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(half)));
+#elif defined(__aarch64__)
+    return vmovl_u16(half);
+#else
+    return __builtin_convertvector(half, VecU);
+#endif
+}
+FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
+#if defined(__AVX512F__)
+    return reinterpret_cast<VecHalf>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
+#elif defined(__AVX2__)
+    const auto packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(words), reinterpret_cast<__m256i>(words));
+    return reinterpret_cast<VecHalf>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
+#elif defined(__aarch64__)
+    return vmovn_u32(words);
+#else
+    return __builtin_convertvector(words, VecHalf);
+#endif
+}
+
 #if defined(__AVX512F__)
 // The masked forms: GCC 12 warns about an uninitialised variable inside the plain ones.
 FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
@@ -101,37 +126,26 @@ FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
 }
 #else
 FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
+#if defined(__aarch64__)
+    return vcvt_f32_f16(reinterpret_cast<float16x4_t>(half));
+#else
     VecF v = {};
     for (int i = 0; i < Simd<float>::width; ++i) v[i] = to_float(F16{half[i]});
     return v;
+#endif
 }
+// The bits of to_f16, in any rounding mode.
 FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
-    VecHalf half = {};
-    for (int i = 0; i < Simd<float>::width; ++i) half[i] = to_f16(v[i]).bits;
-    return half;
+    const VecU bits = reinterpret_cast<VecU>(v), size = bits & 0x7fffffffU;
+    const VecU normal = (size - 0x38000000U + 0xfffU + ((size >> 13) & 1U)) >> 13;
+    const VecF small = reinterpret_cast<VecF>(size < 0x38800000U ? size : VecU{});
+    const VecU subnormal = reinterpret_cast<VecU>(small + 0.5F) - 0x3f000000U;
+    VecU half = size < 0x38800000U ? subnormal : normal;
+    half = size < 0x477ff000U ? half : VecU{} + 0x7c00U;
+    half = size > 0x7f800000U ? VecU{} + 0x7e00U : half;
+    return low_halves(half | ((bits >> 16) & 0x8000U));
 }
 #endif
-
-// Between halves and words below 2^16. GCC 12 makes plain conversions of halves of vectors, or of numbers.
-FLASHSCAN_INLINE VecU words_of(VecHalf half) {
-#if defined(__AVX512F__)
-    return reinterpret_cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(half)));
-#elif defined(__AVX2__)
-    return reinterpret_cast<VecU>(_mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(half)));
-#else
-    return __builtin_convertvector(half, VecU);
-#endif
-}
-FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
-#if defined(__AVX512F__)
-    return reinterpret_cast<VecHalf>(_mm512_maskz_cvtepi32_epi16(0xffff, reinterpret_cast<__m512i>(words)));
-#elif defined(__AVX2__)
-    const auto packed = _mm256_packus_epi32(reinterpret_cast<__m256i>(words), reinterpret_cast<__m256i>(words));
-    return reinterpret_cast<VecHalf>(_mm256_castsi256_si128(_mm256_permute4x64_epi64(packed, 0x08)));
-#else
-    return __builtin_convertvector(words, VecHalf);
-#endif
-}
 
 // As to_bf16, with the result in the upper half of each word and anything below it.
 FLASHSCAN_INLINE VecU round_to_bf16(VecF v) {
