@@ -44,7 +44,7 @@ Part part_of(const L& layer, int64_t wanted_batch, int64_t wanted_channels) {
     return {{layer.batch, wanted_batch}, {width, wanted_channels}, layer.channels - width};
 }
 
-// What a tensor has for a part, in the order of the part's own dense tensor.
+// The places in a tensor of the numbers of a part, in the order of the part's own dense tensor.
 template <typename L>
 Box box_of(const L& layer, const Tensor& tensor, const Part& part) {
     const auto strides = tensor_of(layer, tensor.id).strides;
@@ -108,7 +108,7 @@ class Reference {
         if (has_reserve(layer_)) add_reserve();
     }
 
-    // What the pass writes, from what it reads.
+    // Runs the reference on the values that the pass reads, and returns those that it writes.
     Values run(bool backward, Values& values) {
         Values written;
         std::vector<flashscan_arg> args = shared_;

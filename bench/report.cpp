@@ -124,7 +124,7 @@ Json operator_json(const OperatorPart& op) {
     return {{"operator", op.kind_name()}, {"mode", op.mode_name()}, {"dim", op.dim}};
 }
 
-// What only gated layers and selective scans have.
+// Fields that only gated layers and selective scans have.
 Json layer_json(const support::GatedProblem& p, const Result& r) {
     return {{"layer", layer_text(p)},
             {"gate_dtype", bench::name_of(p.gate_dtype)},

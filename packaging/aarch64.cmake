@@ -10,5 +10,5 @@ set(CMAKE_C_COMPILER ${CMAKE_LIBRARY_ARCHITECTURE}-gcc)
 set(CMAKE_CXX_COMPILER ${CMAKE_LIBRARY_ARCHITECTURE}-g++)
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/${CMAKE_LIBRARY_ARCHITECTURE})
 set(FLASHSCAN_CUDA OFF CACHE STRING "Build the CUDA backend: OFF where the compiler is one for another machine")
-# Of fmt the headers are used, which are those of every machine.
+# The library uses the headers of fmt alone, and those are the same for every machine.
 file(GLOB fmt_DIR /usr/lib/*-linux-gnu/cmake/fmt)

@@ -35,7 +35,7 @@ bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
 // Throws Error{unknown_argument} for one that is.
 void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
 
-// What the message of each rank begins with.
+// Each rank's message begins with this note.
 struct alignas(64) RankNote {
     int32_t rank = 0, size = 0, version = 0;
     Code code = Code::ok;

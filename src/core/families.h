@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each family of problems adds to a plan.
+// This file has what each family of problems adds to a plan.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace flashscan {
 
-// Of families whose sequences lie on one rank.
+// Refuses a communicator for a family whose sequences have to lie on one rank.
 [[noreturn]] inline void refuse_ranks(const std::string& problem, const char* reason) {
     fail(Code::unsupported, "communicator is given to a plan for {}; {}", problem, reason);
 }

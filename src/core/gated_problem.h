@@ -33,7 +33,7 @@ struct GatedProblem : Sequences {
     bool starts_with_one(bool has_state) const { return parts.first_step && !has_state; }
 
     std::string describe() const;
-    // What the ranks that hold one sequence have in common: all but the time.
+    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

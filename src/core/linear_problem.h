@@ -29,7 +29,7 @@ struct LinearProblem : Sequences {
     Extent gate_channels() const { return broadcasts(broadcast_channels) ? Extent(1) : channels; }
 
     std::string describe() const;
-    // What the ranks that hold one sequence have in common: all but the time.
+    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

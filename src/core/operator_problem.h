@@ -67,7 +67,7 @@ struct OperatorProblem : Sequences {
     Steps steps() const;
 
     std::string describe() const;
-    // What the ranks that hold one sequence have in common: all but the time.
+    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

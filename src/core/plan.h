@@ -22,7 +22,7 @@ class Plan {
     virtual const std::string& kernel_detail() const = 0;
     // What a call that is given all arguments enqueues on a stream.
     virtual int64_t launches(Pass pass) const = 0;
-    // What the plans of all ranks of a communicator have in common.
+    // The text that the plans of all ranks of a communicator must have in common.
     virtual std::string agreement() const = 0;
     virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;
 };

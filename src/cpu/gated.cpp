@@ -85,7 +85,7 @@ void Gated::store_sums(const GatedBuffers& b, const double* sums, int64_t slots)
             if (targets[k] == nullptr) continue;
             double sum = 0;
             for (int64_t slot = 0; slot < slots; ++slot) sum += sums[(slot * p_.channels + c) * sums_of_channel + k];
-            store_number(gated_tensor(targets[k], p_.param_dtype, {}), c, sum);
+            store_number(tensor_of(targets[k], p_.param_dtype, {}), c, sum);
         }
 }
 

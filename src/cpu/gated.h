@@ -16,7 +16,7 @@ std::unique_ptr<GatedKernel> make_gated_stream(const GatedProblem& problem, cons
 std::unique_ptr<GatedKernel> make_gated_chunked(const GatedProblem& problem, const Options& options,
                                                 std::string& refusal);
 
-// Of one rank of those that hold the sequence: `inner` does its part, with what comes from the others as its states.
+// The kernel of one rank of those that hold a sequence: `inner` computes its part, and its states come from the others.
 std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const Options& options,
                                               std::unique_ptr<GatedKernel> inner);
 

@@ -12,7 +12,6 @@ namespace flashscan::cpu {
 inline constexpr int32_t sums_of_channel = 2;
 
 LinearKernels gated_kernels_for(Isa isa, const LinearVariant& variant);
-Tensor gated_tensor(const void* data, Dtype dtype, const Strides& strides);
 
 LinearPartition gated_partition(const GatedProblem& problem, Pass pass, bool chunked, const Options& options,
                                 int threads);

@@ -16,7 +16,7 @@ std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, c
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 
-// Of one rank of those that hold the sequence: `inner` does its part, with what comes from the others as its states.
+// The kernel of one rank of those that hold a sequence: `inner` computes its part, and its states come from the others.
 std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
                                                 std::unique_ptr<LinearKernel> inner);
 

@@ -109,7 +109,7 @@ void RankPass::summarise() {
     for_each(plan_.threads, plan_.tasks,
              [&](int64_t i, int64_t worker) { summarise_block(i, work + worker * plan_.own.work_bytes); });
     if (place(ranks_.rank) != 0) return;
-    // What enters the first rank is known there alone: it sends the state after its steps.
+    // The first rank alone knows the state that enters it, so it sends the state after its steps.
     char *carry = scratch_ + plan_.carry, *end = scratch_ + plan_.end;
     if (call_.start != nullptr)
         std::memcpy(carry, call_.start, plan_.state_bytes());

@@ -19,7 +19,7 @@ struct RankProblem {
     LinearKernels own, joining;  // of the own steps, and of the summaries of all ranks
 };
 
-// What a plan settles about a pass. Pieces and everything in messages are the same on all ranks.
+// A plan settles this about a pass. Pieces and everything in messages are the same on all ranks.
 struct RankPlan {
     RankPlan(const RankProblem& problem, const Options& options, Pass pass, int threads, size_t inner_bytes);
 

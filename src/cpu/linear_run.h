@@ -14,6 +14,28 @@ namespace flashscan::cpu {
 // Outputs of fewer bytes stay in the caches for whoever reads them next.
 inline bool streams_outputs(int64_t output_bytes) { return output_bytes >= (int64_t(32) << 20) / 3; }
 
+// What a call of either family has in common: rows, chunks and sums of the partition, and how the pass walks and where
+// states enter and leave.
+template <typename Problem, typename Buffers>
+void set_recurrence(LinearCall& call, const Problem& p, const LinearPartition& q, const Buffers& b, Pass pass) {
+    const bool backward = pass == Pass::backward;
+    call.backward = backward;
+    call.ascending = (p.direction == Direction::forward) != backward;
+    call.start = static_cast<const char*>(backward ? b.grad_state_out : b.state_in);
+    call.end = static_cast<char*>(backward ? b.grad_state_in : b.state_out);
+    if (backward) call.first_state = static_cast<const char*>(b.state_in);
+    call.reset = b.reset;
+    call.offsets = p.packed() ? b.seq_offsets : nullptr;
+    call.wide_offsets = p.offsets_dtype == Dtype::i64;
+    call.sum_batch = q.sum_batch;
+    call.sum_time = q.sum_time;
+    call.sum_channels = q.sum_channels;
+    call.rows = q.rows;
+    call.time = p.time;
+    call.channels = p.channels;
+    call.chunk = q.chunk;
+}
+
 inline int64_t workers_of(const LinearPartition& q, int threads) {
     return q.chained ? q.workers : std::min<int64_t>(threads, q.groups * q.blocks);
 }

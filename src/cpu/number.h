@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' name of a dtype's numbers, and their store.
+// The kernels' name of a dtype's numbers, tensors of them, and their store.
 #pragma once
 
+#include "core/extents.h"
 #include "core/types.h"
 #include "cpu/kernels/linear.h"
 #include "math/number.h"
@@ -21,6 +22,17 @@ inline Number number_of(Dtype dtype) {
     case Dtype::c64: break;
     }
     return Number::f32;
+}
+
+// A tensor as kernels take it; `strides` are in elements. Kernels write only to those of a call's outputs.
+inline Tensor tensor_of(const void* data, Dtype dtype, const Strides& strides) {
+    const int32_t parts = is_complex(dtype) ? 2 : 1;
+    return {static_cast<char*>(const_cast<void*>(data)),
+            number_of(dtype),
+            parts,
+            strides.batch * parts,
+            strides.time * parts,
+            strides.channels * parts};
 }
 
 inline void store_number(const Tensor& t, int64_t i, double value) {

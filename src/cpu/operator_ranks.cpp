@@ -61,22 +61,13 @@ class OperatorRanks final : public OperatorKernel {
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
 
     void forward(const OperatorBuffers& b, void* stream) const override {
-        const Scratch at = layout(Pass::forward);
-        auto* scratch = static_cast<char*>(b.scratch);
-        tell_total(b, Pass::forward, at, stream);
-        OperatorBuffers own = b;
-        own.scratch = scratch + at.inner;
-        if (place() != 0) own.state_in = find_carry(at, scratch);
-        inner_->forward(own, stream);
+        inner_->forward(enter(b, Pass::forward, layout(Pass::forward), stream), stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const Scratch at = layout(Pass::backward);
         auto* scratch = static_cast<char*>(b.scratch);
-        tell_total(b, Pass::backward, at, stream);
-        OperatorBuffers own = b;
-        own.scratch = scratch + at.inner;
-        if (place() != 0) own.state_in = find_carry(at, scratch);
+        OperatorBuffers own = enter(b, Pass::backward, at, stream);
         tell_gradients(own, at, scratch, stream);
         if (place() != ranks_.size - 1) own.grad_state_out = find_gradient(at, scratch);
         inner_->backward(own, stream);
@@ -124,7 +115,7 @@ class OperatorRanks final : public OperatorKernel {
     }
 
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
-    // Of the rank at a place in the order of computation.
+    // The message of the rank that is k-th in the order of computation.
     const char* message(const Scratch& at, const char* scratch, int32_t k) const {
         return scratch + at.received + static_cast<size_t>(ranks_.place(k, p_.direction)) * message_bytes();
     }
@@ -132,7 +123,17 @@ class OperatorRanks final : public OperatorKernel {
         return *reinterpret_cast<const RankNote*>(message(at, scratch, k));
     }
 
-    // What the own steps combine to, with STATE_IN on the first rank. Backward without slopes does not need it.
+    // The arguments of a pass over the own steps, once all ranks have told what theirs combine to.
+    OperatorBuffers enter(const OperatorBuffers& b, Pass pass, const Scratch& at, void* stream) const {
+        auto* scratch = static_cast<char*>(b.scratch);
+        tell_total(b, pass, at, stream);
+        OperatorBuffers own = b;
+        own.scratch = scratch + at.inner;
+        if (place() != 0) own.state_in = find_carry(at, scratch);
+        return own;
+    }
+
+    // Sends what the own steps combine to, with STATE_IN on the first rank. Backward without slopes does not need it.
     void tell_total(const OperatorBuffers& b, Pass pass, const Scratch& at, void* stream) const {
         auto* scratch = static_cast<char*>(b.scratch);
         RankNote mine = make_note(ranks_, pass, Code::ok, "");

@@ -57,7 +57,7 @@ class Selective final : public SelectiveKernel {
     void forward(const SelectiveBuffers& x, void*) const override {
         const std::vector<SelectiveSequence> sequences = sequences_of(x.seq_offsets);
         SelectiveCall call = common(x, sequences);
-        call.output = tensor(x.output, p_.dtype, p_.output);
+        call.output = tensor_of(x.output, p_.dtype, p_.output);
         call.last_state = static_cast<char*>(x.state_out);
         auto* scratch = static_cast<char*>(x.scratch);
         const int64_t columns = p_.groups * blocks_;
@@ -76,10 +76,10 @@ class Selective final : public SelectiveKernel {
     void backward(const SelectiveBuffers& x, void*) const override {
         const std::vector<SelectiveSequence> sequences = sequences_of(x.seq_offsets);
         SelectiveCall call = common(x, sequences);
-        call.grad_output = tensor(x.grad_output, p_.dtype, p_.grad_output);
-        call.grad_input = tensor(x.grad_input, p_.dtype, p_.grad_input);
-        call.grad_delta = tensor(x.grad_delta, p_.dtype, p_.grad_delta);
-        call.grad_gate = tensor(x.grad_output_gate, p_.dtype, p_.grad_output_gate);
+        call.grad_output = tensor_of(x.grad_output, p_.dtype, p_.grad_output);
+        call.grad_input = tensor_of(x.grad_input, p_.dtype, p_.grad_input);
+        call.grad_delta = tensor_of(x.grad_delta, p_.dtype, p_.grad_delta);
+        call.grad_gate = tensor_of(x.grad_output_gate, p_.dtype, p_.grad_output_gate);
         call.grad_last_state = static_cast<const char*>(x.grad_state_out);
         call.grad_first_state = static_cast<char*>(x.grad_state_in);
         auto* scratch = static_cast<char*>(x.scratch);
@@ -114,7 +114,7 @@ class Selective final : public SelectiveKernel {
             if (!per_step)
                 add(to, constant, matrix_numbers());
             else if (to != nullptr)
-                add_slices(scratch + steps, tensor(to, p_.dtype, strides), written_steps(x.seq_offsets));
+                add_slices(scratch + steps, tensor_of(to, p_.dtype, strides), written_steps(x.seq_offsets));
         };
         add_matrix(x.grad_b, p_.b_per_step, backward_.b, backward_.step_b, p_.grad_b);
         add_matrix(x.grad_c, p_.c_per_step, backward_.c, backward_.step_c, p_.grad_c);
@@ -135,9 +135,6 @@ class Selective final : public SelectiveKernel {
         scratch.buffer_bytes = round_up(numbers * size_, 64);
         scratch.buffers = workspace.book(min(tasks, threads_) * scratch.buffer_bytes);
         scratch.bytes = workspace.bytes();
-    }
-    Tensor tensor(const void* data, Dtype dtype, const Strides& s) const {
-        return {static_cast<char*>(const_cast<void*>(data)), number_of(dtype), 1, s.batch, s.time, s.channels};
     }
     int64_t written_steps(const void* seq_offsets) const {
         return p_.packed() ? reference::load_offset(seq_offsets, p_.offsets_dtype, p_.num_sequences) : int64_t{p_.time};
@@ -192,11 +189,11 @@ std::vector<SelectiveSequence> Selective::sequences_of(const void* seq_offsets) 
 
 SelectiveCall Selective::common(const SelectiveBuffers& x, const std::vector<SelectiveSequence>& sequences) const {
     SelectiveCall call{};
-    call.input = tensor(x.input, p_.dtype, p_.input);
-    call.delta = tensor(x.delta, p_.dtype, p_.delta);
-    call.gate = tensor(x.output_gate, p_.dtype, p_.output_gate);
-    if (p_.b_per_step) call.b = tensor(x.b, p_.dtype, p_.b);
-    if (p_.c_per_step) call.c = tensor(x.c, p_.dtype, p_.c);
+    call.input = tensor_of(x.input, p_.dtype, p_.input);
+    call.delta = tensor_of(x.delta, p_.dtype, p_.delta);
+    call.gate = tensor_of(x.output_gate, p_.dtype, p_.output_gate);
+    if (p_.b_per_step) call.b = tensor_of(x.b, p_.dtype, p_.b);
+    if (p_.c_per_step) call.c = tensor_of(x.c, p_.dtype, p_.c);
     call.a = static_cast<const char*>(x.a);
     if (!p_.b_per_step) call.constant_b = static_cast<const char*>(x.b);
     if (!p_.c_per_step) call.constant_c = static_cast<const char*>(x.c);

@@ -160,11 +160,11 @@ TEST_F(Communicator, OfOneRankChangesNoBits) {
     EXPECT_EQ(calls, 3);
 }
 
-// What a plan of an inner rank takes, before any call.
+// A plan of an inner rank lists the arguments that it takes before any call is made.
 TEST_F(Communicator, PlansListWhatTheirRankTakes) {
     comm.size = 3, comm.rank = 1;
     comm.all_gather = [](void*, const void* send, void* receive, size_t bytes, void*) -> int32_t {
-        // As if all ranks had sent the same, each under its number.
+        // The callback answers as if all ranks had sent the same, each under its number.
         for (int32_t rank = 0; rank < 3; ++rank) {
             auto* to = static_cast<char*>(receive) + static_cast<size_t>(rank) * bytes;
             std::memcpy(to, send, bytes);

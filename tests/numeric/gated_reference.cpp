@@ -196,7 +196,7 @@ TEST(GatedRepro, CaseOfTheEnvironment) {
 TEST(GatedRepro, LinesReadBack) {
     for (const auto& list : {pairs(), singles(), shapes()})
         for (const GatedProblem& p : list) EXPECT_EQ(text_of(gated_problem_of(text_of(p))), text_of(p));
-    // As flashscan_bench prints them.
+    // These lines are as flashscan_bench prints them.
     for (const char* line : {"gated fwd bf16 BTC b8 t4096 c2560 rglru no-bias", "gated bwd f32 BCT b1 t9 c3 qrnn"})
         EXPECT_EQ(text_of(gated_problem_of(line)), line);
     for (const char* line : {"gated mingru f32 q3", "gated mingru b3x", "gated mingru gate-f31", "gated mingru grads-z",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on one rank of several: the others hear of it, all have an error, nothing was written, and nobody waits.
+// One rank of several fails: the others hear of it, all have an error, nothing was written, and nobody waits.
 #include <gtest/gtest.h>
 
 #include "support/check.h"

@@ -169,7 +169,7 @@ TEST(RanksOnTheWay, NotFiniteUntilAReset) {
     }
 }
 
-// Where no rank has a step, states pass all of them.
+// States pass through all ranks if none of them has a step.
 TEST(RanksOnTheWay, NothingButStates) {
     Problem p = plain_problem(0);
     p.state_in = p.state_out = true;

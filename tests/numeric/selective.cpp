@@ -278,7 +278,7 @@ TEST(SelectiveRepro, CaseOfTheEnvironment) {
 TEST(SelectiveRepro, LinesReadBack) {
     for (const auto& list : {pairs(), shapes()})
         for (const SelectiveProblem& p : list) EXPECT_EQ(text_of(selective_problem_of(text_of(p))), text_of(p));
-    // As flashscan_bench prints them.
+    // These lines are as flashscan_bench prints them.
     for (const char* line : {"selective fwd bf16 BTC b8 t2048 c2048 n16 b-per-step c-per-step softplus gate skip bias",
                              "selective bwd f32 BCT b1 t9 c6 n4 g2 complex b-per-step sequences3 grads-uBC seed7"})
         EXPECT_EQ(text_of(selective_problem_of(line)), line);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int32_t too_late = 77;
 
-// Of a gradient that each rank has summed over its own steps.
+// Adds the part of a gradient that one rank has summed over its own steps.
 void add_parts(RanksOutcome& whole, const Values& part) {
     whole.grad_gate.resize(part.size());
     whole.rounded_sums.resize(part.size());
@@ -115,7 +115,7 @@ int32_t Meeting::gather(Seat& seat, const void* send, void* receive, size_t byte
         if (status == 0 && other.bytes == bytes)
             std::memcpy(static_cast<char*>(receive) + static_cast<size_t>(other.rank) * bytes, other.send, bytes);
     }
-    // What was sent stays until all have it.
+    // A rank keeps what it has sent until all have it.
     if (!arrive(lock)) return too_late;
     if (seat.rank == 0) ++calls_;
     if (!arrive(lock)) return too_late;

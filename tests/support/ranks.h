@@ -9,7 +9,7 @@
 
 namespace support {
 
-// Where the ranks of one communicator meet. An all-gather that does not get all of them within half a minute fails on
+// The ranks of one communicator meet here. An all-gather that does not get all of them within half a minute fails on
 // those that came, so that no test hangs.
 class Meeting {
   public:
@@ -22,7 +22,7 @@ class Meeting {
     // The all-gather after so many from now on returns `status` to all ranks.
     void fail_after(int64_t calls, int32_t status);
     int64_t calls() const { return calls_; }
-    // What the library asked for and should not have.
+    // Says what the library asked for and should not have.
     const std::string& trouble() const { return trouble_; }
 
   private:

@@ -179,7 +179,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
     bool in_place(const TileOf& t, const Tensor& from) const {
         return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && !t.flagged;
     }
-    // What vectors read past the steps becomes 0.
+    // Numbers past the steps, which the last vector reads too, become 0.
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
         if (count > 0)
             load_panel(to + skip, count, from.number,

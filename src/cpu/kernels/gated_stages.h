@@ -40,7 +40,8 @@ struct GatedWork {
     uint8_t flags[size];
 };
 
-// What the next tile of a tensor has in the place of a span: each row and number `row` and `number` bytes further on.
+// The address at which the next tile of a tensor has what a span has in this one; each row of the span is `row` bytes
+// further on, and each number of a row `number` bytes.
 struct Ahead {
     const char* at;
     int64_t row, number;

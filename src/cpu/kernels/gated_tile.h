@@ -9,8 +9,8 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Where a tile lies: steps [i, i + n) in walking order of a row, which are the times [time, time + n), and channels from
-// `c` on in a block. `flagged`: the memory of a worker has flags of the steps.
+// A tile has steps [i, i + n) of a row in walking order, which are the times [time, time + n), and channels from `c` on in
+// a block. If it is `flagged`, the memory of a worker has a flag for each of its steps.
 struct TileOf {
     const Row& row;
     int64_t i, n, time, c;
@@ -155,7 +155,7 @@ class GatedEngine : public GatedTiles<T> {
         const int64_t lanes = s.channel_step == 0 ? 1 : this->channels_;
         for (int64_t l = 0; l < lanes; ++l) w_.previous.own[s.first + l] = state == nullptr ? T(0) : state[l];
     }
-    // What the recurrence takes for x.
+    // The panel that the recurrence takes for x: in backward without an epilogue it is the gradient of the output.
     T* recurrence_input() const {
         return p_.backward && !p_.parts.has_output_gate() ? const_cast<T*>(w_.grad_output.at) : w_.x;
     }

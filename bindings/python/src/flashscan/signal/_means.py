@@ -15,7 +15,7 @@ from .._types import ArrayLike
 from ._arguments import Arguments, axis_of
 from ._packages import Array, Package
 
-# Of each way to say it: what a step keeps of the weights before it, and the values that are accepted.
+# Each way to say how fast weights decay has what a step keeps of those before it, and the values that are accepted.
 _KEPT: dict[str, tuple[Callable[[Any], Any], str, Callable[[Any], Any]]] = {
     "com": (lambda com: com / (1 + com), "0 and more", lambda com: 0 <= com < math.inf),
     "span": (lambda span: (span - 1) / (span + 1), "1 and more", lambda span: 1 <= span < math.inf),
@@ -92,7 +92,7 @@ def _means(package: Package, options: tuple[bool, bool, bool, int], kept: Array,
         there = package.array(np.ones((1, x.shape[1], 1), bool), package.dtype("bool"), x)
     seen = package.cast(there, x.dtype)
     kept = kept * seen + (1 - seen) if ignore_na else kept + 0 * seen
-    # What the values before weigh: their sum, or else what is left of the 1 that each value makes of it.
+    # The values before weigh their sum, or else what is left of the 1 that each value makes of it.
     weights = scan(kept if adjust else kept * (1 - seen), seen)
     before = kept * package.concat([package.zeros(tuple(seen[:, :1].shape), x), weights[:, :-1]], 1)
     gate = package.where(there, before / (before + fresh), zero + 1)
