@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which blocks take their work in the kernels "rows" and "columns": through sets of groups of rows, and of
-// a set through its groups first, then through its chunks. What is read at about the same time then lies close
-// together.
+// The block swizzle of the kernels "rows" and "columns": which group of rows and which chunk of time blockIdx.x stands
+// for. The groups are divided into sets. Block indices run through one set after another, and within a set through the
+// groups of the first chunk, then through those of the second, and so on. Blocks that run at the same time then read
+// memory that lies close together, and the blocks of the chunk before have started a set's width earlier.
 #pragma once
 
 #include "cuda/device/tile/steps.cuh"
@@ -9,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// What a block takes; groups past the last are no rows'.
+// The group and chunk of a block. The last set may be padded with groups that have no rows.
 struct PlaceInSets {
     uint32_t group, chunk;
 };

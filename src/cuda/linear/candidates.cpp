@@ -14,7 +14,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Names the device's own limit where a pass does not fit it.
+// Returns a sentence about the limit of the device that the pass exceeds; it is empty where the pass fits.
 std::string refusal_of(const LinearPass& pass, int device) {
     if (pass.blocks() > std::numeric_limits<int32_t>::max())
         return fmt::format("{} blocks are more than a grid's 2^31 - 1", pass.blocks());
@@ -37,7 +37,7 @@ PassVariants variants_of(const LinearProblem& problem, Pass pass, LinearAlgorith
     return variants;
 }
 
-// Names what a kernel fed by the copy engine lacks on the device.
+// Returns a sentence about what the device or the build lacks for a kernel that is fed by the bulk copy engine (TMA).
 std::string copy_engine_refusal_of(const void* kernel, int device) {
     if (device_attribute(cudaDevAttrComputeCapabilityMajor, device) < 9 || !has_tensor_maps())
         return fmt::format("device {} has no bulk copy engine, which compute capability 9.0 brings", device);
@@ -64,8 +64,9 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
 
 PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
 
-// The passes that `make_passes` makes, by the copy `engine` or without, and chunks for the others and for tensors that are
-// not aligned as those need.
+// Makes a kernel of the passes that `make_passes` offers, followed by passes of "chunked", which run where the former
+// are absent or a call's tensors are not aligned as they need. `engine` tells whether the former use the bulk copy
+// engine (TMA); `takes` is the refusal where neither direction has such a pass.
 template <typename MakePasses>
 std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, const Options& options,
                                                  MakePasses&& make_passes, const char* takes, std::string& refusal,
@@ -90,7 +91,8 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
 }
 
-// Chunks of packed sequences begin where those before end, so that their bits depend on them.
+// Cutting the time of packed sequences into chunks makes the bits of one sequence depend on the lengths of those before
+// it, which BATCH_INVARIANT rules out.
 bool may_cut_time(const LinearProblem& problem, const Options& options) {
     return !options.batch_invariant || !problem.packed();
 }
@@ -135,7 +137,8 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
         [&](Pass pass) {
             PassVariants passes;
             const bool must_suit = options.kernel.empty();
-            // Where strips are few, narrower ones are more, and their chunks are longer.
+            // Lanes of one row make strips that are half as wide, and longer chunks. Of two variants that suit, the
+            // wide one is kept unless it cuts time into chunks where the narrow one does not.
             auto wide = make_columns_pass(problem, pass, 2, false, must_suit);
             auto narrow = make_columns_pass(problem, pass, 1, false, must_suit);
             if (wide && narrow && must_suit)

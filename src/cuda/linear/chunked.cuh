@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked": the linear recurrence of any problem, cut into chunks of time that blocks take side by side.
+// The kernel "chunked": the linear recurrence of any problem as a single-pass parallel scan. Time is cut into chunks,
+// blocks take the chunks side by side, and each finds its carry by looking back at what earlier blocks published.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -18,9 +19,10 @@
 //            first, so that the chunks before a block's have begun long before it.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
 //            every single-pass scan relies on.
-// Sync       A block's warps meet at barriers. What passes between blocks validates itself (look_back.cuh): there are
-//            no flags and no fences.
-// Limits     None: every problem runs, elements that are not aligned one by one.
+// Sync       A block's warps synchronise by __syncthreads and named barriers. A value that passes between blocks shows
+//            by its own words whether it has arrived (device/exchange/published_values.cuh): there are no flags and no
+//            fences.
+// Limits     None. Every problem runs; elements that are not aligned are loaded and stored one by one.
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so 16 warps of 8 KB each
 //            meet an H200's bandwidth. Slower there: one warp a row from end to end (a lone warp issues too little);
 //            tiles in shared memory by the bulk copy engine (82 % of the stream); resident blocks that prefetch the
@@ -40,27 +42,27 @@ template <typename Ty, Access access, bool Backward>
 struct ChunkedConfig {
     using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 256>;
     static constexpr int warps = 8;
-    static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = warps * Buffer::bytes;
     using Sum = GateGradientSum<Ty, Shape, warps>;
     using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
 
-// What a lane holds of a chunk.
+// What a lane holds of its block's chunk.
 template <typename Ty, typename Shape>
 struct ChunkedTile {
     using GateCopies = Copies<typename Ty::G, Shape>;
     using Data = Copies<typename Ty::X, Shape>;
-    typename Data::Fetched states_in;  // backward
+    typename Data::Fetched states_in;  // backward: states as they were loaded, arranged into steps only in pass 2
     Steps<typename Ty::G, Shape> gate;
     Steps<typename Ty::X, Shape> source;
     Events<Shape::L> events;
-    bool eventful;                       // any lane of the warp has events
-    typename Ty::Map through[Shape::V];  // the row's summary in the warp up to and with this lane's steps
+    bool eventful;                       // whether any lane of the warp has events
+    typename Ty::Map through[Shape::V];  // inclusive scan of the row's summaries over the lanes of the warp
 };
 
-// A thread's place, and what it does from there.
+// Where a thread stands in the problem and in its block, and the phases of the kernel.
 template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;
@@ -77,19 +79,20 @@ struct ChunkedBlock {
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
-    static constexpr uint32_t asking_blocks = 64;  // side by side in rows, from which on it pays to ask for carries
+    // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
+    static constexpr uint32_t asking_blocks = 64;
 
     const LinearParams& p;
     Chain chain;
     Place at;
     int warp_row, warp_time;  // the warp's place in the block, in the order of the walk
-    int64_t group;            // of rows, in the batch
-    char* buffer;
+    int64_t group;            // the block's group of rows, counted within the batch entry
+    char* buffer;             // the warp's part of dynamic shared memory
 
-    // Batch entries that a block walks one after another.
+    // How many batch entries a block walks one after another, to sum the gradient of a shared gate over them.
     static __device__ __forceinline__ int entries(const LinearParams& p) { return Backward ? p.batch_loop : 1; }
 
-    // Made anew for each phase of the kernel: what it takes to know where one is need not be kept in registers.
+    // Each phase of the kernel computes its place anew, so that it occupies no registers in between.
     static __device__ __forceinline__ ChunkedBlock here(const LinearParams& p, typename Chain::Shared& chain_memory,
                                                         int entry) {
         const int thread = ptx::thread_index(), warp = thread / 32;
@@ -101,7 +104,7 @@ struct ChunkedBlock {
         const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
         const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
         const int64_t group = row_group - batch * groups_of_batch;
-        // Down mirrors the places in memory.
+        // A walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
@@ -120,11 +123,11 @@ struct ChunkedBlock {
     __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
     __device__ __forceinline__ int row_of(int v) const { return (warp_row << at.log2_rows) * V + at.pack * V + v; }
 
-    // Many rows take so long that the carries into the block's link are mostly known by now. Asked for before the tile is
-    // loaded, they are there when it is.
+    // Loads the carry into the block's link without waiting for it. With many rows it has mostly been published by the
+    // time a block starts, and this load overlaps those of the tile.
     __device__ __forceinline__ void ask_for_carry(Words<Wide> (&known)[V]) const {
         const bool asks = p.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
-        if (asks) ptx::wait_for_launch_before();  // which clears the chain's memory
+        if (asks) ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
 #pragma unroll
         for (int v = 0; v < V; ++v) chain.ask_for_link(row_of(v), asks, known[v]);
     }
@@ -140,18 +143,19 @@ struct ChunkedBlock {
         if constexpr (Buffer::staged) ptx::end_copy_group();
         tile.events = events_of<Shape, Down, Backward>(p, at);
         tile.eventful = may_have_events<Shape, Backward>(p) && tile.events.any();
-        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // all but the states
+        if constexpr (Buffer::staged) ptx::wait_for_copy_groups<1>();  // gates and source are there, states need not be
         Tile::GateCopies::arrange(gate_in, at, buffer + Buffer::gate, tile.gate);
         Tile::Data::arrange(source_in, at, buffer + Buffer::source, tile.source);
     }
 
-    // Each warp's summary goes to the block's shared memory.
+    // Pass 1: summarises the lane's steps, scans the summaries over the warp's lanes and leaves each warp's total in
+    // shared memory.
     __device__ __forceinline__ void summarize(Tile& tile) const {
         const Walker walk{p, at, tile.events};
         walk.complete(tile.gate);
         with_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
-            scan_lanes(tile.through);  // here, where it is known whether steps can be cut
+            scan_lanes(tile.through);  // inside the branch, where the compiler knows whether maps can be cut
         });
     }
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
@@ -163,6 +167,8 @@ struct ChunkedBlock {
         }
     }
 
+    // Finds the carry into the lane's steps: from the edge of the launch or from earlier chunks into the block's chunk,
+    // from there through the earlier warps and lanes.
     __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Wide> (&known)[V],
                                                Wide (&carry)[V]) const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
@@ -172,7 +178,7 @@ struct ChunkedBlock {
                 edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
         __syncthreads();
         if (p.chunks > 1) {
-            ptx::wait_for_launch_before();  // which clears the chain's memory
+            ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
             chain.publish();
             chain.fold_earlier();
         }
@@ -185,6 +191,7 @@ struct ChunkedBlock {
         }
     }
 
+    // Pass 2: walks the lane's steps from their carry and stores the results.
     __device__ __forceinline__ void walk(Tile& tile, Wide (&carry)[V], Sum& sums, bool first_entry) const {
         const Walker walk{p, at, tile.events};
         if constexpr (Backward) {
@@ -202,7 +209,8 @@ struct ChunkedBlock {
             if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
     }
 
-    // h one step before the lane's first in the order of computation, where it is another lane's or another warp's.
+    // h one step before the lane's first, in the order of the forward pass. With time innermost the neighbouring lane
+    // holds it, or memory does.
     __device__ __forceinline__ Wide edge_of(const Steps<X, Shape>& states) const {
         const Wide held = Before::held_edge(at, states);
         return Before::is_held(p, at) ? held : Before::load_edge(p, at);
@@ -236,7 +244,8 @@ struct ChunkedBlock {
         if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
-    // What the sums over batch entries, time or rows leave.
+    // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but
+    // batch entries is summed, the complete gradient.
     __device__ __forceinline__ void write_sums(const Sum& sums) const {
         if (p.sum_time) return sums.write_time_sums(at, group, chain.chunk, warp_row, warp_time, p.log2_warp_rows);
         if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
@@ -264,7 +273,7 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
             const Block block = Block::here(p, chain_memory, entry);
             block.ask_for_carry(known);
             block.load(tile);
-            if (entry > 0) __syncthreads();  // the chain's shared memory was read until here
+            if (entry > 0) __syncthreads();  // every warp has read the look-back's shared memory of the entry before
             block.summarize(tile);
         }
         typename Ty::Wide carry[Block::V];

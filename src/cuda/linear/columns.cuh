@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "columns": the linear recurrence of many rows, channels innermost, in chunks that pass their carries on.
+// The kernel "columns": the linear recurrence of many rows, channels innermost, as a chained scan. Blocks take chunks
+// of time, and each waits for the carries from the chunk before and publishes those into the next.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -18,8 +19,9 @@
 //            first, then through its chunks (block_order.cuh). The association is fixed by the shape.
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Progress   As in chunked.cuh, blocks wait for blocks of lower index only.
-// Sync       A block's warps meet once. Carries between blocks validate themselves
-//            (device/exchange/published_values.cuh), those of a lane in one word where they fit.
+// Sync       A block's warps synchronise once, by __syncthreads. Carries between blocks show by their own words whether
+//            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
+//            fit.
 // Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
 //            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
 //            Backward takes a gate for each element; forward, with rows in pairs, also one for each channel. Packed
@@ -44,10 +46,10 @@ template <typename Ty, int Pack, bool Backward>
 struct ColumnsConfig {
     using Shape = TileShape<typename Ty::X, typename Ty::G, Access::channel_packs, Backward, 256, Pack>;
     static constexpr int warps = 8;
-    static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
 };
 
-// Aligned packs, called as SkewedPairs are.
+// Aligned packs of rows, with the interface of SkewedPairs.
 struct AlignedPart {
     static constexpr bool whole = false;
     static __device__ __forceinline__ AlignedPart of(const Place&, int64_t, int64_t, int) { return {}; }
@@ -91,13 +93,13 @@ struct ColumnsWarp {
         Wide of[V];
     };
 
-    static constexpr int shift = Down ? -1 : 1;  // of the states before steps
+    static constexpr int shift = Down ? -1 : 1;  // from a step to the one whose state is h before it, backward
 
     const LinearParams& p;
     Place at;
     uint32_t chunk;
-    int warp_row, warp_time, warps_in_time;
-    Totals& totals;  // of all warps, those of a strip 2^log2_warp_rows apart in the order of the walk
+    int warp_row, warp_time, warps_in_time;  // the warp's strip in the block, and its place in the order of the walk
+    Totals& totals;  // summaries of all warps; those of a strip lie 2^log2_warp_rows apart in the order of the walk
 
     static __device__ __forceinline__ ColumnsWarp here(const LinearParams& p, const RowsParams& r, Totals& totals) {
         const int thread = ptx::thread_index(), warp = thread / 32;
@@ -106,20 +108,20 @@ struct ColumnsWarp {
         const auto [group, chunk] = place_in_sets(r);
         const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
         const uint32_t strip = ((group - batch * static_cast<uint32_t>(p.row_groups)) << p.log2_warp_rows) + warp_row;
-        // Down mirrors the places in memory.
+        // A walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
         const int64_t row = static_cast<int64_t>(strip) * strip_rows;
         const int64_t rows = batch < p.batches ? p.rows : 0;
         Place at = place_of<Shape>(batch, row, place * L, Skewed ? min(rows, row + strip_rows) : rows,
                                    end_of_steps(p.offsets, p.time), thread & 31, 5);
-        if (Skewed) at.steps = at.warp_steps;  // what lanes without rows hold is nobody's
+        if (Skewed) at.steps = at.warp_steps;  // the last lane loads for its neighbour, though it has no rows
         return {p, at, chunk, warp_row, warp_time, warps_in_time, totals};
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool is_last() const { return warp_time == warps_in_time - 1; }
-    // Of the lane's carries into a chunk in the chain's memory.
+    // Where the lane's carries into a chunk are published, counted in carries of a lane.
     __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
         const int64_t packs = (p.rows + V - 1) / V;
         return (static_cast<int64_t>(into) * p.batches + at.batch) * packs + at.row / V;
@@ -139,7 +141,7 @@ struct ColumnsWarp {
     __device__ __forceinline__ void run() const {
         Words<Carries> known;
         if (chunk > 0 && at.rows > 0) {
-            ptx::wait_for_launch_before();  // which clears the chain's memory
+            ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
             ask_for_value(p.carries, place_of_carries(chunk), known);
         }
         Steps<G, Shape> gate;
@@ -160,7 +162,7 @@ struct ColumnsWarp {
                              [&](auto kind) { walk.template summarize<decltype(kind)::value>(gate, source, through); });
 #pragma unroll
         for (int v = 0; v < V; ++v) total(warp_time, v) = to_record<Ty>(through[v]);
-        // Taken before any warp goes on: what leaves may overwrite it.
+        // The carry from the edge is read before the barrier, as the carry that leaves may go to the same memory.
         Wide carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v)
@@ -191,14 +193,15 @@ struct ColumnsWarp {
             if (v < at.rows) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
     }
 
-    // From the carries into the rows, where the chunk is their first. The last warp publishes the carries into the next
-    // chunk, as soon as it can.
+    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
+    // chunk. The last warp of a strip publishes the carries into the next chunk: before it waits for its own where all
+    // of its rows are cut within the chunk, otherwise right after.
     __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Carries>& known,
                                                Wide (&carry)[V]) const {
-        Map before[V];  // through the warps before
+        Map before[V];  // the composition of the earlier warps' summaries
 #pragma unroll
         for (int v = 0; v < V; ++v) before[v] = Ty::identity();
-#pragma unroll 1  // side by side they would spill
+#pragma unroll 1  // unrolled, the loads would need more registers than there are
         for (int w = 0; w < warp_time; ++w)
 #pragma unroll
             for (int v = 0; v < V; ++v) before[v] = Ty::compose(before[v], to_map<Ty>(total(w, v)));
@@ -220,7 +223,7 @@ struct ColumnsWarp {
 #pragma unroll
             for (int v = 0; v < V; ++v) carry[v] = in.of[v];
         }
-        __syncwarp();  // or lanes that waited and others would go on one after the other
+        __syncwarp();  // lanes leave the wait at different times and would otherwise stay diverged
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             carry[v] = Ty::apply(before[v], carry[v]);

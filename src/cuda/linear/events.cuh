@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a lane's steps are not plain: those that are reset, and the first and the last steps of packed sequences. A
-// bit a step; warps without any take loops without the code for them.
+// Bit masks of the steps of a lane at which more happens than h' = a h + x: steps that RESET names, and the first and
+// the last steps of packed sequences. Each step has a bit in each mask. Warps without events take loops without the
+// code for them (walk.cuh).
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"
@@ -9,25 +10,26 @@
 
 namespace flashscan::cuda {
 
-// The events of a lane's L steps, bit i that of its step i in the order of memory.
+// The events of a lane's L steps; bit i of a mask is for the lane's step i in the order of memory.
 template <int L>
 struct Events {
     using Mask = std::conditional_t<(L > 32), uint64_t, uint32_t>;
     Mask reset = 0;
-    Mask begin = 0, end = 0;  // first and last step of a sequence in the order of the walk
+    Mask begin = 0, end = 0;  // steps at which the walk enters and leaves a sequence
 
     static __device__ __forceinline__ bool at(Mask mask, int step) { return (mask >> step & 1) != 0; }
-    // In any lane of the warp.
+    // Whether any lane of the warp has an event.
     __device__ __forceinline__ bool any() const { return __any_sync(0xffffffffU, (reset | begin | end) != 0) != 0; }
 };
 
-// Bit i tells whether byte i of the four is not zero.
+// Returns four bits, of which bit i tells whether byte i of `four` is not zero.
 __device__ __forceinline__ uint32_t nonzero_bytes(uint32_t four) {
     const uint32_t high = ((four & 0x7f7f7f7fU) + 0x7f7f7f7fU | four) & 0x80808080U;
     return (high >> 7) * 0x10204080U >> 28;
 }
 
-// A lane reads the vectors of 16 bytes that its steps lie in, but for those that RESET may share with other memory.
+// The reset bits of a lane's steps. The lane reads whole vectors of 16 bytes where they lie within RESET, and single
+// bytes at its two ends.
 template <int L>
 __device__ __forceinline__ typename Events<L>::Mask reset_bits(const LinearParams& p, const Place& at) {
     using Mask = typename Events<L>::Mask;
@@ -77,7 +79,8 @@ __device__ __forceinline__ void add_sequence_edges(const SequenceOffsets& offset
     }
 }
 
-// Whether STATE_IN is h before a step of an unpacked row that is an event: time innermost it is the edge of the states.
+// Whether the first step of an unpacked row is an event, at which backward takes STATE_IN as the h before it. With time
+// innermost it is none, because StatesBefore (walk.cuh) supplies STATE_IN.
 template <typename Shape, bool Backward>
 __device__ __forceinline__ bool row_has_end(const LinearParams& p) {
     return Backward && !Shape::time_inner && p.offsets.data == nullptr && p.state_in != nullptr;
@@ -87,14 +90,14 @@ __device__ __forceinline__ bool may_have_events(const LinearParams& p) {
     return p.reset != nullptr || p.offsets.data != nullptr || row_has_end<Shape, Backward>(p);
 }
 
-// The first step of an unpacked row, backward an end of the walk.
+// The bit of an unpacked row's first step, where the lane holds it; the backward walk ends there.
 template <int L, bool Down>
 __device__ __forceinline__ typename Events<L>::Mask first_step_of_row(const LinearParams& p, const Place& at) {
     const int64_t first = (Down ? 0 : p.time - 1) - at.t0;
     return first >= 0 && first < at.steps ? typename Events<L>::Mask(1) << first : 0;
 }
 
-// Lanes that hold no step of a sequence have none.
+// The events of a lane. Steps past the last packed sequence have none.
 template <typename Shape, bool Down, bool Backward>
 __device__ __forceinline__ Events<Shape::L> events_of(const LinearParams& p, const Place& at) {
     constexpr int L = Shape::L;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a gate that is broadcast over batch, time or channels: the sum of g[t] conj(h[t-1]) da/dg over what
-// shares the gate, in a fixed order. And the states of packed sequences without a step, which pass through.
+// The gradient of a gate that is broadcast over batch, time or channels: the sum of g[t] conj(h[t-1]) da/dg over all
+// elements that share the gate, in a fixed order. The file also holds the kernel that copies the states of packed
+// sequences without steps.
 //
 // Ownership  What a block can sum is summed in its registers and shared memory. What it cannot is left as partial sums
 //            in the arithmetic's dtype, which the kernel reduce_gate_gradient adds in a fixed order: a thread for each
 //            gate, or a warp where there are many terms.
 // Bytes      Partial sums are written once and read once: one for each block, or for each step or row that is not
 //            summed.
-// Sync       Warps of a block meet at barriers; reduce_gate_gradient is a launch after the others.
+// Sync       Warps of a block synchronise by __syncthreads; reduce_gate_gradient is a launch after the others.
+// Limits     None.
 #pragma once
 
 #include "cuda/linear/params.h"
@@ -15,21 +17,23 @@
 
 namespace flashscan::cuda {
 
-// A lane's share. Sums over time are kept in registers, one a row. Other gradients, one a step and row, go to the
-// block's shared memory [step][row of the lane][thread], where batch entries walked one after another add up.
+// A lane's part of the sums. Sums over time are kept in registers, one for each row. Without a sum over time the
+// gradients, one for each step and row, go to shared memory [step][row of the lane][thread], where those of batch
+// entries that are walked one after another are added.
 template <typename Ty, typename Shape, int Warps>
 struct GateGradientSum {
     using G = typename Ty::G;
     using GateWide = typename Ty::GateWide;
     static constexpr int L = Shape::L, V = Shape::V, threads = 32 * Warps;
-    static constexpr int pitch = threads + 1;  // so that lanes which read one thread's steps meet different banks
+    static constexpr int pitch = threads + 1;  // odd, so that reading the steps of one thread has no bank conflicts
     static constexpr int shared_bytes = L * V * pitch * static_cast<int>(sizeof(GateWide));
 
     const LinearParams& p;
-    GateWide* area;
+    GateWide* area;  // in shared memory
     GateWide sum[V]{};
 
     __device__ __forceinline__ bool wanted() const { return p.sum_batch || p.sum_time || p.sum_rows; }
+    // The address of a partial sum in global memory.
     __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
         const int64_t batch = p.batch_loop > 1 ? 0 : at.batch;
         return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
@@ -38,14 +42,14 @@ struct GateGradientSum {
         return area[(i * V + v) * pitch + thread];
     }
 
-    // Before the first step: what no step will add to is zero.
+    // Clears the sums of steps that do not exist. To be called before the first step.
     __device__ __forceinline__ void begin(const Place& at) const {
         if (!wanted() || p.sum_time) return;
         for (int i = at.steps; i < L; ++i)
             for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
     }
 
-    // The gradients at a step, of the first batch entry or a later one.
+    // Adds the gradients of a step; `first` tells that the batch entry is the first that the block walks.
     __device__ __forceinline__ void add(const Place& at, int i, const GateWide (&values)[V], bool first) {
         if (i >= at.steps) return;
 #pragma unroll
@@ -59,7 +63,7 @@ struct GateGradientSum {
         }
     }
 
-    // Each lane's own gradients, complete.
+    // Reads back the lane's own sums, for where they are the complete gradient.
     __device__ __forceinline__ void take(Steps<G, Shape>& gate) const {
 #pragma unroll
         for (int i = 0; i < L; ++i)
@@ -67,14 +71,15 @@ struct GateGradientSum {
             for (int v = 0; v < V; ++v) gate.set(i, v, of_step(i, v, static_cast<int>(threadIdx.x)));
     }
 
-    // A partial sum for every step and row.
+    // Writes a partial sum for every step and row.
     __device__ __forceinline__ void write_steps(const Place& at) const {
         for (int i = 0; i < at.steps; ++i)
             for (int v = 0; v < at.rows; ++v)
                 *slot(at, at.t0 + i - p.begin, at.row + v) = of_step(i, v, static_cast<int>(threadIdx.x));
     }
 
-    // A partial sum over the rows of a warp, all of whose lanes hold rows, for every step; lane i adds those of step i.
+    // Writes, for every step, a partial sum over the rows of the warp, all of whose lanes must hold rows. Lane i adds
+    // up step i.
     __device__ __forceinline__ void write_row_sums(const Place& at, int64_t row_slot) const {
         __syncwarp();
         for (int i = at.lane; i < min(L, at.warp_steps); i += 32) {
@@ -86,13 +91,15 @@ struct GateGradientSum {
         __syncwarp();
     }
 
+    // All-reduce over lanes by xor shuffles at the distances `from`, 2 `from`, ... below `to`.
     static __device__ __forceinline__ GateWide butterfly(GateWide value, int from, int to) {
         for (int distance = from; distance < to; distance *= 2)
             value = value + shuffle(value, static_cast<int>(threadIdx.x & 31U) ^ distance);
         return value;
     }
 
-    // Sums over time, complete, of the rows of a block; `warp_row` and `warp_time` are the warp's place in it.
+    // Writes the block's sums over time: one partial sum for each row, or one for all rows. `warp_row` and `warp_time`
+    // are the warp's place in the block.
     __device__ __forceinline__ void write_time_sums(const Place& at, int64_t group, int64_t time_slot, int warp_row,
                                                     int warp_time, int log2_warp_rows) const {
         __shared__ GateWide warp_sums[Shape::max_rows * Warps];
@@ -118,6 +125,7 @@ struct GateGradientSum {
     }
 };
 
+// Adds up partial sums and writes the gradient. Without partial sums it writes zeros.
 template <typename G>
 __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
     using GateWide = typename Element<G>::Wide;
@@ -126,7 +134,8 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
     const int64_t out_times = p.sum_time ? 1 : p.slots_time, out_rows = p.sum_rows ? 1 : p.slots_rows;
     const int64_t sum_times = p.sum_time ? p.slots_time : 1, sum_rows = p.sum_rows ? p.slots_rows : 1;
     const int64_t terms = p.partial != nullptr ? (p.sum_batch ? p.batches : 1) * sum_times * sum_rows : 0;
-    // Few terms: a thread a sum, neighbours side by side in memory. Many: a warp a sum, and a tree over its lanes.
+    // With few terms a thread computes a sum and neighbouring threads read neighbouring memory. With many a warp
+    // computes a sum and reduces it over its lanes in a tree.
     const int width = terms >= 4 * threads_per_sum ? threads_per_sum : 1;
     const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x / width;
@@ -150,7 +159,8 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
     }
 }
 
-// The state of sequences without steps.
+// Copies the carry that enters a packed sequence without steps to the one that leaves it. A block takes a sequence at a
+// time, a thread a channel.
 template <typename Wide>
 __global__ void __launch_bounds__(256) pass_empty_sequences(const __grid_constant__ EmptyParams p) {
     for (int64_t n = blockIdx.x; n < p.offsets.sequences; n += gridDim.x) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs a linear recurrence: picks the pass that a call's tensors allow, fills in the pointers and launches its kernels.
 #include "cuda/linear/kernel.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignme
                        [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
 }
 
-// Null is anywhere.
+// Whether all tensors lie at the same place relative to multiples of `alignment`; null pointers do not count.
 bool lie_alike(std::initializer_list<const void*> data, std::initializer_list<const void*> gates, uintptr_t alignment) {
     const uintptr_t place = reinterpret_cast<uintptr_t>(*gates.begin());
     const auto alike = [&](const void* x) {
@@ -96,7 +97,7 @@ class Linear final : public LinearKernel {
         return params;
     }
 
-    // One launch, or one for each piece that time is cut into, from the first to the last in the order of the walk.
+    // Launches the pass once, or once for each part that time is cut into, in the order of the walk.
     void run(const LinearPass& pass, LinearParams& params, const void* carry_in, void* carry_out, void* scratch,
              void* stream) const {
         if (params.offsets.data != nullptr) {
@@ -108,7 +109,7 @@ class Linear final : public LinearKernel {
         }
         char* const base = static_cast<char*>(scratch);
         bool sums = pass.sums_gate && params.grad_gate.data != nullptr;
-        if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // of nothing, which is zero
+        if (sums && (p_.time == 0 || pass.batches * pass.rows == 0)) {  // the gradient is a sum of no terms: zero
             reduce(pass, params, 0, p_.time, stream);
             point(params.grad_gate, nullptr);
             point(params.states, nullptr);
@@ -131,7 +132,7 @@ class Linear final : public LinearKernel {
         }
     }
 
-    // Of the tensors that the call has.
+    // Encodes the maps of the tensors that the call has.
     static void encode_maps(const LinearPass& pass, const LinearParams& params, TensorMaps& to) {
         const std::array<CUtensorMap*, 5> maps = {&to.gate, &to.source, &to.states, &to.result, &to.grad_gate};
         const std::array<const void*, 5> tensors = {params.gate.data, params.source.data, params.states.data,
@@ -206,7 +207,8 @@ class Linear final : public LinearKernel {
             params.carries = base + pass.carries;
             clear_look_back(pass, params.records, stream);
         }
-        // Rows first, so that blocks that run at once read what lies together and chunks begin long after those before.
+        // blockIdx.x runs through the rows, so that blocks that run at once read neighbouring memory and a chunk starts
+        // long after the one before it. Chunks are the y and z of the grid, as y alone is limited to 65535.
         const int64_t planes = ceil_div(params.chunks, 65535), layers = ceil_div(params.chunks, planes);
         LaunchShape shape = blocks_of(pass.batches / params.batch_loop * pass.tuning.row_groups, 32 * pass.warps());
         shape.blocks.y = static_cast<unsigned>(layers);
@@ -224,7 +226,7 @@ class Linear final : public LinearKernel {
         r.sum_batch = params.sum_batch;
         r.sum_time = params.sum_time;
         r.sum_rows = params.sum_rows;
-        r.slots_rows = pass.partial_rows > 0 ? pass.partial_rows : pass.rows;  // without rows nothing is booked
+        r.slots_rows = pass.partial_rows > 0 ? pass.partial_rows : pass.rows;  // without rows there are no partial sums
         r.slots_time = r.sum_time == 0 ? end - begin : std::min<int64_t>(params.chunks, pass.partial_time);
         r.slots_stride = pass.partial_time;
         r.time_offset = begin;
@@ -250,7 +252,7 @@ class Linear final : public LinearKernel {
     LinearProblem p_;
     int device_;
     PassVariants forward_, backward_;
-    bool overlaps_ = false;  // a kernel may begin before the one that clears its look-back memory has ended
+    bool overlaps_ = false;  // programmatic dependent launch: a kernel may begin while its look-back memory is cleared
 };
 
 }  // namespace

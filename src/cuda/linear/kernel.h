@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// Passes for tensors aligned as their strides allow, absent where they rule it out, then one for any.
+// The passes that a call may take, in order of preference; the last one takes tensors of any alignment.
 using PassVariants = std::vector<LinearPass>;
 
 std::unique_ptr<LinearKernel> make_linear_kernel(const LinearProblem& problem, const Options& options,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of the kernels "chunked", "rows" and "columns" find the carry that enters them.
+// Look-back: how the blocks of the kernel "chunked" find the carry that enters their chunk. "rows" and "columns" use
+// the format of a summary (Record) alone.
 //
 // Chunks are gathered in groups of 2^log2_group_chunks, groups in links of 2^log2_link_groups. The last chunk of a
 // group publishes the group's total without waiting for any carry. A chunk composes the totals of the earlier groups of
@@ -7,8 +8,10 @@
 // the carry that enters its link, which the last chunk of the link before published. So only the carries of links are
 // known one after another. With rows enough a link is one chunk.
 //
-// Blocks hand each other summaries and carries through published values (device/exchange/published_values.cuh): there
-// are no flags and no fences, and the bits do not depend on which block is ready first.
+// Unlike the decoupled look-back of single-pass prefix sums, which takes whatever earlier blocks have published so far,
+// the values that a chunk combines are fixed by its place. Blocks exchange summaries and carries through published
+// values (device/exchange/published_values.cuh): there are no flags and no fences, and the bits do not depend on which
+// block is ready first.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
@@ -18,7 +21,8 @@
 
 namespace flashscan::cuda {
 
-// A summary in memory. A reset inside it is told by a NaN that arithmetic does not make.
+// A summary as it lies in memory. Where a reset or the begin of a sequence cuts it off from the carry, `a` is a NaN of
+// particular bits that arithmetic does not produce.
 template <typename Ty>
 struct Record {
     typename Ty::Wide x;
@@ -47,8 +51,9 @@ __device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
     return {r.a, r.x, is_cut_mark(r.a)};
 }
 
-// A block's place in the chain, and the shared memory of its part of it. The second half of the block's threads folds
-// the summaries of chunks while the first folds the totals of groups.
+// A block's place among the chunks and what it does to find its carry. The second half of the block's threads composes
+// ("folds") the summaries of earlier chunks while the first half composes the totals of earlier groups. `speaks` marks
+// the one lane that publishes for a row.
 template <typename Ty, int Warps, int MaxRows>
 struct LookBack {
     using Map = typename Ty::Map;
@@ -61,8 +66,8 @@ struct LookBack {
 
     const LinearParams& p;
     Shared& shared;
-    uint32_t chunk, row_group, row_groups;  // row_groups: of all batches
-    int log2_rows, warps_in_time;           // of a group, of the block
+    uint32_t chunk, row_group, row_groups;  // row_groups counts the groups of rows of all batch entries
+    int log2_rows, warps_in_time;           // rows of a group of rows, and the block's warps that follow in time
 
     __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
     __device__ __forceinline__ uint32_t group() const { return chunk >> p.log2_group_chunks; }
@@ -91,28 +96,31 @@ struct LookBack {
         return total;
     }
 
-    // After shared.totals is complete: makes the block's summary known to the later chunks of its group.
+    // Publishes the block's summary for the later chunks of its group. shared.totals must be complete.
     __device__ __forceinline__ void publish() const {
         const int row = static_cast<int>(threadIdx.x);
         if (row >= rows() || last() || last_of_group()) return;
         publish_value(p.records, place(chunk, row), to_record<Ty>(block_total(row)));
     }
 
-    // What is known of the carry of a row into this chunk's link: nothing unless it `asks`.
+    // Loads what has been published of the carry of a row into this chunk's link, without waiting; `known` stays empty
+    // where `asks` is false.
     __device__ __forceinline__ void ask_for_link(int row, bool asks, Words<Wide>& known) const {
 #pragma unroll
         for (int i = 0; i < Words<Wide>::count; ++i) known.words[i] = ptx::empty_word;
         if (asks) ask_for_value(p.carries, place(link(), row), known);
     }
-    // The carry of a row into this chunk's link, of which some may be known. Only the first chunk takes `initial` from
-    // memory, and the others from it, so that the last chunk may overwrite the memory that it came from.
+    // Waits for the carry of a row into this chunk's link, of which `known` may hold words already. The first chunk
+    // alone uses `initial`, which it read from the edge, and publishes it for the others of the first link: the last
+    // chunk may thus overwrite the memory of the edge.
     __device__ __forceinline__ Wide enter_link(int row, bool speaks, const Words<Wide>& known, Wide initial) const {
         if (chunk > 0) return await_value<Wide>(p.carries, place(link(), row), known);
         if (speaks) publish_value(p.carries, place(0, row), initial);
         return initial;
     }
 
-    // Composes what is known of the earlier chunks of the link; for all threads of the block.
+    // Composes the totals of the earlier groups of the link and the summaries of the earlier chunks of the group, and
+    // publishes the group's total where this is its last chunk. All threads of the block must call it.
     __device__ __forceinline__ void fold_earlier() const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
@@ -125,13 +133,13 @@ struct LookBack {
                 publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
         } else {
             if (groups > 0) fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
-            ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
+            ptx::named_barrier<2, half>();  // for compute-sanitizer's racecheck, which reports a race without it
         }
         __syncthreads();
     }
 
-    // The carry of a row into a warp of this chunk, from that into the link. Where the link ends here, the thread that
-    // `speaks` for the row in the last warp publishes the carry into the next.
+    // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
+    // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
         if (p.chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
         if (p.chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
@@ -142,7 +150,7 @@ struct LookBack {
     }
 
   private:
-    // Folds of a row that half of the threads leave.
+    // How many compositions of a row `fold` leaves in shared memory for each half of the threads.
     __device__ __forceinline__ int folds() const { return rows() <= 32 ? Warps / 2 : half >> log2_rows; }
     __device__ __forceinline__ Map fold_of(int base, int n, int row) const {
         return to_map<Ty>(shared.folds[(rows() <= 32 ? base / 32 << log2_rows : base) + (n << log2_rows) + row]);
@@ -158,8 +166,9 @@ struct LookBack {
         return total;
     }
 
-    // Composes `count` summaries from `start` by half of the threads, `thread` the first of them being 0: every row by
-    // half / rows threads, each a run of neighbours, then across the lanes of a warp.
+    // Composes `count` published summaries from `start` on, by half of the block's threads; `thread` counts within the
+    // half. half / rows() threads take a row: each composes a run of neighbours, and shuffles compose the runs that lie
+    // in one warp.
     __device__ __forceinline__ void fold(const void* records, uint32_t start, int count, int thread, int base) const {
         const int lane = thread & 31, log2_parts = log2_of<half> - log2_rows;
         const int row = thread & (rows() - 1), part = thread >> log2_rows;
@@ -169,7 +178,7 @@ struct LookBack {
         for (int i = first; i < last; ++i)
             m = Ty::compose(m,
                             to_map<Ty>(await_value<Record<Ty>>(records, place(start + static_cast<uint32_t>(i), row))));
-        __syncwarp();  // shuffles of lanes that are apart, as waiting leaves them, take several times as long
+        __syncwarp();  // the wait leaves lanes diverged, and shuffles of diverged lanes take several times as long
         for (int distance = rows(); distance < 32; distance *= 2) {
             const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
             if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);

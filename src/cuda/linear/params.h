@@ -10,20 +10,21 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int relay_most_stages = 8;  // of a relay's ring
+// The most stages that a warp of linear_relay or linear_waves has in its ring buffer in shared memory.
+inline constexpr int relay_most_stages = 8;
 
 struct LinearParams {
     View gate;
     View source;     // forward: INPUT, backward: GRAD|OUTPUT
     View states;     // backward: OUTPUT; null when GRAD|GATE is not wanted
     View result;     // forward: OUTPUT, backward: GRAD|INPUT (may be null)
-    View grad_gate;  // backward; may be null
+    View grad_gate;  // backward: GRAD|GATE; may be null
 
-    // The carry at the edges of this launch, [batches, rows]. Forward: STATE_IN and STATE_OUT, backward: GRAD|STATE_OUT
-    // and GRAD|STATE_IN; between launches when time is cut.
+    // The carries that enter and leave this launch, [batches, rows]. Forward they are STATE_IN and STATE_OUT, backward
+    // GRAD|STATE_OUT and GRAD|STATE_IN; where time is cut into several launches, scratch memory between them.
     const void* edge_in = nullptr;
     void* edge_out = nullptr;
-    // The same at the edges of packed sequences, [num_sequences, rows]; null when not packed.
+    // The carries that enter and leave packed sequences, [num_sequences, rows]; null when not packed.
     const void* carry_in = nullptr;
     void* carry_out = nullptr;
     const void* state_in = nullptr;  // backward: h before the first step, [batches or num_sequences, rows]
@@ -33,10 +34,10 @@ struct LinearParams {
     int32_t gate_form = 0, unused = 0;
 
     int64_t batches = 0, rows = 0;
-    int64_t row_groups = 0;  // groups of rows per batch
+    int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
     Divisor by_row_groups;
     int64_t time = 0;            // T
-    int64_t begin = 0, end = 0;  // the steps of this launch; the carry enters and leaves at their edges
+    int64_t begin = 0, end = 0;  // the steps of this launch: [begin, end)
 
     // GRAD|GATE of a broadcast gate. `partial` holds sums in the arithmetic's dtype, [batches, slots of time, slots of
     // rows]; null where the gradient is complete in one block.
@@ -45,30 +46,33 @@ struct LinearParams {
     int32_t batch_loop = 1;  // batch entries that a block walks one after another, to sum over them
     int64_t partial_time = 0, partial_rows = 0;
 
-    // Chunked kernel only.
-    int32_t log2_lane_rows = 0;     // rows (packs of rows) side by side in a warp; its other lanes are segments of time
-    int32_t log2_warp_rows = 0;     // warps side by side; the others of a block follow each other in time
-    int32_t log2_group_chunks = 0;  // chunks of a look-back group
-    int32_t log2_link_groups = 0;   // groups of a link of the carry chain
-    int64_t chunks = 0;
-    // All bits one before the launch; each is [count, batches * row_groups, rows of a group].
+    // How a block's threads are laid out over rows and time.
+    int32_t log2_lane_rows = 0;  // lanes side by side in rows (each has V); a warp's other lanes are segments of time
+    int32_t log2_warp_rows = 0;  // warps side by side in rows; a block's other warps follow each other in time
+    // The look-back of linear_chunked (look_back.cuh): chunks form groups, groups form links.
+    int32_t log2_group_chunks = 0;
+    int32_t log2_link_groups = 0;
+    int64_t chunks = 0;  // of a row; linear_strip_waves: of a strip
+    // Memory through which blocks exchange values. All of its bits are one before a kernel publishes anything. In
+    // linear_chunked each array is [count, batches * row_groups, rows of a group]; linear_rows and linear_columns use
+    // `carries` alone, linear_waves and linear_strip_waves `records` and `carries`.
     void* records = nullptr;  // summaries of chunks
     void* totals = nullptr;   // summaries of look-back groups
-    void* carries = nullptr;  // carries into links
+    void* carries = nullptr;  // carries into links, of which rows and columns have one for each chunk
 };
 
 // Sums `partial` over its broadcast axes into GRAD|GATE.
 struct ReduceParams {
-    const void* partial = nullptr;  // null: no terms
-    View grad_gate;                 // strides of the axes that are kept
+    const void* partial = nullptr;  // null where there are no terms, so that the sums are zero
+    View grad_gate;                 // with the strides of the axes that are not summed
     int64_t batches = 0, slots_time = 0, slots_rows = 0;
-    int64_t slots_stride = 0;  // slots of time that one batch entry has room for
+    int64_t slots_stride = 0;  // slots of time from one batch entry to the next
     int32_t sum_batch = 0, sum_time = 0, sum_rows = 0, unused = 0;
-    int64_t time_offset = 0;  // step of slot 0
+    int64_t time_offset = 0;  // the step that slot 0 is for
     SequenceOffsets offsets;  // steps past the last sequence are not written
 };
 
-// Sequences of no steps pass their state through.
+// Arguments of pass_empty_sequences, which copies the state of sequences without steps.
 struct EmptyParams {
     const void* carry_in = nullptr;
     void* carry_out = nullptr;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Settles passes of the kernels "chunked" and "stream", and what the passes of all linear kernels share.
 #include "cuda/linear/pass.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,7 @@ namespace {
 
 // Time innermost where most tensors have their shortest stride along time.
 bool is_time_inner(const LinearProblem& p, Pass pass, bool batch_invariant) {
-    if (batch_invariant) return p.layout == Layout::bct;  // by nothing that depends on the extents
+    if (batch_invariant) return p.layout == Layout::bct;  // the choice must not depend on the extents
     if (p.channels <= 1) return true;
     if (p.time <= 1) return false;
     const bool lays_gates_out = !p.broadcasts(broadcast_time) && !p.broadcasts(broadcast_channels);
@@ -86,7 +87,7 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
     const int64_t groups = over_time ? l.tuning.row_groups : l.tuning.row_groups << l.tuning.log2_warp_rows;
     l.partial_rows = over_channels ? Extent(groups) : l.rows;
     if (!over_time) {
-        // Where time is cut may not depend on the other rows if their number may not change bits.
+        // If the number of rows must not change bits, the places where time is cut must not depend on it.
         const Extent batches = batch_invariant ? Extent(1) : l.batches / l.batch_loop;
         const int64_t limit = std::max<int64_t>(4 << 20, batches * l.rows * p.time * size_of(p.dtype) / 100);
         const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
@@ -128,16 +129,17 @@ View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype) {
 
 namespace {
 
-// That each tensor must have where access is aligned.
+// The alignment that each tensor must have for aligned access.
 int64_t alignment_of_access(const LinearPass& pass, Dtype dtype) {
     if (pass.mapped()) return map_alignment;
     if (pass.waves()) return bulk_alignment;
     if (pass.time_inner) return 16;
-    // Other variants of the pass take whole elements too, and stand such that those that share sectors meet.
+    // Lanes of one row need rows that begin at sectors. Where they do not, other variants take whole elements too, and
+    // put warps that store to the same sector into one block.
     return pass.tile().lane_rows == 1 ? sector_bytes : pass.tile().lane_rows * size_of(dtype);
 }
 
-// Which `rows` load by themselves.
+// Whether the kernel "rows" has one gate for all steps of a row, which it loads as a constant.
 bool one_gate_a_row(const LinearPass& l, const LinearProblem& p) {
     return l.takes_rows() && p.broadcasts(broadcast_time);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How one pass of a plan runs on a device: settled when the plan is made, so that a call only fills in pointers.
+// How one pass (forward or backward) of a plan runs on a device. All of it is settled when the plan is made, so that a
+// call only fills in pointers.
 #pragma once
 
 #include <array>
@@ -19,43 +20,45 @@
 
 namespace flashscan::cuda {
 
-// Of addresses and strides that the bulk copy engine takes.
+// The alignment that the bulk copy engine needs of addresses and strides.
 inline constexpr int64_t bulk_alignment = 16;
 
 struct LinearPass {
     Pass pass{};
     const LinearKernels* kernels = nullptr;
-    const WaveKernels* wave_kernels = nullptr;  // of waves
+    const WaveKernels* wave_kernels = nullptr;  // waves alone
     bool aligned = false;     // whole elements, pairs or vectors of 16 bytes may be read and written at once
-    bool time_inner = false;  // which axis the tiles have innermost
-    bool down = false;        // against the order of memory
-    bool fold = false;        // batch and channels are one axis of rows
-    int pack = 1;             // of columns: rows of a lane
-    // Rows may begin anywhere in a vector, at the same place in every tensor; pairs of rows of columns lie anywhere.
+    bool time_inner = false;  // whether time, not rows, is the innermost axis of the tiles
+    bool down = false;        // whether the walk goes against the order of memory
+    bool fold = false;        // whether batch and channels are one axis of rows
+    int pack = 1;             // columns alone: rows of a lane
+    // The tensors are aligned to elements alone. With "rows", a row may begin anywhere in a 16-byte vector, at the same
+    // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
     bool skewed = false;
-    bool dense = false;  // of waves, channels innermost: the steps of a sequence lie together in every tensor
+    bool dense = false;  // waves, channels innermost: the steps of a strip lie next to each other in every tensor
     Extent batches, rows, time;
     LinearTuning tuning;
 
-    // GRAD|GATE of a broadcast gate.
-    bool sums_gate = false, sums_steps = false;  // the latter step by step, not over time
+    // How the gradient of a broadcast gate is summed.
+    bool sums_gate = false, sums_steps = false;  // whether it is summed at all; and each step by itself, not over time
     int64_t batch_loop = 1;                      // batch entries that a block walks one after another
-    Extent partial_time, partial_rows;           // slots of one launch
-    int64_t launch_steps = 0;                    // time is cut so that the partial sums stay small
+    Extent partial_time, partial_rows;           // slots for partial sums of one launch
+    int64_t launch_steps = 0;                    // steps of one launch; fewer than T keep the partial sums small
 
     Extent blocks() const {
         return tuning.blocks > 0 ? Extent(tuning.blocks) : tuning.chunks * (batches / batch_loop) * tuning.row_groups;
     }
     std::string describe() const;
 
-    LinearParams params;                               // of every launch, but for what depends on the call
-    uintptr_t data_alignment = 1, gate_alignment = 1;  // that tensors of the call must have
-    bool takes_states = true;                          // a call may have them
+    LinearParams params;                               // arguments of every launch, without a call's pointers
+    uintptr_t data_alignment = 1, gate_alignment = 1;  // which the tensors of a call must have
+    bool takes_states = true;                          // whether a call may have initial and final states
 
-    // Relay and waves, channels innermost: shapes of the maps of gate, source, states, result and grad_gate.
+    // Relay, and waves with channels innermost: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;
     bool mapped() const { return relays() || (waves() && !time_inner && !dense); }
 
+    // Scratch memory, and the offsets of what lies there.
     Workspace workspace;
     size_t records = 0, look_back_bytes = 0, totals = 0, carries = 0, partial = 0, edges = 0;
 
@@ -80,17 +83,17 @@ struct LinearPass {
     const WaveFacts& wave_facts() const { return wave_kernels->facts[time_inner][pass == Pass::backward]; }
     Extent wave_sequences() const { return batches * tuning.row_groups; }
     Extent wave_chunks() const { return wave_sequences() * tuning.chunks; }
-    // Rows that a warp has side by side, and a chunk of waves.
+    // Rows that a warp has side by side; rows of a chunk of waves.
     int64_t warp_rows(int lane_rows) const { return int64_t{lane_rows} << tuning.log2_lane_rows; }
     int64_t wave_rows() const { return warp_rows(wave_facts().lane_rows); }
-    // Steps of a map's box, of which a chunk has a few.
+    // Steps of a box of the tensor maps of waves: a box has at most 256, so a chunk may be several boxes.
     int64_t wave_box_steps() const {
         int64_t steps = tuning.chunk_steps;
         while (steps > 256) steps /= 2;
         return steps;
     }
     const RelayFacts& relay_tile() const { return kernels->relay_tile[pass == Pass::backward]; }
-    // Steps of a warp's stage.
+    // Steps of a stage of relay.
     int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
@@ -113,32 +116,34 @@ struct LinearPass {
 LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
                             bool batch_invariant);
 
-// What passes of all kinds are made from.
+// The following functions are shared by the functions that make passes. First: the tensors of a pass but for the gates,
+// and all of its tensors.
 std::vector<Strides> tensors_of(const LinearProblem& p, Pass pass);
 std::vector<Strides> tensors_and_gates_of(const LinearProblem& p, Pass pass);
-// Its kernels and axes; the tuning is left.
+// A pass with its kernels and axes, without tuning.
 LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant);
 LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_invariant);
 // The tensor as the pass's kernel sees it.
 View view_of(const LinearPass& pass, const Strides& strides, Dtype dtype);
+// Fills in what depends on the problem and the tuning: params and the alignment that a call's tensors must have.
 void settle_params(LinearPass& l, const LinearProblem& p);
 // Whether extents and strides allow the pass's aligned access.
 bool fits_aligned(const LinearPass& l, const LinearProblem& p);
-// The same of chunks.
+// Whether they allow aligned access for the kernel "chunked".
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
-// The pass as a relay: absent where its tensors or what is asked of it rule that out, and where it `must_suit` and
-// another algorithm is faster.
+// Makes the pass for the kernel "relay". It is absent where the problem rules that kernel out, and, if `must_suit`,
+// where another is expected to be faster. The next functions do the same for other kernels.
 std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
 
-// The same by rows, `skewed` or aligned.
+// For the kernel "rows", skewed or aligned.
 std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
 
-// The same by columns whose lanes have one row or two, `skewed` or aligned.
+// For the kernel "columns", whose lanes have one row or two (`pack`), skewed or aligned.
 std::optional<LinearPass> make_columns_pass(const LinearProblem& problem, Pass pass, int pack, bool skewed,
                                             bool must_suit);
 
-// The same in waves of chunks.
+// For the kernel "waves".
 std::optional<LinearPass> make_waves_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
 
 }  // namespace flashscan::cuda

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "relay": the linear recurrence in 16 bits with channels innermost. A block walks some rows from end to
-// end, and its warps take stages of time in turn, each handing the carry to the next.
+// The kernel "relay": the linear recurrence in 16 bits with channels innermost. A block walks its rows from the first
+// step to the last. Its warps take the stages of time round-robin, from ring buffers in shared memory that the bulk
+// copy engine (TMA) fills, and each passes the carry to the warp of the next stage through shared memory.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -8,21 +9,21 @@
 // A stage maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
 //
 // Ownership  A block owns rows from the first step to the last. Its warps stand in 2^log2_warp_rows columns of rows;
-//            the warps of a column take its stages in turn, each from a ring of its own in shared memory. A lane holds
-//            L steps of V rows of a stage in registers; the lanes of a row hold segments that follow each other in
-//            time.
+//            the warps of a column take its stages round-robin, each from a ring buffer of its own in shared memory. A
+//            lane holds L steps of V rows of a stage in registers; the lanes of a row hold segments that follow each
+//            other in time.
 // Passes     1. A warp takes a stage from its ring and summarises it; the lanes' summaries are composed in order.
 //            2. It takes the carry c from the warp before, hands A c + X to the warp after, walks its steps with c and
 //               gives the stage back, which the copy engine stores and fills with a later one.
 // Bytes      Every element is read once and written once, nothing else.
 // Order      The shape fixes it. The carry passes from warp to warp through shared memory, some 30 instructions a stage
 //            that nothing overlaps: all that they need is worked out before the carry is there.
-// Sync       Each warp's carry has a barrier in shared memory at which all lanes of the warp before arrive: they have
-//            written it, and have read their own, which is written again after. Each stage of a ring has a barrier that
-//            counts its bytes.
-// Limits     Data of 16 bits, rows for most multiprocessors, a gate for each element, nothing packed; compute
-//            capability 9.0 and newer. A stage's instructions must take less time than its bytes, so gates are worked
-//            out once for both passes.
+// Sync       Each warp has a slot for the carries that it receives, with an mbarrier. All lanes of the warp before
+//            arrive there once they have written the slot and have read their own, which may be overwritten from then
+//            on. Each stage of a ring has an mbarrier that counts the bytes of its loads.
+// Limits     Data of 16 bits, a gate for each element, nothing packed; compute capability 9.0 and newer. It is chosen
+//            where there are rows for most multiprocessors. Gates are computed once for both passes, because the
+//            instructions of a stage must take less time than its bytes.
 // Why        Loads never stop: some 48 KB a multiprocessor are always on their way, whatever its warps do, and carries
 //            never leave it. An H200 reaches 92 to 94 % of the stream in 16 bits, columns.cuh 89 to 92 % and
 //            chunked.cuh 80 %; with wider elements columns are faster. See bench/results/tried_linear.md for other
@@ -46,13 +47,13 @@ template <typename Ty, bool Backward>
 struct RelayConfig {
     using X = typename Ty::X;
     using G = typename Ty::G;
-    static constexpr int lane_bytes = 64;  // of each tensor
+    static constexpr int lane_bytes = 64;  // bytes of each tensor that a lane has of a stage
     using Shape = TileShape<X, G, Access::channel_packs, Backward, lane_bytes*(Backward ? 3 : 2)>;
     static constexpr int gate_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(G));
     static constexpr int data_bytes = 32 * Shape::L * Shape::V * static_cast<int>(sizeof(X));
     static constexpr int stage_bytes = gate_bytes + data_bytes * (Backward ? 2 : 1);
     static constexpr int most_warps = 8;
-    // Carries between warps, and barriers: one for each stage of a ring, and the carry's.
+    // Beside its ring a warp has a slot of carries, an mbarrier for each stage of the ring, and one for the slot.
     static constexpr int barriers = relay_most_stages + 1;
     static constexpr int carry_bytes = Shape::max_rows * static_cast<int>(sizeof(typename Ty::Wide));
     static constexpr int warp_bytes = carry_bytes + barriers * 8;
@@ -70,19 +71,21 @@ struct RelayWarp {
     using Before = StatesBefore<X, Shape, Down>;
     using Walker = Walk<Ty, Shape, Down, Backward, false>;
     static constexpr int L = Shape::L, V = Shape::V;
-    static constexpr int reset_turns = 2 * L > 32 ? 2 : 1;  // steps of a stage by lanes; a row has at most two segments
+    // Bytes of RESET that a lane loads for a stage. A stage has up to 2 L steps, as a row has at most two segments in a
+    // warp, and lane i loads those of steps i and i + 32.
+    static constexpr int reset_turns = 2 * L > 32 ? 2 : 1;
 
     const LinearParams& p;
     const RelayParams& r;
-    int lane, place, column_warps;  // the warp's place in its column
-    Place origin;                   // the lane's in the stage that begins at step 0
-    int row0;                       // of the warp
-    int stages;                     // of time
-    char* ring;
-    uint32_t barriers;
-    // What the carry's way needs, at hand before the carry is there. Who hands the carry on arrives at the barrier of who
-    // waits for it.
-    Wide *taken, *handed;  // the lane's rows
+    int lane, place, column_warps;  // `place`: the warp's number among the column_warps warps of its column
+    Place origin;                   // the lane's place in the stage that begins at step 0
+    int row0;                       // the warp's first row
+    int stages;                     // how many stages time is divided into
+    char* ring;                     // the warp's ring buffer
+    uint32_t barriers;              // the warp's mbarriers: one for each stage of the ring, then that of its carry slot
+    // The lane's rows in the warp's own carry slot and in that of the next warp, and the mbarriers of both slots. They
+    // are computed here because nothing overlaps the instructions that pass the carry.
+    Wide *taken, *handed;
     uint32_t taken_barrier, handed_barrier;
 
     static __device__ __forceinline__ RelayWarp here(const LinearParams& p, const RelayParams& r) {
@@ -99,7 +102,7 @@ struct RelayWarp {
         const Place origin = place_of<Shape>(batch, row0, 0, p.rows, p.time, lane, p.log2_lane_rows);
         char* const carries = relay_memory + warps * r.ring * Config::stage_bytes;
         const uint32_t barriers = ptx::shared_address(carries + warps * Config::carry_bytes);
-        // Of the warp at a place of the column.
+        // The carry slot, and the mbarriers, of the warp at a place of the column.
         const auto carries_of = [&](int to) {
             const int index = (to << p.log2_warp_rows) + column;
             return reinterpret_cast<Wide*>(carries + index * Config::carry_bytes) + origin.pack * V;
@@ -124,12 +127,13 @@ struct RelayWarp {
     }
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    // The number of the warp's k-th stage among all stages of the column.
     __device__ __forceinline__ int turn(int k) const { return k * column_warps + place; }
-    // The first step in memory of the stage of a turn.
+    // The first step, in the order of memory, of stage n.
     __device__ __forceinline__ int time_of(int n) const {
         return (Down ? stages - 1 - n : n) * (L * (32 >> p.log2_lane_rows));
     }
-    // place_of, but for what is the same in all stages.
+    // The lane's place in stage n. It copies from `origin` what is the same in all stages.
     __device__ __forceinline__ Place place_at(int n) const {
         Place at = origin;
         const int t0 = time_of(n);
@@ -153,7 +157,7 @@ struct RelayWarp {
         __syncthreads();
     }
 
-    // Starts loading the warp's k-th stage.
+    // Starts loading the warp's k-th stage into a slot of its ring.
     __device__ __forceinline__ void load(int k, int slot) const {
         const int n = turn(k);
         if (n >= stages || lane != 0) return;
@@ -168,7 +172,7 @@ struct RelayWarp {
         box(Config::gate_bytes, r.source, map_parts(sizeof(X)), t);
         if (gate_wanted()) box(Config::gate_bytes + Config::data_bytes, r.states, map_parts(sizeof(X)), t + shift);
     }
-    // Starts storing what pass 2 left in a stage.
+    // Starts storing the results that pass 2 left in a slot of the ring.
     __device__ __forceinline__ void store(int n, int slot) const {
         ptx::fence_async_proxy();
         __syncwarp();
@@ -184,7 +188,7 @@ struct RelayWarp {
 
     __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {origin}; }
 
-    // Leaves the carry of turn 0 where others take theirs.
+    // Puts the carry into stage 0 into the slot of the warp that takes stage 0.
     __device__ __forceinline__ void begin() const {
         const Wide* const edge = static_cast<const Wide*>(p.edge_in);
         const Place at = place_at(0);
@@ -195,12 +199,13 @@ struct RelayWarp {
         __syncwarp();
     }
 
-    // Takes the carry of the k-th stage from the warp before and hands on what it becomes.
+    // Waits for the carry into the warp's k-th stage, passes the carry after the stage to the next warp, and sets
+    // `carry` to that into the lane's own steps. A warp that is alone in its column needs no mbarrier.
     __device__ __forceinline__ void pass_carry(int k, const Map (&through)[V], Wide (&carry)[V]) const {
         const int n = turn(k);
         const bool hands = n + 1 < stages, last_segment = segments().is_last();
         const bool alone = column_warps == 1;
-        // The carry of turn 0 was there from the start.
+        // `begin` put the carry into stage 0 there without arriving, so the first warp's phases are one behind.
         if (n > 0 && !alone) ptx::wait_for_phase(taken_barrier, place == 0 ? k - 1 & 1 : k & 1);
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = taken[v];
@@ -217,10 +222,10 @@ struct RelayWarp {
         for (int v = 0; v < V; ++v) carry[v] = segments().enter(through[v], carry[v]);
     }
 
-    // What a stage needs of memory besides its tensors, loaded a turn ahead, where memory is not far: 16-bit turns are
-    // shorter than its latency under load.
+    // The bytes of RESET for a stage, loaded one of the warp's stages ahead and prefetched several ahead: a stage takes
+    // less time than the latency of memory under load.
     struct Ahead {
-        uint8_t reset[reset_turns];  // of the lane's steps if the warp's were dealt out to its lanes
+        uint8_t reset[reset_turns];  // those of the stage's steps lane, lane + 32
     };
     __device__ __forceinline__ Ahead look_ahead(int k) const {
         Ahead ahead{};
@@ -247,7 +252,8 @@ struct RelayWarp {
         return events;
     }
 
-    // The k-th stage; `last` is the slot of the one before.
+    // Both passes of the warp's k-th stage, which is in `slot`; `last` is the slot of its stage before, which is filled
+    // again meanwhile.
     __device__ __forceinline__ void walk(int k, int slot, int last, uint32_t parity, const Ahead& ahead) const {
         const int n = turn(k);
         const Place at = place_at(n);
@@ -269,7 +275,7 @@ struct RelayWarp {
             walk.template summarize<Kind::cuts>(values, source, through);
         else
             walk.template summarize<Kind::plain>(values, source, through);
-        // Here the stage before has been read, and the wait for the carry is still to come.
+        // By now the stores of the stage before have read its slot. The next load starts before the wait for the carry.
         if (lane == 0) ptx::wait_for_stores_to_read<0>();
         load(k + r.ring - 1, last);
 #pragma unroll
@@ -321,7 +327,8 @@ struct RelayWarp {
 template <typename Ty, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * RelayConfig<Ty, Backward>::most_warps)
     linear_relay(const __grid_constant__ LinearParams p, const __grid_constant__ RelayParams r) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
+// Older devices have no bulk copy engine; the host does not launch this kernel there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     RelayWarp<Ty, Down, Backward>::here(p, r).run();
 #endif
 }

@@ -6,8 +6,9 @@
 
 namespace flashscan::cuda {
 
-struct RelayParams : TensorMaps {  // a box is a warp's stage
-    int ring = 0;                  // stages that a warp has in shared memory
+// A box of the tensor maps is a tensor's part of one warp's stage.
+struct RelayParams : TensorMaps {
+    int ring = 0;  // stages in the ring buffer that each warp has in shared memory
 };
 
 }  // namespace flashscan::cuda

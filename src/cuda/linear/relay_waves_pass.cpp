@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes of the kernels "relay" and "waves", which the bulk copy engine feeds.
+// Settles passes of the kernels "relay" and "waves", whose loads the bulk copy engine (TMA) does.
 #include <limits>
 
 #include "cuda/linear/pass.h"
@@ -7,7 +7,8 @@
 namespace flashscan::cuda {
 namespace {
 
-// Maps whose boxes have the rows of a warp and `steps` steps; whether there can be such.
+// Settles tensor maps whose boxes have the rows of a warp and `steps` steps. Returns false where a tensor cannot have
+// one.
 bool settle_maps(LinearPass& l, const LinearProblem& p, int lane_rows, int64_t steps) {
     const bool backward = l.pass == Pass::backward;
     const auto map_of = [&](const View& view, Dtype dtype) {
@@ -27,7 +28,7 @@ bool settle_maps(LinearPass& l, const LinearProblem& p, int lane_rows, int64_t s
     return true;
 }
 
-// Whether the steps of strips lie together in every tensor.
+// Whether the steps of a strip lie next to each other in every tensor.
 bool are_dense(const LinearPass& l, int64_t element_bytes) {
     const LinearParams& v = l.params;
     const bool backward = l.pass == Pass::backward;
@@ -36,7 +37,8 @@ bool are_dense(const LinearPass& l, int64_t element_bytes) {
            (!backward || (dense(v.states) && dense(v.grad_gate)));
 }
 
-// Words of summaries and carries are followed by tags as long as they.
+// Books the memory through which blocks exchange summaries and carries. Each word of a value has a tag of the same size
+// beside it, hence the factor of two.
 void book_waves(LinearPass& l) {
     const Extent words = Extent(l.wave_facts().slots) * l.tuning.blocks * l.wave_rows();
     const Extent records = 2 * words * l.kernels->record_bytes, carries = 2 * words * l.kernels->carry_bytes;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "rows": the linear recurrence of many rows, time innermost, in chunks that pass their carry on.
+// The kernel "rows": the linear recurrence of many rows, time innermost, as a chained scan. Blocks take chunks of time,
+// and each waits for the carry from the chunk before and publishes the one into the next.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -21,8 +22,8 @@
 //            is fixed by the shape.
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Progress   As in chunked.cuh, blocks wait for blocks of lower index only.
-// Sync       A block's warps meet once. The carry between blocks validates itself
-//            (device/exchange/published_values.cuh).
+// Sync       A block's warps synchronise once, by __syncthreads. A carry between blocks shows by its own words whether
+//            it has arrived (device/exchange/published_values.cuh).
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
 //            where steps are reset or packed. Backward takes a gate for each element; forward also one for several
 //            rows, or, where tensors are aligned, for a whole row. Packed sequences have no states.
@@ -41,6 +42,7 @@
 
 namespace flashscan::cuda {
 
+// The lane's tile; `skew` is the most steps that a row's first vector may hold before the row begins.
 template <typename Ty, bool Backward>
 struct RowsShape : TileShape<typename Ty::X, typename Ty::G, Access::time_vectors, Backward, 256> {
     static constexpr int skew = 16 / static_cast<int>(sizeof(typename Ty::X)) - 1;
@@ -50,7 +52,7 @@ template <typename Ty, bool Backward>
 struct RowsConfig {
     using Shape = RowsShape<Ty, Backward>;
     static constexpr int warps = 8;
-    static constexpr int resident = 2;  // blocks of a multiprocessor; registers are held to that
+    static constexpr int resident = 2;  // blocks per multiprocessor, for which __launch_bounds__ limits the registers
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = warps * Buffer::bytes;
 };
@@ -75,12 +77,13 @@ struct RowsWarp {
     const LinearParams& p;
     Place at;
     uint32_t chunk;
-    int warp_time, warps_in_time;
-    const Record<Ty>* totals;  // of the warps of the row, in the order of the walk
-    Record<Ty>* total;         // the warp's own
-    char* buffer;
+    int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
+    const Record<Ty>* totals;      // summaries of the warps of the row, in the order of the walk
+    Record<Ty>* total;             // the warp's own entry there
+    char* buffer;                  // the warp's part of dynamic shared memory
 
-    // Steps between the vector of 16 bytes that a row begins in and the row, which are those of every tensor in time.
+    // Elements between the start of the 16-byte vector in which a row begins and the row. Every tensor with a time axis
+    // has the same number.
     static __device__ __forceinline__ int skew_of(const View& view, uint32_t batch, uint32_t row) {
         const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(view.data)) +
                                  batch * static_cast<uint32_t>(view.batch) + row * static_cast<uint32_t>(view.row);
@@ -94,7 +97,7 @@ struct RowsWarp {
         const auto [group, chunk] = place_in_sets(r);
         const uint32_t rows = static_cast<uint32_t>(p.rows), row = (group << p.log2_warp_rows) + warp_row;
         const uint32_t batch = p.batches > 1 ? quotient(row, r.by_rows) : 0;
-        // Down mirrors the places in memory.
+        // A walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
         const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
         const uint32_t in_batch = row - batch * rows;
@@ -111,7 +114,7 @@ struct RowsWarp {
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
-    // Of the carry into a chunk in the chain's memory.
+    // Where the row's carry into a chunk is published.
     __device__ __forceinline__ int64_t place_of_carry(uint32_t into) const {
         return (static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row;
     }
@@ -131,7 +134,7 @@ struct RowsWarp {
     __device__ __forceinline__ void run() const {
         Words<Wide> known;
         if (chunk > 0 && at.rows > 0) {
-            ptx::wait_for_launch_before();  // which clears the chain's memory
+            ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
             ask_for_value(p.carries, place_of_carry(chunk), known);
         }
         const Part part = Part::of(at);
@@ -157,7 +160,7 @@ struct RowsWarp {
             segments().scan(through[0]);
         });
         if (segments().is_last()) *total = to_record<Ty>(through[0]);
-        // Taken before any warp goes on: what leaves may overwrite it.
+        // The carry from the edge is read before the barrier, as the carry that leaves may go to the same memory.
         Wide carry[1] = {};
         if (p.edge_in != nullptr && chunk == 0 && at.rows > 0)
             carry[0] = static_cast<const Wide*>(p.edge_in)[at.batch * p.rows + at.row];
@@ -187,8 +190,9 @@ struct RowsWarp {
             static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row] = carry[0];
     }
 
-    // From the carry into the row, where the chunk is its first. One lane publishes the carry into the next chunk, as soon
-    // as it can.
+    // Finds the carry into the lane's steps. On entry `carry` is what the row starts from where this is its first
+    // chunk. One lane publishes the carry into the next chunk: before it waits for its own where the row is cut within
+    // the chunk, otherwise right after.
     __device__ __forceinline__ void find_carry(const Map& through, const Words<Wide>& known, Wide& carry) const {
         const bool hands =
             chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;

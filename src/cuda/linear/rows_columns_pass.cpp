@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes of the kernels "rows" and "columns", whose blocks go through sets of groups of rows (block_order.cuh).
+// Settles passes of the kernels "rows" and "columns", whose blocks go through sets of groups of rows (block_order.cuh).
 #include <algorithm>
 #include <limits>
 
@@ -8,7 +8,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Whether all tensors of a row lie at the same place in vectors of 16 bytes where those of the first row do.
+// Whether, if the first row begins at the same place within 16 bytes in all tensors, every row does.
 bool can_skew(const LinearPass& l, const LinearProblem& p) {
     if (l.kernels->rows_skew == 0) return false;
     const View gate = view_of(l, p.gate, p.gate_dtype);
@@ -26,13 +26,14 @@ bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
     return std::all_of(tensors.begin(), tensors.end(), [](const Strides& s) { return s.channels == 1; });
 }
 
-// Gates by value where steps are reset or packed, and for each element where they have a gradient.
+// Whether the kernels take the problem's gates: given by value where steps are reset or packed, and backward one for
+// each element. Empty problems are refused too.
 bool can_take(const LinearProblem& p, Pass pass) {
     if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return false;
     return (p.gate_broadcast == 0 || pass == Pass::forward) && p.time > 0 && p.batch * p.channels > 0;
 }
 
-// A carry into every chunk but the first of each row.
+// Books memory for the carries into the chunks of each row; lanes publish those of their `pack` rows together.
 void book_carries(LinearPass& l) {
     if (l.tuning.chunks <= 1) return;
     const Extent lanes = l.batches * ceil_div(l.rows, l.pack);
@@ -40,7 +41,7 @@ void book_carries(LinearPass& l) {
     l.carries = l.workspace.book(l.look_back_bytes);
 }
 
-// Once the pass is tuned; whether the blocks of a set can be counted.
+// Completes a pass after its tuning. Returns false where the blocks of a set exceed 31 bits.
 bool settle(LinearPass& l, const LinearProblem& p) {
     if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return false;
     l.launch_steps = p.time;
@@ -82,9 +83,10 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     l.tuning = tune_columns(shape, l.lane_tile());
     const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
     if ((must_suit && !columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p)) return std::nullopt;
-    // Without code for what happens rarely at once.
+    // No code is compiled for log or logit gates together with an initial state, which is an event backward.
     if (backward && p.gate_form != GateForm::value) l.takes_states = false;
-    // Chunks of wide elements are short, and scratch memory is promised to be small.
+    // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of the
+    // tensors.
     const int64_t step_bytes = size_of(p.gate_dtype) + size_of(p.dtype) * (backward ? 2 : 1);
     const int64_t most = std::max<int64_t>(4 << 20, p.batch * p.channels * p.time / 100 * step_bytes);
     if (must_suit && static_cast<int64_t>(l.look_back_bytes) > most) return std::nullopt;

@@ -6,11 +6,12 @@
 
 namespace flashscan::cuda {
 
-// Blocks go through sets of groups of rows, or of strips of rows, of all batches (block_order.cuh).
+// The block swizzle (block_order.cuh): the groups of all batch entries are divided into sets. A group is some rows of
+// linear_rows, or some strips of linear_columns.
 struct RowsParams {
-    uint32_t groups = 0, blocks = 0;  // of a set
-    Divisor by_groups, by_blocks;
-    Divisor by_rows;  // of linear_rows: those of a batch
+    uint32_t groups = 0, blocks = 0;  // groups of a set, and blocks of a set: one for each of its groups and chunks
+    Divisor by_groups, by_blocks;     // divide by them
+    Divisor by_rows;                  // linear_rows alone: divides by the rows of a batch entry
 };
 
 }  // namespace flashscan::cuda

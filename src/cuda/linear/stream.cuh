@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "stream": the linear recurrence step by step. A lane owns rows, a warp walks them from end to end.
+// The kernel "stream": the linear recurrence step by step, a thread for each row, without any scan over time.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, with the gradients that follow from it
 //
-// Ownership  A block is one warp, which owns 32 rows from the first step to the last, a lane one of them. Nothing
-//            passes between lanes, so the bits are those of the sequential recurrence, whatever the other rows and
-//            sequences are.
+// Ownership  A block is one warp, which owns 32 rows from the first step to the last; each lane owns one of them. No
+//            carry passes between lanes, so the bits are those of the sequential recurrence, whatever the other rows
+//            and sequences are.
 // Bytes      Forward reads two arrays and writes one, backward reads three and writes two, each element once.
-// Sync       Only the warp synchronises. The next tile of L steps is loaded while a lane walks one.
+// Sync       Only the warp synchronises. Loads are double-buffered: the next tile of L steps is loaded while a lane
+//            walks one.
 // Limits     None, but it fills a GPU only with rows for several warps on every multiprocessor.
 #pragma once
 
@@ -19,7 +20,8 @@ namespace flashscan::cuda {
 template <typename Ty, bool TimeInner, bool Backward>
 struct StreamConfig {
     static constexpr Access access = TimeInner ? Access::time : Access::channels;
-    using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 128>;  // and the next tile
+    // A lane has two such tiles, the one it walks and the next.
+    using Shape = TileShape<typename Ty::X, typename Ty::G, access, Backward, 128>;
     using Buffer = TileBuffer<typename Ty::X, typename Ty::G, Shape>;
     static constexpr int buffers = Buffer::staged ? 2 * Buffer::bytes : Buffer::bytes;
     using Sum = GateGradientSum<Ty, Shape, 1>;
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(32) linear_stream(const __grid_constant__ Line
     using Wide = typename Ty::Wide;
     constexpr int L = Warp::L;
 
-    const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);  // a grid's divisions fit 32 bits
+    const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);  // a block index has 32 bits
     const int64_t batch = blockIdx.x / groups_of_batch, group = blockIdx.x % groups_of_batch;
     const int64_t end = end_of_steps(p.offsets, p.end);
     const int64_t tiles = end > p.begin ? (end - p.begin + L - 1) / L : 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The choices of tuning.h. The constants were measured on an H200 (bench/results).
 #include "cuda/linear/tuning.h"
 
 #include <algorithm>
@@ -11,32 +12,35 @@
 namespace flashscan::cuda {
 namespace {
 
-// Bytes of loads that the whole device has under way: fewer leave its memory idle, more get into each other's way.
+// Bytes of loads that "relay" keeps under way on the whole device. With fewer, memory is idle at times; more are
+// slower.
 constexpr int64_t relay_bytes = 6 << 20;
-constexpr int relay_block_bytes = 200 << 10;  // of a block's rings at the most
+constexpr int relay_block_bytes = 200 << 10;  // the most bytes of a block's rings
 // Shared memory of a block that a multiprocessor has no room for twice.
 constexpr int relay_lone_bytes = 117 << 10;
 
-// Waves: rows up to which they are faster than chunks, [time_inner][backward], how long those must be, and how many teams
-// walk side by side.
+// "waves": the most rows with which it is faster than "chunked", [time_inner][backward]; the most teams; and the fewest
+// waves, and chunks of a row, with which it is faster.
 constexpr int64_t wave_most_rows[2][2] = {{128, 128}, {64, 128}};
 constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
-// Rows: groups of a set, about the blocks of 8 warps that an H200 holds, and twice as many of the shorter chunks of wide
-// elements backward; those from which on rows are faster.
+// "rows": groups of a set, which are about as many as the blocks of 8 warps that an H200 holds, and twice as many where
+// a lane has at most rows_wide_steps steps; and the fewest groups with which it is faster.
 constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
-// Groups of one chunk each that run at once: where they are no more, lanes in vain cost nothing.
+// With up to so many groups of one chunk each, all blocks run at once, and lanes without steps cost nothing.
 constexpr int64_t rows_side_by_side = 512;
 
-// Columns: groups of a set at the least, and strips from which on columns are faster.
+// "columns": the fewest groups of a set, and the fewest strips with which it is faster.
 constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
-// Chains of so few chunks are as fast as looking back, and strips of so few that warps in vain cost nothing.
+// With up to so many chunks a chain of carries is as fast as looking back; with up to so many strips as well, warps
+// without steps cost nothing.
 constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
 
-// As few rows as there are side by side in a warp, so that its other lanes take time; time innermost, as many segments
-// as there are, but no less than a quarter of that where rows of several warps would leave 30 % of their lanes in vain.
+// Lanes of a warp that stand side by side in rows. With channels innermost they are as few as the rows need, and the
+// other lanes take segments of time. With time innermost as many lanes as possible take segments, but down to a quarter
+// of them where the last warp of a row would leave more than 30 % of the lanes without steps.
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
     if (shape.sums_rows_every_step) return 5;
     if (shape.time_inner) {
@@ -49,7 +53,8 @@ int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
     return shape.batch_invariant ? 5 : log2_up(ceil_div(shape.rows, tile.lane_rows), 5);
 }
 
-// As many warps after one another as time has steps for, but no more than a seventh of them in vain.
+// Warps of a block that follow each other in time: as many as there are steps for, as long as no more than a seventh of
+// them have none.
 int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
     const int64_t warps = ceil_div(time, warp_steps);
     const auto wasted = [&](int log2) {
@@ -85,19 +90,19 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
         t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
         t.chunks = std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
     };
-    // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
+    // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
     const auto waits = [&] {
         return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
     };
     int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
-    // Warps of one block store at about the same time, so that their parts of a sector meet before memory needs it.
+    // Warps of one block store at about the same time, so that their parts of a sector are merged in the cache.
     const bool one_warp = shape.rows <= int64_t{tile.lane_rows} << t.log2_lane_rows;
     if (shape.shares_sectors && !one_warp && !shape.time_inner && !shape.batch_invariant)
         log2_warp_rows = std::max(log2_warp_rows, 1);
     cut(log2_warp_rows);
     if (waits()) cut(0);
     if (!waits()) return t;
-    // The widest tile counts where bits may not depend on the number of rows.
+    // Where bits must not depend on the number of rows, the groups are those of the widest tile.
     const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
     t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
     t.log2_link_groups = t.log2_group_chunks;
@@ -115,7 +120,8 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
     if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
     while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
     if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
-    // With rings of three stages six warps load what is best, but where steps take longer than their bytes.
+    // With rings of three stages six warps keep the best amount of loads under way, unless the instructions of a step
+    // take longer than its bytes.
     const bool light = !cost.gate_form && !cost.reset && t.log2_lane_rows == 5;
     if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
     const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
@@ -134,7 +140,7 @@ LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile) {
     const int64_t in_time = ceil_div(row_warps, t.chunks);
     t.chunk_steps = warp_steps * in_time;
     t.log2_lane_rows = 0;
-    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // blocks of one warp are too many
+    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // with blocks of a single warp there would be too many blocks
     t.warps = static_cast<int>(in_time << t.log2_warp_rows);
     t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
     t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
@@ -158,7 +164,8 @@ LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
                      shape.time <= columns_few_chunks * tile.warps * tile.steps;
     const int log2_in_time = few ? log2_up(ceil_div(shape.time, tile.steps), log2_warps)
                                  : log2_warps_in_time(shape.time, tile.steps, log2_warps);
-    // Warps of one block store at about the same time, so that their parts of a sector meet; blocks of one are too many.
+    // Two strips share a block where they store to the same sectors, which are then merged in the cache, and where
+    // blocks would have a single warp.
     t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
     const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
     t.warps = 1 << (log2_time + t.log2_warp_rows);
@@ -166,7 +173,7 @@ LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile) {
     t.chunks = ceil_div(shape.time, t.chunk_steps);
     t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
     const int64_t groups = shape.batches * t.row_groups;
-    // Of like size, as in a short one blocks would wait for each other.
+    // The sets are of about equal size: in a small one blocks would wait for each other.
     const int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
     t.set_groups = ceil_div(groups, sets);
     t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
@@ -192,7 +199,8 @@ LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int mult
     t.row_groups = ceil_div(shape.rows, rows);
     t.chunk_steps = int64_t{32 >> t.log2_lane_rows} * tile.steps * tile.warps;
     t.chunks = ceil_div(shape.time, t.chunk_steps);
-    // Strips side by side are walked at once. Each row of a team's strip has a block that finds its carries.
+    // As many teams as possible walk strips side by side; a team needs a block for each row of a strip, which finds the
+    // row's carries.
     const int64_t sequences = shape.batches * t.row_groups, most_blocks = std::min(multiprocessors, wave_most_blocks);
     while (!shape.time_inner && t.teams < wave_most_teams && sequences % (2 * t.teams) == 0 &&
            most_blocks / (2 * t.teams) >= rows)
@@ -209,7 +217,7 @@ bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backwa
 
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors) {
     const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
-    // Where multiprocessors are idle, so is memory.
+    // The last wave of blocks must leave few multiprocessors idle.
     return 5 * blocks >= 4 * waves * multiprocessors && shape.time >= 256;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a linear kernel cuts the problem: plain data, chosen by a pure function of the shape.
+// How a linear kernel divides the problem over threads, warps, blocks and chunks: plain data, chosen by pure functions
+// of the shape.
 #pragma once
 
 #include <cstdint>
@@ -21,51 +22,52 @@ struct LinearShape {
     bool time_inner = false;
     bool sums_rows_every_step = false;  // GRAD|GATE of a gate broadcast over channels but not over time
     bool batch_invariant = false;
-    bool shares_sectors = false;  // rows side by side store to the same 32 bytes of memory
-    int64_t sequences = 0;        // packed in a row
-    int skew = 0;                 // steps that a row may have before its first, to begin at a vector
+    bool shares_sectors = false;  // whether warps side by side in rows store to the same 32-byte sectors of memory
+    int64_t sequences = 0;        // packed sequences of a row
+    int skew = 0;                 // the most steps between the start of a row's first 16-byte vector and the row
 };
 
 // What makes a step cost more than its bytes.
 struct LinearCost {
     bool backward = false;
-    bool gate_form = false, reset = false;  // log or logit gates; RESET
+    bool gate_form = false, reset = false;  // whether gates are log or logit; whether there is RESET
 };
 
 // The tile of an algorithm: rows and steps of a lane, warps of a block.
 struct LinearTile {
     int lane_rows = 0, steps = 0, warps = 0;
-    int row_lanes = 32;  // of a warp of columns that have rows
+    int row_lanes = 32;  // lanes of a warp that have rows; skewed columns have one fewer
 };
 
-// That of the relay; bytes of a warp's stage.
+// The tile of the kernel "relay": rows and steps of a lane, and bytes of a warp's stage in shared memory.
 struct RelayTile {
     int lane_rows = 0, steps = 0, stage_bytes = 0;
 };
 
-// That of waves: rows and steps of a lane, rows of a chunk at the most, warps of a block that walk, and stages of a ring.
+// The tile of the kernel "waves": rows and steps of a lane, the most rows of a chunk, warps of a block that walk, and
+// stages of a ring buffer.
 struct WaveTile {
     int lane_rows = 1, steps = 0;
     int rows = 1;
     int warps = 0, ring = 0;
 };
 
+// The fields of all algorithms; each uses some.
 struct LinearTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::stream;
-    int log2_lane_rows = 5;     // packs of rows side by side in a warp; its other lanes are segments of time
-    int log2_warp_rows = 0;     // warps side by side in rows; the others of a block follow each other in time
-    int64_t row_groups = 0;     // of a batch
-    int64_t chunks = 1;         // of time
-    int64_t chunk_steps = 0;    // of a block
-    int log2_group_chunks = 0;  // chunks of a look-back group
-    int log2_link_groups = 0;   // groups of a link of the carry chain
-    // Relay and waves.
-    int warps = 0;  // of a block
-    int ring = 0;   // stages that a warp has in shared memory
-    int least_shared_bytes = 0;
-    int64_t blocks = 0;      // where they walk more than their share of one wave
-    int64_t teams = 1;       // of the blocks of waves
-    int64_t set_groups = 0;  // of the sets in which `rows` and `columns` take them
+    int log2_lane_rows = 5;      // lanes side by side in rows; a warp's other lanes are segments of time
+    int log2_warp_rows = 0;      // warps side by side in rows; a block's other warps follow each other in time
+    int64_t row_groups = 0;      // groups of rows of a batch entry; of "rows": of all
+    int64_t chunks = 1;          // chunks that time is cut into
+    int64_t chunk_steps = 0;     // steps of a chunk
+    int log2_group_chunks = 0;   // chunked: chunks of a look-back group
+    int log2_link_groups = 0;    // chunked: groups of a link (look_back.cuh)
+    int warps = 0;               // warps of a block, of waves those that walk; chunked and stream have a constant
+    int ring = 0;                // relay and waves: stages of a ring buffer in shared memory
+    int least_shared_bytes = 0;  // relay: shared memory to ask for at the least, so that a multiprocessor has one block
+    int64_t blocks = 0;          // rows, columns and waves: blocks of a launch; of others they follow from the rest
+    int64_t teams = 1;           // waves: teams that the blocks are divided into
+    int64_t set_groups = 0;      // rows and columns: groups of rows of a set (block_order.cuh)
 };
 
 LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
@@ -74,15 +76,16 @@ LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const L
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile);
-// Whether rows are so many, or cut so often, that none waits for a carry, and most lanes have steps; or so few and short
-// that nothing but the launch counts.
+// Whether "rows" is expected to be fastest: rows are so many, or cut by packed sequences so often, that no block waits
+// for a carry, and most lanes have steps; or rows are so few and short that only the time of the launch counts.
 bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
-// Whether columns are so many, or cut so often, that hardly any waits for a carry; or aligned and so short that chunks are
-// few. Narrowest: no lanes with fewer rows are compiled, whose chunks would be longer.
+// Whether "columns" is expected to be fastest: strips are so many, or cut by packed sequences so often, that hardly any
+// block waits for a carry; or they are aligned and so short that they have few chunks. `narrowest` tells that no
+// variant with fewer rows for each lane is compiled, whose chunks would be longer.
 bool columns_suit(const LinearShape& shape, const LinearTile& tile, const LinearTuning& columns, bool narrowest);
-// Whether waves are the fastest algorithm where relays do not suit.
+// Whether "waves" is expected to be fastest where "relay" is not.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
-// Whether the relay is the fastest algorithm.
+// Whether "relay" is expected to be fastest.
 bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors);
 
 }  // namespace flashscan::cuda

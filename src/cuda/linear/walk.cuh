@@ -16,8 +16,8 @@
 
 namespace flashscan::cuda {
 
-// States at the edges of packed sequences: [sequence, row], the sequence being that of step t. Out of line: they are
-// rare.
+// The state of the packed sequence that holds step t, in an array [sequence, row]. These functions are not inlined
+// because they are rarely called.
 template <typename Wide>
 __device__ __noinline__ Wide load_sequence_state(const void* states, const SequenceOffsets& offsets, int64_t t,
                                                  int64_t rows, int64_t row) {
@@ -29,47 +29,49 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
     static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
 }
 
-// A row's segments in a warp, in the order of the walk.
+// The segments of a row in a warp, counted in the order of the walk: a segment is the L steps of one lane.
 template <typename Ty, typename Shape, bool Down>
 struct Segments {
     const Place& at;
-    // Lanes between consecutive segments of a row.
+    // The distance in lanes from one segment of a row to the next.
     __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
     __device__ __forceinline__ int count() const { return at.segments(); }
-    // The lane's own.
+    // The number of the lane's own segment.
     __device__ __forceinline__ int mine() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
     __device__ __forceinline__ bool is_last() const { return mine() == count() - 1; }
     __device__ __forceinline__ int lane_before(int distance) const {
         return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
     }
-    // Makes `m`, a segment's summary, that of the segments up to and with it.
+    // Inclusive scan over the segments: `m`, the summary of the lane's segment, becomes the composition of the
+    // summaries of all segments up to and including it.
     __device__ __forceinline__ void scan(typename Ty::Map& m) const {
         for (int distance = 1; distance < count(); distance *= 2) {
             const typename Ty::Map earlier = Ty::shuffle_map(m, lane_before(distance));
             if (mine() >= distance) m = Ty::compose(earlier, m);
         }
     }
-    // What the carry of the row's first segment is at the lane's own; `through` is what scan made.
+    // Returns the carry into the lane's segment, given the carry into the row's first one; `through` is the result of
+    // scan.
     __device__ __forceinline__ typename Ty::Wide enter(const typename Ty::Map& through, typename Ty::Wide carry) const {
         const typename Ty::Map before = Ty::shuffle_map(through, lane_before(1));
         return mine() > 0 ? Ty::apply(before, carry) : carry;
     }
 };
 
-// What the loops over steps are compiled for.
+// The cases that the loops over steps are compiled for.
 enum class Kind {
     plain,  // gates by value, no events
-    forms,  // log or logit gates, no events
-    logs,   // log gates of f32 arithmetic, no events
-    cuts,   // gates by value; resets, sequences without states at their edges, unpacked rows with STATE_IN
-    general
+    forms,  // log or logit gates, no events; in f32 arithmetic logit gates alone
+    logs,   // log gates in f32 arithmetic, no events
+    cuts,   // gates by value, with events: resets, sequences without states at their edges, unpacked rows with STATE_IN
+    general  // any gates and any events
 };
 
-// Calls f with the kind of a warp's steps as a constant. General: where there are events, gates may be of other forms, and
-// sequences may have states.
+// Calls f with the kind of a warp's steps as a compile-time constant. Where General is false, the caller promises that
+// a problem with events has gates by value and no states of packed sequences, and Kind::general is not compiled.
 template <typename Ty, bool General = true, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
-    // Functions of other gates are calls, for which there is one loop.
+    // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
     if constexpr (General) {
         const bool states =
@@ -86,15 +88,16 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
-// A lane's gates, worked out once.
+// A lane's gates as given, and their values, which are computed once for both passes.
 template <typename Ty, typename Shape>
 struct GateValues {
     const Steps<typename Ty::G, Shape>& given;
     typename Ty::GateWide value[Shape::L][Shape::V];
 };
 
-// h before each step of a lane, backward. Channels innermost, `states` are the lane's moved by a step; time innermost,
-// the lane's own, and `edge` is the one beyond them.
+// Supplies h before each step of a lane in the backward pass. With channels innermost `states` were loaded from one
+// step earlier, so they are the answers. With time innermost `states` are those of the lane's own steps, so a step
+// finds its answer one place further, and `edge` is the state beyond the lane's last place.
 template <typename X, typename Shape, bool Down>
 struct StatesBefore {
     using Wide = typename Element<X>::Wide;
@@ -110,7 +113,7 @@ struct StatesBefore {
         const bool beyond = Down ? i <= most_skew<Shape> && i == at.first : neighbour == at.steps;
         return beyond ? edge : h;
     }
-    // Whether another lane of the warp holds the edge, and what is there then.
+    // Whether a neighbouring lane of the warp holds the edge; and the edge as that lane holds it.
     static __device__ __forceinline__ bool is_held(const LinearParams& p, const Place& at) {
         return Down ? at.segment > 0
                     : at.segment < at.segments() - 1 && at.steps == Shape::L && at.t0 + Shape::L < p.time;
@@ -118,7 +121,8 @@ struct StatesBefore {
     static __device__ __forceinline__ Wide held_edge(const Place& at, const Steps<X, Shape>& states) {
         return shuffle(states.get(Down ? Shape::L - 1 : 0, 0), Down ? at.lane - 1 & 31 : at.lane + 1 & 31);
     }
-    // The edge from memory: beyond a row it is STATE_IN, while packed sequences have ends of their own.
+    // Loads the edge from memory. Beyond an unpacked row it is STATE_IN; packed sequences take theirs at their end
+    // events.
     static __device__ __forceinline__ Wide load_edge(const LinearParams& p, const Place& at) {
         const int64_t t = Down ? at.t0 - 1 : at.t0 + at.steps;
         if (at.steps <= 0) return {};
@@ -133,7 +137,7 @@ struct StatesBefore {
     }
 };
 
-// Packed: the problem may be of packed sequences.
+// The loops over the steps of one lane. Where Packed is false, no code for the states of packed sequences is compiled.
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
 struct Walk {
     using Ty = Ty_;
@@ -150,7 +154,7 @@ struct Walk {
     const Place& at;
     const Events<L>& events;
 
-    // Opens the gates of steps that do not exist.
+    // Gives steps past the lane's last one a gate of value 1.
     __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
         if (at.steps >= L) return;
         const GateWide open = open_gate<GateWide>(p.gate_form);
@@ -162,7 +166,7 @@ struct Walk {
         }
     }
 
-    // As a constant where the kind of a warp's steps tells it.
+    // The form of the gates, as a constant where the kind determines it.
     template <Kind kind>
     __device__ __forceinline__ int form() const {
         if constexpr (kind == Kind::plain || kind == Kind::cuts) return gate_value;
@@ -214,7 +218,7 @@ struct Walk {
     template <Kind kind>
     static constexpr bool has_events = kind >= Kind::cuts;
 
-    // The carry that enters at a begin edge of a packed sequence, and the one that leaves at an end edge.
+    // The carry that enters a packed sequence at its begin event; `leave` stores the one that leaves at its end event.
     __device__ __forceinline__ Wide injected(int step, int v) const {
         if (!Packed || p.carry_in == nullptr || v >= at.rows) return Wide{};
         return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
@@ -223,7 +227,8 @@ struct Walk {
         if (!Packed || p.carry_out == nullptr || v >= at.rows) return;
         store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
     }
-    // h before the first step of an unpacked row, loaded by the lane that holds that step, and of a sequence.
+    // h before the first step of an unpacked row, for the lane that holds that step; then the same of a packed
+    // sequence.
     __device__ __forceinline__ Wide before_row(int v) const {
         if (events.end == 0 || p.offsets.data != nullptr || p.state_in == nullptr || v >= at.rows) return Wide{};
         return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
@@ -233,18 +238,19 @@ struct Walk {
         return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
     }
 
-    // Of kind cuts: steps before which the carry is dropped, backward after which, where the begin of a sequence counts
-    // for the step that the walk takes before it.
+    // For Kind::cuts: forward the steps before which the carry is dropped, backward those after which it is. Backward,
+    // the begin of a sequence drops the carry after the step that the walk took just before.
     __device__ __forceinline__ typename Events<L>::Mask cuts() const {
         if (!Backward) return events.begin | events.reset;
         return events.reset | (Down ? events.begin << 1 : events.begin >> 1);
     }
-    // Whether the carry into the lane is dropped, backward.
+    // Whether a sequence begins at the lane's first step of the backward walk, so that the carry into it is dropped.
     __device__ __forceinline__ bool cut_at_start() const {
         return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
     }
 
-    // The loops over steps take gates as given or as values.
+    // Composes the summary of the lane's steps: m maps the carry before them to the carry after them. Like the loops
+    // below, this one takes the gates as given or as values worked out before.
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
         const auto cut = cuts();
@@ -272,7 +278,8 @@ struct Walk {
         });
     }
 
-    // Walks with carry h in and out.
+    // Walks the lane's steps forward in the recurrence. h is the carry before them, then after them; source becomes
+    // h[t].
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
         const auto cut = cuts();
@@ -293,8 +300,9 @@ struct Walk {
         });
     }
 
-    // Walks with carry c in and out. before(i, v) is h before step i, first[v] before the row's first step; the
-    // gradients of a step's gates as given go to sink(i, values).
+    // Walks the lane's steps of the backward recurrence. c is the carry before them, then after them; source becomes
+    // g[t]. before(i, v) supplies h before step i, first[v] is h before the row's first step. The gradients with
+    // respect to the gates as given go to sink(i, values).
     template <Kind kind, typename Gates, typename Before, typename Sink>
     __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills one entry of the table.
+// Fills the table's entry for one pair of data and gate dtype with the kernels of that pair.
 #pragma once
 
 #include "cuda/linear/chunked.cuh"
@@ -32,7 +32,8 @@ template <typename Ty, bool Backward>
 void fill_chunked(LinearKernels& k) {
     using X = typename Ty::X;
     using G = typename Ty::G;
-    // Elements that are aligned as a whole already are packs of one.
+    // Where each row is a pack of its own and elements are naturally aligned, `channels` and `channel_packs` would
+    // compile to the same kernel.
     constexpr bool whole = sizeof(X) >= 4 && alignof(X) == sizeof(X) && sizeof(G) >= 4 && alignof(G) == sizeof(G);
     const auto fill = [&]<Access access, Access compiled>() {
         using Config = ChunkedConfig<Ty, compiled, Backward>;
@@ -67,7 +68,7 @@ void fill_columns(LinearKernels& k) {
     };
     if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
     if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();
-    // Wider elements are as fast in chunks.
+    // For wider elements "chunked" is as fast as skewed columns.
     if constexpr (sizeof(typename Ty::X) == 2) {
         k.skewed_columns[0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, false, Backward>);
         k.skewed_columns[1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, 2, true, true, Backward>);

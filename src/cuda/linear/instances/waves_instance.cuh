@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills one entry of the table.
+// Fills the table's entry for one dtype with the kernels linear_waves and linear_strip_waves.
 #pragma once
 
 #include "cuda/linear/instances/waves_table.h"
@@ -44,7 +44,7 @@ WaveKernels make_wave_kernels(Dtype dtype) {
     k.dtype = dtype;
     fill_rows<X, false>(k);
     fill_rows<X, true>(k);
-    // Chunks take f32 forward in the time of waves.
+    // In f32 forward "chunked" is as fast.
     if constexpr (sizeof(X) == 2) fill_strips<X, false>(k);
     fill_strips<X, true>(k);
     return k;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The closed table of compiled linear_waves and linear_strip_waves kernels: one entry a dtype, gates of the same.
+// The closed table of compiled linear_waves and linear_strip_waves kernels, with one entry for each dtype; gates have
+// the dtype of the data.
 #pragma once
 
 #include "core/types.h"
 
 namespace flashscan::cuda {
 
+// The shape of a kernel's tiles, as it was compiled.
 struct WaveFacts {
-    int lane_rows = 1, steps = 0;  // V and L
-    int rows = 1;                  // of a chunk at the most
-    int warps = 0;                 // of a block that walk
-    int threads = 0;               // of a block
-    int stage_bytes = 0;           // of a chunk in shared memory
-    int ring = 0;                  // stages of a block
-    int slots = 0;                 // of waves under way
+    int lane_rows = 1, steps = 0;  // V and L: rows and steps of a lane
+    int rows = 1;                  // the most rows of a chunk
+    int warps = 0;                 // warps of a block that walk
+    int threads = 0;               // all threads of a block
+    int stage_bytes = 0;           // shared memory of a chunk
+    int ring = 0;                  // stages of a ring buffer
+    int slots = 0;                 // waves whose summaries and carries are exchanged at the same time
 };
 
 struct WaveKernels {
@@ -22,7 +24,7 @@ struct WaveKernels {
     WaveFacts facts[2][2];             // [time_inner][backward]
 };
 
-// Null where there is none for the pair.
+// The entry of a dtype; null where there is none, or the gates have another dtype.
 const WaveKernels* wave_kernels(Dtype dtype, Dtype gate_dtype);
 
 }  // namespace flashscan::cuda

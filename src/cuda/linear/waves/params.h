@@ -6,23 +6,24 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int wave_most_blocks = 160;  // whose summaries a warp composes
+// The most blocks of a launch, or of a team: one warp composes the summaries of them all, five for each lane.
+inline constexpr int wave_most_blocks = 160;
 
-// The chunks of all rows stand in one line, a row after the other; LinearParams::chunks is their number in a row.
+// Arguments of linear_waves. Chunks are numbered through all rows, one row after the other.
 struct WavesParams {
-    uint32_t chunks = 0;  // of all rows
-    Divisor by_chunks;    // of a row
-    int32_t ring = 0;     // stages that a warp has in shared memory
+    uint32_t chunks = 0;  // chunks of all rows together
+    Divisor by_chunks;    // divides by the chunks of a row, LinearParams::chunks
+    int32_t ring = 0;     // stages in the ring buffer that each warp has in shared memory
 };
 
-// A team of blocks has every `teams`-th strip, whose chunks stand in one line, a strip after the other;
-// LinearParams::chunks is their number in a strip.
+// Arguments of linear_strip_waves. The blocks are divided into teams, of which each has every `teams`-th strip; chunks
+// are numbered through the strips of a team, one strip after the other.
 struct StripWavesParams {
-    uint32_t chunks = 0;  // of a team's strips
-    Divisor by_chunks;    // of a strip
-    uint32_t teams = 1;
-    int32_t dense = 0;      // the steps of a strip lie together in every tensor
-    int32_t box_steps = 0;  // else: of a map's box
+    uint32_t chunks = 0;    // chunks of a team's strips together
+    Divisor by_chunks;      // divides by the chunks of a strip, LinearParams::chunks
+    uint32_t teams = 1;     // how many teams of blocks there are
+    int32_t dense = 0;      // whether the steps of a strip lie next to each other in every tensor
+    int32_t box_steps = 0;  // where they do not: steps of a box of the tensor maps
 };
 
 }  // namespace flashscan::cuda

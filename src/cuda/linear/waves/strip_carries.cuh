@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of strip_waves.cuh find the carries that enter them.
+// How the chunks of strip_waves.cuh find the carries that enter them: a scan over the chunks of each wave by
+// specialised warps.
 //
-// Blocks stand in teams, each of which has sequences of its own. Wave k of a team is chunks [k n, (k + 1) n) for its n
-// blocks, a chunk a block. Some warps of each block are for the exchange:
+// The blocks are divided into teams, each of which has strips (here called sequences) of its own. Wave k of a team is
+// the chunks [k n, (k + 1) n) for its n blocks, one chunk for each block. Five warps of each block find carries:
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary of each row and sends that to
 //              the row's reducers
-//   reducers   of a team's block r, for row r of the chunks: compose a wave's summaries, in a tree fixed by n, apply
-//              them to the carry that enters the wave, and send every block its carry
-//   receivers  take in the carries of the block's rows
+//   reducers   of a team's block r, for row r of the chunks: scan a wave's summaries, in a tree fixed by n, apply them
+//              to the carry that enters the wave, and send every block its carry
+//   receivers  wait for the carries of the block's rows and put them into shared memory
 //
-// So each summary is read once and each carry written once, by as many warps as chunks have rows. There are two
-// reducers and two receivers, which take every other wave, because a way to the memory and back takes as long as a
-// wave. Where a sequence begins, the summary takes its first carry in and is cut, so that nothing passes from one to
-// the next. Blocks send each other tagged values (device/exchange/tagged_values.cuh), whose tag is the number of the
-// wave and whether the summary is cut. The blocks set all tags to ones, which no wave has, and meet once while their
-// first loads are on their way. A slot is used again `slots` waves later: whoever publishes then has walked the chunk
-// of the wave that the slot held, whose carries were found after all had read the slot.
+// So each summary is read once and each carry is written once, by as many warps as chunks have rows. A block has two
+// reducers and two receivers, which take every other wave, because a round trip to memory takes as long as a wave. At
+// the first chunk of a sequence the summary includes the carry that the sequence starts from and is marked as cut, so
+// that nothing passes from one sequence to the next. Blocks exchange tagged values (device/exchange/tagged_values.cuh),
+// whose tag is the number of the wave and whether the summary is cut. The blocks first set all tags to ones, which is
+// no wave's tag, and synchronise over the grid once, while their first loads are under way. A slot is used again
+// `slots` waves later. That is safe: a block that publishes then has walked its chunk of the wave that the slot held,
+// and the carries of that wave were computed after the slot had been read.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -28,7 +30,7 @@
 
 namespace flashscan::cuda {
 
-// Arithmetic of runs that nothing cuts.
+// Maps that are never cut, so that shuffles leave the mark out.
 template <typename X>
 struct UncutTypes : Types<X, X> {
     using typename Types<X, X>::Map;
@@ -37,7 +39,8 @@ struct UncutTypes : Types<X, X> {
     }
 };
 
-// Rows: of a chunk at the most.
+// What a block shares to find carries, and what its warps do for that. Warps walk, a block summarises up to Ahead
+// chunks before it walks one, and a chunk has up to Rows rows.
 template <typename Ty, int Warps, int Ahead, int Rows>
 struct StripCarries {
     using Map = typename Ty::Map;
@@ -48,21 +51,23 @@ struct StripCarries {
     static constexpr int most_of_lane = wave_most_blocks / 32, rows_of_lane = (Rows + 31) / 32;
 
     struct Slot {
-        uint64_t totals_barrier, published_barrier, carries_barrier;
-        Wide carries[Rows];  // into the chunk
+        uint64_t totals_barrier, published_barrier, carries_barrier;  // mbarriers: what each names is in shared memory
+        Wide carries[Rows];                                           // into the chunk
     };
     struct Shared {
         Slot slots[StripCarries::slots];
-        Total totals[2][Warps * Rows];  // [warps in time][rows]: the warps' own, then of the warps before
+        // [parity of the wave][warps in time][rows]: each warp's own summary, which the publisher then replaces by the
+        // composition of the summaries of the warps before it.
+        Total totals[2][Warps * Rows];
         uint64_t start_barriers[2];
-        Wide starts[2];  // what the next wave of the reducers' row starts from
+        Wide starts[2];  // the carry that a wave of the reducers' row starts from, by the parity of the wave
     };
 
     const LinearParams& p;
     const StripWavesParams& w;
     Shared& shared;
-    int rows, steps;               // of a chunk
-    uint32_t team, index, blocks;  // the block's team and its place there; blocks of a team
+    int rows, steps;               // rows and steps of a chunk
+    uint32_t team, index, blocks;  // the block's team, its number in the team, and how many blocks a team has
 
     static __device__ __forceinline__ StripCarries here(const LinearParams& p, const StripWavesParams& w,
                                                         Shared& shared, int rows, int steps) {
@@ -72,11 +77,11 @@ struct StripCarries {
 
     static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) & 31; }
     __device__ __forceinline__ uint32_t waves() const { return (w.chunks + blocks - 1) / blocks; }
-    // Chunks of this block.
+    // How many chunks this block has.
     __device__ __forceinline__ uint32_t count() const {
         return w.chunks > index ? (w.chunks - 1 - index) / blocks + 1 : 0;
     }
-    // The sequence of the block's chunk, and the chunk's turn in it.
+    // The sequence of the block's chunk of a wave; `turn` becomes the chunk's number in the sequence.
     __device__ __forceinline__ uint32_t sequence_of(uint32_t wave, uint32_t& turn) const {
         const uint32_t n = wave * blocks + index, sequence = quotient(n, w.by_chunks);
         turn = n - sequence * static_cast<uint32_t>(p.chunks);
@@ -102,7 +107,7 @@ struct StripCarries {
     __device__ __forceinline__ Total* totals_of(uint32_t wave, int warp) const {
         return shared.totals[wave & 1] + warp * rows;
     }
-    // Summaries of a row lie together, and so do the carries of a block.
+    // Where summaries and carries are exchanged. The summaries of a row lie together, and so do the carries of a block.
     __device__ __forceinline__ int64_t record_place(uint32_t wave, int row, uint32_t block) const {
         return static_cast<int64_t>((team * slots + wave % slots) * static_cast<uint32_t>(rows) + row) * blocks + block;
     }
@@ -118,8 +123,8 @@ struct StripCarries {
         }
         for (int i = 0; i < 2; ++i) ptx::make_barrier(ptx::shared_address(&shared.start_barriers[i]), 32);
     }
-    // For all threads of all blocks: the first begins to clear what blocks meet through, and nothing is published before
-    // the second returns.
+    // All threads of all blocks call these two: the first clears the exchanged memory and arrives at the barrier of the
+    // grid; nothing is published before the second, which waits there, returns.
     using Grid = cooperative_groups::grid_group;
     __device__ __forceinline__ typename Grid::arrival_token clear_and_arrive() const {
         const int64_t words =
@@ -132,13 +137,13 @@ struct StripCarries {
     static __device__ __forceinline__ void meet(typename Grid::arrival_token token) {
         cooperative_groups::this_grid().barrier_wait(std::move(token));
     }
-    // What the thread wrote is there for those who wait.
+    // `signal` makes what the thread wrote to shared memory visible to the threads that `wait` for the wave.
     static __device__ __forceinline__ void signal(uint64_t& barrier) { ptx::arrive(ptx::shared_address(&barrier)); }
     static __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t wave) {
         ptx::wait_for_phase(ptx::shared_address(&barrier), wave / slots & 1);
     }
 
-    // What the first chunk of a sequence starts from.
+    // The carry that a row's sequence starts from.
     __device__ __forceinline__ Wide first_of(uint32_t sequence, int row) const {
         uint32_t group;
         const int64_t batch = batch_of(sequence, group), place = static_cast<int64_t>(group) * rows + row;
@@ -146,7 +151,7 @@ struct StripCarries {
         return static_cast<const Wide*>(p.edge_in)[batch * p.rows + place];
     }
 
-    // Makes the totals of a row those of the warps before each; returns the chunk's.
+    // Replaces the warps' totals of a row by their exclusive scan and returns the summary of the chunk.
     __device__ __forceinline__ Map compose_totals(uint32_t wave, int row) const {
         Total totals[Warps];
 #pragma unroll
@@ -159,13 +164,14 @@ struct StripCarries {
         }
         return before;
     }
-    // What the warps before made of the carry into wave k's chunk, before `m`. For walking warps, once for each chunk and
-    // before they leave the totals of the next but one.
+    // Composes the total of the warps before `warp` with `m`. Walking warps call it once for each chunk, before they
+    // write their totals of chunk k + 2 to the same memory.
     __device__ __forceinline__ void add_totals_before(uint32_t k, int warp, int row, Map& m) const {
         const Total before = totals_of(k, warp)[row];
         m = Ty::compose({before.a, before.x, false}, m);
     }
 
+    // The publisher: one warp of each block.
     __device__ __forceinline__ void publish() const {
         for (uint32_t k = 0; k < count(); ++k) {
             uint32_t turn;
@@ -185,7 +191,7 @@ struct StripCarries {
         }
     }
 
-    // Waves which, which + 2, ...
+    // A receiver, for the waves which, which + 2, ...
     __device__ __forceinline__ void receive(uint32_t which) const {
         const int mine = (rows - lane() + 31) / 32;
         for (uint32_t k = which; k < count(); k += 2) {
@@ -201,7 +207,7 @@ struct StripCarries {
         }
     }
 
-    // What `late` is after `early`, or alone; without branches.
+    // Composes two maps if `late` follows, and returns `late` alone otherwise, without branches.
     static __device__ __forceinline__ Map after(const Map& early, const Map& late, bool follows) {
         const bool stops = !follows | late.cut | is_zero(early.x);
         const Wide x = multiply_add(late.a, early.x, late.x);
@@ -213,7 +219,8 @@ struct StripCarries {
         const Wide x = multiply_add(m.a, carry, m.x);
         return m.cut | is_zero(carry) ? m.x : x;
     }
-    // The carry that wave k, which maps carries by `total`, starts from; the other reducer gets that of wave k + 1.
+    // Returns the carry that wave k starts from, and gives the other reducer that of wave k + 1, given the wave's
+    // summary `total`.
     __device__ __forceinline__ Wide pass_start(uint32_t k, const Map& total) const {
         Wide start{};
         if (k > 0) {
@@ -225,7 +232,7 @@ struct StripCarries {
         return start;
     }
 
-    // Waves which, which + 2, ... of a row; a lane has Part neighbouring chunks of a wave.
+    // A reducer, for the waves which, which + 2, ... of a row; a lane composes Part neighbouring chunks of a wave.
     template <int Part>
     __device__ __forceinline__ void reduce(int row, uint32_t which) const {
         const int first = Part * lane();
@@ -257,7 +264,7 @@ struct StripCarries {
         }
     }
 
-    // For the helpers of a block, `helper` being the warp's number among them.
+    // What a warp that finds carries does; `helper` is its number among these warps.
     __device__ __forceinline__ void find(int helper) const {
         if (helper == 0) return publish();
         if (helper < 3) return receive(static_cast<uint32_t>(helper - 1));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How strip_waves.cuh moves chunks between memory and shared memory.
 //
-// A stage of the ring holds a chunk: its gates, its source, and backward the states before its steps; a tensor's part
-// is a tile. One thread has the copy engine fill stages, some chunks ahead of the one that is being summarised, and
-// another has it store what was walked. More loads at once would not come sooner, but words between blocks would wait
-// behind them.
+// A stage of the ring buffer holds a chunk: its gates, its source, and backward the states before its steps. A tile is
+// one tensor's part of a stage. One thread, the producer, has the bulk copy engine (TMA) fill stages up to Flight
+// chunks at a time, and another thread has it store the results of chunks that were walked. More loads at once would
+// not arrive sooner, but the values that blocks exchange would wait behind them.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"
@@ -17,15 +17,15 @@
 
 namespace flashscan::cuda {
 
-// Steps of a group of rows in memory.
+// Which steps of which group of rows a chunk is.
 struct StripChunk {
     uint32_t batch, group;
     int64_t t0;
     int steps;
-    bool last;  // of its sequence
+    bool last;  // whether it is the last of its sequence in the order of the walk
 };
 
-// Barriers of a ring of stages.
+// The ring buffer of a block and its mbarriers. A stage is filled, then walked by all Warps, then stored.
 template <int Warps, int Stages, int Flight>
 struct StripRing {
     struct Shared {
@@ -48,14 +48,15 @@ struct StripRing {
     }
 
     __device__ __forceinline__ void await_chunk(uint32_t k) const { wait(shared.filled[k % Stages], k); }
-    // By a warp that has walked its part of chunk k.
+    // Called by a warp that has walked its part of chunk k.
     __device__ __forceinline__ void give_back(uint32_t k, int lane) const {
         ptx::fence_async_proxy();
         __syncwarp();
         if (lane == 0) ptx::arrive(ptx::shared_address(&shared.walked[k % Stages]));
     }
 
-    // Chunks from `first` on; load(k, stage, barrier) starts.
+    // The producer's loop: fills stages with the chunks from `first` on; load(k, stage, barrier) starts the loads of
+    // one.
     template <typename Load>
     __device__ __forceinline__ void fill(uint32_t first, uint32_t count, Load&& load) const {
         for (uint32_t k = first; k < count; ++k) {
@@ -64,6 +65,7 @@ struct StripRing {
             load(k, ptx::shared_address(stage(k)), ptx::shared_address(&shared.filled[k % Stages]));
         }
     }
+    // The loop of the thread that stores: store(k, stage) starts the stores of a chunk.
     template <typename Store>
     __device__ __forceinline__ void empty(uint32_t count, Store&& store) const {
         for (uint32_t k = 0; k < count; ++k) {
@@ -76,20 +78,20 @@ struct StripRing {
     }
 };
 
-// Config tells the sizes; `maps` are of strips that are not dense.
+// Loads and stores of a chunk. Dense strips are copied as plain bytes, others as boxes of the tensor maps.
 template <typename Config, bool Down>
 struct StripCopies {
     static constexpr int size = Config::size, tile = Config::tile_bytes;
-    static constexpr int shift = Down ? -1 : 1;  // from a step to the one that the state before it is of
+    static constexpr int shift = Down ? -1 : 1;  // from a step to the one whose state is h before it, backward
 
     const LinearParams& p;
     const StripWavesParams& w;
     const TensorMaps& maps;
-    int rows;  // of a chunk
+    int rows;  // rows of a chunk
 
     __device__ __forceinline__ bool gate_wanted() const { return Config::backward && p.states.data != nullptr; }
     __device__ __forceinline__ int step_bytes() const { return rows * size; }
-    // Of step t, where steps lie together.
+    // The address of step t in a dense strip.
     __device__ __forceinline__ char* address(const View& view, const StripChunk& at, int64_t t) const {
         return view.data + at.batch * view.batch + t * step_bytes();
     }
@@ -107,7 +109,8 @@ struct StripCopies {
             ptx::load_bytes(to + 2 * tile + static_cast<uint32_t>(place), address(p.states, at, first), states_bytes,
                             barrier);
     }
-    // A box has some steps of all the chunk's rows.
+    // Calls body(place in the tile, step) for each box of a chunk; a box has all rows of the chunk and some of its
+    // steps.
     template <typename Body>
     __device__ __forceinline__ void for_boxes(const StripChunk& at, Body&& body) const {
         for (int t = 0; t < at.steps; t += w.box_steps)

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "waves" with channels innermost: the linear recurrence of few long rows by resident blocks.
+// The kernel "waves" with channels innermost: the linear recurrence of few long rows by a persistent kernel, whose
+// blocks walk one chunk after another, with specialised warps for copies and for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
 // A chunk is some steps of a strip, which is up to 128 bytes of neighbouring rows. It maps the carry c of a row to
-// A c + X, where A is the product of the row's gates and X its result for c = 0. Blocks stand in teams, each with
-// strips of its own; the chunks of a team's strips stand in one line, and a wave is the next n of them for its n
-// blocks.
+// A c + X, where A is the product of the row's gates and X its result for c = 0. The blocks are divided into teams,
+// each with strips of its own. The chunks of a team are numbered one strip after the other, and a wave is the next n of
+// them, one for each of the team's n blocks.
 //
 // Ownership  Block b of a team owns chunks b, b + n, b + 2 n, ... Its 8 walking warps follow each other in time, and a
-//            lane holds L steps of 4 rows. Two more warps move chunks between memory and a ring of stages in shared
-//            memory (strip_copies.cuh), five find carries (strip_carries.cuh).
-// Passes     1. A warp takes its part of chunk k + ahead from the ring and summarises it; its totals go to the warp
-//               that publishes, which tells it what the warps before it make of the carry.
-//            2. It takes the carry into chunk k, walks its steps and gives the stage back, which is stored and filled
-//               with a later one.
+//            lane holds L steps of 4 rows. Two more warps move chunks between memory and a ring buffer of stages in
+//            shared memory (strip_copies.cuh), five find carries (strip_carries.cuh).
+// Passes     1. A warp reads its part of chunk k + ahead from the ring and summarises it; its totals go to the warp
+//               that publishes, which returns the composition of the totals of the warps before it.
+//            2. It waits for the carry into chunk k, walks its steps and releases the stage, which is stored and then
+//               filled with a later chunk.
 // Bytes      Every element is read once and written once, and 64 bytes for each row and chunk.
 // Order      The shape and the number of blocks fix it, and with it every bit.
-// Progress   All blocks wait for each other: a cooperative launch of no more than run at once.
-// Sync       Words between blocks carry the number of their wave; the warps of a block meet at barriers in shared
-//            memory.
+// Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
+// Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
+//            mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (f32 backward, bf16, f16); nothing is reset or
 //            packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
-// Why        As waves.cuh. The sums of each row are found by blocks of its own, spread over the device. A carry takes 5
-//            to 7 us: 2 to 6 until a reducer sees a summary while loads run. Of (1, 2^20, 16) in bf16 an H200 takes 49
+// Why        As waves.cuh. The carries of each row are found by a block of its own, so that this work is spread over
+//            the device. A carry takes 5 to 7 us, of which 2 to 6 pass until a reducer sees a summary while loads run.
+//            Of (1, 2^20, 16) in bf16 an H200 takes 49
 //            us forward where chunks that look back take 60, 69 instead of 104 backward; in f32 131 instead of 154
 //            backward. It takes longer than time innermost because of the walking warps: some 60 instructions an
 //            element, most of them to compose a warp's segments.
@@ -38,7 +40,8 @@
 
 namespace flashscan::cuda {
 
-// Lanes' steps lie an odd number of vectors or of rows' bytes apart, so that reading them has no bank conflicts.
+// L is odd, so that the steps of neighbouring lanes lie an odd number of vectors, or of rows' bytes, apart in shared
+// memory and reading them has no bank conflicts.
 template <typename X, bool Backward>
 struct StripShape {
     static constexpr Access access = Access::channel_packs;
@@ -55,11 +58,11 @@ struct StripConfig {
     using Shape = StripShape<X, Backward>;
     static constexpr bool backward = Backward;
     static constexpr int size = static_cast<int>(sizeof(X));
-    static constexpr int warps = 8;          // that walk
-    static constexpr int rows = 128 / size;  // of a chunk at the most
+    static constexpr int warps = 8;          // warps that walk
+    static constexpr int rows = 128 / size;  // the most rows of a chunk
     static constexpr int lane_bytes = Shape::L * Shape::V * size, tile_bytes = warps * 32 * lane_bytes;
     static constexpr int stage_bytes = (Backward ? 3 : 2) * tile_bytes;
-    static constexpr int flight = 2;                                  // chunks that are being loaded
+    static constexpr int flight = 2;                                  // chunks that are being loaded at once
     static constexpr int ring = (226000 - 128 * rows) / stage_bytes;  // stages that a block has room for
     static constexpr int ahead = ring - flight - 1;                   // chunks that are summarised before one is walked
     using Carries = StripCarries<Types<X, X>, warps, ahead, rows>;
@@ -67,8 +70,8 @@ struct StripConfig {
     static constexpr int threads = 32 * (warps + 2 + Carries::helpers);
 };
 
-// h before each step of a lane, channels innermost: `states` are its own moved by a step, but for `edge` before the row's
-// first.
+// Supplies h before each step of a lane: `states` were loaded from one step earlier, and `edge` is h before the row's
+// first step, which is the lane's step number `first`.
 template <typename X, typename Shape>
 struct StripStatesBefore {
     using Wide = typename Element<X>::Wide;
@@ -78,7 +81,7 @@ struct StripStatesBefore {
     __device__ __forceinline__ Wide operator()(int i, int v) const { return i == first ? edge[v] : states.get(i, v); }
 };
 
-// A warp that walks.
+// One of the warps that walk.
 template <typename X, bool Down, bool Backward>
 struct StripWarp {
     using Config = StripConfig<X, Backward>;
@@ -98,7 +101,7 @@ struct StripWarp {
     int lane, warp;
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
-    // In the order of memory.
+    // The number of the warp's part of a chunk, in the order of memory.
     __device__ __forceinline__ int part() const { return Down ? Config::warps - 1 - warp : warp; }
     __device__ __forceinline__ Place place_in(const StripChunk& chunk) const {
         Place at;
@@ -124,7 +127,7 @@ struct StripWarp {
     __device__ __forceinline__ char* source_of(uint32_t k) const { return gate_of(k) + Config::tile_bytes; }
     __device__ __forceinline__ char* states_of(uint32_t k) const { return gate_of(k) + 2 * Config::tile_bytes; }
 
-    // Steps that do not exist become zeros.
+    // Reads the lane's steps from shared memory; steps that do not exist become zeros.
     static __device__ __forceinline__ void read(char* tile, const Place& at, Tile& to) {
         StageTile<X, Shape>::load(tile, at, to);
         if (at.steps >= L) return;
@@ -135,7 +138,7 @@ struct StripWarp {
                 for (int v = 0; v < V; ++v) to.set(i, v, Wide{});
     }
 
-    // Summarises the warp's part of chunk k, and leaves what the lanes before this one make of the warp's carry.
+    // Summarises the warp's part of chunk k. `through` becomes the composition of the lanes before this one.
     __device__ __forceinline__ void summarize(uint32_t k, Map (&through)[V]) const {
         const Place at = place_in(carries.template chunk_of<Down>(k));
         const Events<L> none;
@@ -205,7 +208,7 @@ struct StripWarp {
         for (int v = 0; v < V; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
     }
 
-    // Blocks meet when they have summarised their first chunks.
+    // The loop of a warp over its block's chunks. All blocks synchronise once after they have summarised their first.
     __device__ __forceinline__ void run(typename Carries::Grid::arrival_token token) const {
         const uint32_t count = carries.count();
         const int pack = lane & ((1 << p.log2_lane_rows) - 1);
@@ -231,7 +234,8 @@ template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(StripConfig<X, Backward>::threads, 1)
     linear_strip_waves(const __grid_constant__ LinearParams p, const __grid_constant__ StripWavesParams w,
                        const __grid_constant__ TensorMaps maps) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
+// Older devices have no bulk copy engine; the host does not launch this kernel there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using Config = StripConfig<X, Backward>;
     __shared__ typename Config::Carries::Shared shared;
     __shared__ typename Config::Ring::Shared barriers;

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the chunks of waves.cuh find the carry that enters them.
+// How the chunks of waves.cuh find the carry that enters them: a scan over the chunks of each wave by specialised
+// warps.
 //
-// Wave k is chunks [k n, (k + 1) n) for n blocks, a chunk a block. Each block has three warps for the exchange,
-// the third of which works in the first block alone:
+// Wave k is the chunks [k n, (k + 1) n) for n blocks, one chunk for each block. Each block has three warps for the
+// exchange, of which the third works in the first block alone:
 //
 //   publisher  composes the totals of its block's walking warps into the chunk's summary and sends it to the reducer
-//   reducer    composes a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
-//              sends every block its carry; in the first block alone
-//   receiver   makes the block's carry those of its walking warps
+//   reducer    scans a wave's summaries, in a tree fixed by n, applies them to the carry that enters the wave, and
+//              sends every block its carry; it works in the first block alone
+//   receiver   waits for the block's carry and computes from it the carries of the block's walking warps
 //
-// Where a row begins, the summary takes the row's first carry in and is cut, so that nothing passes from row to row.
-// Blocks send each other tagged values (device/exchange/tagged_values.cuh), whose tag is the number of the wave and
-// whether the summary is cut. The host sets all tags to ones, and no wave has that number. A slot is used again `slots`
-// waves later: whoever publishes then has had a carry that was found after all had read the slot.
+// At the first chunk of a row the summary includes the carry that the row starts from and is marked as cut, so that
+// nothing passes from row to row. Blocks exchange tagged values (device/exchange/tagged_values.cuh), whose tag is the
+// number of the wave and whether the summary is cut. The host sets all tags to ones, which is no wave's tag. A slot is
+// used again `slots` waves later. That is safe: a block that publishes then has received a carry which was computed
+// after the slot had been read.
+
+// What a block shares to find carries, and what its three extra warps do. Warps walk, and a block summarises up to
+// Ahead chunks before it walks one.
 #pragma once
 
 #include "cuda/device/exchange/tagged_values.cuh"
@@ -27,15 +32,15 @@ template <typename Ty, int Warps, int Ahead>
 struct WaveCarries {
     using Map = typename Ty::Map;
     using Wide = typename Ty::Wide;
-    // A block is at most Ahead + 1 chunks before the one that it waits to walk, and so are the others.
+    // A block publishes at most Ahead + 1 chunks beyond the last one that it walked, and so do the others.
     static constexpr int slots = 2 * Ahead + 3;
     static constexpr int most_of_lane = wave_most_blocks / 32;
 
     struct Slot {
-        uint64_t totals_barrier, published_barrier, carries_barrier;
-        Record<Ty> totals[Warps];
-        Wide carries[Warps];
-        Wide first;  // the carry of a row's first chunk
+        uint64_t totals_barrier, published_barrier, carries_barrier;  // mbarriers: what each names is in shared memory
+        Record<Ty> totals[Warps];                                     // summaries of the walking warps
+        Wide carries[Warps];                                          // into the walking warps
+        Wide first;  // the carry that the row starts from, where the chunk is its first
     };
     struct Shared {
         Slot slots[WaveCarries::slots];
@@ -47,11 +52,11 @@ struct WaveCarries {
 
     static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) & 31; }
     __device__ __forceinline__ uint32_t waves() const { return (w.chunks + gridDim.x - 1) / gridDim.x; }
-    // Chunks of this block.
+    // How many chunks this block has.
     __device__ __forceinline__ uint32_t count() const {
         return w.chunks > blockIdx.x ? (w.chunks - 1 - blockIdx.x) / gridDim.x + 1 : 0;
     }
-    // The row of the block's chunk, whose turn in it is `turn`.
+    // The row of the block's chunk of a wave; `turn` becomes the chunk's number in the row.
     __device__ __forceinline__ uint32_t row_of(uint32_t wave, uint32_t& turn) const {
         const uint32_t n = wave * gridDim.x + blockIdx.x, row = quotient(n, w.by_chunks);
         turn = n - row * static_cast<uint32_t>(p.chunks);
@@ -69,20 +74,20 @@ struct WaveCarries {
             ptx::make_barrier(ptx::shared_address(&slot(i).carries_barrier), Warps);
         }
     }
-    // What the thread wrote is there for those who wait.
+    // `signal` makes what the thread wrote to shared memory visible to the threads that `wait` for the wave.
     static __device__ __forceinline__ void signal(uint64_t& barrier) { ptx::arrive(ptx::shared_address(&barrier)); }
     static __device__ __forceinline__ void wait(uint64_t& barrier, uint32_t wave) {
         ptx::wait_for_phase(ptx::shared_address(&barrier), wave / slots & 1);
     }
 
-    // Makes `m` of each lane what the first `lanes` compose to up to and with it.
+    // Inclusive scan of the maps `m` of the first `lanes` lanes.
     static __device__ __forceinline__ void scan(Map& m, int lanes) {
         for (int distance = 1; distance < lanes; distance *= 2) {
             const Map earlier = Ty::shuffle_map(m, lane() - distance & 31);
             if (lane() >= distance) m = Ty::compose(earlier, m);
         }
     }
-    // Totals of the block's warps up to and with warp lane().
+    // Waits for the walking warps' totals; lane i gets the composition of the totals of warps 0 to i.
     __device__ __forceinline__ Map scan_totals(uint32_t wave) const {
         wait(slot(wave).totals_barrier, wave);
         Map m = lane() < Warps ? to_map<Ty>(slot(wave).totals[lane()]) : Ty::identity();
@@ -90,8 +95,9 @@ struct WaveCarries {
         return m;
     }
 
+    // The publisher: one warp of each block.
     __device__ __forceinline__ void publish() const {
-        ptx::wait_for_launch_before();  // which sets the tags
+        ptx::wait_for_launch_before();  // the launch before sets the tags
         for (uint32_t k = 0; k < count(); ++k) {
             Map m = scan_totals(k);
             uint32_t turn;
@@ -108,6 +114,7 @@ struct WaveCarries {
         }
     }
 
+    // The receiver: one warp of each block.
     __device__ __forceinline__ void receive() const {
         ptx::wait_for_launch_before();
         for (uint32_t k = 0; k < count(); ++k) {
@@ -124,6 +131,7 @@ struct WaveCarries {
         }
     }
 
+    // The reducer: one warp of the first block. A lane composes `part` neighbouring chunks of a wave.
     __device__ __forceinline__ void reduce() const {
         ptx::wait_for_launch_before();
         const uint32_t part = (gridDim.x + 31) / 32, first = static_cast<uint32_t>(lane()) * part;

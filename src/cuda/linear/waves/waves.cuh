@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "waves" with time innermost: the linear recurrence of few long rows by resident blocks.
+// The kernel "waves" with time innermost: the linear recurrence of few long rows by a persistent kernel, whose blocks
+// walk one chunk after another, with specialised warps for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
 // A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
-// The chunks of all rows stand in one line, and a wave is the next n of them for the n blocks, a chunk a block.
+// Chunks are numbered through all rows, and a wave is the next n of them, one for each of the n blocks.
 //
 // Ownership  Block b owns chunks b, b + n, b + 2 n, ... Each of its 8 walking warps owns a part of each chunk, which
-//            the copy engine loads into the warp's ring of stages in shared memory; a lane holds L steps of it. Three
-//            more warps find carries (wave_carries.cuh).
-// Passes     1. A warp takes its part of chunk k + 2, backward k + 3, from its ring and summarises it; its total goes
+//            the bulk copy engine (TMA) loads into the warp's ring buffer of stages in shared memory; a lane holds L
+//            steps of it. Three more warps find carries (wave_carries.cuh).
+// Passes     1. A warp reads its part of chunk k + 2, backward k + 3, from its ring and summarises it; its total goes
 //               to the warp that publishes the chunk's summary.
-//            2. It takes its carry for chunk k, walks its steps and gives the stage back, which the copy engine stores
-//               and fills with a later one.
+//            2. It waits for its carry for chunk k, walks its steps and releases the stage, which the copy engine
+//               stores and then fills with a later one.
 // Bytes      Every element is read once and written once, and 32 bytes for each chunk.
 // Order      The shape and the number of blocks fix it, and with it every bit.
-// Progress   All blocks wait for each other: a cooperative launch of no more than run at once.
-// Sync       Words between blocks carry the number of their wave; the warps of a block meet at barriers in shared
-//            memory.
+// Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
+// Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
+//            mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (f32, bf16, f16); nothing is reset or packed; rows
 //            are whole 16-byte vectors; compute capability 9.0 and newer.
 // Why        Chunks that look back (chunked.cuh in linear/) load, wait for their carry and store one after another,
@@ -37,7 +38,8 @@
 
 namespace flashscan::cuda {
 
-// Lanes' steps lie an odd number of 16-byte vectors apart, so that reading them in vectors has no bank conflicts.
+// The steps of neighbouring lanes lie an odd number of 16-byte vectors apart in shared memory, so that reading them in
+// vectors has no bank conflicts.
 template <typename X, bool Backward>
 struct WaveShape {
     static constexpr Access access = Access::time_vectors;
@@ -54,14 +56,15 @@ struct WaveConfig {
     using Ty = Types<X, X>;
     using Shape = WaveShape<X, Backward>;
     static constexpr int ahead = Backward ? 3 : 2;  // chunks that are summarised before one is walked
-    static constexpr int warps = 8;                 // that walk
+    static constexpr int warps = 8;                 // warps that walk
     static constexpr int threads = 32 * (warps + 3);
     static constexpr int tile_bytes = 32 * 16 * Shape::vectors;
-    static constexpr int beside = 16;  // bytes before and after a stage's states
+    static constexpr int beside = 16;  // room before and after a stage's states for the vector that holds their edge
     static constexpr int stage_bytes = 2 * tile_bytes + (Backward ? tile_bytes + 2 * beside : 0);
     using Carries = WaveCarries<Ty, warps, ahead>;
 };
 
+// One of the warps that walk.
 template <typename X, bool Down, bool Backward>
 struct WaveWarp {
     using Config = WaveConfig<X, Backward>;
@@ -103,13 +106,13 @@ struct WaveWarp {
         return view.data + at.batch * view.batch + at.warp_row * view.row + at.warp_t0 * size;
     }
 
-    // Starts loading the warp's part of the block's chunk of wave k.
+    // Starts loading the warp's part of the block's chunk of wave k into a slot of its ring.
     __device__ __forceinline__ void load(uint32_t k, uint32_t slot) const {
         if (k >= carries.count() || lane != 0) return;
         const Place at = place_at(k);
         const uint32_t to = ptx::shared_address(stage(slot)), barrier = barriers + 8 * slot;
         const uint32_t bytes = static_cast<uint32_t>(at.warp_steps * size);
-        // One vector more of states, where the one before the first or after the last step is.
+        // The states need one vector more: it holds the state before the first step or after the last.
         const bool before = Down && at.warp_t0 > 0, after = !Down && at.warp_t0 + at.warp_steps < p.time;
         const uint32_t states_bytes = bytes > 0 && gate_wanted() ? bytes + (before || after ? Config::beside : 0) : 0;
         ptx::expect_bytes(barrier, 2 * bytes + states_bytes);
@@ -121,7 +124,7 @@ struct WaveWarp {
             ptx::load_bytes(ptx::shared_address(states_of(stage(slot)) - shift), address(p.states, at) - shift,
                             states_bytes, barrier);
     }
-    // Starts storing what pass 2 left in a stage.
+    // Starts storing the results that pass 2 left in a slot of the ring.
     __device__ __forceinline__ void store(const Place& at, uint32_t slot) const {
         ptx::fence_async_proxy();
         __syncwarp();
@@ -133,7 +136,7 @@ struct WaveWarp {
         ptx::end_store_group();
     }
 
-    // Steps that do not exist become zeros.
+    // Reads the lane's steps from shared memory; steps that do not exist become zeros.
     static __device__ __forceinline__ void read(const char* tile, const Place& at, Tile& to) {
         const char* const mine = tile + at.lane * L * size;
 #pragma unroll
@@ -148,7 +151,7 @@ struct WaveWarp {
 #pragma unroll
         for (int j = 0; j < Shape::vectors; ++j) store_words<4>(from.word + 4 * j, mine + 16 * j);
     }
-    // h one step before the lane's first in the order of computation.
+    // h one step before the lane's first, in the order of the forward pass.
     __device__ __forceinline__ Wide edge_of(const char* states, const Place& at) const {
         const int64_t first = Down ? 0 : p.time - 1;
         if (at.steps == 0) return {};
@@ -240,7 +243,8 @@ struct WaveWarp {
 template <typename X, bool Down, bool Backward>
 __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     linear_waves(const __grid_constant__ LinearParams p, const __grid_constant__ WavesParams w) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // the copy engine; the host asks for no less
+// Older devices have no bulk copy engine; the host does not launch this kernel there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     using Config = WaveConfig<X, Backward>;
     using Carries = typename Config::Carries;
     __shared__ typename Carries::Shared shared;
