@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The CUDA backend: its candidates for each family, in order of preference, its checks and its memory.
 #include "cuda/backend.h"
 
 #include <algorithm>
@@ -60,7 +61,7 @@ void check_pointer(const ArgumentSpec& spec, const Argument& argument, int devic
              attributes.device, device);
 }
 
-// Empty if there is a device.
+// Why no device can be used; empty if there is one.
 std::string why_unusable() {
     int count = 0, driver = 0;
     const cudaError_t result = cudaGetDeviceCount(&count);
@@ -134,7 +135,7 @@ class CudaBackend final : public Backend {
         return copy_and_wait(to, from, bytes, options, stream, "reading RESERVE");
     }
 
-    // One copy of rows for the device, but for steps that are longer than its copies take.
+    // One two-dimensional copy, or a copy for each row where the distance between rows is longer than that one takes.
     void copy_rows(const RowCopy& copy, const Options& options, void* stream) const override {
         const DeviceScope scope(options.device);
         constexpr int64_t longest_step = std::numeric_limits<int32_t>::max();
@@ -182,7 +183,7 @@ class CudaBackend final : public Backend {
     }
 
   private:
-    // Copies and waits where checks are wanted and the stream is not captured, and returns false elsewhere.
+    // Copies and waits. Returns false, without a copy, where checks are not wanted or the stream is being captured.
     static bool copy_and_wait(void* to, const void* from, size_t bytes, const Options& options, void* stream,
                               const char* what) {
         if (!checks_wanted()) return false;

@@ -17,10 +17,10 @@ inline void check(cudaError_t result, const char* doing) {
          "CUDA failed while {}: {} ({})", doing, cudaGetErrorString(result), cudaGetErrorName(result));
 }
 
-// The runtime has the driver's numbers and sentences.
+// The runtime's error numbers and sentences are those of the driver.
 inline void check(CUresult result, const char* doing) { check(static_cast<cudaError_t>(result), doing); }
 
-// For calls that may fail without a word: none leaves an error behind that the program would find.
+// For calls whose failure is no error. It clears the runtime's last error, so that the program does not find it later.
 inline bool succeeds(cudaError_t result) {
     if (result != cudaSuccess) cudaGetLastError();
     return result == cudaSuccess;
@@ -32,33 +32,33 @@ inline int device_attribute(cudaDeviceAttr which, int device, const char* doing 
     return value;
 }
 
-// Of a kernel, which asking loads.
+// The attributes of a kernel; asking for them loads it.
 inline cudaFuncAttributes kernel_attributes(const void* kernel, const char* doing = "loading a kernel") {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, kernel), doing);
     return attributes;
 }
 
-// Bytes that a block of `device` may have.
+// The bytes of shared memory that a block of `device` may have.
 inline int shared_memory_of_block(int device) {
     return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, "asking for the shared memory of a block");
 }
 
-// Lets launches of `kernel` take all the shared memory that a block of `device` may have. The limit belongs to the kernel:
-// one that fits a plan would be too low for another plan's launches.
+// Lets launches of `kernel` take all the shared memory that a block of `device` may have. The limit belongs to the
+// kernel, so that one made for a plan might be too low for the launches of another plan.
 inline void allow_shared_memory(const void* kernel, int device) {
     const int dynamic = shared_memory_of_block(device) - static_cast<int>(kernel_attributes(kernel).sharedSizeBytes);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, dynamic),
           "reserving shared memory for a kernel");
 }
 
-// Makes `device` current and puts the caller's context back, or none where there was none: selecting a device by the
-// runtime's number would make a context on it.
+// Makes `device` current for its lifetime and then restores the caller's context, or none where there was none.
+// cudaSetDevice would create a context on the caller's device when it is restored.
 class DeviceScope {
   public:
     explicit DeviceScope(int device) {
         int number = 0;
-        check(cudaGetDevice(&number), doing);  // at the end of the process fails here, while the driver may be gone
+        check(cudaGetDevice(&number), doing);  // while the process ends this fails; the driver could not be called then
         check(driver().current_context(&before_), doing);
         CUdevice current = 0;
         if (before_ != nullptr) check(driver().device_of_context(&current), doing);
@@ -77,7 +77,7 @@ class DeviceScope {
     bool changed_ = false;
 };
 
-// For destructors: gives something back on `device`, or where it cannot be selected without that.
+// For destructors: calls release() with `device` current, or without that where it cannot be selected.
 template <typename Release>
 void release_on(int device, Release release) noexcept {
     try {
@@ -88,7 +88,7 @@ void release_on(int device, Release release) noexcept {
     }
 }
 
-// While it lives, a capture that another thread has begun does not forbid this thread what a capture cannot hold.
+// During its lifetime this thread may make calls that cannot be captured although another thread captures a stream.
 class RelaxedCapture {
   public:
     RelaxedCapture() : changed_(succeeds(cudaThreadExchangeStreamCaptureMode(&mode_))) {}

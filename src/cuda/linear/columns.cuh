@@ -115,7 +115,7 @@ struct ColumnsWarp {
         const int64_t rows = batch < p.batches ? p.rows : 0;
         Place at = place_of<Shape>(batch, row, place * L, Skewed ? min(rows, row + strip_rows) : rows,
                                    end_of_steps(p.offsets, p.time), thread & 31, 5);
-        if (Skewed) at.steps = at.warp_steps;  // the last lane loads for its neighbour, though it has no rows
+        if (Skewed) at.steps = at.warp_steps;  // lanes without rows compute as well, and nothing of theirs is stored
         return {p, at, chunk, warp_row, warp_time, warps_in_time, totals};
     }
 

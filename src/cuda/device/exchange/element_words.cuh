@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of any type as words: moved between lanes, and between blocks through memory.
+// Elements of any type, cut into 32-bit words, which lanes exchange by shuffles and blocks through global memory.
 //
-// Between blocks a word carries 4 bytes of an element and the tag that says what the element is. The host fills the
-// memory with ones before the launch, and no tag is all ones, so every word says itself whether it has been written:
-// nothing orders one word after another, and an element may hold any bits. Word w of value i is at w * count + i, so
-// that lanes that read neighbouring values read neighbouring words.
+// Between blocks a 64-bit word carries 4 bytes of an element and the tag of its run. The host fills the memory with
+// ones before the launch, and no tag is all ones, so every word shows by itself whether it has been written: no flags
+// and no fences are needed, and an element may hold any bits. Word w of value i is at w * count + i, so that lanes that
+// read neighbouring values read neighbouring words.
 #pragma once
 
 #include "cuda/device/ptx/global_words.cuh"
 
 namespace flashscan::cuda {
 
-// A run of steps of a row. An open run is combined with what is before it; a closed one begins a sequence, and with it
-// whatever is before it has no part.
+// A run is the combination of consecutive steps of a row. An open run is still to be combined with what is before it; a
+// closed one includes the begin of a sequence, so that nothing before it matters.
 enum RunTag : int32_t {
     run_empty = 0,
     run_open = 1,
@@ -25,10 +25,11 @@ struct Run {
     int32_t tag;
 };
 
+// The 32-bit words of an element.
 template <typename Element>
 struct ElementWords {
     static constexpr int count = static_cast<int>((sizeof(Element) + 3) / 4);
-    static constexpr int batch = count < 16 ? count : 16;  // read at once
+    static constexpr int batch = count < 16 ? count : 16;  // words that are read at once
     uint32_t words[count];
 
     __device__ __forceinline__ ElementWords() { words[count - 1] = 0; }

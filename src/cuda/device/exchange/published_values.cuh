@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that blocks of one launch publish for later blocks, in global memory whose bits are all ones before the
+// Values that blocks of one launch publish once for later blocks, in global memory whose bits are all ones before the
 // launch.
 //
-// A value is written and read in words of 8 bytes, each a single access, and a word of ones means "not yet": no word
-// that is published has that value, so the data are their own flag and nothing orders one word after another. Whoever
-// waits reads a word again until it is there.
+// A value is written and read in words of 8 bytes, each by a single access, and a word of ones means "not yet". No word
+// that is published has that value, so the data are their own flag, and no flags and fences are needed. A reader that
+// waits polls a word until it has arrived.
 #pragma once
 
 #include "cuda/device/ptx/global_words.cuh"
@@ -31,18 +31,18 @@ __device__ __forceinline__ void publish_value(void* memory, int64_t index, const
     uint64_t* const to = static_cast<uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i)
-        // Only NaNs of the caller's can look like "not yet"; another NaN says the same.
+        // Only NaNs in the caller's data can have the bits of "not yet"; they are replaced by NaNs of other bits.
         ptx::store_word(to + i, u.words[i] == ptx::empty_word ? ptx::empty_word ^ 0x8000000080000000ULL : u.words[i]);
 }
 
-// What is known of a value.
+// Loads the words of a value without waiting; those that have not been published are all ones.
 template <typename T>
 __device__ __forceinline__ void ask_for_value(const void* memory, int64_t index, Words<T>& u) {
     const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i) u.words[i] = ptx::load_word(from + i);
 }
-// Waits for the words of `u` that were not known.
+// Waits for the words that are missing in `u`.
 template <typename T>
 __device__ __forceinline__ T await_value(const void* memory, int64_t index, Words<T> u) {
     const uint64_t* const from = static_cast<const uint64_t*>(memory) + index * Words<T>::count;

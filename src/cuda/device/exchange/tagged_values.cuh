@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values that blocks of one launch send each other again and again through the same global memory.
 //
-// A value is written and read in words of 16 bytes, each a single access, half of it a tag: the number of the turn, and
-// a mark in the lowest bit. Whoever waits reads a word again until it has the turn's number, so the data are their own
-// flag and nothing orders one word after another.
+// A value is written and read in words of 16 bytes, each by a single access, of which half is a tag: the number of the
+// wave, and a mark in the lowest bit. A reader polls a word until it has the number of the reader's wave, so the data
+// are their own flag, and no flags and fences are needed.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
@@ -20,8 +20,8 @@ __device__ __forceinline__ void send_value(void* memory, int64_t index, const T&
     for (int i = 0; i < Words<T>::count; ++i) ptx::store_tagged(to + i, u.words[i], tag);
 }
 
-// Waits for a lane's `count` of at most Most values, Stride apart, and calls take(i, value, mark) for each. All that are
-// missing are looked for at once: one after another each would take a way to the memory and back.
+// Waits for `count` values of a lane, at most Most, which lie Stride apart, and calls take(i, value, mark) for each.
+// All are loaded at once: one after another, each would take a round trip to memory.
 template <typename T, int Most, int Stride = 1, typename Take>
 __device__ __forceinline__ void await_values(const void* memory, int64_t index, int count, uint64_t wave, Take&& take) {
     constexpr int words = Words<T>::count;

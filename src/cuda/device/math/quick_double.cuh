@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// f64 with short functions, for cells of f64 data: within 3 units in the last place, without branches, sums of
-// polynomials as trees. A step waits for the cells of a few elements, and so for each of an f64's long instructions.
+// QuickDouble: f64 with fast sigmoid and tanh, for the cells of recurrent networks in f64. They are accurate to 3 units
+// in the last place and have no branches, and their polynomials are evaluated as trees. Every step waits for the cells
+// of a few elements, so the latency of these functions counts.
 #pragma once
 
 #include "cuda/device/ptx/near_reciprocal.cuh"
@@ -30,14 +31,15 @@ __device__ __forceinline__ bool operator<(QuickDouble a, QuickDouble b) { return
 __device__ __forceinline__ bool operator>(QuickDouble a, QuickDouble b) { return a.value > b.value; }
 __device__ __forceinline__ bool operator==(QuickDouble a, QuickDouble b) { return a.value == b.value; }
 
-constexpr double quick_power_least = -708.0;  // the logarithm of nearly the least normal number
+constexpr double quick_power_least = -708.0;  // about the logarithm of the least normal number
 
-// exp(x) = scale (1 + more) for x <= 0, where exp(-708) stands for what is less; more = exp(r) - 1 with
-// |r| <= log(2) / 2: r + r^2 / 2 + r^3 times a polynomial (Chebyshev, 7e-17 of the whole).
+// exp(x) = scale (1 + more) for x <= 0; smaller x than -708 count as -708. `scale` is a power of two and
+// more = exp(r) - 1 with |r| <= log(2) / 2, computed as r + r^2 / 2 + r^3 times a polynomial (Chebyshev, with a
+// relative error of 7e-17).
 struct QuickPower {
     double scale, more;
     __device__ __forceinline__ explicit QuickPower(double x) {
-        constexpr double shift = 6755399441055744.0;  // 1.5 2^52: the sum's last bits are the integer
+        constexpr double shift = 6755399441055744.0;  // 1.5 2^52: adding it rounds to an integer, held in the last bits
         x = x < quick_power_least ? quick_power_least : x;
         const double shifted = fma(x, 1.4426950408889634, shift), n = shifted - shift;
         scale = __hiloint2double((__double2loint(shifted) + 1023) << 20, 0);
@@ -53,14 +55,14 @@ struct QuickPower {
 
 __device__ __forceinline__ QuickDouble exp_of(QuickDouble x) { return ::exp(x.value); }
 __device__ __forceinline__ QuickDouble log_sigmoid(QuickDouble x) { return flashscan::log_sigmoid(x.value); }
-// 0 where it is less than 2^-1021.
+// The result is 0 where it would be less than 2^-1021.
 __device__ __forceinline__ QuickDouble sigmoid(QuickDouble x) {
     const QuickPower p(-fabs(x.value));
     const double e = fma(p.scale, p.more, p.scale), s = quick_reciprocal(1.0 + e);
     const double small = x.value < quick_power_least ? 0.0 : e * s;
     return x.value < 0.0 ? small : s;
 }
-// (1 - e) / (1 + e) with e = exp(-2 |x|); 1 - e does not cancel, as scale is 1 where e is near 1.
+// |tanh(x)| = (1 - e) / (1 + e) with e = exp(-2 |x|). 1 - e loses no digits, because scale is 1 where e is near 1.
 __device__ __forceinline__ QuickDouble tanh_of(QuickDouble x) {
     const QuickPower p(-2.0 * fabs(x.value));
     const double less = fma(-p.scale, p.more, 1.0 - p.scale), sum = fma(p.scale, p.more, 1.0 + p.scale);

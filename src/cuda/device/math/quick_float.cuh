@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// f32 with short functions, for cells of 16-bit data: within 2^-20 of the exact value or 2^-22 of 1, without branches.
-// A step of a fused kernel waits for its cell, so their length counts.
+// Quick: f32 with fast exp, sigmoid and tanh, for the cells of recurrent networks with 16-bit data. Their relative
+// error is at most 2^-20 or their absolute error 2^-22, and they have no branches. Every step of a fused kernel waits
+// for its cells, so the latency of these functions counts.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -37,7 +38,7 @@ __device__ __forceinline__ Quick log_sigmoid(Quick x) {
     const float more = 1.0F + ptx::quick_exp2(fabsf(x.value) * -log2_e);
     return fmaf(ptx::quick_log2(more), -log_of_2, fminf(x.value, 0.0F));
 }
-// x < limit ? a : b without a branch.
+// x < limit ? a : b, without a branch.
 __device__ __forceinline__ float pick_less(float x, float limit, float a, float b) {
     float chosen;
     asm("{\n\t.reg .pred less;\n\tsetp.lt.f32 less, %1, %2;\n\tselp.f32 %0, %3, %4, less;\n\t}"
@@ -45,7 +46,8 @@ __device__ __forceinline__ float pick_less(float x, float limit, float a, float 
         : "f"(x), "f"(limit), "f"(a), "f"(b));
     return chosen;
 }
-// 1 - 2 / (exp(2 x) + 1) cancels near 0, where a polynomial (least squares of the relative error, 9e-8) takes over.
+// 1 - 2 / (exp(2 x) + 1) loses digits near 0, so a polynomial is used there (least squares of the relative error,
+// 9e-8).
 __device__ __forceinline__ Quick tanh_of(Quick x) {
     const float s = x.value * x.value;
     const float far = fmaf(-2.0F, ptx::quick_reciprocal(ptx::quick_exp2(x.value * (2 * log2_e)) + 1.0F), 1.0F);

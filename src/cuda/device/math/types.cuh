@@ -16,7 +16,7 @@
 
 namespace flashscan::cuda {
 
-// `half` 0 or 1 is the lower or upper half of a word that holds 16-bit elements.
+// Replaces a half of a word that holds two 16-bit elements: `half` 0 is the lower one, 1 the upper one.
 __device__ __forceinline__ uint32_t with_half(uint32_t word, uint16_t bits, int half) {
     return half == 0 ? __byte_perm(word, bits, 0x3254) : __byte_perm(word, bits, 0x5410);
 }
@@ -98,7 +98,7 @@ enum GateFormId {
     gate_logit = 2
 };
 
-// Gates of other types than float are long functions and stay out of line.
+// The functions of log and logit gates of other types than float are long and are not inlined.
 template <typename W>
 __device__ __noinline__ W long_gate(int form, W g) {
     return form == gate_log ? exp_of(g) : sigmoid(g);
@@ -108,15 +108,15 @@ __device__ __noinline__ W long_sigmoid(W g) {
     return sigmoid(g);
 }
 
-constexpr float log2_e = 1.442695041F;  // rounding its product adds 1.3 |g| units
-// exp(-g), at most 2^126, so that it and its reciprocal are finite; NaN for NaN.
+constexpr float log2_e = 1.442695041F;  // rounding g * log2_e adds an error of 1.3 |g| units of roundoff
+// exp(-g), but at most 2^126, so that it and its reciprocal are finite; NaN for NaN.
 __device__ __forceinline__ float exp_negative(float g) {
     float x;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(g * -log2_e), "f"(126.0F));
     return ptx::quick_exp2(x);
 }
 
-// a of a log or logit gate.
+// The value a of a log or logit gate.
 template <typename W>
 __device__ __forceinline__ W gate_of(int form, W g) {
     return long_gate(form, g);
@@ -125,7 +125,8 @@ __device__ __forceinline__ float gate_of(int form, float g) {
     return form == gate_log ? ptx::quick_exp2(g * log2_e) : ptx::quick_reciprocal(1.0F + exp_negative(g));
 }
 
-// da/dg of such a gate whose value is `a`; 1 - a is sigmoid(-g), without cancellation.
+// The derivative da/dg of a log or logit gate whose value is `a`. For logit gates it is a (1 - a), where 1 - a is
+// computed as sigmoid(-g), which loses no digits.
 template <typename W>
 __device__ __forceinline__ W gate_derivative(int form, W g, W a) {
     if (form == gate_log) return a;
@@ -135,7 +136,7 @@ __device__ __forceinline__ float gate_derivative(int form, float g, float a) {
     return form == gate_log ? a : a * (exp_negative(g) * a);
 }
 
-// The gate as given whose value is 1.
+// The gate, in the form that gates are given in, whose value is 1.
 template <typename W>
 __device__ __forceinline__ W open_gate(int form) {
     W g{};
@@ -155,24 +156,25 @@ struct Types {
     using GateWide = typename Element<G>::Wide;
     static constexpr bool complex_gate = !std::is_floating_point_v<GateWide>;
 
-    // h -> a h + x, or h -> x where a reset cut the run. Not a bare a = 0: NaN and infinity stop at a reset.
+    // The map h -> a h + x, or h -> x where `cut`: a reset or the begin of a sequence lies in the run. a = 0 would not
+    // do for that, as 0 times NaN or infinity is NaN.
     struct Map {
         GateWide a;
         Wide x;
         bool cut;
     };
     static __device__ __forceinline__ Map identity() { return {one(GateWide{}), Wide{}, false}; }
-    // A zero carry gives x exactly, also where the product of the gates overflowed.
+    // A carry of zero gives exactly x, even where the product of the gates has overflowed.
     static __device__ __forceinline__ Wide apply(const Map& m, Wide h) {
         if constexpr (complex_gate)
             if (is_identity(m)) return h;
         return m.cut || is_zero(h) ? m.x : multiply_add(m.a, h, m.x);
     }
-    // As complex arithmetic would not: (1 + 0i) inf is NaN.
+    // Complex identities are recognised, since complex arithmetic does not leave h alone: (1 + 0i) inf is NaN.
     static __device__ __forceinline__ bool is_identity(const Map& m) {
         return !m.cut && is_zero(m.x) && m.a.re == one(m.a).re && m.a.im == 0;
     }
-    // First `early`, then `late`.
+    // The map that applies `early` first and `late` second.
     static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
         return {late.cut ? late.a : late.a * early.a, apply(late, early.x), late.cut || early.cut};
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that lie together, moved by the bulk copy engine: counts and both addresses are multiples of 16. Loads count
-// their bytes at a barrier in shared memory (cluster.cuh); bulk_copy.cuh has what groups of stores need. Addresses are
-// those of the shared window; other compute capabilities than 9.0 and newer have none of it.
+// Copies of contiguous bytes by the bulk copy engine (TMA). Counts and both addresses must be multiples of 16. Loads
+// report their bytes to an mbarrier (cluster.cuh); bulk_copy.cuh has the functions to wait for stores. Shared memory is
+// given by 32-bit addresses of the shared window. Compute capability 9.0 and newer.
 #pragma once
 
 #include <cstdint>

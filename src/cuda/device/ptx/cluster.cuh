@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of a cluster, and barriers in shared memory that count the bytes that arrive. Addresses are those of the
-// shared window; other compute capabilities than 9.0 and newer have none of it.
+// Thread block clusters, and mbarriers: barriers in shared memory that also count the bytes of asynchronous copies.
+// Shared memory is given by 32-bit addresses of the shared window. Compute capability 9.0 and newer.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,45 +13,47 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Waits for all threads of the cluster; what they wrote before is seen after.
+// Waits for all threads of the cluster; what they wrote before is visible after.
 __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// The same in two halves, for threads of a warp that may have parted.
+// The same in two halves, for warps whose threads may have diverged.
 __device__ __forceinline__ void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
-// The address of block `rank`'s copy of `address`.
+// The address in the cluster of what lies at `address` in the shared memory of block `rank` (mapa).
 __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank) {
     uint32_t there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
     return there;
 }
 
-// Stores 16 bytes in a block of the cluster and counts them at its barrier.
+// Stores 16 bytes into the shared memory of a block of the cluster and reports them to an mbarrier there (st.async).
 __device__ __forceinline__ void store_async(uint32_t to, uint4 v, uint32_t barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
                  "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
                  : "memory");
 }
 
-// A barrier of one arrival a phase.
+// Initialises an mbarrier whose phases need one arrival, that of expect_bytes.
 __device__ __forceinline__ void make_byte_barrier(uint32_t barrier) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(barrier)
                  : "memory");
 }
-// A barrier of `arrivals` a phase, for the block's own threads.
+// Initialises an mbarrier whose phases need `arrivals` arrivals of the block's own threads.
 __device__ __forceinline__ void make_barrier(uint32_t barrier, int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 __device__ __forceinline__ void arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
-// The phase ends when `bytes` have arrived.
+// Arrives, and lets the phase end only when `bytes` bytes have been reported.
 __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+// Waits until the phase of the given parity has ended; the first phase has parity 0.
+// Waits until the phase of the given parity has ended; the first phase has parity 0.
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
     asm volatile(
         "{\n\t.reg .pred done;\n"

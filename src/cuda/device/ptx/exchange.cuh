@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of 4 and 16 bytes in global memory through which blocks that run side by side hand each other a step's vectors,
-// the fence and the count of arrivals that go with them, and prefetches into L2.
+// Relaxed stores and loads of global memory through which blocks that run at the same time exchange the vectors of a
+// step, the fence and the counter of arrivals that go with them, and prefetches into L2.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ __device__ __forceinline__ uint4 load_shared_words(const uint4* from) {
     return v;
 }
 
-// Orders what this thread wrote and saw before against what it writes and sees after, for all threads of the device.
+// Orders the thread's memory accesses before the fence and those after it for all threads of the device.
 __device__ __forceinline__ void fence_device() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 
-// A count of arrivals: what a thread wrote before it adds is seen by who has loaded the sum.
+// A counter of arrivals: what a thread wrote before it adds is visible to a thread that has loaded the sum.
 __device__ __forceinline__ void add_arrival(uint32_t* count) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of 8 bytes in global memory through which blocks of one launch hand data to later blocks.
-#pragma once
+// Relaxed stores and loads of 8-byte words in global memory through which blocks of one launch pass data to later
+// blocks.
+
+// What a word holds before it is written.#pragma once
 
 #include <cstdint>
 

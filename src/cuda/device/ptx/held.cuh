@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that the compiler keeps in registers. It would rather work them out again wherever they are used, and special
-// registers and parameters are slow to read.
+// Functions that make the compiler keep a value in a register. It would otherwise compute it again wherever it is used,
+// and special registers and kernel parameters are slow to read.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ __device__ __forceinline__ int64_t held(int64_t x) {
     return x;
 }
 
-// The same of a lane's address, by the whole warp: a shuffle is never done again.
+// The same for an address of each lane. All lanes of the warp must call it: it uses a shuffle, which the compiler does
+// not repeat.
 template <typename T>
 __device__ __forceinline__ T* held_shared(T* shared) {
     const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's matrix product of f64 on tensor cores: 16 x 8 += 16 x 8 times 8 x 8. With r = lane / 4 and q = lane % 4 a
-// lane has of the left operand (r, q), (r + 8, q), (r, q + 4), (r + 8, q + 4); of the right one (q, r), (q + 4, r); of
-// the sum (r, 2q), (r, 2q + 1), (r + 8, 2q), (r + 8, 2q + 1).
+// mma.sync: a matrix product of a warp in f64 on tensor cores. A 16 x 8 sum is increased by a 16 x 8 matrix times an
+// 8 x 8 matrix. With r = lane / 4 and q = lane % 4 a lane holds of the left operand (r, q), (r + 8, q), (r, q + 4),
+// (r + 8, q + 4); of the right one (q, r), (q + 4, r); of the sum (r, 2q), (r, 2q + 1), (r + 8, 2q), (r + 8, 2q + 1).
 #pragma once
 
 namespace flashscan::cuda::ptx {

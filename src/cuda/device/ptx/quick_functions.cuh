@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of f32 in one or two instructions.
+// Functions of f32 that are one or two instructions.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace flashscan::cuda::ptx {
 
-// Results below 2^-126 are zero; within 4 and 2 units of roundoff.
+// The errors of exp2 and of the reciprocal are at most 4 and 2 units of roundoff; results below 2^-126 are zero.
 __device__ __forceinline__ float quick_exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -17,13 +17,13 @@ __device__ __forceinline__ float quick_reciprocal(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// Within 2^-22 of itself or of 1; subnormal numbers are zeros.
+// The relative or the absolute error is at most 2^-22; subnormal arguments count as zero.
 __device__ __forceinline__ float quick_log2(float x) {
     float y;
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// x between -limit and limit; NaN stays.
+// x clamped to [-limit, limit]; NaN stays NaN.
 __device__ __forceinline__ float clamp_between(float x, float limit) {
     float y;
     asm("{\n\t.reg .f32 high;\n\tmin.NaN.f32 high, %1, %2;\n\tmax.NaN.f32 %0, high, %3;\n\t}"

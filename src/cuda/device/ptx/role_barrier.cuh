@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers 1 to 15 of a block for warps in different roles: a phase ends when `threads` threads have arrived. racecheck
-// does not follow arrivals without a wait: it calls a race what the PTX manual gives as the use of `barrier.arrive`.
+// Named barriers 1 to 15 of a block for specialised warps, of which some only arrive (producer and consumer). A phase
+// ends when `threads` threads have arrived. compute-sanitizer's racecheck does not follow arrivals without a wait and
+// reports races there, though this is the use of `barrier.arrive` that the PTX manual describes.
 #pragma once
 
 namespace flashscan::cuda::ptx {
 
-// Arrives and waits; sees what others wrote before they arrived.
+// Arrives and waits; what others wrote before they arrived is visible after.
 __device__ __forceinline__ void wait_at_barrier(int id, int threads) {
     asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words of 8 bytes in global memory beside a tag of 8 bytes: both are written and read in one access.
+// A word of 8 bytes and a tag of 8 bytes in global memory, which are written and read together in one access.
 #pragma once
 
 #include <cstdint>

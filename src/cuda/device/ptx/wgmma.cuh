@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of a warpgroup, 4 warps, on tensor cores, asynchronously: compute capability 9.0 alone (sm_90a).
+// wgmma: asynchronous matrix products of a warpgroup (4 warps) on tensor cores. Compute capability 9.0 alone (sm_90a).
 //
-// 64 x N += 64 x 8 times 8 x N of tf32. The left operand and the sum are in registers: with r = lane / 4, q = lane % 4
-// and w = warp % 4, a lane has of the left one (16 w + r, q), (16 w + r + 8, q), (16 w + r, q + 4), (16 w + r + 8, q +
-// 4), and of the sum, for every 8 columns from c on, (16 w + r, c + 2q), (.., c + 2q + 1), (16 w + r + 8, c + 2q),
-// (..). The right operand is in shared memory, column by column, see describe_columns.
+// A 64 x N sum is increased by a 64 x 8 matrix times an 8 x N matrix of tf32. The left operand and the sum are in
+// registers: with r = lane / 4, q = lane % 4 and w = warp % 4, a lane holds of the left operand (16 w + r, q),
+// (16 w + r + 8, q), (16 w + r, q + 4), (16 w + r + 8, q + 4), and of the sum, for every 8 columns from c on,
+// (16 w + r, c + 2q), (16 w + r, c + 2q + 1), (16 w + r + 8, c + 2q), (16 w + r + 8, c + 2q + 1). The right operand is
+// in shared memory; a descriptor tells its layout.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,23 @@ namespace flashscan::cuda::ptx {
 #define FLASHSCAN_HAS_WGMMA 1
 #endif
 
-// Columns of 32 words of 32 bits, 128 bytes apart, whose 16-byte words are permuted: word i of column c is at i ^ (c % 8).
-// `address`: a multiple of 1024, or of 32 beyond one to begin 8 words later.
+// The descriptor of columns of 32 words of 32 bits, 128 bytes apart, with the 128-byte swizzle: the 16-byte vector i of
+// column c is at i ^ (c % 8). `address` is a multiple of 1024; each 32 bytes more begin 8 words later in the columns.
 __device__ __forceinline__ uint64_t describe_columns(uint32_t address) {
     constexpr uint64_t eight_columns = 1024 >> 4, swizzle_128 = 1;
     return static_cast<uint64_t>((address & 0x3ffffU) >> 4) | uint64_t{1} << 16 | eight_columns << 32 |
            swizzle_128 << 62;
 }
-// The words of four k of a column next to those of the following columns, and `k_bytes` further on those of the next four.
+// The descriptor of a layout without swizzle: the words of four k of a column lie next to those of the following
+// columns, and those of the next four k lie `k_bytes` further.
 __device__ __forceinline__ uint64_t describe_words(uint32_t address, uint32_t k_bytes) {
     constexpr uint64_t eight_columns = 128 >> 4;
     return static_cast<uint64_t>((address & 0x3ffffU) >> 4) | static_cast<uint64_t>(k_bytes >> 4) << 16 |
            eight_columns << 32;
 }
 
-// The registers of a warpgroup's threads, of all that the block was launched with.
+// Sets the registers of each thread of the warpgroup to Count (setmaxnreg): warpgroups that give some up let others
+// take more.
 template <int Count>
 __device__ __forceinline__ void give_registers_up() {
 #ifdef FLASHSCAN_HAS_WGMMA
@@ -43,13 +46,13 @@ __device__ __forceinline__ void take_registers() {
 #endif
 }
 
-// Before products whose registers were written since the last of them.
+// To be called before products whose registers have been written since the last product.
 __device__ __forceinline__ void fence_products() {
 #ifdef FLASHSCAN_HAS_WGMMA
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
 }
-// Ends the group of the products begun since the last.
+// Makes a group of the products that were started since the last group.
 __device__ __forceinline__ void end_products() {
 #ifdef FLASHSCAN_HAS_WGMMA
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -66,12 +69,13 @@ __device__ __forceinline__ void wait_for_products() {
     end_products();
     wait_for_ended_products();
 }
-// After the wait for products whose left operand `a` is: until then no other value may take its registers.
+// To be called after the wait for products with the left operand `a`: until then the compiler must not reuse its
+// registers.
 __device__ __forceinline__ void release_operand(const uint32_t (&a)[4]) {
     asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
 }
 
-// N = 16. The sum begins at zeros unless `accumulate`.
+// N = 16. Unless `accumulate`, the sum starts from zeros.
 __device__ __forceinline__ void multiply_columns(float (&d)[8], const uint32_t (&a)[4], uint64_t columns,
                                                  bool accumulate) {
 #ifdef FLASHSCAN_HAS_WGMMA
@@ -84,7 +88,7 @@ __device__ __forceinline__ void multiply_columns(float (&d)[8], const uint32_t (
 #endif
 }
 
-// N = 32. The sum begins at zeros unless `accumulate`.
+// N = 32. Unless `accumulate`, the sum starts from zeros.
 __device__ __forceinline__ void multiply_columns(float (&d)[16], const uint32_t (&a)[4], uint64_t columns,
                                                  bool accumulate) {
 #ifdef FLASHSCAN_HAS_WGMMA
@@ -99,7 +103,7 @@ __device__ __forceinline__ void multiply_columns(float (&d)[16], const uint32_t 
 #endif
 }
 
-// N = 64. The sum begins at zeros unless `accumulate`.
+// N = 64. Unless `accumulate`, the sum starts from zeros.
 __device__ __forceinline__ void multiply_columns(float (&d)[32], const uint32_t (&a)[4], uint64_t columns,
                                                  bool accumulate) {
 #ifdef FLASHSCAN_HAS_WGMMA

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a thread of element_scan.cuh finds what is combined before its own steps.
+// Look-back of element_scan.cuh: how a thread finds the combination of all steps before its own.
 //
-// A thread brings the run of its steps, which is their combination. Runs of lanes, then of warps, are combined in the
-// order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
+// A thread brings the run of its steps, which is their combination. The runs of lanes, then of warps, are combined in
+// the order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
 // 2^log2_link_groups. The last chunk of a group publishes the group's run without waiting for a link. A chunk combines
 // the runs of the earlier groups of its link and of the earlier chunks of its group, each in a tree fixed by its place,
-// and appends them to the run up to its link, which the last chunk of the link before published. So only links are
-// known one after another.
+// and appends them to the run up to its link, which the last chunk of the link before published. So only the runs up to
+// links are found one after another.
 //
-// Nothing is combined but runs of steps that exist: there is no identity and no padding.
+// Only runs of steps that exist are combined: there is no identity and no padding, and the operator need not commute.
 #pragma once
 
 #include "cuda/device/exchange/element_words.cuh"
@@ -30,7 +30,7 @@ struct ElementChain {
     const Place& at;
     R* shared;
 
-    // left = left, then right.
+    // left becomes left o right.
     __device__ __forceinline__ void append(R& left, const R& right) const {
         if (right.tag == run_empty) return;
         if (right.tag == run_closed || left.tag == run_empty) {
@@ -39,7 +39,7 @@ struct ElementChain {
             left.value = op.combine(left.value, right.value);
         }
     }
-    // right = left, then right.
+    // right becomes left o right.
     __device__ __forceinline__ void prepend(const R& left, R& right) const {
         if (left.tag == run_empty || right.tag == run_closed) return;
         if (right.tag == run_empty)
@@ -64,7 +64,8 @@ struct ElementChain {
     }
     __device__ __forceinline__ bool last() const { return at.chunk + 1 >= g.chunks; }
 
-    // Words of one kind of run: of `count` chunks, groups or links; value k of row r.
+    // Where runs are published: the place of the run of chunk, group or link k of a row, and how many runs there are of
+    // each kind (element_words.cuh needs that to find the words of a run).
     __device__ __forceinline__ int64_t place(int32_t k, int row) const {
         return ((static_cast<int64_t>(k) * at.row_groups + at.row_group) << at.log2_rows) + row;
     }
@@ -77,16 +78,16 @@ struct ElementChain {
         return count_of(g.log2_group_chunks + g.log2_link_groups);
     }
 
-    // What is before the thread's steps: closed, or empty where a row begins. `mine` is the run of its own. `done` is
-    // told what is before the chunk, by the thread whose index is the row's. Not `wanted`, the block does for others
-    // alone. For all threads of the block.
+    // Returns the run of everything before the thread's steps; it is empty at the begin of a row. `mine` is the run of
+    // the thread's own steps. For each row one thread calls done(row, run before the chunk). Where the result is not
+    // `wanted`, the block only publishes what others need. All threads of the block must call this.
     template <typename Done>
     __device__ __forceinline__ R find_before(const R& mine, bool wanted, Done&& done) const {
         const R through = scan_lanes<false>(mine);
         R before;
         before.tag = run_empty;
         if (g.chunks > 1) {
-            ptx::wait_for_launch_before();  // which clears the words
+            ptx::wait_for_launch_before();  // the launch before clears the memory that runs are published in
             look_back(wanted, done);
             if (!wanted) return before;
             before = carries()[at.row_in_block];
@@ -97,7 +98,8 @@ struct ElementChain {
         return before;
     }
 
-    // The same where time runs the other way and what comes before the chunk then is known.
+    // The same scan within the chunk in the opposite order of time; `after` is what comes before the chunk in that
+    // order and is already known.
     __device__ __forceinline__ R find_after(const R& mine, R after) const {
         const R through = scan_lanes<true>(mine);
         advance<true>(after, through);
@@ -105,7 +107,7 @@ struct ElementChain {
     }
 
   private:
-    // The run of the lane's steps and those before them in the warp. Leaves the warp's run in shared memory.
+    // Inclusive scan over the lanes of a row in the warp. Leaves the warp's run in shared memory.
     template <bool Back>
     __device__ __forceinline__ R scan_lanes(R run) const {
         const int segment = Back ? at.segments - 1 - at.segment : at.segment;
@@ -119,7 +121,7 @@ struct ElementChain {
         __syncthreads();
         return run;
     }
-    // Appends what is between the beginning of the chunk and the lane.
+    // Appends the steps between the beginning of the chunk and the lane's own.
     template <bool Back>
     __device__ __forceinline__ void advance(R& before, const R& through) const {
         const int warps = Back ? at.warps_in_time - 1 - at.warp_time : at.warp_time;
@@ -141,7 +143,8 @@ struct ElementChain {
     __device__ __forceinline__ bool publishes_total() const { return last_of_group() && !last_of_link() && !last(); }
     __device__ __forceinline__ bool publishes_carry() const { return last_of_link() && !last(); }
 
-    // A row's thread is in the second half of the block where that holds all rows.
+    // Publishes the chunk's runs, and finds the runs before it. One thread works for each row; it is in the second half
+    // of the block where that half has a thread for every row.
     template <typename Done>
     __device__ __forceinline__ void look_back(bool wanted, Done&& done) const {
         const int row = static_cast<int>(threadIdx.x) ^ half;
@@ -168,7 +171,8 @@ struct ElementChain {
         __syncthreads();
     }
 
-    // The first half of the block folds the groups, the second the chunks; where there are no groups, both fold chunks.
+    // Combines ("folds") the published runs of earlier groups in the first half of the block and of earlier chunks in
+    // the second; where there are no earlier groups, both halves fold chunks.
     __device__ __forceinline__ void fold_earlier(int row, const R& mine) const {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
@@ -184,7 +188,7 @@ struct ElementChain {
         else if (folds_chunks)
             ptx::named_barrier<1, half>();
         else
-            ptx::named_barrier<2, half>();  // compute-sanitizer's racecheck orders warps by the barriers they passed
+            ptx::named_barrier<2, half>();  // for compute-sanitizer's racecheck, which reports a race without it
         if (folds_chunks && row < rows() && publishes_total()) {
             R total;
             total.tag = run_empty;
@@ -195,7 +199,8 @@ struct ElementChain {
         __syncthreads();
     }
 
-    // Every row by threads / rows threads, each a run of neighbours, then across the lanes of a warp.
+    // Combines `count` published runs from `start` on by `threads` threads. threads / rows() threads take a row: each
+    // combines neighbouring runs, and shuffles combine those of a warp.
     __device__ __forceinline__ void fold(const void* memory, int64_t values, int32_t start, int count, int thread,
                                          int threads, int first_fold) const {
         const int lane = thread & 31, row = thread & (rows() - 1), part = thread >> at.log2_rows;
@@ -205,7 +210,7 @@ struct ElementChain {
         const int end = min(count, (part + 1) * each);
 #pragma unroll 1
         for (int i = part * each; i < end; ++i) append(run, await_run<Element>(memory, values, place(start + i, row)));
-        __syncwarp();  // shuffles of lanes that are apart, as waiting leaves them, take several times as long
+        __syncwarp();  // the wait leaves lanes diverged, and shuffles of diverged lanes take several times as long
 #pragma unroll 1
         for (int distance = rows(); distance < 32; distance *= 2) {
             const R later = shuffle_run(run, (lane + distance) & 31);
@@ -213,7 +218,7 @@ struct ElementChain {
         }
         if (lane < rows()) folds()[((first_fold + thread / 32) << at.log2_rows) + row] = run;
     }
-    // Those of groups, where asked, then those of chunks.
+    // Appends the folded groups, if asked for, then the folded chunks.
     __device__ __forceinline__ void append_folds(R& run, bool with_groups, int row) const {
         const bool groups = earlier_groups() > 0;
         const int first = groups && !with_groups ? Warps / 2 : 0;

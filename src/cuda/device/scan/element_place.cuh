@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which steps of which row a lane holds, and where sequences begin and end among them.
 //
-// Everything but memory is counted in the order of the walk: chunks, warps, segments and the steps of a lane. Memory is
-// cut the same for both directions, from its beginning, so that a walk down meets the incomplete chunk first.
+// Chunks, warps, segments and the steps of a lane are counted in the order of the walk. Memory is cut into chunks from
+// its beginning for both directions, so that a walk against the order of memory meets the incomplete chunk first.
 #pragma once
 
 #include "cuda/device/scan/element_params.h"
@@ -23,16 +23,17 @@ __device__ __forceinline__ int64_t element_time(const ElementGrid& g, int64_t t0
 
 template <int L, int Warps>
 struct ElementPlace {
-    int32_t chunk, row_group, row_groups;  // row_groups: of all batches
+    int32_t chunk, row_group, row_groups;  // row_group and row_groups count those of all batch entries
     int lane, warp, log2_lane_rows, log2_rows, warps_in_time;
-    int warp_row, warp_time;           // the warp's place in the block
-    int segment, segments, neighbour;  // of the row in the warp; lanes between neighbouring segments
+    int warp_row, warp_time;  // the warp's place in the block
+    int segment, segments,
+        neighbour;  // the lane's segment of the row, how many the warp has, lanes from one to the next
     int row_in_block;
     int64_t batch, row;
     bool row_exists;
     int64_t t0;       // the lowest time of the lane's steps
-    int first, last;  // the steps that exist
-    bool whole;       // all steps of the warp exist
+    int first, last;  // the lane's steps [first, last) exist
+    bool whole;       // whether all steps of the warp exist
 
     __device__ __forceinline__ explicit ElementPlace(const ElementGrid& g) {
         const int thread = static_cast<int>(threadIdx.x);
@@ -71,7 +72,7 @@ struct ElementPlace {
     }
 };
 
-// The first and the last steps of sequences among a lane's, a bit a step.
+// Which of a lane's steps are the first and the last steps of sequences: one bit for each step.
 struct ElementEdges {
     uint32_t begin = 0, end = 0;
 
@@ -81,7 +82,8 @@ struct ElementEdges {
     __device__ __forceinline__ ElementEdges(const ElementGrid& g, const ElementPlace<L, Warps>& at) {
         if (at.first >= at.last) return;
         const int64_t low = at.t0, high = at.t0 + (at.last - at.first);
-        const auto mark = [&](int64_t from, int64_t to) {  // a sequence of these times
+        // Marks the sequence of the times [from, to).
+        const auto mark = [&](int64_t from, int64_t to) {
             const int64_t begins = g.down != 0 ? to - 1 : from, ends = g.down != 0 ? from : to - 1;
             const auto bit = [&](int64_t t) {
                 return t < low || t >= high ? 0U : 1U << static_cast<int>(g.down != 0 ? low + L - 1 - t : t - low);

@@ -1,37 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that scans or reduces elements that fit a thread's registers, under any associative operator.
+// The kernel that scans or reduces elements of any type under any associative operator: a single-pass parallel scan
+// with look-back, for elements that fit a thread's registers.
 //
 //     y[t] = y[t-1] o x[t]
 //
-// Ownership  A block owns a chunk of consecutive steps of some rows, a lane L of the steps of a row, in registers.
+// Ownership  A block owns a chunk of consecutive steps of some rows. A lane has L steps of one row, in registers or,
+//            for elements of 16 bytes and more, in shared memory.
 // Passes     1. Every lane combines its steps into one element, which is combined across lanes and warps.
 //            2. The block finds what is before its chunk (element_chain.cuh), and every lane walks its steps from
 //               there.
-// Bytes      Every element is read once and written once, and a few for each chunk, which chunks hand each other.
-// Order      The bracketing is fixed by the problem's shape, and with it every bit. A reduction is the scan that writes
-//            its last elements alone.
-// Combines   2 - 1 / L + log2(lanes in time) / L for each element and a few more for each chunk; of elements that
-//            exist, never of identities or padding.
-// Sync       A block's warps meet at barriers. What passes between blocks validates itself
-//            (device/exchange/element_words.cuh): there are no flags and no fences. Blocks wait for blocks of lower
-//            index only.
-// Limits     Elements of registers' size; the header compiles with NVRTC and includes none but ours.
+// Bytes      Every element is read once and written once, and for each row and chunk a few more, through which chunks
+//            exchange runs.
+// Order      The bracketing is fixed by the problem's shape, and with it every bit. A reduction is a scan that writes
+//            only the last element of each row.
+// Work       The operator is applied 2 - 1 / L + log2(lanes in time) / L times for each element and a few more times
+//            for each chunk, to elements that exist, never to identities or padding.
+// Sync       A block's warps synchronise by __syncthreads and named barriers. What passes between blocks shows by its
+//            own words whether it has arrived (device/exchange/element_words.cuh): there are no flags and no fences.
+//            Blocks wait for blocks of lower index only.
+// Limits     Elements must fit a thread's registers. The header also compiles with NVRTC, so it includes only headers
+//            of this library.
 //
-// An operator is
+// An operator is a struct of this form: a struct of this form:
 //
 //     struct Op {
-//         using Element = ..;                 // of any trivially copyable type
-//         static constexpr int bytes;         // of an element in INPUT and OUTPUT
-//         static constexpr int state_bytes;   // in STATE_IN and STATE_OUT
+//         using Element = ..;                 // any trivially copyable type
+//         static constexpr int bytes;         // bytes of an element in INPUT and OUTPUT
+//         static constexpr int state_bytes;   // bytes of an element in STATE_IN and STATE_OUT
 //         static constexpr bool has_identity;
-//         static constexpr bool has_parts;    // loads and stores differ by `aligned`
-//         static constexpr bool has_gradients;  // the scan may be asked for marks and prefixes
+//         static constexpr bool has_parts;    // whether `aligned` makes a difference to loads and stores
+//         static constexpr bool has_gradients;  // whether the scan may be asked for marks and prefixes
 //         Op(int32_t kind, const void* state);
 //         Element combine(const Element& l, const Element& r) const;
-//         Element combine_rarely(const Element& l, const Element& r) const;  // the same, in less code
-//         Element load(const char* from, bool aligned) const;    // aligned: to the largest power of 2 up to 16 in
-//     bytes void store(char* to, const Element& y, bool aligned) const;
-//         Element load_state(const char* from) const;            // of any alignment that states may have
+//         Element combine_rarely(const Element& l, const Element& r) const;  // the same result from less code
+//         // aligned: the address is a multiple of the largest power of 2, up to 16, that divides `bytes`
+//         Element load(const char* from, bool aligned) const;
+//         void store(char* to, const Element& y, bool aligned) const;
+//         Element load_state(const char* from) const;            // the address has any alignment that states may have
 //         void store_state(char* to, const Element& y) const;
 //         Element identity() const;           // if has_identity
 //     };
@@ -42,7 +47,7 @@
 
 namespace flashscan::cuda {
 
-// Out of line: they are rare, and in unrolled loops.
+// These two are not inlined, because they are rarely called, from unrolled loops.
 template <typename Op>
 __device__ __noinline__ typename Op::Element load_initial(const ElementScanParams& p, int64_t batch, int64_t row,
                                                           int64_t t0, int i) {
@@ -60,7 +65,7 @@ __device__ __noinline__ void store_final(const ElementScanParams& p, int64_t bat
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + state * Op::bytes, y, false);
 }
 
-// Registers of an element: an operator whose elements are several numbers says how many they take.
+// The registers that an element takes. An operator whose elements are several numbers may state them.
 template <typename Op>
 constexpr int registers_of() {
     if constexpr (requires { Op::registers; })
@@ -76,7 +81,7 @@ struct ElementScan {
     static constexpr int buffers = element_buffer_bytes(Op::bytes, L, warps);
     static constexpr bool kept = element_is_kept(Op::bytes);
     static constexpr int unrolled = kept ? 1 : L;
-    // Blocks of a multiprocessor: registers are held to that.
+    // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
     static constexpr int resident = registers_of<Op>() <= 1                           ? 4
                                     : registers_of<Op>() <= 4 && sizeof(Element) <= 8 ? 2
                                                                                       : 1;
@@ -89,7 +94,7 @@ struct ElementScan {
     const Op& op;
     const Place& at;
     const ElementEdges& edges;
-    bool plain;  // all steps of the warp exist, and none begins or ends a sequence
+    bool plain;  // whether all steps of the warp exist and none begins or ends a sequence
 
     static __device__ __forceinline__ void* marks(const ElementScanParams& p) {
         return Op::has_gradients ? p.marks : nullptr;
@@ -106,6 +111,8 @@ struct ElementScan {
           edges(edges_),
           plain(at_.whole && __all_sync(0xffffffffU, (edges_.begin | edges_.end) == 0) != 0) {}
 
+    // Pass 1: the run of the lane's steps.
+    // Pass 1: the run of the lane's steps.
     template <typename Items>
     __device__ __forceinline__ R summarize(const Items& items) const {
         R run;
@@ -132,7 +139,7 @@ struct ElementScan {
         return run;
     }
 
-    // Replaces the elements by those of OUTPUT.
+    // Pass 2: replaces the lane's elements by those of OUTPUT; `before` is the run of everything before them.
     template <typename Items>
     __device__ __forceinline__ void walk(const R& before, Items& items) const {
         const bool exclusive = p.mode == element_exclusive;
@@ -172,7 +179,7 @@ struct ElementScan {
         else
             y = x;
     }
-    // y at the beginning of a sequence; whether there is any.
+    // Sets y to STATE_IN at the begin of a sequence; returns whether there is one.
     __device__ __forceinline__ bool enter(int i, Element& y) const {
         if (p.state_in == nullptr) return false;
         if constexpr (kept)
@@ -195,7 +202,7 @@ struct ElementScan {
     }
 };
 
-// Items: ElementRegisters or ElementSlot.
+// Both passes. Items is ElementRegisters or ElementSlot (element_tile.cuh).
 template <typename Op, typename Items>
 __device__ __forceinline__ void scan_items(const ElementScanParams& p, const Op& op,
                                            const typename ElementScan<Op>::Place& at,
@@ -238,7 +245,7 @@ __device__ __forceinline__ void scan_elements(const ElementScanParams& p) {
     }
 }
 
-// A thread a chain.
+// Writes the final states of rows and sequences without steps; each thread takes one.
 template <typename Op>
 __device__ __forceinline__ void pass_empty_elements(const EmptyElementParams& p) {
     const int64_t chain = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;

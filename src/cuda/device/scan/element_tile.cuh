@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of a lane's elements between memory and where the lane has them: registers, or a slot of a buffer in shared
-// memory.
+// Copies of a lane's elements between global memory and where the lane keeps them: registers, or the lane's slot in a
+// buffer in shared memory.
 //
-// With neighbouring rows in neighbouring lanes every lane loads its own. With time innermost a lane's steps lie
-// together, and a warp's as well: the warp moves them in turn, whole vectors of 16 bytes where they are aligned,
-// through the buffer.
+// Where neighbouring lanes hold neighbouring rows, every lane loads its own elements. With time innermost the steps of
+// a lane are contiguous, and so are those of a warp; where they are aligned, the warp copies them coalesced, in vectors
+// of 16 bytes, and transposes them through the buffer.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -12,7 +12,7 @@
 
 namespace flashscan::cuda {
 
-// A lane's elements in the order of the walk.
+// A lane's elements in the order of the walk, in registers; ElementSlot has them in shared memory.
 template <typename Op, int L>
 struct ElementRegisters {
     typename Op::Element item[L];
@@ -24,7 +24,7 @@ template <typename Op>
 struct ElementSlot {
     const Op& op;
     char* first;
-    int step;  // in bytes
+    int step;  // bytes from one element to the next
 
     __device__ __forceinline__ typename Op::Element get(int i) const { return op.load(first + i * step, true); }
     __device__ __forceinline__ void set(int i, const typename Op::Element& y) { op.store(first + i * step, y, true); }
@@ -36,9 +36,9 @@ struct ElementTile {
     using Place = ElementPlace<L, Warps>;
     static constexpr int bytes = Op::bytes, run = L * bytes, pitch = element_pitch(bytes, L);
     static constexpr bool whole_vectors = run % 16 == 0, kept = element_is_kept(bytes);
-    static constexpr int vectors = whole_vectors ? run / 16 : 1;  // of a lane
+    static constexpr int vectors = whole_vectors ? run / 16 : 1;  // 16-byte vectors of a lane
     static constexpr int at_once = vectors < 4 ? vectors : 4;
-    // Vector j of a lane is the (32 j + lane)-th of the warp.
+    // What a lane loads: its j-th vector is number 32 j + lane of the warp's.
     struct Fetched {
         uint4 vector[vectors];
     };
@@ -46,7 +46,7 @@ struct ElementTile {
     const Op& op;
     const ElementGrid& g;
     const Place& at;
-    char* buffer;  // of the block
+    char* buffer;  // the block's buffer in shared memory
 
     // To and from registers.
     __device__ __forceinline__ void load(const void* data, Element (&items)[L]) const {
@@ -58,7 +58,7 @@ struct ElementTile {
             load_each(data, items);
         }
     }
-    // Two at once, so that the loads of both are under way.
+    // Loads two arrays at once, so that the loads of both are under way together.
     __device__ __forceinline__ void load(const void* one, Element (&first)[L], const void* other,
                                          Element (&second)[L]) const {
         if (in_vectors()) {
@@ -80,7 +80,7 @@ struct ElementTile {
             store_each(data, items);
         }
     }
-    // As states.
+    // Stores elements in the format of states.
     __device__ __forceinline__ void store_wide(void* data, const Element (&items)[L]) const {
         char* const to = static_cast<char*>(data);
 #pragma unroll
@@ -142,7 +142,8 @@ struct ElementTile {
         return static_cast<const char*>(data) + at.element(g, at.time(g, 0)) * bytes;
     }
 
-    // What is the same for all steps is asked once: loads under way must not wait for branches.
+    // Calls f(step, aligned) for the steps that exist. Conditions that are the same for all steps are tested outside of
+    // the loop, so that no branch separates the loads.
     template <typename F>
     __device__ __forceinline__ void for_steps(F&& f) const {
         if (!Op::has_parts || g.aligned != 0) {
@@ -171,7 +172,8 @@ struct ElementTile {
         for_steps([&](int i, bool aligned) { op.store(to + i * step, items[i], aligned); });
     }
 
-    // A lane's place in the order of memory: segments of a row, then rows.
+    // The lane's segment in the order of memory. A slot's owner is counted in that order too: segments of a row, then
+    // rows.
     __device__ __forceinline__ int memory_segment() const {
         return g.down != 0 ? at.segments - 1 - at.segment : at.segment;
     }
@@ -180,11 +182,11 @@ struct ElementTile {
         return g.time_inner != 0 ? slot_of((at.lane & ~(at.segments - 1)) | memory_segment()) : slot_of(at.lane);
     }
 
-    // What the warp moves: the same bytes of neighbouring rows.
+    // What the warp copies: the same bytes of neighbouring rows.
     struct Area {
-        const char* data;    // of the first row
+        const char* data;    // where the first row begins
         int64_t row_stride;  // in bytes
-        int rows, bytes;     // that exist
+        int rows, bytes;     // rows, and bytes of each row, that exist
     };
     __device__ __forceinline__ Area area_of(const void* data, int64_t end) const {
         const int64_t row = at.row - (at.lane >> (5 - at.log2_lane_rows)), t0 = at.t0 - memory_segment() * L;
@@ -192,7 +194,7 @@ struct ElementTile {
                 static_cast<int>(min(g.rows - row, int64_t{32})),
                 static_cast<int>(max(min(end - t0, int64_t{32 * L}), int64_t{0})) * bytes};
     }
-    // A vector of the warp: its place in the buffer and in the area.
+    // A vector of the warp: its places in the buffer and in the area.
     struct Vector {
         char* slot;
         int row, first_byte;
@@ -203,13 +205,14 @@ struct ElementTile {
         const int first_byte = index * 16 - (row << (5 - at.log2_lane_rows)) * run;
         return {slot_of(owner) + index % vectors * 16, row, first_byte, area.data + row * area.row_stride + first_byte};
     }
-    // Rows end where vectors do, so that a vector which begins in a row lies in it. What else lies there may be read.
+    // Whether a vector lies in the area. Rows end where vectors do, so a vector that begins in a row lies in it; steps
+    // past the last sequence may be read with it.
     __device__ __forceinline__ static bool exists(const Area& area, const Vector& v) {
         return v.row < area.rows && v.first_byte < area.bytes;
     }
 
-    // Whether the warp's steps are of one row and all exist: vectors then lie side by side, and their places need no more
-    // than an addition.
+    // Whether the warp's steps are all of one row and all exist. Its vectors are then contiguous, and an addition finds
+    // the next one.
     __device__ __forceinline__ bool is_line() const { return 32 % vectors == 0 && at.whole && at.log2_lane_rows == 0; }
     __device__ __forceinline__ char* line_slot(int j) const {
         return slot_of(at.lane / vectors) + at.lane % vectors * 16 + j * (32 / vectors) * pitch;
@@ -247,8 +250,8 @@ struct ElementTile {
         __syncwarp();
     }
 
-    // From the order of memory to that of the walk, and back. By value: a choice of places would keep the elements in
-    // local memory.
+    // Reverses the elements where the walk goes against the order of memory. They are swapped by value, since indexing
+    // that depends on g.down would move them to local memory.
     __device__ __forceinline__ void turn(Element (&items)[L]) const {
         if (g.down == 0) return;
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many chunks a group of look-back has, for the families that choose it (the chains of carries: element_chain.cuh
-// here).
+// How many chunks a look-back group has: shared by the families whose chunks look back (element_chain.cuh here,
+// linear/look_back.cuh).
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,11 @@ constexpr int log2_up(int64_t count, int limit) {
     return n;
 }
 
-// Blocks of rows from which on a chain of carries keeps up with the chunks; measured on an H200, which holds 264 blocks.
+// With so many groups of rows, a chain of carries from chunk to chunk is fast enough and look-back needs no groups of
+// chunks. It was measured on an H200, which runs 264 blocks at once.
 inline constexpr int64_t chain_blocks = 48;
 
-// log2 of the chunks of a group: half of a block's threads fold up to 4 summaries each, shared out to `rows` rows.
+// log2 of the chunks of a group: half of a block's threads compose up to 4 summaries each, for `rows` rows.
 constexpr int log2_group_chunks(int64_t warps, int64_t rows) {
     constexpr int folded = 4, log2_longest_group = 7;
     return log2_up(folded * std::max<int64_t>(16 * warps / rows, 1), log2_longest_group);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles between memory and registers, chosen by how tensors lie. `fetch` starts the loads of a tile and
-// `arrange` gives each lane its steps, so that the loads of several tensors are in flight at once; `store` writes a
+// Copies of tiles between global memory and registers; `Access` chooses among them. `fetch` starts the loads of a tile,
+// `arrange` gives each lane its steps, so that the loads of several tensors are in flight at once, and `store` writes a
 // tile back.
 //
-// Channels innermost, a lane loads its own rows step by step, and what a warp loads of a step lies together. Time
-// innermost, lanes exchange what the warp loads in turn through a buffer of the warp's in shared memory. Where tiles
-// are staged, what was fetched lies there, and asynchronous copies are waited for before `arrange`.
-// Loads and stores are plain: on an H200 hints to evict first cost 10 % of the time.
+// With channels innermost a lane loads its own rows step by step; the loads of a warp for one step are coalesced. With
+// time innermost the warp loads coalesced vectors or words, and lanes exchange them through the warp's buffer in shared
+// memory. Where tiles are staged (Access::time), asynchronous copies put them into that buffer, and the kernel waits
+// for them before `arrange`.
+// Loads and stores have no cache hints: on an H200 "evict first" made kernels 10 % slower.
 #pragma once
 
 #include "cuda/device/tile/time_vectors.cuh"
@@ -18,7 +19,7 @@ template <typename T, typename Shape>
 struct ChannelCopies {
     using Tile = Steps<T, Shape>;
     using Fetched = Tile;
-    static constexpr int words = Tile::count / Tile::L;  // of a step
+    static constexpr int words = Tile::count / Tile::L;  // 32-bit words of a lane's step
     static constexpr int buffer_bytes = 0;
     static constexpr bool packs = Shape::access == Access::channel_packs;
 
@@ -39,7 +40,7 @@ struct ChannelCopies {
             store_element<T>(from, to);
     }
 
-    // Of steps moved by `shift`, those in [0, time); the others and those that do not exist are zero bits.
+    // Loads the lane's steps moved by `shift`. Those outside of [0, time) and those that do not exist become zero bits.
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, int shift, int64_t time, char*,
                                                  Fetched& tile) {
         const char* from = address(view, at, shift);
@@ -80,7 +81,7 @@ using Copies = std::conditional_t<
     !Shape::time_inner, ChannelCopies<T, Shape>,
     std::conditional_t<Shape::access == Access::time_vectors, TimeVectors<T, Shape>, TimeWords<T, Shape>>>;
 
-// Where the tensors of a tile lie in its warp's buffer.
+// The offsets of the tensors' tiles in the warp's buffer. Tiles that are not staged take turns in it.
 template <typename X, typename G, typename Shape>
 struct TileBuffer {
     static constexpr bool staged = Shape::access == Access::time;

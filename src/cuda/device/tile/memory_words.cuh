@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What copies of tiles are made of: elements and words of memory.
+// Loads and stores of single elements and words, which the copies of tiles are made of.
 #pragma once
 
 #include "cuda/device/tile/steps.cuh"
@@ -12,13 +12,13 @@ __device__ __forceinline__ char* shared_memory() {
     return memory;
 }
 
-// One element as its type is aligned, its bits in `to`.
+// Loads one element, whose address is aligned as its type needs; `to` receives its bits.
 template <typename T>
 __device__ __forceinline__ void load_element(const char* from, uint32_t* to) {
     if constexpr (sizeof(T) == 2) {
         *to = *reinterpret_cast<const uint16_t*>(from);
     } else {
-        constexpr int part = alignof(T) < 8 ? 1 : 2;  // words that lie together
+        constexpr int part = alignof(T) < 8 ? 1 : 2;  // words in one access
 #pragma unroll
         for (int i = 0; i < static_cast<int>(sizeof(T)) / 4; i += part) load_words<part>(from + 4 * i, to + i);
     }
@@ -47,11 +47,12 @@ __device__ __forceinline__ void copy_words(const char* from, char* to) {
     store_words<Words>(bits, to);
 }
 
-// A pair of 16-bit elements at an odd address, one that a word of memory does not begin at, lies in two words.
+// Whether the address of a 16-bit element is not a multiple of 4, so that a pair that begins there lies in two words.
 __device__ __forceinline__ bool is_odd(const char* address) { return (reinterpret_cast<uintptr_t>(address) & 2) != 0; }
-// By what it is beyond that: a pointer made from a number may point to any memory, and costs generic accesses.
+// The address of the word that holds the element. It is computed from the pointer, since a pointer made from an integer
+// could point to any kind of memory and would need generic accesses.
 __device__ __forceinline__ char* word_below(char* address) { return is_odd(address) ? address - 2 : address; }
-// The upper half of one word and the lower half of the next.
+// The word made of the upper half of one word and the lower half of the next.
 __device__ __forceinline__ uint32_t across(uint32_t word, uint32_t next) { return __funnelshift_r(word, next, 16); }
 
 }  // namespace flashscan::cuda

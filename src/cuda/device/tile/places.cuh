@@ -6,8 +6,8 @@
 
 namespace flashscan::cuda {
 
-// Which elements of a tile of `Steps` steps x `Width` rows are a thread's: the first, and others a turn apart. Neighbouring
-// threads lie along the tensors' inner axis.
+// The elements of a tile of `Steps` steps x `Width` rows that a thread moves: one in each of `turns` turns.
+// Neighbouring threads are neighbours along the tensors' inner axis, which is time where ByTime.
 template <int Steps, int Width, int Threads, bool ByTime>
 struct TilePlaces {
     static constexpr int elements = Steps * Width, turns = (elements + Threads - 1) / Threads;

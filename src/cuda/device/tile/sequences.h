@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SEQ_OFFSETS as kernels are launched with it.
+// SEQ_OFFSETS as an argument of kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace flashscan::cuda {
 
-// data is null when not packed. The memory may hold anything: wrong offsets give wrong results, but no access outside of
-// a call's arrays.
+// `data` is null where sequences are not packed. Offsets are not trusted: wrong ones give wrong results, but no access
+// outside of a call's arrays.
 struct SequenceOffsets {
     const void* data = nullptr;
     int64_t sequences = 0, time = 0;
     int32_t are_i64 = 0, unused = 0;
 
-    // As it is in memory, to be compared with a step that exists.
+    // Offset n as it is in memory. It may only be compared with steps that exist.
     FLASHSCAN_HD int64_t given(int64_t n) const {
         return are_i64 ? static_cast<const int64_t*>(data)[n]
                        : static_cast<int64_t>(static_cast<const int32_t*>(data)[n]);
     }
-    // Of 0 to `time`. It may be less than the one before it.
+    // Offset n, clamped to 0 to `time`. It may still be less than the one before it.
     FLASHSCAN_HD int64_t at(int64_t n) const {
         const int64_t offset = given(n);
         return offset < 0 ? 0 : offset < time ? offset : time;

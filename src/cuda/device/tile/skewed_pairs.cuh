@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles of pairs of 16-bit rows, channels innermost, whose steps begin at any address of an element.
+// Copies of tiles of pairs of rows, channels innermost, whose steps may begin at any element, not only at whole pairs.
 //
-// A step is odd where it begins in the middle of a pair in memory. Lanes load the pairs as they lie in memory. In odd
-// steps a lane's rows are the upper half of its pair and the lower half of the next lane's, which that lane passes on;
-// so a warp's last lane has no rows of its own. Stores go the same way back, and write only rows of the warp's. A pair
-// is read as a whole where one row of it exists, but for the first and the last of a tensor.
+// A step is odd where it begins in the middle of an aligned pair. Lanes load aligned pairs. In odd steps a lane's rows
+// are the upper half of its pair and the lower half of the next lane's pair, which it receives by a shuffle; so a
+// warp's last lane has no rows of its own. Stores shuffle the halves back and write only rows of the warp's. A pair of
+// which only one row exists is read as a whole, unless it could reach beyond the tensor: at its first and last step.
 #pragma once
 
 #include "cuda/device/tile/copies.cuh"
 
 namespace flashscan::cuda {
 
-// What a lane moves in steps that are odd or not, the same for all tensors.
+// Which rows of its pairs a lane moves, in odd and in other steps; it is the same for all tensors.
 struct PairPart {
     enum Rows {
         none,
@@ -19,9 +19,10 @@ struct PairPart {
         upper,
         both
     };
-    // Of the lane's pair in memory: rows of the tensor, and those of the warp, [odd].
+    // [odd]: which rows of the lane's pair exist in the tensor, and which are the warp's to store.
     Rows existing_rows[2], stored_rows[2];
-    bool whole;  // the warp's tile has no steps less, all rows of pairs exist and none is a tensor's first or last
+    // Whether all steps of the warp's tile and all rows of its pairs exist, and no step is a tensor's first or last.
+    bool whole;
 
     static __device__ __forceinline__ Rows rows_of(int low, int count) {
         return static_cast<Rows>((low >= 0 && low < count ? lower : none) | (low + 1 < count ? upper : none));
@@ -37,7 +38,7 @@ struct PairPart {
         part.whole = left == 64 && at.warp_steps == steps && at.t0 > 0 && at.t0 + steps < time;
         return part;
     }
-    // Selected, as an index would move the arrays out of registers.
+    // These select by a condition, since an index would move the arrays out of registers.
     __device__ __forceinline__ Rows exist(bool odd) const { return odd ? existing_rows[1] : existing_rows[0]; }
     __device__ __forceinline__ Rows stored(bool odd) const { return odd ? stored_rows[1] : stored_rows[0]; }
 };
@@ -49,9 +50,9 @@ struct SkewedPairs {
     static constexpr int size = static_cast<int>(sizeof(T)), words = Tile::count / Tile::L, L = Tile::L;
     static_assert(2 * words == size);
 
-    // Every second step: all are odd or none.
+    // Every second step of the tile. Either all of them are odd or none is.
     struct Turns {
-        char* pair;  // the lane's in the first of them
+        char* pair;  // the lane's pair in the first of these steps
         int64_t stride;
         bool odd;
     };
@@ -61,14 +62,15 @@ struct SkewedPairs {
         return {rows - skew, 2 * view.time, skew != 0};
     }
 
-    // Of steps moved by `shift`; those that do not exist are zero bits. Whole: the part is. A warp takes either way for all
-    // tensors, or loads would wait for each other.
+    // Loads the steps moved by `shift`; those that do not exist become zero bits. Whole tells that part.whole is true.
+    // The caller branches on it once for all tensors, as the loads of one tensor would otherwise wait for those of
+    // another.
     template <bool Whole>
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, const Part& part, int shift,
                                                  int64_t time, Tile& tile) {
         const int64_t begin = at.t0 + shift;
         const int first = begin < 0 ? 1 : 0, last = static_cast<int>(min(int64_t{at.warp_steps}, time - begin));
-        // Of a tensor's first and last step.
+        // Whether the tile's step i is the first or the last of the tensor.
         const auto is_edge = [&](int i) { return begin + i == 0 || begin + i == time - 1; };
 #pragma unroll
         for (int turn = 0; turn < 2; ++turn) {
@@ -92,7 +94,7 @@ struct SkewedPairs {
             if (begin <= 0 || begin + L >= time) fetch_edges(view, at, part, shift, first, last, is_edge, tile);
     }
 
-    // Gives each lane its rows.
+    // Gives each lane its own rows in odd steps.
     static __device__ __forceinline__ void arrange(const View& view, const Place& at, int shift, Tile& tile) {
 #pragma unroll
         for (int turn = 0; turn < 2; ++turn) {
@@ -116,7 +118,7 @@ struct SkewedPairs {
         for (int turn = 0; turn < 2; ++turn) {
             Turns turns = turns_of(view, at, turn);
             const typename Part::Rows stored = part.stored(turns.odd);
-            // A row that is stored alone is the first that the lane holds.
+            // A row that is stored alone is in the lower half of the lane's word.
             if (stored == Part::upper) turns.pair += size;
             if (turns.odd) give_back(turn, stored == Part::upper, tile);
             if (at.warp_steps == L)
@@ -127,7 +129,7 @@ struct SkewedPairs {
     }
 
   private:
-    // Rows whose pair is not all the tensor's, of steps at its edges.
+    // Loads single rows of the tensor's first and last steps, where only one row of a pair exists.
     template <typename IsEdge>
     static __device__ __forceinline__ void fetch_edges(const View& view, const Place& at, const Part& part, int shift,
                                                        int first, int last, IsEdge&& is_edge, Tile& tile) {
@@ -149,7 +151,7 @@ struct SkewedPairs {
         }
     }
 
-    // What `arrange` undoes, but where the lane's own first row is `alone`.
+    // Undoes `arrange`, except for a lane that stores its first row `alone`.
     static __device__ __forceinline__ void give_back(int turn, bool alone, Tile& tile) {
 #pragma unroll
         for (int i = turn; i < L; i += 2) {

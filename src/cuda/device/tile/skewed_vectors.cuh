@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles of one row a warp, time innermost, where the row may begin and end within a vector of 16 bytes.
+// Copies of tiles of one row for each warp, time innermost, where the row may begin and end within a vector of 16
+// bytes.
 //
-// Lanes own whole aligned vectors. Vectors that are all the row's go as in time_vectors.cuh. The elements of the
-// vectors at its ends, which neighbouring rows may share, go one by one, a lane each. No byte is touched that is not
-// the row's.
+// Lanes own whole aligned vectors. Vectors that belong to the row alone are copied as in time_vectors.cuh. The vectors
+// at its ends, which neighbouring rows may share, are copied element by element, by one lane for each element. No byte
+// outside of the row is read or written.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"
@@ -11,14 +12,15 @@
 
 namespace flashscan::cuda {
 
-// What a lane moves of its warp's tile: the same for all tensors.
+// Which parts of its warp's tile a lane moves; it is the same for all tensors.
 template <typename T, typename Shape>
 struct RowPart {
     using Vectors = LaneVectors<T, Shape, false>;
     static constexpr int size = static_cast<int>(sizeof(T)), vectors = Vectors::count, vector_steps = 16 / size;
 
-    // In one register. Bits 0 to 7: whether the lane's vector in turn j is the row's alone; from 8: the number of the step
-    // that the lane moves by itself, counted from 1, or 0; bit 31: whether every vector of the tile is the row's.
+    // Packed into one register. Bits 0 to 7: whether the lane's j-th vector belongs to the row alone. Bits 8 to 30: the
+    // step that the lane moves as a single element, counted from 1; 0 for none. Bit 31: whether every vector of the
+    // tile belongs to the row alone.
     uint32_t bits;
 
     static __device__ __forceinline__ RowPart of(const Place& at) {
@@ -29,7 +31,8 @@ struct RowPart {
             const int step = (j * 32 + at.lane) * vector_steps;
             if (step >= first && step + vector_steps <= end) part.bits |= 1U << j;
         }
-        // Half of the lanes have the elements of the vector that the row begins in, the others of that it ends in.
+        // Lanes 0 to 15 have the elements of the vector in which the row begins, the others of the one in which it
+        // ends.
         const int in = at.lane % 16, step = at.lane < 16 ? in : end / vector_steps * vector_steps + in;
         const bool shared = (at.lane >= 16 || first > 0) && in < vector_steps;
         if (shared && step >= first && step < end) part.bits |= static_cast<uint32_t>(step + 1) << 8;
@@ -37,10 +40,12 @@ struct RowPart {
     }
     __device__ __forceinline__ bool whole() const { return bits >> 31 != 0; }
     __device__ __forceinline__ bool moves(int j) const { return (bits >> j & 1) != 0; }
-    // The same, so that what was worked out from it is not kept in registers.
+    // A copy of which the compiler cannot tell that it is equal, so that it does not keep what it derived from this
+    // one.
     __device__ __forceinline__ RowPart anew() const { return {ptx::held(bits)}; }
-    __device__ __forceinline__ int lone() const { return static_cast<int>(bits >> 8 & 0x7fffff) - 1; }  // or -1
-    // Of the lone step in the buffer.
+    // The step that the lane moves as a single element, or -1.
+    __device__ __forceinline__ int lone() const { return static_cast<int>(bits >> 8 & 0x7fffff) - 1; }
+    // The offset of that step in the buffer.
     __device__ __forceinline__ int place() const {
         const int vector = lone() / vector_steps;
         return Vectors::place(vector / vectors, vector % vectors) + lone() % vector_steps * size;
@@ -59,7 +64,7 @@ struct SkewedVectors : TimeVectors<T, Shape> {
         uint32_t lone[(size + 3) / 4];
     };
 
-    // A vector of steps that do not exist.
+    // A vector that holds `value` in every step.
     static __device__ __forceinline__ WordVector<4> vector_of(typename Tile::Wide value) {
         Tile tile{};
 #pragma unroll
@@ -67,8 +72,9 @@ struct SkewedVectors : TimeVectors<T, Shape> {
         return {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
     }
 
-    // Steps that do not exist are `absent`. Whole: the part is. A warp takes either way for all tensors, or the loads of one
-    // tensor would wait for those of another: under a predicate they touch the registers that the other way fills.
+    // Starts the loads; steps that do not exist become `absent`. Whole tells that part.whole() is true. The caller
+    // branches on it once for all tensors: predicated loads write registers that the other variant has filled, so the
+    // loads of one tensor would wait for those of another.
     template <bool Whole>
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, const Part& part,
                                                  typename Tile::Wide absent, Fetched& fetched) {
@@ -89,7 +95,7 @@ struct SkewedVectors : TimeVectors<T, Shape> {
         if (part.lone() >= 0) load_element<T>(origin + part.lone() * size, fetched.lone);
     }
 
-    // One element of the row's in every step.
+    // Loads the one element of a row that is the same in every step.
     static __device__ __forceinline__ void fetch_constant(const View& view, const Place& at, const Part& part,
                                                           typename Tile::Wide absent, Fetched& fetched) {
         Tile one{};

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's tile in shared memory, channels innermost, as the bulk copy engine leaves it there and takes it away: steps
-// follow each other, each the packs of the warp's rows. Lanes move their parts between it and registers.
+// Copies between a lane's registers and a warp's tile in shared memory, channels innermost, which the bulk copy engine
+// (TMA) loads and stores.
 #pragma once
 
 #include "cuda/device/tile/copies.cuh"
 
 namespace flashscan::cuda {
 
-// A warp's part of a stage in shared memory, channels innermost: steps follow each other, each the packs of the warp's rows.
+// In the tile, steps follow each other, and a step is the packs of the warp's rows side by side.
 template <typename T, typename Shape>
 struct StageTile {
     using Tile = Steps<T, Shape>;
-    static constexpr int words = Tile::count / Tile::L;  // of a step of a lane
+    static constexpr int words = Tile::count / Tile::L;  // 32-bit words of a lane's step
 
     static __device__ __forceinline__ char* lane_of(char* tile, const Place& at) {
         return tile + (at.segment * Tile::L << at.log2_rows | at.pack) * words * 4;

@@ -20,27 +20,27 @@ constexpr int log2_of = N <= 1 ? 0 : 1 + log2_of<N / 2>;
 template <>
 constexpr int log2_of<0> = 0;
 
-// Shape of a kernel's tiles. LaneBytes is what a lane keeps of all tensors together, Pack the rows of a lane with channels
-// innermost.
+// The shape of a kernel's tiles. LaneBytes is the most that a lane keeps of all tensors together; Pack is how many rows
+// a lane has with Access::channel_packs.
 template <typename X, typename G, Access access_, bool Backward, int LaneBytes, int Pack = sizeof(X) == 2 ? 2 : 1>
 struct TileShape {
     static constexpr Access access = access_;
     static constexpr bool time_inner = is_time_inner(access), backward = Backward;
     static constexpr int V = access == Access::channel_packs ? Pack : 1;
 
-    // 16-bit elements lie in pairs in a register, but where each is loaded for itself by the lane that keeps it.
+    // 16-bit elements lie in pairs in a register, except where a lane loads each of its elements by itself.
     template <typename T>
     static constexpr int element_bytes = sizeof(T) == 2 && access == Access::channels ? 4 : sizeof(T);
-    // With channels innermost L, and with it the association, is that of pairs for either access.
+    // With channels innermost L is computed as for packs with either access, so that both associate alike.
     static constexpr int pack = time_inner ? 1 : Pack;
     static constexpr int step_bytes = pack * static_cast<int>(sizeof(X) * (Backward ? 2 : 1) + sizeof(G));
     static constexpr int longest = time_inner ? 64 : 32;
     static constexpr int fitting = 1 << log2_of<LaneBytes / step_bytes>;
     static constexpr int L = fitting < longest ? fitting : longest;
-    static constexpr int max_rows = 32 * V;  // of a warp
+    static constexpr int max_rows = 32 * V;  // the most rows of a warp
 };
 
-// Steps that a row's first lane may have before the row, at the most: none unless the shape of the tiles says so.
+// The most steps that a row's first lane may have before the row: 0 unless the shape of the tiles has a `skew`.
 template <typename Shape>
 constexpr int most_skew = 0;
 template <typename Shape>
@@ -52,7 +52,7 @@ struct alignas(Words >= 4 ? 16 : 4 * Words) WordVector {
     uint32_t word[Words];
 };
 
-// Words that lie together, in one access.
+// Loads and stores of contiguous words in one access; the address must be aligned to all of them.
 template <int Words>
 __device__ __forceinline__ void load_words(const char* from, uint32_t* to) {
     const auto vector = *reinterpret_cast<const WordVector<Words>*>(from);
@@ -67,6 +67,8 @@ __device__ __forceinline__ void store_words(const uint32_t* from, char* to) {
     *reinterpret_cast<WordVector<Words>*>(to) = vector;
 }
 
+// A lane's part of a tile: the bits of L steps of V rows, in registers.
+// A lane's part of a tile: the bits of L steps of V rows, in registers.
 template <typename T, typename Shape>
 struct Steps {
     using Wide = typename Element<T>::Wide;
@@ -90,7 +92,7 @@ struct Steps {
             return __builtin_bit_cast(T, bits);
         }
     }
-    // All rows of a step.
+    // Sets all rows of a step.
     __device__ __forceinline__ void set(int step, const Wide (&values)[V]) {
         if constexpr (paired && V == 2) {
             word[step] = Element<T>::narrow_pair(values[0], values[1]);
@@ -116,16 +118,16 @@ struct Steps {
     }
 };
 
-// Where a lane and its warp lie in the problem.
+// Which rows and steps a lane and its warp hold.
 struct Place {
     uint32_t batch;
     int64_t row, t0;            // the lane's first row and first step in memory
-    int rows, steps;            // of the lane that exist; no steps where there is no row
+    int rows, steps;            // how many of the lane's rows and steps exist; without rows there are no steps
     int first;                  // the first of the lane's steps that exists
-    int64_t warp_row, warp_t0;  // the same of its warp
-    int warp_rows, warp_steps;
-    int lane, log2_rows;
-    int pack, segment;  // the lane's place in its warp, in the order of memory
+    int64_t warp_row, warp_t0;  // the warp's first row and first step in memory
+    int warp_rows, warp_steps;  // how many of the warp's rows and steps exist
+    int lane, log2_rows;        // 2^log2_rows packs of rows stand side by side in the warp
+    int pack, segment;          // the lane's pack of rows and its segment of time in the warp, in the order of memory
 
     __device__ __forceinline__ int segments() const { return 32 >> log2_rows; }
 };

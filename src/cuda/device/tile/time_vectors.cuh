@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost, aligned to 16 bytes. The vectors that a warp loads in turn lie together in
-// memory, but a lane's steps do too: so lanes exchange what they have loaded through a buffer of the warp's in shared
-// memory.
+// Copies of tiles with time innermost, aligned to 16 bytes. A warp loads and stores coalesced vectors, while each lane
+// needs contiguous steps, so the tile is transposed through the warp's buffer in shared memory.
 #pragma once
 
 #include "cuda/device/tile/memory_words.cuh"
@@ -9,15 +8,15 @@
 namespace flashscan::cuda {
 
 // A lane's steps as 16-byte vectors in the warp's buffer. Lanes read theirs without bank conflicts, because vectors are
-// permuted or, where padded, because mostly an odd number of them lies between lanes.
+// swizzled or, where padded, because lanes lie an odd number of vectors apart.
 template <typename T, typename Shape, bool Padded>
 struct LaneVectors {
     using Tile = Steps<T, Shape>;
     static constexpr int L = Tile::L, count = L * static_cast<int>(sizeof(T)) / 16;
-    static constexpr int stride = 16 * (Padded ? count | 1 : count);  // of lanes
+    static constexpr int stride = 16 * (Padded ? count | 1 : count);  // bytes from one lane to the next
     static_assert(count >= 1 && count <= 8);
 
-    // Offset of a vector of a lane.
+    // The offset of a lane's vector in the buffer.
     static __device__ __forceinline__ int place(int lane, int vector) {
         constexpr int shift = count == 8 ? 0 : count == 4 ? 1 : 2;
         return lane * stride + (Padded ? vector : vector ^ ((lane >> shift) & (count - 1))) * 16;
@@ -46,7 +45,7 @@ struct TimeVectors {
     static constexpr int size = static_cast<int>(sizeof(T)), L = Tile::L;
     static constexpr int vectors = Vectors::count, vector_steps = 16 / size;
     static constexpr int buffer_bytes = 32 * L * size;
-    // In turn: vector j of a lane is the (32 j + lane)-th of the warp.
+    // What a lane loads: its j-th vector is number 32 j + lane of the warp's.
     struct Fetched {
         uint32_t word[4 * vectors];
     };
@@ -54,7 +53,8 @@ struct TimeVectors {
     static __device__ __forceinline__ char* origin(const View& view, const Place& at) {
         return view.data + at.batch * view.batch + at.warp_row * view.row + at.warp_t0 * view.time;
     }
-    // Bytes from the origin to a vector, and its step in the warp; false where its row does not exist.
+    // Finds the bytes from the origin to a vector, and its first step in the warp; returns false where its row does not
+    // exist.
     static __device__ __forceinline__ bool find(const View& view, const Place& at, int j, int64_t& bytes, int& step) {
         const int vector = j * 32 + at.lane, owner = vector / vectors;
         const int row = owner >> (5 - at.log2_rows);
@@ -67,12 +67,12 @@ struct TimeVectors {
         const int vector = j * 32 + at.lane;
         return Vectors::place(vector / vectors, vector % vectors);
     }
-    // The warp holds one row, all of whose steps exist.
+    // Whether the warp holds one row and all of its steps there exist, so that its bytes are contiguous.
     static __device__ __forceinline__ bool is_run(const Place& at) {
         return at.log2_rows == 0 && at.warp_rows > 0 && at.warp_steps == 32 * L;
     }
 
-    // Steps that do not exist may read as what lies there, up to `time`.
+    // Starts the loads. Steps past the lane's last one are loaded too if they lie before `time`.
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, int, int64_t time, char*,
                                                  Fetched& fetched) {
         const char* from = origin(view, at);

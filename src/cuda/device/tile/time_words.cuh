@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost, any strides and addresses. Pieces, each an element or two of 16 bits, are copied
-// asynchronously to where the lane that owns them finds whole vectors in the warp's buffer in shared memory, so that
-// what is under way takes no registers.
+// Copies of tiles with time innermost and any strides and addresses. Pieces, each one element or a pair of 16-bit
+// elements, are copied asynchronously (cp.async) into the warp's buffer in shared memory, so that loads under way take
+// no registers. They are laid out so that each lane finds its steps as whole vectors.
 //
-// 16-bit rows that begin at an odd element lie half a word off in the buffer, and lanes shift them as they read. No
-// word is touched that is not the row's alone: elements at its ends, which share words with others, are copied by
-// themselves.
+// 16-bit rows that begin in the middle of a word lie half a word off in the buffer, and lanes shift them as they read.
+// Only words that belong to the row alone are copied as words; elements at its ends, which share words with others, are
+// copied one by one.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -21,20 +21,21 @@ struct TimeWords {
     static constexpr bool halves = size == 2;
     static constexpr int piece_bytes = halves ? 4 : size, piece_steps = halves ? 2 : 1;
     static constexpr int copied_together = alignof(T) < 4 ? 4 : static_cast<int>(alignof(T));
-    static constexpr int pieces = L / piece_steps;  // of a lane
-    static constexpr int log2_pieces = 5 + log2_of<pieces>;
-    static constexpr int turn_bytes = 32 / pieces * Vectors::stride;  // of 32 pieces in the buffer
+    static constexpr int pieces = L / piece_steps;                    // pieces of a lane
+    static constexpr int log2_pieces = 5 + log2_of<pieces>;           // log2 of the pieces of a warp
+    static constexpr int turn_bytes = 32 / pieces * Vectors::stride;  // bytes of 32 pieces in the buffer
     static constexpr int buffer_bytes = 32 * Vectors::stride;
     static_assert(pieces <= 32 && (!halves || Vectors::stride > L * size));
 
-    // 16 bits: the ends, shared with others, of the row with the lane's number and their places in the buffer, or -1.
+    // 16-bit elements alone. Lane i loads the elements at the ends of row i of the warp that share words with others.
     struct Fetched {
         uint32_t first, last;
-        int first_at, last_at;
-        bool odd;  // the lane's own row
+        int first_at, last_at;  // their offsets in the buffer, or -1 for none
+        bool odd;               // whether the row that holds the lane's own steps begins in the middle of a word
     };
 
-    // The steps of a row of the warp in memory: pieces [skipped, skipped + whole) from the word that it begins in.
+    // The steps of a row of the warp in memory. Counted from the word that the row begins in, its whole pieces are
+    // [skipped, skipped + whole).
     struct Run {
         char* from;
         int steps, skipped, whole;
@@ -48,7 +49,7 @@ struct TimeWords {
         return run;
     }
 
-    // Offset in the buffer of a piece of the warp.
+    // The offset of a piece of the warp in the buffer.
     static __device__ __forceinline__ int offset_of(int piece) {
         return piece / pieces * Vectors::stride + piece % pieces * piece_bytes;
     }
@@ -81,7 +82,7 @@ struct TimeWords {
             }
         }
     }
-    // The same for several rows at a time and any strides.
+    // The same where 32 pieces span several rows, or for any strides.
     template <typename F>
     static __device__ __forceinline__ void for_scattered_pieces(const View& view, const Place& at, int steps, F&& f) {
         const int log2_row = log2_pieces - at.log2_rows;
@@ -103,12 +104,12 @@ struct TimeWords {
         const int log2_row = log2_pieces - at.log2_rows, begin = at.lane << log2_row, end = run.skipped + run.whole;
         if (run.skipped != 0) first(offset_of(begin) + size, run.from);
         if ((run.steps + run.skipped) % 2 == 0) return;
-        // Beyond a row that fills its lanes, between them and the next row's.
+        // Where the row fills its lanes, its last element goes into the padding after them.
         const int place = end == 1 << log2_row ? offset_of(begin + end - 1) + piece_bytes : offset_of(begin + end);
         last(place, run.from + (run.steps - 1) * size);
     }
 
-    // Steps that do not exist may read as what lies there, up to `time`.
+    // Starts the copies. Steps past the lane's last one are copied too if they lie before `time`.
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, int, int64_t time, char* buffer,
                                                  Fetched& fetched) {
         const int steps = static_cast<int>(max(min(time - at.warp_t0, int64_t{L * at.segments()}), int64_t{0}));
@@ -135,7 +136,7 @@ struct TimeWords {
         });
     }
 
-    // After the wait for what was fetched. Steps past the lane's last become zero bits.
+    // To be called after the wait for the copies. Steps past the lane's last one become zero bits.
     static __device__ __forceinline__ void arrange(const Fetched& fetched, const Place& at, char* buffer, Tile& tile) {
         if constexpr (halves) {
             if (fetched.first_at >= 0) store_element<T>(&fetched.first, buffer + fetched.first_at);
@@ -178,12 +179,12 @@ struct TimeWords {
     }
 
   private:
-    // Offset of the word after the lane's, which is the next lane's first but for a row's last lane.
+    // The offset of the word after the lane's own: the first word of the next lane, or padding after a row's last lane.
     static __device__ __forceinline__ int beyond(const Place& at) {
         return Vectors::place(at.lane, 0) + (at.segment + 1 < at.segments() ? Vectors::stride : L * size);
     }
 
-    // Writes the lane's steps to the buffer, half a word on where its row is odd.
+    // Writes the lane's steps to the buffer, moved by half a word where its row is odd.
     static __device__ __forceinline__ void put_halves(const Tile& tile, bool odd, const Place& at, char* buffer) {
         uint32_t before = __shfl_up_sync(0xffffffffU, tile.word[pieces - 1], 1);
         if (!odd) return Vectors::write(tile, at, buffer);
@@ -198,7 +199,8 @@ struct TimeWords {
         if (at.segment == at.segments() - 1) store_element<T>(&end, buffer + beyond(at));
     }
 
-    // 16-bit steps that do not lie side by side, one by one: calls f(offset in the buffer, address) for the lane's j-th.
+    // Used for 16-bit steps that are not contiguous: calls f(offset in the buffer, address) for the lane's j-th
+    // element.
     template <typename F>
     static __device__ __forceinline__ void for_element(const View& view, const Place& at, int steps, int j, F&& f) {
         const int element = j * 32 + at.lane, log2_row = log2_pieces + 1 - at.log2_rows;
@@ -208,7 +210,7 @@ struct TimeWords {
     }
 
     static __device__ __forceinline__ void fetch_elements(const View& view, const Place& at, int steps, char* buffer) {
-        constexpr int together = L < 32 ? L : 32;  // loads under way
+        constexpr int together = L < 32 ? L : 32;  // loads that are under way together
 #pragma unroll 1
         for (int j = 0; j < L; j += together) {
             uint32_t bits[together];

@@ -6,11 +6,11 @@
 
 namespace flashscan::cuda {
 
-// How a warp lies over a tensor and reaches memory.
-//   channels       neighbouring lanes are neighbouring rows; each element for itself, any strides
-//   channel_packs  the same, rows contiguous and aligned: whole elements, 16-bit ones in pairs
-//   time           neighbouring lanes are neighbouring segments of time, any strides
-//   time_vectors   the same, time contiguous and aligned to 16 bytes
+// How a warp is laid out over a tensor and accesses memory.
+//   channels       neighbouring lanes hold neighbouring rows; elements are accessed one by one, with any strides
+//   channel_packs  the same, but rows are contiguous and aligned, and the pack of rows of a lane is one access
+//   time           neighbouring lanes hold neighbouring segments of time, with any strides
+//   time_vectors   the same, but time is contiguous and aligned to 16 bytes, and accesses are vectors of 16 bytes
 enum class Access {
     channels,
     channel_packs,
@@ -37,7 +37,7 @@ constexpr Divisor divisor_of(uint32_t d) {
     return {static_cast<uint32_t>(((uint64_t{1} << (31 + log2)) + d - 1) / d), log2 - 1};
 }
 
-// Lanes of a warp that have rows where pairs of rows may begin anywhere (skewed_pairs.cuh): all but the last.
+// How many lanes of a warp have rows in skewed_pairs.cuh: all but the last.
 inline constexpr int skewed_pair_lanes = 31;
 
 }  // namespace flashscan::cuda
