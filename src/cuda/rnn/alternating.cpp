@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of "alternating": enqueues a matrix product by cuBLAS and a kernel for the cell for every step.
 #include <limits>
 
 #include "cuda/launch/launch.h"
@@ -11,7 +12,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// The kernel of a step, which comes after a product; `early`: it may start while that ends.
+// Launches the kernel of a step; with `early` it may start before the product ahead of it has ended.
 void launch_step(const void* kernel, int64_t threads, bool early, void* stream, const RnnParams& params, int64_t step) {
     LaunchShape shape = threads_in_blocks(threads, rnn_step_block);
     shape.overlaps = early;
@@ -121,7 +122,7 @@ class Alternating final : public RnnKernel {
         return at(weights, s_.together * s_.padded * s_.padded, s_.dtype);
     }
 
-    // The product with `rows` [padded_rows, row], group by group, into `result` [padded_rows, result_row].
+    // Multiplies `rows` [padded_rows, row], group by group, and writes `result` [padded_rows, result_row].
     void multiply(const Product& product, const void* weights, const void* rows, int64_t row, void* result,
                   int64_t result_row, bool add, void* workspace, void* stream) const {
         for (int64_t g = 0; g < s_.groups; ++g)
@@ -134,7 +135,8 @@ class Alternating final : public RnnKernel {
         const int64_t done = p_.time - 1 - step, place = sums_weights ? done % s_.chunk_steps : Extent();
         chunk_.set_place(params, base, place, sums_weights);
         void* const blas = base + backward_.blas;
-        // Not early at first: what comes before it may be what wrote this call's arguments.
+        // The first launch does not start early: the launch ahead of it may be the one that writes this call's
+        // arguments.
         launch_step(cell_.backward, elements(), early_ && done > 0, stream, params, step);
         if (s_.split) {
             multiply(backward_.through.last, last_block(weights),
@@ -157,7 +159,7 @@ class Alternating final : public RnnKernel {
     RnnForwardPass forward_;
     RnnBackwardPass backward_;
     RnnChunk chunk_;
-    bool early_ = false;  // kernels may start before the product before them has ended
+    bool early_ = false;  // whether kernels may start before the product ahead of them has ended
 };
 
 }  // namespace

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels "alternating", backward, from the last step to the first. The kernels "persistent" and "fused" take
-// parts.
+// The kernels of "alternating", backward: recurrent networks step by step, from the last step to the first, a matrix
+// product by cuBLAS and a launch of these kernels for each. "persistent" runs the same steps, and "fused" uses some of
+// the functions.
 //
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
-//     a step                   rnn_backward;  through = R^T gradients
-//     or, reset before         rnn_backward;  through = R^T of the last gate;  rnn_backward_reset;
-//                              through += R^T of the others
-//     after the first step     rnn_backward of step -1
+//     each step                rnn_backward;  product: through = R^T gradients
+//     each step of a cell      rnn_backward;  product: through = R^T gradients of the last gate;
+//     that resets before       rnn_backward_reset;  product: through += R^T gradients of the other gates
+//     the product
+//     after the first step     rnn_backward of step -1, for GRAD|STATE_IN
 //
-// Ownership  A thread has an element (row, head, unit): it takes what reaches its h through the R of the step after,
-//            runs the cell's backward and leaves the gradients of its gates for the products.
+// Ownership  A thread has an element (row, head, unit): it reads the part of its h's gradient that came through R from
+//            the step after, runs the cell's backward and stores the gradients of its gates for the products.
 // Bytes      GRAD|OUTPUT, OUTPUT and RESERVE are read once, GRAD|INPUT is written once. Every step's gradients and
 //            factors keep a place of their own, so that one product gives the gradient of R for many steps.
 // Sync       As forward.cuh.
@@ -31,7 +33,8 @@ __device__ __forceinline__ void load_kept(const RnnParams& p, const RnnElement& 
     for (int k = 0; k < K; ++k) keep[k] = static_cast<const Wide*>(p.kept)[e.kept(p, K, k, t)];
 }
 
-// The states before `step` of owner n, as far as its backward looks at them, and the h that entered its product.
+// Loads the states before `step`, whose owner is n, as far as the cell's backward needs them, and the h that entered
+// the step's product.
 template <typename X, typename Cell>
 __device__ __forceinline__ void load_previous(const RnnParams& p, const RnnElement& e, int64_t step, int64_t n,
                                               typename Element<X>::Wide (&state)[Cell::states],
@@ -51,8 +54,9 @@ __device__ __forceinline__ void load_previous(const RnnParams& p, const RnnEleme
     h = load_wide<X>(p.output, e.tensor(p.output_strides, 0, t));
 }
 
-// The gradients of the states after the step before `next`, whose owner is n; where they leave a sequence at `next`,
-// they are GRAD|STATE_IN. `load(carry)` fills in those that `next` left and returns what reaches h through R.
+// Computes the gradients of the states between `next` and the step before it, whose owner is n. `load(carry)` loads
+// those that `next` left and returns the gradient of h that came through R. Where a sequence begins at `next`, they are
+// stored as GRAD|STATE_IN and become zero.
 template <typename Cell, typename Wide, typename Load>
 __device__ __forceinline__ void leave_step(const RnnParams& p, const RnnElement& e, int64_t next, int64_t n,
                                            const Load& load, Wide (&carry)[Cell::states]) {
@@ -71,7 +75,8 @@ __device__ __forceinline__ void leave_step(const RnnParams& p, const RnnElement&
     for (int s = 0; s < Cell::states; ++s) carry[s] = Wide(0);
 }
 
-// The sums for GRAD|BIAS before `step`, and with its gradients of biases First to End.
+// Loads the sums for GRAD|BIAS over the steps after `step`; store_sums stores them with the gradients of `step` of the
+// biases First to End added.
 template <typename Wide, int P>
 __device__ __forceinline__ void load_sums(const RnnParams& p, const RnnElement& e, int64_t step, Wide (&sums)[P]) {
     for (int j = 0; j < P; ++j)
@@ -85,7 +90,7 @@ __device__ __forceinline__ void store_sums(const RnnParams& p, const RnnElement&
     for (int j = First; j < End; ++j) static_cast<Wide*>(p.bias_sums)[e.carried(p, j)] = sums[j] + d_pre[j];
 }
 
-// The gradients of the pre-activations of gates First to End: to the products' gradients and to GRAD|INPUT.
+// Stores the gradients of the pre-activations of gates First to End, for the products and as GRAD|INPUT.
 template <typename X, typename Cell, int First, int End, typename Wide>
 __device__ __forceinline__ void store_gradients(const RnnParams& p, const RnnElement& e, int64_t step, int64_t n,
                                                 const Wide (&d_pre)[Cell::biases], void* gradients) {
@@ -96,7 +101,7 @@ __device__ __forceinline__ void store_gradients(const RnnParams& p, const RnnEle
             store_narrow<X>(p.grad_input, e.tensor(p.input_strides, g, time_of(p, step)), d_pre[g]);
 }
 
-// A step of an element, -1: only what leaves the first one.
+// The work of a thread in one step. In step -1 it only stores what leaves the first step.
 template <typename X, typename Cell>
 struct RnnBackwardStep {
     using Wide = typename Element<X>::Wide;
@@ -106,7 +111,7 @@ struct RnnBackwardStep {
     Wide h = 0, reset_h = 0;
     Wide keep[K], previous[S], given[S] = {}, d_pre[Cell::biases] = {};
 
-    // What the call gives to the step.
+    // Loads what the step needs of the call's tensors, which no launch before this one writes.
     __device__ __forceinline__ void load(const RnnParams& p, const RnnElement& e, int64_t step) {
         n = owner_of(p, e, step);
         if (n < 0) return;
@@ -116,7 +121,8 @@ struct RnnBackwardStep {
             if (s < p.output_states) given[s] = load_wide<X>(p.grad_output, e.tensor(p.output_strides, s, t));
         load_previous<X, Cell>(p, e, step, n, previous, h);
     }
-    // `carry`: the gradients of the states after the step -> before it, less what reaches h through R.
+    // Turns `carry`, the gradients of the states after the step, into those before it, without the part that will come
+    // through R.
     __device__ __forceinline__ void run(const RnnParams& p, const RnnElement& e, int64_t step, Wide (&carry)[S]) {
         if (n < 0) return;
         if (owner_of(p, e, step + 1) != n) {
@@ -134,7 +140,7 @@ struct RnnBackwardStep {
         as_values(d, d_pre);
         if constexpr (Cell::resets_before) reset_h = keep[0] * previous[0];
     }
-    // What of `product`, the gradient of r h, reaches h.
+    // Returns the part of `product`, the gradient of r h, that reaches h, and sets the gradient of r's pre-activation.
     __device__ __forceinline__ Wide run_reset(Wide product) {
         return n >= 0 ? Cell::backward_reset(keep, previous, product, d_pre) : Wide(0);
     }
@@ -173,7 +179,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_backward(RnnParams p, int64_t
     work.store_factors(p, e, p.factors, p.reset_factors);
 }
 
-// `through` holds what reaches r h, and takes what of it reaches h.
+// For cells that reset before the product: on entry `through` is the gradient of r h, on exit its part that reaches h.
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_backward_reset(RnnParams p, int64_t step) {
     using Step = RnnBackwardStep<X, Cell>;

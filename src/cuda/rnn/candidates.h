@@ -6,16 +6,16 @@
 
 namespace flashscan::cuda {
 
-// All steps in one launch, with the recurrent weights of a head on chip: heads that fit, any dtype but f64, GPUs of
-// compute capability 9.0 and newer.
+// All steps in one launch, with the recurrent weights of a head in registers and shared memory. It takes heads that fit
+// there, any dtype but f64, and devices of compute capability 9.0 and newer.
 std::unique_ptr<RnnKernel> make_rnn_fused(const RnnProblem& problem, const Options& options, std::string& refusal);
 
-// All steps in one launch, with products by the blocks of the grid and a barrier a step: every cell and dtype, heads
-// whose rows of h fit shared memory. Packed sequences run one after another, as in the alternating kernel.
+// All steps in one launch, with a barrier between blocks in every step. It takes every cell and dtype, and heads of
+// which 8 rows of h fit shared memory. Packed sequences run one after another, as in the alternating kernel.
 std::unique_ptr<RnnKernel> make_rnn_persistent(const RnnProblem& problem, const Options& options, std::string& refusal);
 
-// One product of cuBLAS and one kernel for the cell at every step. Takes every problem that cuBLAS takes; packed
-// sequences run one after another, T steps in all, because where they begin is known on the device alone.
+// A matrix product by cuBLAS and a kernel for the cell in every step. It takes every problem that cuBLAS takes. Packed
+// sequences run one after another, T steps in all, because only the device knows where they begin.
 std::unique_ptr<RnnKernel> make_rnn_alternating(const RnnProblem& problem, const Options& options,
                                                 std::string& refusal);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Launches the kernels of edges.cuh.
 #include "cuda/rnn/edges.h"
 
 #include <limits>

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for what every way to run a recurrent network does once before its first and after its last step: weights
-// into the padded form of the products and their gradient out of it, BIAS in the states' dtype, the sum of GRAD|BIAS
-// over rows, the sequence of each step, and states of sequences without a step.
+// The kernels that every way to run a recurrent network launches once before its first or after its last step. They
+// copy the weights to the padded form of the products and their gradient back, convert BIAS to the states' dtype, sum
+// GRAD|BIAS over rows, find the sequence of each step, and copy the states of sequences without steps.
 //
-// Ownership  A thread has a number; of the sum of GRAD|BIAS a block has 32 columns, whose 8 warps' sums are added in
-//            order.
+// Ownership  A thread computes one number. In the sum of GRAD|BIAS a block has 32 columns, and the sums of its 8 warps
+//            are added in order.
 // Bytes      Each array is read once and written once.
-// Sync       A block's warps meet once for the sum, else nothing waits.
+// Sync       rnn_sum_bias has one __syncthreads; the other kernels have none.
+// Limits     None.
 #pragma once
 
 #include "cuda/device/math/types.cuh"
@@ -21,13 +22,14 @@ __device__ __forceinline__ int64_t rnn_thread() {
     return static_cast<int64_t>(blockIdx.x) * rnn_edge_threads + threadIdx.x;
 }
 
-// sequence[t] of every t: the last n with offsets[n] <= t, which has a step of its own, or -1 past the last.
+// Computes sequence[t] for every t: the sequence that holds step t, or -1 past the last sequence.
 static __global__ void __launch_bounds__(rnn_edge_threads)
     rnn_find_sequences(const __grid_constant__ RnnSequenceParams p) {
     const int64_t t = rnn_thread();
     if (t < p.time) p.sequence[t] = t < end_of_steps(p.offsets, p.time) ? find_sequence(p.offsets, t) : -1;
 }
 
+// Copies the states of rows without steps.
 template <typename Wide>
 __global__ void __launch_bounds__(rnn_edge_threads) rnn_pass_states(RnnPassParams p) {
     const int64_t i = rnn_thread();
@@ -38,7 +40,7 @@ __global__ void __launch_bounds__(rnn_edge_threads) rnn_pass_states(RnnPassParam
     static_cast<Wide*>(p.to)[i] = p.from != nullptr ? static_cast<const Wide*>(p.from)[i] : Wide(0);
 }
 
-// WEIGHT [G, H, D, D] of type W to [H, G, padded, padded] of type X.
+// Copies WEIGHT [G, H, D, D] of type W to [H, G, padded, padded] of type X, with zeros in the padding.
 template <typename X, typename W>
 __global__ void __launch_bounds__(rnn_edge_threads) rnn_pack_weights(RnnWeightParams p) {
     const int64_t i = rnn_thread();
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(rnn_edge_threads) rnn_pack_weights(RnnWeightPa
     static_cast<X*>(p.to)[i] = Element<X>::narrow(value);
 }
 
-// [H, G, padded, padded] in the states' dtype to GRAD|WEIGHT [G, H, D, D].
+// Copies [H, G, padded, padded] in the states' dtype to GRAD|WEIGHT [G, H, D, D].
 template <typename W>
 __global__ void __launch_bounds__(rnn_edge_threads) rnn_unpack_weights(RnnWeightParams p) {
     using Wide = typename Element<W>::Wide;
@@ -63,6 +65,7 @@ __global__ void __launch_bounds__(rnn_edge_threads) rnn_unpack_weights(RnnWeight
     static_cast<W*>(p.to)[i] = Element<W>::narrow(static_cast<const Wide*>(p.from)[from]);
 }
 
+// Converts BIAS to the states' dtype.
 template <typename W>
 __global__ void __launch_bounds__(rnn_edge_threads) rnn_widen_bias(RnnBiasParams p) {
     const int64_t i = rnn_thread();
@@ -72,7 +75,8 @@ __global__ void __launch_bounds__(rnn_edge_threads) rnn_widen_bias(RnnBiasParams
 
 constexpr int rnn_sum_columns = 32;
 
-// Sums [biases, rows, width] over rows: 32 columns a block, each of its 8 warps every eighth row, then the warps in order.
+// Sums [biases, rows, width] over rows. A block has 32 columns; each of its 8 warps sums every eighth row, then the
+// sums of the warps are added in order.
 template <typename W>
 __global__ void __launch_bounds__(rnn_edge_threads) rnn_sum_bias(RnnBiasParams p) {
     using Wide = typename Element<W>::Wide;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every way to run a recurrent network does before its first and after its last step.
+// Host side of edges.cuh: what every way to run a recurrent network does before its first and after its last step.
 #pragma once
 
 #include "core/rnn_arguments.h"
@@ -11,24 +11,26 @@ namespace flashscan::cuda {
 
 class RnnEdges {
   public:
-    // Loads the kernels, because the first call may be captured.
+    // Loads the kernels now, because the first call may be captured, where they cannot be loaded.
     RnnEdges(const RnnProblem& problem, const RnnShape& shape);
 
-    // Extents, strides and the arguments that forward and backward share.
+    // Returns extents, strides and the arguments that forward and backward share.
     RnnParams common(const RnnBuffers& b) const;
-    // The sequence of every t, in `memory`; null when not packed.
+    // Enqueues the search for the sequence of every t and returns `memory`, which receives it; null when not packed.
     const int64_t* find_sequences(const RnnBuffers& b, void* memory, void* stream) const;
-    // States of rows without a step: `from`, or zeros, to `to`, which may be null.
+    // Copies the states of rows without steps from `from`, or zeros where it is null, to `to`, which may be null.
     void pass_states(const RnnBuffers& b, const void* from, void* to, void* stream) const;
-    // BIAS in the states' dtype, in `memory`; null when not given.
+    // Returns BIAS in the states' dtype, which is written to `memory`; null where it is not given.
     const void* widen_bias(const RnnBuffers& b, void* memory, void* stream) const;
-    // WEIGHT as the products take it: [H, G, padded, padded] in dtype, in `memory` unless it already is.
+    // Returns WEIGHT as the products take it, [H, G, padded, padded] in dtype: in `memory`, or WEIGHT itself where it
+    // already has that form.
     const void* pack_weights(const RnnBuffers& b, void* memory, void* stream) const;
 
-    // GRAD|BIAS from sums [biases, rows, H, D] and GRAD|WEIGHT from [H, G, padded, padded], in the states' dtype.
+    // Store GRAD|BIAS from sums [biases, rows, H, D], and GRAD|WEIGHT from [H, G, padded, padded], in the states'
+    // dtype.
     void store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
     void store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const;
-    // Zeros to both, where there was no step.
+    // Clears both, for calls without steps.
     void clear_gradients(const RnnBuffers& b, void* stream) const;
 
   private:
@@ -41,7 +43,7 @@ class RnnEdges {
     const RnnWeightKernels& weights_;
 };
 
-// Zeros. Does nothing for no bytes.
+// Enqueues filling with zeros; does nothing for 0 bytes.
 void clear(void* memory, size_t bytes, void* stream);
 
 }  // namespace flashscan::cuda

@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels "alternating", forward: a step of a recurrent network is a product by cuBLAS and one of these launches.
-// The kernel "persistent" runs the same steps inside one launch.
+// The kernels of "alternating", forward: recurrent networks step by step, a matrix product by cuBLAS and a launch of
+// these kernels for each. The kernel "persistent" runs the same steps inside one launch.
 //
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
 //     before the first step    rnn_begin
-//     a step                   products = R factors;  rnn_forward
-//     or, reset before         products of all gates but the last;  rnn_forward_reset: factors r h, r the first gate;
-//                              product of the last;  rnn_forward
+//     each step                product: products = R factors;  rnn_forward
+//     each step of a cell      product for all gates but the last;  rnn_forward_reset: factors r h, r being the first
+//     that resets before       gate;  product for the last gate;  rnn_forward
+//     the product
 //
 // Ownership  A thread has an element (row, head, unit): it adds INPUT, BIAS and the products of its gates, runs the
-//            cell, and leaves the states and the factor of the next product.
+//            cell, and stores the states and the factor of the next product.
 // Bytes      INPUT is read once, OUTPUT and RESERVE are written once; products and carried states are read from L2.
-// Sync       Launches follow each other on the stream; a launch may begin while the one before ends (element.cuh).
-// Limits     None. A step costs its two launches until rows * width * (gates + states) fill the memory system.
+// Sync       Launches follow each other on the stream; a launch may begin before the one ahead of it has ended
+//            (element.cuh).
+// Limits     None. A step takes the time of its two launches until rows * width * (gates + states) are enough to keep
+//            the memory system busy.
 #pragma once
 
 #include "cuda/rnn/element.cuh"
 
 namespace flashscan::cuda {
 
-// The states as they enter `step`. Owner n has them so far, after the step before.
+// Turns the states after the step before, which belong to owner n, into those that enter `step`: where the owner
+// changes, they are stored and the new owner's are loaded, and a reset makes them zero.
 template <typename Wide, int S>
 __device__ __forceinline__ void enter_step(const RnnParams& p, const RnnElement& e, int64_t step, int64_t n,
                                            Wide (&state)[S]) {
@@ -33,7 +37,7 @@ __device__ __forceinline__ void enter_step(const RnnParams& p, const RnnElement&
         for (int s = 0; s < S; ++s) state[s] = Wide(0);
 }
 
-// A step of an element.
+// The work of a thread in one step.
 template <typename X, typename Cell>
 class RnnForwardStep {
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
@@ -42,7 +46,7 @@ class RnnForwardStep {
     using Wide = typename Element<X>::Wide;
     using Real = RnnStepReal<X>;
 
-    // What the call gives to the step.
+    // Loads what the step needs of the call's tensors, which no launch before this one writes.
     __device__ __forceinline__ void load(const RnnParams& p, const RnnElement& e, int64_t step) {
         t_ = time_of(p, step), n_ = owner_of(p, e, step);
         if (n_ < 0) return;
@@ -50,7 +54,7 @@ class RnnForwardStep {
         if (p.bias != nullptr)
             for (int j = 0; j < P; ++j) pre_[j] += static_cast<const Wide*>(p.bias)[j * p.width + e.w];
     }
-    // `product(g)`: R factors of gate g.
+    // Runs the cell; `product(g)` returns the element's R factors of gate g.
     template <typename Product>
     __device__ __forceinline__ void run(const Product& product, Wide (&state)[S]) {
         if (n_ < 0) return;
@@ -63,7 +67,7 @@ class RnnForwardStep {
         as_values(now, state);
         as_values(now, after_);
     }
-    // r h, the factor of the last gate's product.
+    // Returns r h, the factor of the last gate's product.
     __device__ __forceinline__ Wide reset(Wide product, Wide h) const {
         return n_ < 0 ? Wide(0) : value_of(Cell::reset(Real(pre_[0] + product), Real(h)));
     }
@@ -81,13 +85,14 @@ class RnnForwardStep {
     Wide pre_[P] = {}, keep_[K], after_[S];
 };
 
-// For the next step and its product.
+// Stores the states for the next step, and h for its product.
 template <typename X, typename Wide, int S>
 __device__ __forceinline__ void hand_on(const RnnParams& p, const RnnElement& e, const Wide (&state)[S]) {
     for (int s = 0; s < S; ++s) static_cast<Wide*>(p.states)[e.carried(p, s)] = state[s];
     store_narrow<X>(p.factors, e.factor(p), state[0]);
 }
 
+// Stores the states that enter the first step.
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_begin(RnnParams p) {
     const RnnElement e(p);
@@ -97,7 +102,7 @@ __global__ void __launch_bounds__(rnn_threads) rnn_begin(RnnParams p) {
     hand_on<X>(p, e, state);
 }
 
-// The factors of the product of the last gate.
+// Stores r h, the factors of the last gate's product, of cells that reset before the product.
 template <typename X, typename Cell>
 __global__ void __launch_bounds__(rnn_threads) rnn_forward_reset(RnnParams p, int64_t step) {
     using Step = RnnForwardStep<X, Cell>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call's launches depend on the plan and on the call's pointers alone. The second call with the same pointers records
-// them on a stream of the plan's own and instantiates a graph; this and every later one launch it. A call goes launch
-// by launch where its pointers are new, where the caller captures the stream, and where another thread is at the graphs:
-// nobody waits for anybody, and the bits are the same either way.
+// A call's launches depend only on the plan and on the call's pointers. The second call with the same pointers captures
+// them on a stream of the plan's own and instantiates a graph; this call and every later one launch it. A call enqueues
+// launch by launch where its pointers are new, where the caller captures the stream, and where another thread is using
+// the graphs: no call waits for another, and the bits are the same either way.
 #include "cuda/rnn/graph_replay.h"
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 namespace flashscan::cuda {
 namespace {
 
-// Below, the launches cost less than the graph; above, its nodes would take the host's memory.
+// With fewer steps the launches cost less than the graph; with more its nodes would take too much host memory.
 constexpr int64_t fewest_steps = 8, most_steps = 4096;
 constexpr size_t kept_calls = 4;
 constexpr int64_t most_waits = 1 << 16;
 
 struct Destroy {
     void operator()(cudaGraph_t graph) const { succeeds(cudaGraphDestroy(graph)); }
-    // One that is running is freed when it is done.
+    // CUDA frees a graph that is running when it is done.
     void operator()(cudaGraphExec_t graph) const { succeeds(cudaGraphExecDestroy(graph)); }
     void operator()(cudaStream_t stream) const { succeeds(cudaStreamDestroy(stream)); }
 };
@@ -76,7 +76,7 @@ class Replay final : public RnnKernel {
         if (!pays_ || is_counting_launches() || !replay(pass, b, stream)) enqueue(pass, b, stream);
     }
 
-    // False where nothing was enqueued.
+    // Launches the call's graph; returns false where nothing was enqueued.
     bool replay(Pass pass, const RnnBuffers& b, void* stream) const {
         const DeviceScope scope(device_);
         cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -101,10 +101,11 @@ class Replay final : public RnnKernel {
         next_waits_ = launched ? 1 : std::min(2 * next_waits_, most_waits);
         return launched;
     }
-    // Null where it fails; what is wrong is then found by enqueueing without a graph.
+    // Captures and instantiates a graph. Returns null where that fails; enqueueing without a graph then reports what is
+    // wrong.
     Executable record(Pass pass, const RnnBuffers& b) const {
         const RelaxedCapture relaxed;
-        Stream stream = std::exchange(stream_, nullptr);  // one that has failed may be capturing still
+        Stream stream = std::exchange(stream_, nullptr);  // not kept on failure, as it may still be capturing
         if (stream == nullptr) {
             cudaStream_t made = nullptr;
             if (!succeeds(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking))) return nullptr;
@@ -129,9 +130,9 @@ class Replay final : public RnnKernel {
     std::unique_ptr<RnnKernel> kernel_;
     int device_;
     bool pays_;
-    mutable std::mutex mutex_;  // of all below
+    mutable std::mutex mutex_;  // guards the members below
     mutable Stream stream_;
-    // After a failure so many calls go launch by launch before a graph is tried again, twice as many each time.
+    // After a failure waits_ calls go launch by launch before a graph is tried again, twice as many after each failure.
     mutable int64_t waits_ = 0, next_waits_ = 1;
     mutable Recent<Key, Executable, kept_calls> recent_;
 };

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a network whose steps are launches each, replayed as a CUDA graph.
+// Replays the calls of a network that has several launches in each step as a CUDA graph.
 #pragma once
 
 #include "core/backend.h"
 
 namespace flashscan::cuda {
 
-// `kernel`, whose calls enqueue several launches a step, with the calls that repeat their pointers replayed as a graph:
-// the host then pays for one launch.
+// Wraps `kernel`. Calls that repeat the pointers of an earlier call are replayed as a graph, so that the host pays for
+// a single launch.
 std::unique_ptr<RnnKernel> make_rnn_replay(std::unique_ptr<RnnKernel> kernel, const RnnProblem& problem,
                                            const Options& options);
 

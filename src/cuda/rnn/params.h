@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of recurrent networks that alternate with matrix products are launched with: plain data, no CUDA
-// types.
+// Arguments of the kernels of recurrent networks: plain data, no CUDA types. "alternating" uses them as they are,
+// "persistent" and "fused" as a part of theirs.
 //
 // A row is an entry of the batch; packed sequences follow each other in one row. An element is a (row, head, d) of the
-// states. Steps are counted in the order of computation. What is multiplied has head dim `padded`, D rounded up, with
-// zeros past D, so that every column starts aligned:
+// states. Steps are counted in the order of computation. The operands of products have the head dim `padded`, which is
+// D rounded up, with zeros past D, so that every column starts aligned:
 //
 //     factors     [rows, H, padded]           h, or r h, before a step, in dtype
 //     products    [rows, H, G, padded]        R times factors, in the states' dtype
-//     gradients   [rows, H, G, padded]        of those products, in dtype
+//     gradients   [rows, H, G, padded]        gradients of products, in dtype
 //     through     [rows, H, padded]           R^T times gradients, in the states' dtype
 //     weights     [H, G, padded, padded]      R
 //     kept        [T, B, kept, H, D]          RESERVE
@@ -25,28 +25,28 @@ struct RnnTensorStrides {
 struct RnnParams {
     int64_t rows = 0, time = 0, dim = 0, padded = 0;
     int64_t width = 0;       // H D
-    int64_t state_rows = 0;  // of STATE_IN and STATE_OUT
+    int64_t state_rows = 0;  // rows of STATE_IN and STATE_OUT
     RnnTensorStrides input_strides, output_strides;
     int32_t reverse = 0;
     int32_t output_states = 1;
-    double clip = 0;  // infinite: none
+    double clip = 0;  // the limit of the gradients that pass R; infinite where they are not clipped
 
     const uint8_t* reset = nullptr;
     const int64_t* sequence = nullptr;  // [T], the sequence of each t or -1; null when not packed
 
-    const void* state_in = nullptr;  // here and below: null when not given
-    // [S, rows, H, D], the states before the next step; backward: their gradients, and behind them, of cells whose first
-    // gate acts twice, [rows, H, D], that gate's gradient less what comes through the product.
+    const void* state_in = nullptr;  // this and the following pointers are null where the call has no such tensor
+    // [S, rows, H, D]: the states before the next step. Backward: their gradients, followed, for cells whose first gate
+    // acts twice, by [rows, H, D]: that gate's gradient without the part that comes through the product.
     void* states = nullptr;
     void* kept = nullptr;
     void* factors = nullptr;
-    void* reset_factors = nullptr;  // cells that reset before the product: r h
+    void* reset_factors = nullptr;  // r h, for cells that reset before the product
 
     // Forward.
     const void* input = nullptr;
     const void* bias = nullptr;  // in the states' dtype
     const void* products = nullptr;
-    void* output = nullptr;  // backward reads it
+    void* output = nullptr;  // OUTPUT, which backward reads
     void* state_out = nullptr;
 
     // Backward.
@@ -56,32 +56,33 @@ struct RnnParams {
     void* grad_state_in = nullptr;
     void* gradients = nullptr;
     void* through = nullptr;
-    void* bias_sums = nullptr;  // [biases, rows, H, D], the sums over time so far
+    void* bias_sums = nullptr;  // [biases, rows, H, D]: the sums over the steps so far
 };
 
 // Packed sequences, and rows without a step.
 struct RnnSequenceParams {
     SequenceOffsets offsets;
     int64_t time = 0;
-    int64_t* sequence = nullptr;  // filled
+    int64_t* sequence = nullptr;  // output of rnn_find_sequences
 };
 
-// States that pass through a row without a step: [states, rows, width].
+// Arguments of rnn_pass_states, which copies states [states, rows, width] of rows without steps.
 struct RnnPassParams {
     RnnSequenceParams sequences;
     int64_t states = 0, rows = 0, width = 0;
-    const void* from = nullptr;  // null: zeros
+    const void* from = nullptr;  // null for zeros
     void* to = nullptr;
 };
 
-// WEIGHT and its gradient [G, H, D, D] beside their padded form [H, G, padded, padded].
+// Arguments of the copies between WEIGHT or its gradient, [G, H, D, D], and the padded form [H, G, padded, padded].
 struct RnnWeightParams {
     const void* from = nullptr;
     void* to = nullptr;
     int64_t gates = 0, heads = 0, dim = 0, padded = 0;
 };
 
-// BIAS [columns] made wide, or the sums [columns of a gate, rows, width] of its gradient over rows.
+// Arguments of rnn_widen_bias, which converts BIAS [biases, width], and of rnn_sum_bias, which sums its gradient
+// [biases, rows, width] over rows.
 struct RnnBiasParams {
     const void* from = nullptr;
     void* to = nullptr;

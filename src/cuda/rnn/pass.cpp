@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The shapes of the products of a recurrent network, and the scratch memory of its passes.
 #include "cuda/rnn/pass.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Rows of a product whose number of rows is fixed: as many as the tensor cores take without slowing down.
+// Rows of a product for batch-invariant plans: as many as tensor cores multiply without taking longer than for fewer.
 constexpr int64_t invariant_rows = 32;
 
 ProductShape forward_shape(const RnnShape& s, int64_t gates) {

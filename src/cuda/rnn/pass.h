@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a plan for a recurrent network alternates between products and cells: settled when the plan is made, so that a
-// call only fills in pointers.
+// Extents, products and scratch memory of a recurrent network that alternates between products and cells. All of it is
+// settled when the plan is made, so that a call only fills in pointers.
 #pragma once
 
 #include <string>
@@ -16,33 +16,33 @@ inline size_t bytes_of(Extent count, Dtype dtype) { return static_cast<size_t>(c
 
 // Extents of the problem as the products see it.
 struct RnnShape {
-    // The rows of a product for GRAD|WEIGHT are at most `chunk_rows`, at least one step's.
+    // A product for GRAD|WEIGHT covers at most `chunk_rows` rows, but at least those of one step.
     RnnShape(const RnnProblem& problem, bool batch_invariant, int64_t chunk_rows = 4096);
 
     Dtype dtype{}, wide{};
-    bool any = false;    // there are steps to run
-    bool split = false;  // the last gate's product is one of its own, after the others'
-    Extent rows;         // walked at once
+    bool any = false;    // whether there are steps to run
+    bool split = false;  // whether the last gate has a product of its own, after that of the others
+    Extent rows;         // rows of every step
     Extent heads, gates, padded;
-    int64_t together = 0;  // gates of the first product
-    Extent group;          // rows of one product: all, or a fixed number so that bits do not depend on how many
-    Extent groups;         // products of a step
-    Extent chunk_steps;    // steps whose gradients make one product for GRAD|WEIGHT
+    int64_t together = 0;  // how many gates share the first product
+    Extent group;        // rows of one product: all, or a fixed number where bits must not depend on how many there are
+    Extent groups;       // products of a step, each of `group` rows
+    Extent chunk_steps;  // steps whose gradients are multiplied in one product for GRAD|WEIGHT
 
-    // Elements, by row: of factors and through, and of products and gradients. Of all weights.
+    // Elements of a row of factors and through, of a row of products and gradients, and of all weights.
     Extent factor() const { return heads * padded; }
     Extent product() const { return heads * gates * padded; }
     Extent weights() const { return heads * gates * padded * padded; }
     Extent padded_rows() const { return group * groups; }
 };
 
-// The products of one kind: of the gates together, and where they are split that of the last.
+// The products of one kind: that of all gates together, or, where they are split, that of the others and of the last.
 struct RnnProducts {
     Product together, last;
     size_t workspace_bytes() const { return std::max(together.workspace_bytes(), last.workspace_bytes()); }
 };
 
-// gradients factors^T of a chunk's steps.
+// The products gradients factors^T of a chunk of steps.
 RnnProducts make_grad_weights(int device, const RnnShape& shape, std::string& refusal);
 
 struct RnnForwardPass {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Describes products to cuBLASLt and chooses their algorithm.
 #include "cuda/rnn/product.h"
 
 #include <limits>
@@ -10,7 +11,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// NVIDIA's advice for its largest devices; what the chosen algorithm needs is usually nothing.
+// The size that NVIDIA recommends for its largest devices. The chosen algorithm usually needs no workspace.
 constexpr size_t most_workspace = size_t{32} << 20;
 
 cudaDataType_t type_of(Dtype dtype) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of one shape, batched over heads: settled when a plan is made, enqueued any number of times.
+// Matrix products of one shape by cuBLAS, batched over heads. The algorithm is chosen when a plan is made; the product
+// may then be enqueued any number of times.
 #pragma once
 
 #include <cstddef>

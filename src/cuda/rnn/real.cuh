@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers in which cells of dtype X are worked out: f32 with exact functions for f32, shorter functions for 16 bits
-// and for f64 (device/math/).
+// The type of number in which cells are computed, by the dtype X of the data: float with accurate functions for f32,
+// types with faster functions for 16 bits and for f64 (device/math/).
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,8 @@ struct RnnReal<double> {
     using Type = QuickDouble;
 };
 
-// Where each step has a barrier or a launch; only f64's functions are long enough to matter there.
+// The same for kernels in which every step has a launch or a barrier between blocks: there only the functions of f64
+// take long enough to matter, and 16-bit data are computed in float.
 template <typename X>
 using RnnStepReal = std::conditional_t<sizeof(X) == 2, float, typename RnnReal<X>::Type>;
 
@@ -31,7 +32,7 @@ __device__ __forceinline__ float value_of(float x) { return x; }
 __device__ __forceinline__ float value_of(Quick x) { return x.value; }
 __device__ __forceinline__ double value_of(QuickDouble x) { return x.value; }
 
-// All of an array's numbers as those of another type.
+// Converts all numbers of an array to or from such a type.
 template <typename To, typename From, int N>
 __device__ __forceinline__ void as_numbers(const From (&from)[N], To (&to)[N]) {
 #pragma unroll

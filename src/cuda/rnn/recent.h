@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small cache: the last few keys that were asked for, each with how often and with a value that its user may set. The
-// key not asked for longest makes room, with its value.
+// A small least-recently-used cache. It keeps the last `Count` keys that were asked for, each with the number of times
+// it was asked for and a value that its user may set.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ class Recent {
   public:
     struct Entry {
         Key key{};
-        size_t asked = 0;  // this time included
+        size_t asked = 0;  // how often, this time included
         Value value{};
     };
 
@@ -32,7 +32,7 @@ class Recent {
     }
 
   private:
-    std::vector<Entry> entries_;  // the latest first
+    std::vector<Entry> entries_;  // the most recent first
 };
 
 }  // namespace flashscan::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The scratch memory and the product for GRAD|WEIGHT of a chunk of steps.
 #include "cuda/rnn/weight_gradient.h"
 
 #include "cuda/rnn/edges.h"

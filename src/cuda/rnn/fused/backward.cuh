@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "fused", backward: a recurrent network in one launch, from the last step to the first. A team of blocks
-// keeps R^T of a head on chip (team.cuh) and multiplies it by the gradients of the pre-activations.
+// The kernel "fused", backward: a persistent kernel that walks a recurrent network from the last step to the first. A
+// team of blocks keeps R^T of a head in registers and shared memory (team.cuh) and multiplies it by the gradients of
+// the pre-activations.
 //
 //     d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
 //
-// Ownership  As forward.cuh. A lane owns elements (unit, row): it gets what reaches their h through R out of the
-//            product, carries the gradients of their states in registers, runs the cell's backward and hands d_raw, all
-//            gates of it, to the team. Sums for GRAD|BIAS stay in registers.
-// Bytes      GRAD|OUTPUT, OUTPUT, RESERVE and GRAD|INPUT are moved once. d_raw and the h before each step are left for
-//            one product that the host enqueues, GRAD|WEIGHT. What a step reads is fetched into L2 eight steps ahead
-//            and loaded, and turned into the cell's slopes, before its product ends; what it made is stored while the
-//            next product waits for its operands.
-// Sync       As forward.cuh, with `gates` times as much through L2, or by scattered sums (team_scatter.cuh).
-// Limits     As forward.cuh. A launch takes steps [first, end); what it knows after its first step goes to the next
-//            launch through the carried states.
+// Ownership  As forward.cuh. A lane owns elements (unit, row): from the product it takes the gradient of their h that
+//            came through R, it carries the gradients of their states in registers, runs the cell's backward and passes
+//            d_raw of all gates to the team. Sums for GRAD|BIAS stay in registers.
+// Bytes      GRAD|OUTPUT, OUTPUT, RESERVE and GRAD|INPUT are moved once. d_raw and the h before each step are stored
+//            for one product that the host enqueues for GRAD|WEIGHT. The inputs of a step are prefetched into L2 eight
+//            steps ahead and are loaded, and turned into the cell's slopes, before its product ends; its results are
+//            stored while the next product waits for its operands.
+// Sync       As forward.cuh, with `gates` times as many bytes through L2, or by a reduce-scatter (team_scatter.cuh).
+// Limits     As forward.cuh. A launch takes steps [first, end); the gradients of the states before them go to the next
+//            launch through global memory.
 #pragma once
 
 #include "cuda/rnn/fused/backward_job.cuh"
@@ -21,7 +22,7 @@
 
 namespace flashscan::cuda {
 
-// A block's walk through its jobs where all warps do both products and cells.
+// A block's loop over its jobs where all warps do both products and cells.
 template <typename X, typename Cell, typename S>
 __device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsigned char* shared) {
     const TeamVectors<S> vectors(f, shared, 0);
@@ -29,7 +30,7 @@ __device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsi
     const RnnBackwardPace<Cell> pace(f, RnnOwn<S>::kept_step(f, RnnKept<X, Cell>::count));
     TeamWeights<S> weights(shared);
     int head = -1;
-    uint32_t turn = 0;  // nothing is read at a job's first step
+    uint32_t turn = 0;  // the number of the exchange; a job's first step has none to wait for
     for (int index = static_cast<int>(blockIdx.x) / f.blocks; index < f.jobs; index += f.teams) {
         RnnBackwardJob<X, Cell, S> work(f, pace, index, 0);
         if (work.job().steps == 0) continue;
@@ -46,12 +47,12 @@ __device__ __forceinline__ void rnn_backward_alone(const RnnFusedParams& f, unsi
             if (step > work.first()) work.take_through(step, product(turn));
         }
         work.finish(product(turn - 1));
-        // Without a last product, the next job's first adds where this one's last did.
+        // Without a last product, the next job's first product writes its sums where this job's last one did.
         if (!work.needs_last(f)) __syncthreads();
     }
 }
 
-// The walk of a warp of cells.
+// The loop of a warp that runs cells, where warps are specialised.
 template <typename X, typename Cell, typename S>
 __device__ __forceinline__ void rnn_backward_cells(const RnnFusedParams& f, unsigned char* shared, int shift) {
     const TeamVectors<S> vectors(f, shared, shift);
@@ -76,7 +77,8 @@ __device__ __forceinline__ void rnn_backward_cells(const RnnFusedParams& f, unsi
 
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_backward(const __grid_constant__ RnnFusedParams f) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
+// Older devices have no clusters; the host does not launch this kernel there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) unsigned char memory[];
     unsigned char* const shared = ptx::held_shared(memory);
     using Job = RnnBackwardJob<X, Cell, S>;

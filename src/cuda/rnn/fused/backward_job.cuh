@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// From a step to the next, and where words of a pair of gates go; held in registers.
+// Offsets from a step to the next, and to the words of a pair of gates, which are kept in registers.
 template <typename Cell>
 struct RnnBackwardPace {
     static constexpr int G = Cell::gates, pairs = (G + 1) / 2;
@@ -31,7 +31,8 @@ struct RnnBackwardPace {
         }
     }
     static __device__ __forceinline__ int64_t sign(const RnnFusedParams& f) { return f.p.reverse != 0 ? -1 : 1; }
-    // Gates in pairs: lanes of even units store the first of a pair, lanes of odd units the last.
+    // Gates are stored in pairs, in words that hold two neighbouring units: lanes of even units store the first gate of
+    // a pair, lanes of odd units the last one.
     static __device__ __forceinline__ constexpr int last_of(int pair) {
         return 2 * pair + 1 < G ? 2 * pair + 1 : 2 * pair;
     }
@@ -43,11 +44,12 @@ template <typename X, typename Cell, typename S>
 class RnnBackwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     static constexpr int pairs = (G + 1) / 2, slopes = Cell::slopes;
-    // A step of these teams is shorter than its loads.
+    // Whether a step's tensors are loaded one step ahead, because the step is shorter than the latency of its loads.
     static constexpr bool loads_ahead = S::kind != Team::grid || S::cell_warps > 0;
-    // Of large heads a step that loads ahead is longer than the latency of memory.
+    // Whether tensors are prefetched into L2. For large heads that load ahead, a step is longer than memory's latency.
     static constexpr bool fetches = !loads_ahead || S::depth < 512 * G;
-    // To shared memory a lane puts its own halves; words for memory are made later.
+    // Whether a lane passes its own 16-bit halves to the team, through shared memory; words for the stores are made
+    // later.
     static constexpr bool puts_halves = S::in_shared && S::planes == 1;
     using Real = typename TeamNumber<X>::Real;
     using Kept = RnnKept<X, Cell>;
@@ -65,7 +67,8 @@ class RnnBackwardJob {
     static __device__ __forceinline__ int end(const RnnFusedParams& f, const RnnJob<S>& job) {
         return min(static_cast<int>(f.end), job.steps);
     }
-    // Whether what the first step of this launch hands on is wanted; a cluster's barriers count every turn.
+    // Whether the gradients of this launch's first step must be multiplied by R^T too. A cluster always does that, as
+    // its barriers count every turn.
     static __device__ __forceinline__ bool needs_last(const RnnFusedParams& f) {
         return S::kind == Team::cluster || f.first > 0 || f.p.grad_state_in != nullptr;
     }
@@ -107,7 +110,8 @@ class RnnBackwardJob {
         prepare(step);
     }
 
-    // The cell of a step and what it hands on. `send`: run when that is put and wanted.
+    // Runs the cells of a step and passes their gradients to the team; `send` is called once they are put, if they are
+    // needed.
     template <typename Send>
     __device__ __forceinline__ void hand_step_on(const TeamVectors<S>& vectors, uint32_t turn, int step,
                                                  const Send& send) {
@@ -118,13 +122,14 @@ class RnnBackwardJob {
         if (step > first() || needs_last(f_)) send();
         clear_slots(f_, job_, vectors, turn - 1);
     }
-    // What it handed on comes through R. `product(early, late, sums)`: what the team makes of it.
+    // Receives the gradients that come through R. `product(early, late, sums)` computes them; `early` and `late` are
+    // run while it waits.
     template <typename Product>
     __device__ __forceinline__ void take_through(int step, const Product& product) {
         product([&] { store_last(step); }, [&] { prepare(step - 1); }, through_);
     }
 
-    // The gradients of the states before the first step: GRAD|STATE_IN, or for the next launch.
+    // Stores the gradients of the states before the launch's first step, as GRAD|STATE_IN or for the next launch.
     template <typename Product>
     __device__ __forceinline__ void finish(const Product& product) {
         float through[own][1] = {};
@@ -155,7 +160,7 @@ class RnnBackwardJob {
     }
 
   private:
-    // All of a step that does not wait for the product.
+    // Does everything of a step that does not depend on the product.
     __device__ __forceinline__ void prepare(int step) {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
@@ -211,7 +216,7 @@ class RnnBackwardJob {
             }
         }
     }
-    // What reaches h through R; nothing passes a reset.
+    // Adds the gradient of h that came through R; a reset stops all gradients.
     __device__ __forceinline__ void take(int i, float through) {
         if (cut_[i])
 #pragma unroll
@@ -219,7 +224,8 @@ class RnnBackwardJob {
         else
             carry_[i][0] += Real(clipped(through, f_.clip));
     }
-    // The gradients given at `step`, and the states before it with the h that entered its product.
+    // Adds the gradients that the call gives at `step`, and finds the states before it and the h that entered its
+    // product.
     __device__ __forceinline__ void enter(int i, int step, const Real (&keep)[K], Real (&previous)[N]) {
         if (step + 1 == steps_[i]) {
             Real last[N];
@@ -245,13 +251,14 @@ class RnnBackwardJob {
             if constexpr (Kept::takes_h) previous[0] = Element<X>::widen(h_[i]);
         }
     }
-    // h, where it is not among them, only says what the states before are.
+    // The kept numbers; h may be missing among them (kept.cuh), as it is only needed to find the states of the step
+    // before.
     static __device__ __forceinline__ void all_kept(const Real (&from)[kept], Real (&keep)[K]) {
 #pragma unroll
         for (int k = 0; k < K; ++k) keep[k] = k < kept ? from[k < kept ? k : 0] : Real(0.0F);
     }
     __device__ __forceinline__ bool needs_h() const { return Kept::takes_h || f_.factors != nullptr; }
-    // Asks for what `step` reads beside what it knows, and L2 for what a later one does.
+    // Starts the loads of `step`, and the prefetches into L2 of a later step.
     __device__ __forceinline__ void load_step(int i, int step) {
         if (step > 0) {
             kept_[i] -= pace_.kept;
@@ -284,17 +291,17 @@ class RnnBackwardJob {
         for (int k = 0; k < kept; ++k) keep[k] = step < steps_[i] ? kept_[i][k * 8] : 0.0F;
     }
     static __device__ __forceinline__ constexpr int last_of(int pair) { return Pace::last_of(pair); }
-    // 16-bit data: two units of a pair of gates, where a lane's own unit goes.
+    // For 16-bit data: the word that a lane stores of a pair of gates, with its own unit and the neighbouring one.
     static __device__ __forceinline__ uint32_t pair_gates(float first, float last) {
         return pair_halves(TeamHalves<X>(first).bits[0], TeamHalves<X>(last).bits[0]);
     }
     static __device__ __forceinline__ void store_pair(X* to, uint32_t word) { *reinterpret_cast<uint32_t*>(to) = word; }
-    // Of row block `gate` of R.
+    // The gradient of the pre-activation that row block `gate` of R contributes to.
     __device__ __forceinline__ float product_gradient(int i, int gate) const {
         return value_of(d_pre_[i][Cell::recurrent(gate)]);
     }
 
-    // What `step`, the last one, made.
+    // Stores the results of `step`, the one that was computed last.
     __device__ __forceinline__ void store_last(int step) {
         if (!TeamElement<S>::exist()) return;
 #pragma unroll
@@ -351,7 +358,7 @@ class RnnBackwardJob {
     const Pace& pace_;
     RnnJob<S> job_;
     float limit_;
-    const float* kept_[own];  // of the step whose `kept` is known
+    const float* kept_[own];  // points into RESERVE at the last step that was loaded from it
     const X* grad_output_[own];
     const X* output_[own];
     X* grad_input_[own];
@@ -359,14 +366,14 @@ class RnnBackwardJob {
     X* gradient_[own];
     int64_t reset_[own];
     int place_[own];
-    int steps_[own];                // of the row; 0: the element is not there
-    int pair_steps_[own];           // 0: neither it nor the other unit of a word is there
-    bool cut_[own], blocked_[own];  // blocked: what comes through R does not reach the step
+    int steps_[own];                // steps of the element's row; 0 where the element does not exist
+    int pair_steps_[own];           // the same, but 0 only where neither the element nor its neighbour in a word exists
+    bool cut_[own], blocked_[own];  // a reset at the current step; no gradient comes through R
     Real carry_[own][N], keep_[own][kept], slope_[own][slopes], d_pre_[own][P];
-    Real before_[own][kept];  // what load_step got
+    Real before_[own][kept];  // the kept numbers that load_step loaded
     X given_[own][N], before_h_[own];
-    float through_[own][1];       // what comes through R
-    uint32_t words_[own][pairs];  // of d_pre, as they were handed on
+    float through_[own][1];       // the gradient of h that comes through R
+    uint32_t words_[own][pairs];  // d_pre in 16 bits, as it was passed to the team
     X h_[own];
     float sums_[own][P];
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a lane's elements (unit, row) are in the tensors of a call, and how many steps their rows have: what
-// forward.cuh and backward.cuh share.
+// Where a lane's elements (unit, row) lie in the tensors of a call, and how many steps their rows have. forward.cuh and
+// backward.cuh share this.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"
@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// Steps between asking L2 for data and using it: several times the latency of memory.
+// Data are prefetched into L2 so many steps before their use, which takes several times the latency of memory.
 constexpr int rnn_steps_ahead = 8;
 
 __device__ __forceinline__ bool is_packed(const RnnFusedParams& f) { return f.offsets.data != nullptr; }
@@ -29,12 +29,12 @@ struct RnnRowSteps {
     }
 };
 
-// A team's work from the first step to the last: a head, and rows.
+// A job of a team: a head and a tile of rows, from the first step to the last.
 template <typename S>
 struct RnnJob {
-    int head, block;  // block: of the team
-    int steps = 0;    // of the longest row
-    int64_t row;      // the first of this shift
+    int head, block;  // the job's head, and the number of the block in its team
+    int steps = 0;    // steps of the longest row
+    int64_t row;      // the first row of the tile `shift` (warp_roles.cuh)
     __device__ __forceinline__ RnnJob(const RnnFusedParams& f, int job, int shift)
         : head(job / f.tiles), block(static_cast<int>(blockIdx.x) % f.blocks) {
         const int64_t first = static_cast<int64_t>(job % f.tiles) * S::team_rows;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_weights(const RnnFusedParams& f, const RnnJ
 template <typename S>
 struct RnnOwn {
     int unit;
-    int64_t row, w;  // w: head D + unit
+    int64_t row, w;  // w = head D + unit
     bool inside;
 
     __device__ __forceinline__ RnnOwn(const RnnFusedParams& f, const RnnJob<S>& job, int i) {
@@ -65,7 +65,7 @@ struct RnnOwn {
         w = job.head * f.p.dim + unit;
         inside = TeamElement<S>::exist() && unit < f.p.dim && row < f.p.state_rows;
     }
-    // In RESERVE, [T, rows, H, groups of 8 units, kept, 8].
+    // Its index in RESERVE, [T, rows, H, groups of 8 units, kept, 8].
     __device__ __forceinline__ int64_t kept(const RnnFusedParams& f, const RnnJob<S>& job, int count, int64_t t) const {
         const int64_t groups = (f.p.dim + 7) / 8;
         return (((t * f.p.rows + tensor_row(f)) * f.heads + job.head) * groups + unit / 8) * count * 8 + unit % 8;
@@ -73,7 +73,7 @@ struct RnnOwn {
     static __device__ __forceinline__ int64_t kept_step(const RnnFusedParams& f, int count) {
         return f.p.rows * f.heads * ((f.p.dim + 7) / 8) * count * 8;
     }
-    // The row in tensors, where packed sequences share one.
+    // Its row in tensors; packed sequences share one.
     __device__ __forceinline__ int64_t tensor_row(const RnnFusedParams& f) const { return is_packed(f) ? 0 : row; }
     __device__ __forceinline__ int64_t tensor(const RnnFusedParams& f, const RnnTensorStrides& strides,
                                               int64_t t) const {
@@ -87,7 +87,7 @@ struct RnnOwn {
     }
 };
 
-// Makes room in the ring, where the team has one.
+// Clears slots of the ring for later turns, where the team exchanges through a ring (team_vectors.cuh).
 template <typename S>
 __device__ __forceinline__ void clear_slots(const RnnFusedParams& f, const RnnJob<S>& job,
                                             const TeamVectors<S>& vectors, uint32_t turn) {

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "fused", forward: a recurrent network in one launch. A team of blocks keeps R of a head on chip and walks
-// its rows from the first step to the last (team.cuh).
+// The kernel "fused", forward: a persistent kernel that walks a recurrent network from the first step to the last. A
+// team of blocks (one block, a cluster, or a part of a cooperative grid) keeps R of a head in registers and shared
+// memory (team.cuh).
 //
 //     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //
 // Ownership  A team owns a job, a head and a tile of rows, from its first step to its last, then its next job. A block
 //            owns some units of the head and the rows of R of their gates; a warp has its part of those in registers. A
-//            lane owns elements (unit, row): it gets their gates out of the product, carries their states in registers,
-//            runs the cell and hands h to the team. Warps do all of this, or are specialised (warp_roles.cuh).
-// Bytes      INPUT, OUTPUT and RESERVE are moved once. INPUT is fetched into L2 eight steps ahead, into registers one
-//            step ahead; what a step made is stored while the next product waits for its operands.
-// Sync       The team's exchange of h, once a step (team_vectors.cuh); parts of sums meet at a barrier of the block.
-// Limits     R of a head fits the registers and shared memory of a team; every dtype but f64; every cell but those that
-//            reset before the product; compute capability 9.0 and newer.
-// Why        A step takes, one after the other: h through L2 (or shared memory), the products of a block, 6 cycles for
-//            each of its left operands in each of the SM's four partitions, the addition of parts, the cell. On an H200
-//            that is 1.1 us at D = 768 with 16 rows, 1.8 us with 64 in specialised warps, in f32 1.7 us at 512.
+//            lane owns elements (unit, row): it takes their gates from the product, carries their states in registers,
+//            runs the cell and passes h to the team. Either all warps do all of this, or warps are specialised
+//            (warp_roles.cuh).
+// Bytes      INPUT, OUTPUT and RESERVE are moved once. INPUT is prefetched into L2 eight steps ahead and loaded into
+//            registers one step ahead; the results of a step are stored while the next product waits for its operands.
+// Sync       The team exchanges h once a step by an all-gather (team_vectors.cuh); a barrier of the block precedes the
+//            addition of its warps' partial sums.
+// Limits     R of a head must fit the registers and shared memory of a team. Every dtype but f64, every cell but those
+//            that reset before the product; compute capability 9.0 and newer.
+// Why        A step takes the sum of these latencies: h through L2 (or shared memory), the products of a block, with 6
+//            cycles for each of its left operands in each of the SM's four partitions, the addition of partial sums,
+//            and the cell. On an H200 that is 1.1 us at D = 768 with 16 rows, 1.8 us with 64 rows in specialised warps,
+//            and in f32 1.7 us at D = 512.
 #pragma once
 
 #include "cuda/device/ptx/held.cuh"
@@ -24,10 +28,12 @@
 
 namespace flashscan::cuda {
 
-// From a step to the next, held in registers.
+// Offsets from a step to the next, which are kept in registers.
 struct RnnForwardPace {
     int64_t kept, input, output, gate;
-    int fetched_gate;  // 8 units of a gate and row are one sector of memory; the lane of each unit fetches another gate
+    // The gate whose INPUT the lane prefetches. 8 units of a gate and row share a sector of memory, and the lanes of
+    // these units prefetch one gate each.
+    int fetched_gate;
     int64_t fetch;
     __device__ __forceinline__ RnnForwardPace(const RnnParams& p, int64_t kept_step)
         : kept(ptx::held(kept_step * sign(p))),
@@ -39,12 +45,14 @@ struct RnnForwardPace {
     static __device__ __forceinline__ int64_t sign(const RnnParams& p) { return p.reverse != 0 ? -1 : 1; }
 };
 
+// A lane's work in one job: its elements from the first step to the last.
 template <typename X, typename Cell, typename S>
 class RnnForwardJob {
     static constexpr int G = Cell::gates, P = Cell::biases, N = Cell::states, K = Cell::kept, own = S::own;
     using Real = typename TeamNumber<X>::Real;
     using Kept = RnnKept<X, Cell>;
-    // While the ring is asked, where that does not take the lane's registers.
+    // Whether results are stored while loads from the ring are under way; with more elements registers would not
+    // suffice.
     static constexpr bool stores_late = S::kind == Team::grid && own == 1;
 
   public:
@@ -53,7 +61,7 @@ class RnnForwardJob {
 
     __device__ __forceinline__ const RnnJob<S>& job() const { return job_; }
 
-    // The states before the first step, and their h for the team.
+    // Loads the states before the first step and passes their h to the team.
     __device__ __forceinline__ void begin(const TeamVectors<S>& vectors, uint32_t turn) {
 #pragma unroll
         for (int i = 0; i < own; ++i) {
@@ -81,7 +89,8 @@ class RnnForwardJob {
         hand_on(vectors, turn);
     }
 
-    // `product(early, late, sums)`: what the team makes of h before the step; `told`: run when h after it is put.
+    // Runs a step. `product(early, late, sums)` multiplies R by the h before the step and runs `early` and `late` while
+    // it waits; `told` is called once the h after the step is put.
     template <typename Product, typename Told>
     __device__ __forceinline__ void step(const TeamVectors<S>& vectors, uint32_t turn, int step, const Product& product,
                                          const Told& told) {
@@ -153,14 +162,14 @@ class RnnForwardJob {
         resets_[i] = f_.p.reset != nullptr && step < steps_[i] &&
                      f_.p.reset[reset_[i] + (f_.p.reverse != 0 ? -step : step)] != 0;
     }
-    // h before a step for the team; nothing passes a reset.
+    // Passes the h before a step to the team; a reset makes the states zero.
     __device__ __forceinline__ void hand_on(const TeamVectors<S>& vectors, uint32_t turn) {
 #pragma unroll
         for (int i = 0; i < own && TeamElement<S>::exist(); ++i) {
             if (resets_[i])
 #pragma unroll
                 for (int s = 0; s < N; ++s) state_[i][s] = 0.0F;
-            // An element that is not there could hold NaN past a reset; its weights are 0, and 0 NaN is NaN.
+            // An element that does not exist could hold NaN. It must pass 0, since its weight of 0 times NaN is NaN.
             const TeamHalves<X> h(steps_[i] > 0 ? value_of(state_[i][0]) : 0.0F);
 #pragma unroll
             for (int plane = 0; plane < S::planes; ++plane) {
@@ -174,7 +183,7 @@ class RnnForwardJob {
         }
         vectors.send(turn);
     }
-    // What the step before `step` made.
+    // Stores the results of the step before `step`.
     __device__ __forceinline__ void store(int i, int step) {
         const bool there = step <= steps_[i];
 #pragma unroll
@@ -191,20 +200,20 @@ class RnnForwardJob {
     const RnnFusedParams& f_;
     const RnnForwardPace& pace_;
     RnnJob<S> job_;
-    const X* input_[own];  // here and below: of the step that is loaded next, or stored next
+    const X* input_[own];  // this and the next pointers are those of the step that is loaded, or stored, next
     X* output_[own];
     float* kept_[own];
     int64_t reset_[own];
     int place_[own];
-    int steps_[own];  // of the row; 0: the element is not there
+    int steps_[own];  // steps of the element's row; 0 where the element does not exist
     int fetch_steps_[own];
-    bool resets_[own];  // at the step that is loaded next
+    bool resets_[own];  // RESET of the step that is loaded next
     Real state_[own][N], after_[own][N], keep_[own][K];
     float bias_[own][P];
     X next_[own][G];
 };
 
-// A block's walk through its jobs where all warps do both products and cells.
+// A block's loop over its jobs where all warps do both products and cells.
 template <typename X, typename Cell, typename S>
 __device__ __forceinline__ void rnn_forward_alone(const RnnFusedParams& f, unsigned char* shared) {
     const TeamVectors<S> vectors(f, shared, 0);
@@ -230,7 +239,7 @@ __device__ __forceinline__ void rnn_forward_alone(const RnnFusedParams& f, unsig
     }
 }
 
-// The walk of a warp of cells.
+// The loop of a warp that runs cells, where warps are specialised.
 template <typename X, typename Cell, typename S>
 __device__ __forceinline__ void rnn_forward_cells(const RnnFusedParams& f, unsigned char* shared, int shift) {
     const TeamVectors<S> vectors(f, shared, shift);
@@ -254,7 +263,8 @@ __device__ __forceinline__ void rnn_forward_cells(const RnnFusedParams& f, unsig
 
 template <typename X, typename Cell, typename S>
 __global__ void __launch_bounds__(S::threads, 1) rnn_fused_forward(const __grid_constant__ RnnFusedParams f) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // clusters; the host asks for no less
+// Older devices have no clusters; the host does not launch this kernel there.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(128) unsigned char memory[];
     unsigned char* const shared = ptx::held_shared(memory);
     if constexpr (S::cell_warps == 0) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of "fused": orders the weights, launches the persistent kernels and enqueues the product for GRAD|WEIGHT.
 #include <algorithm>
 #include <limits>
 
@@ -12,7 +13,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// A launch of backward leaves the factors of this many rows for one product.
+// A launch of backward stores the factors of so many rows for one product.
 constexpr int64_t launch_rows = 16384;
 
 class Fused final : public RnnKernel {
@@ -104,7 +105,7 @@ class Fused final : public RnnKernel {
             if (f.first > 0) fill_ring(backward_teams_, f.ring, stream);
         }
     }
-    // Which rows take part in a step is known on the device alone: one launch leaves the factors of all steps.
+    // Only the device knows which rows take part in a step, so one launch stores the factors of all steps.
     void run_packed(char* base, RnnFusedParams& f, void* stream) const {
         if (f.factors != nullptr) clear_factors(base, 0, stream);
         if (f.p.bias_sums != nullptr) clear(f.p.bias_sums, bias_sum_bytes(), stream);
@@ -113,7 +114,7 @@ class Fused final : public RnnKernel {
         if (f.factors == nullptr) return;
         for (int64_t step = 0; step < p_.time; step += s_.chunk_steps) add_grad_weights(base, step, step > 0, stream);
     }
-    // Rows of the factors, whole chunks of them.
+    // Rows of the factors, in whole chunks.
     Extent factor_rows() const { return p_.packed() ? round_up(p_.time, s_.chunk_steps) : s_.chunk_steps * s_.rows; }
     size_t bias_sum_bytes() const { return bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide); }
 
@@ -133,8 +134,8 @@ class Fused final : public RnnKernel {
         blas_ = backward_.book(grad_weights_.workspace_bytes());
     }
 
-    // Why a network of so many rows had better alternate with products; empty: it had not. Packed sequences would follow
-    // one another there.
+    // Returns why "alternating" is expected to be faster, or an empty string. It is not asked for packed sequences,
+    // which "alternating" runs one after another.
     std::string prefer_products() const {
         const auto multiply_adds = static_cast<double>(p_.batch * p_.weight_count());
         double ours = fused_step_us(forward_teams_, Pass::forward);
@@ -149,11 +150,11 @@ class Fused final : public RnnKernel {
             forward_teams_.teams * forward_teams_.kernel->rows, ours, theirs);
     }
 
-    // Words of 16 bytes.
+    // The ordered weights, in words of 16 bytes.
     int64_t ordered_words(const RnnTeams& t) const {
         return p_.heads * t.blocks * t.kernel->product_threads * t.kernel->planes * t.kernel->tiles * t.kernel->steps;
     }
-    // `period`: of k in backward, 0 in forward.
+    // Launches the kernel that orders the weights. `period` is that of k in backward, and 0 in forward.
     const void* order_weights(const RnnBuffers& b, void* to, const RnnTeams& t, int period, void* stream) const {
         const RnnFusedKernel& k = *t.kernel;
         const RnnFusedWeightParams params{b.weight,
@@ -189,7 +190,7 @@ class Fused final : public RnnKernel {
         return f;
     }
 
-    // Those of `steps` and more: products take whole chunks.
+    // Clears the factors and gradients from step `steps` of the chunk on, since products take whole chunks.
     void clear_factors(char* base, int64_t steps, void* stream) const {
         const int64_t there = steps * s_.rows, rows = factor_rows() - there;
         clear(base + gradients_ + bytes_of(there * s_.product(), s_.dtype), bytes_of(rows * s_.product(), s_.dtype),
@@ -197,7 +198,7 @@ class Fused final : public RnnKernel {
         clear(base + factors_ + bytes_of(there * s_.factor(), s_.dtype), bytes_of(rows * s_.factor(), s_.dtype),
               stream);
     }
-    // The product of a chunk.
+    // Enqueues the product of the chunk that begins at `step`.
     void add_grad_weights(char* base, int64_t step, bool add, void* stream) const {
         const int64_t row = step * s_.rows;
         grad_weights_.together.run(base + factors_ + bytes_of(row * s_.factor(), s_.dtype),
@@ -218,7 +219,7 @@ class Fused final : public RnnKernel {
     size_t weight_sums_ = 0, blas_ = 0;
 };
 
-// Why no fused kernel takes the problem; empty: one may.
+// Returns why no fused kernel takes the problem, or an empty string where one may.
 std::string refuse(const RnnProblem& p, int device) {
     if (p.dtype == Dtype::f64) return "dtype is f64; takes f32, bf16 and f16";
     if (row_of(p.cell).resets_before) return "the cell has two products a step, one after the other";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RESERVE of the fused kernels holds of an element's step: the numbers that a cell keeps, in f32.
+// What RESERVE of the fused kernels holds for an element and step: the numbers that a cell keeps, in f32.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace flashscan::cuda {
 
-// takes_h: the last of them is h, which OUTPUT has as exactly.
+// takes_h: the last of these numbers is h, which is not stored because OUTPUT has it with the same precision.
 template <typename X, typename Cell>
 struct RnnKept {
     static constexpr bool takes_h =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team: a group of blocks that holds a matrix on chip and multiplies it, step after step, by vectors that its blocks
-// make.
+// A team: a group of blocks that holds a matrix in registers and shared memory and multiplies it, step after step, by
+// vectors that its blocks compute. (The library's word for a group of blocks that work on one problem together; its
+// blocks are a block, a cluster or a part of a cooperative grid.)
 //
 //     out[m, n] = sum over k of W[m, k] v[k, n]
 //
@@ -12,8 +13,9 @@
 // Order      Within 32 consecutive k the order is chosen such that the right operands of a lane are 16 consecutive
 //            bytes of v. Units of all blocks make `runs` runs of k. Sums of parts are added in order through shared
 //            memory: bits depend on nothing but the shape.
-// Sync       The all-gather of v (team_vectors.cuh), and a barrier of the block for the parts of sums.
-// Limits     Tensor cores multiply 16-bit numbers: f32 comes as planes (team_number.cuh).
+// Bytes      W is read once for each job whose head is a new one; v goes through L2 or shared memory once a step.
+// Sync       The all-gather of v (team_vectors.cuh), and a barrier of the block before the parts of sums are added.
+// Limits     Tensor cores multiply 16-bit numbers: f32 is split into planes (team_number.cuh).
 #pragma once
 
 #include <utility>
@@ -26,10 +28,11 @@
 
 namespace flashscan::cuda {
 
-// Where a lane's element is: e = (group of units, tile of rows, one of two rows).
+// Which unit and row a lane's i-th element is. The elements of a warp's sums, e = (group of units, tile of rows, one of
+// lane_rows rows), are shared out to `sharing` warps.
 template <typename S>
 struct TeamElement {
-    int unit, row;  // in the block, in the team's rows
+    int unit, row;  // counted in the block, and in the tile of rows
     __device__ __forceinline__ TeamElement(int i) {
         const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
         const int e = i * S::sharing + sharer();
@@ -38,7 +41,7 @@ struct TeamElement {
         unit = (unit_warp * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
         row = e / n % S::row_tiles * S::tile_rows + lane % 4 * n + e % n;
     }
-    // Whether this warp has elements: where there are fewer than parts of k, others only multiply.
+    // Whether this warp has elements. Where there are fewer elements than parts of k, the other warps only multiply.
     static __device__ __forceinline__ bool exist() { return S::elements >= S::sharing || sharer() < S::elements; }
     static __device__ __forceinline__ int sharer() {
         const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -46,7 +49,7 @@ struct TeamElement {
     }
 };
 
-// All gates of an element, moved at once.
+// The sums of all gates of an element, which are stored and loaded together.
 template <int Gates>
 struct alignas(Gates == 4 ? 16 : 4) TeamSums {
     float gate[Gates];
@@ -58,14 +61,15 @@ struct TeamOperand {
     __device__ __forceinline__ explicit TeamOperand(const uint4& w) : word{w.x, w.y, w.z, w.w} {}
 };
 
-// Left operands of a warp, as weights.cuh orders them.
+// A warp's left operands, in the order of weights.cuh: some in registers, the others in shared memory.
 template <typename S>
 class TeamWeights {
   public:
     __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
         : stored_(ptx::held_shared(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x)) {}
 
-    // `from`: those of all blocks of the team. A thread reads what it has stored itself.
+    // Loads them; `from` holds those of all blocks of the team. A thread later reads from shared memory only what it
+    // has stored itself, so that no barrier is needed.
     __device__ __forceinline__ void load(const uint4* from, int block) {
         from += (block * (S::product_threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
                 static_cast<int>(threadIdx.x) % 32;
@@ -102,8 +106,8 @@ struct TeamAccumulators {
     }
 };
 
-// All planes of what two steps of k and 8 rows take. The right operand of plane j meets the left ones of the planes whose
-// products with it count: i + j < planes.
+// Multiplies all planes of two steps of k by 8 rows. The right operand of plane j is multiplied by the left ones of the
+// planes i with i + j < planes; the other products are too small to count.
 template <typename X, typename S>
 __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, int index, const uint4* v,
                                                 TeamAccumulators<S>& sums) {
@@ -123,8 +127,8 @@ __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, i
             }
 }
 
-// Chunk C of a lane's items, as many as registers take. They are in v, or were staged: copied from L2 to shared memory as
-// soon as the first chunk was there.
+// Uses chunk C of a lane's items; a chunk is as many items as fit into registers. The items are in v already, or were
+// staged: copied from L2 to shared memory once the first chunk had arrived.
 template <int C, typename S, typename Use>
 __device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
                                            const Use& use) {
@@ -163,8 +167,8 @@ __device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32
     }
 }
 
-// Hands all items of a turn to `use`, S::together at once, in order. `early` is run before the first are asked for, `late`
-// while they are on their way; where they come from the block itself, both while it multiplies.
+// Calls `use` for all items of a turn in order, S::together at once. `early` is run before the first loads start,
+// `late` while they are under way. Where the team is a single block, both are run after the products have been issued.
 template <typename S, typename Early, typename Late, typename Use>
 __device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32_t turn, Early early, Late late,
                                            Use use) {
@@ -187,13 +191,13 @@ __device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32
     }
 }
 
-// A turn's vectors are put: to the team.
+// Sends the vectors of a turn, which have been put, to the team.
 template <typename X, typename S>
 __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn) {
     vectors.send(turn);
 }
 
-// All gates of the elements of a block's sums, [part][element][lane] of a warp's units.
+// Where the warps that have parts of k of the same units exchange sums: [part][element][lane].
 template <typename S>
 __device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S>& vectors, uint32_t turn,
                                                              unsigned char* shared, int unit_warp) {
@@ -201,7 +205,7 @@ __device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S
     return reinterpret_cast<TeamSums<S::gates>*>(shared) +
            (vectors.parity(turn) * S::unit_warps + unit_warp) * S::parts * S::elements * 32 + lane;
 }
-// Leaves a warp's sums for those that own the elements, and adds up theirs.
+// Stores a warp's sums for the lanes that own the elements; add_sums adds up the parts of a lane's own elements.
 template <typename S>
 __device__ __forceinline__ void leave_sums(const TeamAccumulators<S>& sums, TeamSums<S::gates>* partials) {
     const int part = static_cast<int>(threadIdx.x) / 32 % S::parts;
@@ -232,7 +236,7 @@ __device__ __forceinline__ void add_sums(const TeamSums<S::gates>* partials, flo
     }
 }
 
-// The sums of a lane's own elements.
+// Computes the sums of a lane's own elements.
 template <typename X, typename S, typename Early, typename Late>
 __device__ __forceinline__ void team_product(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                              uint32_t turn, unsigned char* shared, Early early, Late late,

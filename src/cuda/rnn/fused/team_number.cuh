@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers of dtype X as a team multiplies them, and computes with them. Tensor cores take 16 bits: an f32 is the sum of
-// three bf16, each the rounded rest of those before it. Of their nine products six make up the precision of f32; what
-// is left out is below 2^-25 of the whole.
+// Split precision: how a team multiplies numbers of dtype X on tensor cores, which take 16 bits. An f32 is split into
+// the sum of three bf16, called planes, each the rounded remainder of those before it. Of their nine products six are
+// computed; the others are below 2^-25 of the product.
 #pragma once
 
 #include "cuda/device/math/types.cuh"
@@ -22,7 +22,7 @@ struct TeamNumber<float> {
     static constexpr int planes = 3;
 };
 
-// The planes of a number; of one that is not finite, or rounds to infinity, NaN past the first.
+// The planes of a number. Where it is not finite or rounds to infinity, the planes past the first are NaN.
 template <typename X>
 struct TeamHalves {
     using Half = typename TeamNumber<X>::Half;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team (team.cuh) that exchanges by reduce-scatter, for R^T of backward: a block has the columns k of its own units,
-// all gates, and all rows m. It multiplies what it has made itself, and adds up what all blocks have left for its
-// units:
+// A team (team.cuh) that exchanges by reduce-scatter, for R^T of backward. A block has the columns k of all gates of
+// its own units, and all rows m. It multiplies its own vectors, sends the partial sums to the blocks whose units they
+// belong to, and adds up the partial sums that it receives:
 //
 //     part[b][m, n] = sum over k of b of W[m, k] v[k, n];   out[m, n] = sum over b of part[b][m, n]
 //
@@ -9,10 +9,10 @@
 //            memory. The team is a part of the grid.
 // Bytes      A step moves 4 bytes into L2 and 4 out of it for each unit of the head, row and block, where the
 //            all-gather moves 2 gates planes bytes out: a third for an LSTM in f32.
-// Sync       Parts are f32 words in slots in global memory, which stay in L2. The last bit of a word is not the
-//            number's but says in which round of the slots it was written, so that words validate themselves and no
-//            slot is ever cleared. Whoever has all parts of a turn knows that all have read those of the turn before;
-//            where a job begins nothing is read.
+// Sync       Parts are f32 words in slots in global memory, which stay in L2. The last bit of a word does not belong to
+//            the number but tells in which round of the slots it was written, so that a word shows by itself whether it
+//            has arrived, and slots are never cleared. A block that has all parts of a turn knows that all blocks have
+//            read those of the turn before. Nothing is read where a job begins.
 // Order      Parts are added in order: bits depend on nothing but the shape.
 #pragma once
 
@@ -32,9 +32,10 @@ struct ScatterShape {
     static constexpr int elements = lane_rows * row_tiles, own = 1;
     static constexpr int steps = 2, tiles = HeadDim / (16 * parts), depth = units * runs;
     static constexpr int operands = planes * tiles * steps, stored = StoredPlanes * tiles * steps;
-    static constexpr int width = 16 * steps;  // of a row of vectors; gates that are not there are zeros
+    static constexpr int width = 16 * steps;  // extent of a row of vectors; it has zeros past the last gate
     static_assert(HeadDim % (16 * parts) == 0 && depth <= width && elements <= parts);
-    // What a block reads: 16 bytes at once, `pieces` of a source, `sources` of them side by side.
+    // How a block reads: 16 bytes at once, `pieces` of them for each source block, from `sources` blocks at the same
+    // time.
     static constexpr int pieces = rows * units / 4, sources = threads / pieces;
     static constexpr int items = (HeadDim / units + sources - 1) / sources;
     static constexpr int window = items < 4 ? items : 4, together = 1;
@@ -66,13 +67,13 @@ requires(S::scatters) class TeamVectors<S> {
     __device__ __forceinline__ void put(uint32_t turn, int place, int plane, int run, uint32_t word) const {
         vectors(turn)[(plane * S::rows * S::width + place + run * S::units) / 2] = word;
     }
-    // A lane's right operand of all k and 8 rows.
+    // The right operand of a lane for all k and 8 rows.
     __device__ __forceinline__ uint4 right(uint32_t turn, int plane, int rows) const {
         const int lane = static_cast<int>(threadIdx.x) % 32;
         const int at = ((plane * S::row_tiles + rows) * 8 + lane / 4) * S::width + lane % 4 * 8;
         return *reinterpret_cast<const uint4*>(vectors(turn) + at / 2);
     }
-    // Leaves a lane's sums of 16 rows m, the units of two blocks.
+    // Sends a lane's sums of 16 rows m, which are the units of two blocks.
     __device__ __forceinline__ void leave(uint32_t turn, int tile, int rows, const float (&c)[4]) const {
         const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
@@ -109,7 +110,7 @@ requires(S::scatters) class TeamVectors<S> {
     static __device__ __forceinline__ float number(uint32_t word) { return __uint_as_float(word & ~1U); }
 
   private:
-    // 1 in the first round: slots begin as zeros.
+    // The round bit of a turn. It is 1 in the first round, because slots start as zeros.
     static __device__ __forceinline__ uint32_t phase(uint32_t turn) { return (~turn / rnn_scatter_slots) & 1U; }
     static __device__ __forceinline__ uint32_t stamped(uint32_t turn, float x) {
         return (__float_as_uint(x) & ~1U) | phase(turn);
@@ -139,7 +140,7 @@ requires(S::scatters) class TeamVectors<S> {
     uint32_t* memory_;
 };
 
-// The products of a turn's vectors, to the blocks whose units they are.
+// Multiplies the vectors of a turn and sends the sums to the blocks whose units they belong to.
 template <typename X, typename S>
 requires(S::scatters) __device__ __forceinline__
     void team_send(const TeamWeights<S>& weights, const TeamVectors<S>& vectors, uint32_t turn) {

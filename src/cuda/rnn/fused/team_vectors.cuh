@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape of a team (team.cuh), and the all-gather in which its blocks hand each other a step's vectors:
+// The shape of a team (team.cuh), and the all-gather by which its blocks exchange the vectors of a step:
 //
-//     block     the team is one block: shared memory
-//     cluster   each block stores its part into the shared memory of all, where barriers count the bytes
-//     grid      a ring of slots in global memory, which stays in L2. What is read from it validates itself: slots are
-//               filled with ones, which no rounding produces, and a lane reads its 16 bytes again until no word of them
-//               is ones. A step costs one store and one load through L2 and no barrier between blocks. Slots are
-//               cleared by who filled them, 16 turns at a time and long before they are used again, with a fence.
+//     block     The team is one block and exchanges through its shared memory.
+//     cluster   Each block stores its part into the shared memory of all blocks, where mbarriers count the bytes.
+//     grid      The team exchanges through a ring of slots in global memory, which stays in L2. Slots are filled with
+//               ones, which no rounding produces, and a lane polls its 16 bytes until none of their words is ones. A
+//               step costs one store and one load through L2 and no barrier between blocks. Each block clears the slots
+//               that it filled, 16 turns at a time and long before they are used again, with a fence.
+//
+// A turn is one exchange; turns are counted through all steps and jobs of a team.
 #pragma once
 
 #include "cuda/device/ptx/cluster.cuh"
@@ -16,16 +18,17 @@
 
 namespace flashscan::cuda {
 
-constexpr int most_shared_bytes = 227 * 1024;  // of a block
+constexpr int most_shared_bytes = 227 * 1024;  // the most shared memory of a block
 
 struct TeamSize {
     int groups, row_tiles, unit_warps, parts, steps;
-    int tile_rows = 8;  // 4: every second column of a product is empty, and a lane has half as many elements
-    int stored = 0;     // operands of a warp's weights that are in shared memory, the last ones
-    // Warps of cells beside those that multiply, for each of two tiles of rows that take turns: while one is multiplied,
-    // the other's cells are worked out or its vectors are on their way. 0: all warps do both, for one tile.
+    int tile_rows = 8;  // with 4, every second column of a product is empty, and a lane has half as many elements
+    int stored = 0;     // how many of a warp's operands of weights, the last ones, are in shared memory
+    // Specialised warps (warp_roles.cuh): how many warps run cells for each of two tiles of rows that alternate. While
+    // one tile is multiplied, the other's cells run or its vectors are under way. With 0 all warps do both, for one
+    // tile.
     int cell_warps = 0;
-    int product_registers = 0, cell_registers = 0;  // of a thread in these roles
+    int product_registers = 0, cell_registers = 0;  // registers of a thread in these two roles
 };
 
 template <int Planes, int Gates, int Runs, Team Kind, TeamSize Z>
@@ -37,38 +40,39 @@ struct TeamShape {
     static constexpr Team kind = Kind;
     static constexpr bool in_shared = Kind != Team::grid;
     static constexpr int product_threads = 32 * unit_warps * parts;
-    // Registers are handed over by warpgroups.
+    // Rounded up to whole warpgroups, which alone can change their numbers of registers.
     static constexpr int threads = product_threads + (2 * Z.cell_warps + 3) / 4 * 128;
     static constexpr int product_registers = Z.product_registers, cell_registers = Z.cell_registers;
-    static constexpr int registers = 65536 / threads / 8 * 8;  // at a launch
-    static constexpr int units = 8 * groups * unit_warps;      // of a block
-    static constexpr int rows = tile_rows * row_tiles;         // of a product
+    static constexpr int registers = 65536 / threads / 8 * 8;  // registers of a thread at the launch
+    static constexpr int units = 8 * groups * unit_warps;      // units of a block
+    static constexpr int rows = tile_rows * row_tiles;         // rows of a product
     static constexpr int cell_warps = Z.cell_warps, shifts = cell_warps > 0 ? 2 : 1, team_rows = shifts * rows;
     static_assert(cell_warps == 0 || (Kind == Team::grid && unit_warps == 1));
-    static constexpr int depth = 16 * steps * parts;        // of k
-    static constexpr int period = depth / runs;             // k of a run
-    static constexpr int tiles = (groups * gates + 1) / 2;  // left operands above each other
+    static constexpr int depth = 16 * steps * parts;        // the extent of k
+    static constexpr int period = depth / runs;             // the extent of k of a run
+    static constexpr int tiles = (groups * gates + 1) / 2;  // left operands of a warp along m
     static constexpr int operands = planes * tiles * steps, stored = Z.stored;
-    static constexpr int elements = groups * row_tiles * lane_rows;      // of a lane's sums, each with all gates
-    static constexpr int sharing = cell_warps > 0 ? cell_warps : parts;  // warps that share out the elements
+    static constexpr int elements = groups * row_tiles * lane_rows;  // elements of a lane's sums, with all gates each
+    static constexpr int sharing = cell_warps > 0 ? cell_warps : parts;  // warps that share these elements
     static constexpr int own = (elements + sharing - 1) / sharing;
     static constexpr int chains = planes > 1                           ? (tiles >= 4 ? 1 : 4 / tiles)
                                   : tiles* row_tiles >= 4 || steps < 4 ? 1
                                   : tiles* row_tiles == 1              ? 4
                                                                        : 2;
     static_assert(steps % 2 == 0 && (elements % sharing == 0 || elements < sharing));
-    static_assert(Kind == Team::block || parts > 1);  // the barrier of the sums tells that all have read
-    // Halves of a row of vectors; in shared memory rows are 64 bytes apart modulo 128, so that two fill the banks.
+    static_assert(Kind == Team::block || parts > 1);  // the barrier before the addition tells that all warps have read
+    // 16-bit halves that a unit sends, of a row of vectors, and from a row to the next. In shared memory rows are 64
+    // bytes apart modulo 128, so that two rows use all banks.
     static constexpr int sent = planes * runs, row_halves = planes * depth;
     static constexpr int stride = in_shared ? (row_halves + 63) / 64 * 64 + 32 : row_halves;
-    // Bytes of shared memory, and where in it the vectors, what a block makes before it goes to all, the barriers and
-    // the weights begin.
+    // Offsets in shared memory, after the partial sums: of the vectors, of what a block sends to the cluster, of the
+    // mbarriers and of the weights.
     static constexpr int vectors_at = parts > 1 ? 2 * unit_warps* parts* elements * 32 * gates * 4 : 0;
     static constexpr int staged_at = vectors_at + (in_shared ? 2 * rows * stride * 2 : 0);
     static constexpr int barriers_at = staged_at + (Kind == Team::cluster ? rows * units * sent * 2 : 0);
     static constexpr int weights_at = barriers_at + (Kind == Team::cluster ? 16 : 0);
-    // Right operands of a lane: an item is what two steps of k and 8 rows take of one plane, those of all planes follow
-    // each other.
+    // The right operands of a lane. An item is 16 bytes: two steps of k and 8 rows of one plane. The items of all
+    // planes follow each other. A window is how many a lane holds at once.
     static constexpr int items = steps / 2 * row_tiles * planes;
     static constexpr int window = items <= (cell_warps > 0 ? 4 : 12) ? items
                                   : cell_warps > 0                   ? 6
@@ -79,15 +83,15 @@ struct TeamShape {
     static_assert(shared_bytes <= most_shared_bytes && (in_shared || period % 32 == 0));
 };
 
-// Halves of the units of two lanes in one word: lanes of even units get their own and the next unit's `a`, lanes of odd
-// units the unit's before and their own `b`. All lanes of a warp.
+// Packs the 16-bit halves of two neighbouring units into a word: lanes of even units get their own and the next unit's
+// `a`, lanes of odd units get the `b` of the unit before and their own. All lanes of a warp must call it.
 __device__ __forceinline__ bool has_even_unit() { return (threadIdx.x & 4U) == 0; }
 __device__ __forceinline__ uint32_t pair_halves(uint32_t a, uint32_t b) {
     const uint32_t other = __shfl_xor_sync(0xffffffffU, has_even_unit() ? b : a, 4);
     return has_even_unit() ? a | other << 16 : other | b << 16;
 }
 
-// The vectors of one turn after the other.
+// The exchange of vectors, turn after turn.
 template <typename S>
 class TeamVectors {
   public:
@@ -107,19 +111,19 @@ class TeamVectors {
 #pragma unroll
             for (int pair = 0; pair < S::steps / 2; ++pair)
                 used_ |= static_cast<uint32_t>((k + pair * 32) % S::period < blocks_ * S::units) << pair;
-            // Of a few rows, no more is read than there are.
+            // Rows that do not exist are not read.
             if (f.tiles == 1 && shift * S::rows + lane / 4 * S::lane_rows / 2 >= f.p.state_rows) used_ = 0;
         }
     }
 
-    // Sums of one product are read while those of the next are written.
+    // Selects one of two buffers: the sums of one product are read while those of the next are written.
     __device__ __forceinline__ int parity(uint32_t turn) const {
         return S::shifts == 1 ? static_cast<int>(turn & 1) : shift_;
     }
 
-    // Before the first turn, which is 0.
+    // Prepares shared memory and barriers. To be called before the first turn, which is 0.
     __device__ __forceinline__ void begin() const {
-        if constexpr (S::in_shared) {  // zeros where nothing is put
+        if constexpr (S::in_shared) {  // places where nothing is put must hold zeros
             for (int i = static_cast<int>(threadIdx.x); i < S::rows * S::stride; i += S::threads) memory_[i] = 0;
             __syncthreads();
         }
@@ -133,12 +137,12 @@ class TeamVectors {
         }
     }
 
-    // Where this block's `unit` of a row goes: in a slot, or in what is staged for the cluster.
+    // Where `unit` of this block and a row goes: an index into a slot, or into what is staged for the cluster.
     __device__ __forceinline__ int place(int row, int unit) const {
         if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
         return at(row, static_cast<int>(blockIdx.x) % blocks_ * S::units + unit);
     }
-    // Puts a word of pair_halves at the `place` of a lane's own unit. What is sent are the runs of all planes.
+    // Puts a word of pair_halves at the `place` of a lane's own unit.
     __device__ __forceinline__ void put(uint32_t turn, int place, int plane, int run, uint32_t word) const {
         run += plane * S::runs;
         if constexpr (S::kind == Team::cluster)
@@ -146,7 +150,7 @@ class TeamVectors {
         else
             store(slot(turn) + (place + run * run_halves) / 2, word);
     }
-    // A lane's own half, without a word of the team's: where blocks share memory.
+    // Puts a lane's own half, for teams that exchange through shared memory.
     __device__ __forceinline__ void put_half(uint32_t turn, int place, int plane, int run, uint32_t half) const {
         const uint16_t bits = static_cast<uint16_t>(half);
         unsigned char* const base =
@@ -154,8 +158,8 @@ class TeamVectors {
         const int halves = S::kind == Team::cluster ? S::units : run_halves;
         reinterpret_cast<uint16_t*>(base)[place + (plane * S::runs + run) * halves] = bits;
     }
-    // After the last put of a turn; all threads of the block. 16 bytes a store, those of a warp to one block: scattered
-    // over several they take half as long again.
+    // Sends what was put to the cluster. All threads of the block must call it after the last put of a turn. A store
+    // has 16 bytes, and the stores of a warp go to one block; stores to several blocks at once take 1.5 times as long.
     __device__ __forceinline__ void send(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
             constexpr int chunks = S::units / 8, pieces = S::rows * S::sent * chunks;
@@ -176,19 +180,19 @@ class TeamVectors {
         }
     }
 
-    // Before the first get of a turn, all threads of the block: arrive, and then wait. Between the two what was asked of
-    // a grid's ring is on its way; no warp asks before the block has put its own part, which is too early anyway and
-    // slows the others down.
+    // All threads of the block call arrive and then wait before they use what they get of a turn. For a grid, loads
+    // from the ring start between the two: earlier loads, before the block has put its own part, would come too early
+    // anyway and would slow the other blocks down.
     __device__ __forceinline__ void arrive() const {
         if constexpr (S::kind != Team::cluster && S::cell_warps == 0) __syncthreads();
     }
     __device__ __forceinline__ void wait(uint32_t turn) const {
         if constexpr (S::kind == Team::cluster) {
             ptx::wait_for_phase(barrier(turn), turn >> 1 & 1U);
-            if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // of turn + 2
+            if (threadIdx.x == 0) ptx::expect_bytes(barrier(turn), turn_bytes());  // for turn + 2
         }
     }
-    // A lane's right operands.
+    // Loads an item of a lane's right operands.
     __device__ __forceinline__ uint4 get(uint32_t turn, int item) const {
         const uint4* const from = address_of(turn, item);
         if constexpr (S::in_shared) return *from;
@@ -199,9 +203,9 @@ class TeamVectors {
         return v.x == ones || v.y == ones || v.z == ones || v.w == ones;
     }
 
-    // Grid, every 16th turn after its product: clears what this lane put at `place` into 16 slots. A block that has
-    // all vectors of turn n knows that all have put them and have therefore read turn n - 1; where a job begins, nothing
-    // is read, so that only turn n - 2 is certain.
+    // For a grid, every 16th turn after its product: clears what this lane put at `place` into 16 slots. A block that
+    // has all vectors of turn n knows that all blocks have put them and have therefore read turn n - 1. Where a job
+    // begins nothing is read, so that only turn n - 2 is certain to have been read.
     __device__ __forceinline__ void clear(uint32_t turn, int place) const {
         if (!has_even_unit()) return;
 #pragma unroll 1
@@ -210,10 +214,10 @@ class TeamVectors {
     }
 
   private:
-    // In shared memory a slot is [rows, stride] halves, where rows fill all banks. In L2 it is [k / 32, rows, 32], so that
-    // what a warp reads at once are whole lines.
+    // In shared memory a slot is [rows, stride] halves, laid out without bank conflicts. In L2 it is [k / 32, rows,
+    // 32], so that a warp reads whole lines.
     static constexpr int row_halves = S::in_shared ? S::stride : 32;
-    static constexpr int k_halves = S::in_shared ? 1 : S::rows;  // for each k, of 32 together
+    static constexpr int k_halves = S::in_shared ? 1 : S::rows;  // halves for each k, if k counts in steps of 32
     static constexpr int run_halves = S::period * k_halves;
     static __device__ __forceinline__ int at(int row, int k) {
         return row * row_halves + (S::in_shared ? k : k / 32 * (32 * S::rows) + k % 32);

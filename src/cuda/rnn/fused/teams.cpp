@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes, describes and launches the teams of a fused recurrent network.
 #include "cuda/rnn/fused/teams.h"
 
 #include <algorithm>
@@ -17,7 +18,8 @@ void load(const RnnTeams& teams) {
     if (teams.kind == Team::cluster) set(cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
 }
 
-// Blocks of a team wait for each other: all of them must run at once.
+// The blocks of a team wait for each other, so all of them must run at once: the launch is a cooperative one or has
+// clusters.
 LaunchShape launch_shape(const RnnTeams& teams) {
     LaunchShape shape = blocks_of(teams.blocks * teams.teams, teams.kernel->threads);
     shape.shared_bytes = teams.kernel->shared_bytes;
@@ -26,7 +28,7 @@ LaunchShape launch_shape(const RnnTeams& teams) {
     return shape;
 }
 
-// Teams that can run at once, fewer where clusters do not fit everywhere.
+// How many teams can run at once. They are fewer than wanted where clusters do not fit all parts of the device.
 int64_t resident_teams(const RnnTeams& teams) {
     if (teams.kind != Team::cluster) return teams.teams;
     return std::min<int64_t>(teams.teams, resident_clusters(teams.kernel->function, launch_shape(teams)));

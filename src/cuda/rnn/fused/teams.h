@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Teams of blocks of one pass of a fused recurrent network: made with a plan, launched by its calls.
+// The teams of blocks of one pass of a fused recurrent network. They are chosen when a plan is made and launched by its
+// calls.
 #pragma once
 
 #include <string>
@@ -10,11 +11,11 @@
 
 namespace flashscan::cuda {
 
-// Loads their kernel. Fills `refusal` where there are none.
+// Chooses the teams and loads their kernel. Fills in `refusal` where no teams fit.
 RnnTeams make_teams(const RnnProblem& problem, Pass pass, const Options& options, std::string& refusal);
 std::string describe(const RnnTeams& teams);
 
-// What blocks of a grid hand each other a step's vectors in, and how it begins.
+// Bytes of the memory through which the teams of a grid exchange vectors; fill_ring gives it its initial contents.
 size_t ring_bytes(const RnnTeams& teams);
 void fill_ring(const RnnTeams& teams, void* ring, void* stream);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specialised warps of a team's blocks: warps for products and warps for cells, and two tiles of rows, called shifts,
-// that take turns.
+// Warp specialisation in a team's blocks, as producers and consumers: warps for products and warps for cells. They work
+// on two tiles of rows, called shifts, alternately (ping-pong).
 //
-//     products    wait until the block has put a shift's vectors, ask for those of all, multiply, leave the sums
-//     cells       wait for the sums of a shift, add them up, run the cells, put the vectors, store and load
+//     products    wait until the block has put a shift's vectors, load those of all blocks, multiply, store the sums
+//     cells       wait for the sums of a shift, add them up, run the cells, put the vectors, store and load tensors
 //
-// A step of one shift is latency from end to end. With two of them and a warp's work in one role, products, cells and
-// the way of vectors through L2 overlap. Each shift has two barriers: one for sums that wait to be added, one for
-// vectors that are put and sums that are read. Whoever has put all vectors of a turn has read the sums of the turn
-// before.
+// A step of one shift is a chain of latencies. With two shifts and each warp in one role, products, cells and the
+// exchange through L2 overlap. Each shift has two named barriers: one tells that sums are ready to be added, the other
+// that vectors are put. The latter also tells that the sums of the turn before have been read, because a cell warp puts
+// the vectors of a turn after it has read those sums.
 #pragma once
 
 #include "cuda/device/ptx/role_barrier.cuh"
@@ -20,13 +20,13 @@ namespace flashscan::cuda {
 template <typename S>
 struct TeamRoles {
     static __device__ __forceinline__ bool multiplies() { return threadIdx.x < S::product_threads; }
-    // Of one shift.
+    // Threads that meet at the barriers of one shift.
     static constexpr int working = S::product_threads + 32 * S::cell_warps;
-    // Of a warp of cells; 2: none.
+    // The shift that this cell warp works on; 2 for a warp that only fills up the last warpgroup and has no work.
     static __device__ __forceinline__ int shift() {
         return min((static_cast<int>(threadIdx.x) / 32 - S::product_threads / 32) / S::cell_warps, 2);
     }
-    // Of a thread from here on; where the hardware hands none over, all keep those of the launch.
+    // Sets the registers of the thread from here on; on hardware without that, it keeps those of the launch.
     template <int Registers>
     static __device__ __forceinline__ void set_registers() {
         if constexpr (Registers > S::registers)
@@ -40,7 +40,7 @@ struct TeamRoles {
     static __device__ __forceinline__ void tell_sums(int shift) { ptx::arrive_at_barrier(3 + shift, working); }
 };
 
-// A turn of a warp of products.
+// One turn of a product warp.
 template <typename X, typename S>
 __device__ __forceinline__ void team_multiply(const TeamWeights<S>& weights, const TeamVectors<S>& vectors,
                                               uint32_t turn, int shift, unsigned char* shared) {
@@ -53,7 +53,7 @@ __device__ __forceinline__ void team_multiply(const TeamWeights<S>& weights, con
     TeamRoles<S>::tell_sums(shift);
 }
 
-// The same, seen from a warp of cells.
+// The counterpart in a cell warp: takes the sums of its own elements.
 template <typename S, typename Early, typename Late>
 __device__ __forceinline__ void team_take_sums(const TeamVectors<S>& vectors, uint32_t turn, int shift,
                                                unsigned char* shared, Early early, Late late,
@@ -64,8 +64,8 @@ __device__ __forceinline__ void team_take_sums(const TeamVectors<S>& vectors, ui
     add_sums<S>(team_partials(vectors, turn, shared, 0), own);
 }
 
-// The turns of a warp of products in all jobs of its team. A job takes `steps(job)` turns; in the last there is a product
-// only where `last`.
+// The loop of a product warp over all jobs of its team. A job takes `steps(job)` turns, of which the last has a product
+// only if `last`.
 template <typename X, typename S, typename Steps>
 __device__ __forceinline__ void multiply_turns(const RnnFusedParams& f, unsigned char* shared, const Steps& steps,
                                                bool last) {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that puts WEIGHT into the order in which the lanes of the fused kernels hold it, once a call.
+// The kernel that puts WEIGHT into the order in which the lanes of the fused kernels hold it, once for each call.
 //
-// Ownership  A thread makes the 16 bytes that a lane has of a left operand, with zeros past the head's extents.
-// Bytes      R is read once from memory, scattered reads meet it in L2; the operands are written once.
+// Ownership  A thread computes the 16 bytes that a lane has of one left operand, with zeros past the head's extents.
+// Bytes      R is read once from memory, as its scattered reads hit L2; the operands are written once.
+// Sync       None.
+// Limits     None.
 #pragma once
 
 #include "cuda/rnn/fused/params.h"

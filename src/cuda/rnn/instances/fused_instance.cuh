@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the fused kernels' entries of the table for one dtype.
+// Fills the entries of the fused kernels' table for one dtype: which shapes of teams are compiled for which head dims.
 #pragma once
 
 #include <array>
@@ -45,38 +45,40 @@ RnnFusedShape make_shape() {
     return shape;
 }
 
-// How many of `all` operands of a warp are in shared memory where registers hold `resident`.
+// How many of a warp's `all` operands are in shared memory if registers hold `resident` of them.
 constexpr int stored_operands(int all, int resident) { return all > resident ? all - resident : 0; }
 
-// All 64 units in a block.
+// The team is one block, which has all 64 units.
 template <typename X, typename Cell, int Rows>
 RnnFusedShape make_block_shape() {
     constexpr int G = Cell::gates, parts = Rows == 8 && G % 2 == 0 ? 4 : 2;
     return make_shape<X, Cell, Team::block, 64, TeamSize{1, 1, 8, 1, 4, Rows},
                       TeamSize{2, 1, 4, parts, 4 * G / parts, Rows}>();
 }
-// 32 units a block.
+// The team is a cluster, whose blocks have 32 units each.
 template <typename X, typename Cell, int HeadDim, int Rows>
 RnnFusedShape make_cluster_shape() {
     return make_shape<X, Cell, Team::cluster, HeadDim, TeamSize{1, 1, 4, 2, HeadDim / 32, Rows},
                       TeamSize{2, 1, 2, 4, Cell::gates * HeadDim / 64, Rows}>();
 }
-// 16 units a block. Tiles of 8 rows; backward moves `gates` times as much, so that few pay sooner.
+// The team is a part of the grid, whose blocks have 16 units each, with tiles of 8 rows. Backward exchanges `gates`
+// times as much, so fewer tiles pay there.
 template <typename X, typename Cell, int HeadDim, int ForwardTiles, int BackwardTiles>
 RnnFusedShape make_grid_shape() {
     return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, ForwardTiles, 1, 8, HeadDim / 128},
                       TeamSize{2, BackwardTiles, 1, 8, Cell::gates * HeadDim / 128}>();
 }
 
-// Backward of large heads has 32 units a block and tiles of 4 rows: half as many blocks read what all have made, and
-// each reads half as much, against weights that registers do not hold.
+// For large heads, backward has 32 units for each block and tiles of 4 rows: half as many blocks read the vectors of
+// all, and each reads half as much. The price is that registers do not hold all weights.
 template <typename X, typename Cell, int HeadDim>
 RnnFusedShape make_large_grid_shape() {
     constexpr int steps = Cell::gates * HeadDim / 128;
     return make_shape<X, Cell, Team::grid, HeadDim, TeamSize{2, 1, 1, 8, HeadDim / 128},
                       TeamSize{4, 1, 1, 8, steps, 4, stored_operands(2 * steps, 14)}>();
 }
-// 16 rows in two shifts, by warps in roles: four teams instead of two share out the rows of a batch.
+// Teams of 16 rows in two tiles that alternate, with specialised warps (warp_roles.cuh): four teams instead of two
+// share the rows of a batch.
 template <typename X, typename Cell, int HeadDim>
 RnnFusedShape make_rows_grid_shape() {
     constexpr int G = Cell::gates, steps = HeadDim / 128, forward = (3 * G + 1) / 2 * steps, backward = 2 * G * steps;
@@ -85,7 +87,8 @@ RnnFusedShape make_rows_grid_shape() {
                       TeamSize{4, 1, 1, 8, G * steps, 8, stored_operands(backward, 4), 4, 96, 160}>();
 }
 
-// f32, 8 units a block where heads are large; backward of few gates gathers, of more it scatters.
+// f32 with large heads, whose blocks have 8 units each. Backward of cells with one gate exchanges by all-gather, of
+// cells with more gates by reduce-scatter.
 template <typename Cell, int HeadDim, int RowTiles, int Stored>
 RnnFusedShape make_wide_grid_shape() {
     constexpr int steps = HeadDim / 128, plane = (Cell::gates + 1) / 2 * steps;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of fused_table.h. The kernels of each dtype are compiled in a file of their own.
 #include "cuda/rnn/instances/fused_table.h"
 
 namespace flashscan::cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the entries of the table for one dtype.
+// Fills the entries of the table for one dtype with the kernels of that dtype.
 #pragma once
 
 #include "cuda/rnn/backward.cuh"

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for recurrent networks that are compiled: one entry for each pair of dtype and weight_dtype.
+// The table of compiled kernels of recurrent networks: the kernels of each cell by dtype, and those that touch weights
+// by pairs of dtype and weight_dtype.
 #pragma once
 
 #include "core/types.h"
 
 namespace flashscan::cuda {
 
-// Launched with one thread per element, and the step beside the RnnParams but for `begin`; the persistent ones with
-// RnnPersistentParams.
+// The kernels of a cell. They are launched with one thread for each element and take RnnParams and, but for `begin`,
+// the step. The persistent ones take RnnPersistentParams.
 struct RnnCellKernels {
     int kept = 0;
     const void* begin = nullptr;
     const void* forward = nullptr;
-    const void* forward_reset = nullptr;  // null: the products all take h
+    const void* forward_reset = nullptr;  // null for cells that do not reset before the product
     const void* backward = nullptr;
     const void* backward_reset = nullptr;
     const void* persistent_forward = nullptr;
     const void* persistent_backward = nullptr;
 };
 
-// Of one dtype.
+// The kernels of one dtype.
 struct RnnDataKernels {
     Dtype dtype{};
-    RnnCellKernels cells[cell_count];  // by Cell
+    RnnCellKernels cells[cell_count];  // indexed by Cell
     const void* pass_states = nullptr;
     const void* find_sequences = nullptr;
 };

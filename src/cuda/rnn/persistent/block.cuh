@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of the kernel "persistent" holds and does (persistent.cuh): rows of R, its share of the products with
-// them, and barriers with the rest of its team.
+// A block of the kernel "persistent" (persistent.cuh): the rows of R that it holds, its products with them, and the
+// barriers between the blocks of its team.
 //
-// Rows are m = gate * units + unit, all of k; those that shared memory does not hold are read through L2 every time.
+// A block holds the rows m = gate * units + unit of R, for all k. Rows that do not fit into shared memory are read
+// through L2 in every step.
 //
 //     gather     out[m, n] = sum over k of R[m, k] vector[n, k], after an all-gather: every block reads the vectors of
-//     all
-//     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block leaves its part for
-//     all, and each adds up those of its units in the order of the blocks
+//                all blocks.
+//     scatter    out[k, n] = sum over m of R[m, k] own[m, n], before a reduce-scatter: every block stores its part for
+//                all blocks, and each adds up the parts for its own units in the order of the blocks.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -26,7 +27,7 @@ class RnnPersistentBlock {
     static constexpr int threads = rnn_persistent_threads, warps = threads / 32,
                          each = 16 / sizeof(X);  // elements of 16 bytes
 
-    // `together`: gates of the first gather; the second has the others.
+    // `together` is how many gates the first gather has; the second has the others.
     __device__ __forceinline__ RnnPersistentBlock(const RnnPersistentParams& f, unsigned char* shared, int together)
         : f_(f),
           shared_(shared),
@@ -36,14 +37,14 @@ class RnnPersistentBlock {
           block_(static_cast<int>(blockIdx.x) % f.s.blocks),
           gathers_{gather_of(0, together * f.s.units),
                    gather_of(together * f.s.units, (f.gates - together) * f.s.units)} {
-        // What lies between rows is read with them.
+        // The bytes between rows are read with them, so they must be zeros.
         for (int i = static_cast<int>(threadIdx.x); i < f.s.sums_at / 16; i += threads)
             reinterpret_cast<uint4*>(shared)[i] = uint4{};
     }
 
     __device__ __forceinline__ int team() const { return team_; }
     __device__ __forceinline__ int rows() const { return f_.s.tiles * 8; }
-    // This thread's element: of a row of the group and a unit of the block.
+    // The thread's element: a row of the group and a unit of the block.
     __device__ __forceinline__ int row() const { return static_cast<int>(threadIdx.x) / f_.s.units; }
     __device__ __forceinline__ int unit() const { return static_cast<int>(threadIdx.x) % f_.s.units; }
     __device__ __forceinline__ bool inside() const {
@@ -65,7 +66,8 @@ class RnnPersistentBlock {
         ptx::end_copy_group();
     }
 
-    // What the block's threads wrote before is seen by all of the team after wait; one wait for each arrive.
+    // The barrier of the team, in two halves: what threads of the team wrote before arrive is visible to all after
+    // wait. Each arrive needs one wait.
     __device__ __forceinline__ void arrive() {
         ++turn_;
         if (f_.s.blocks == 1) return;
@@ -87,7 +89,7 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // The rows of gather `Which` of R by `vectors` [rows, H, padded] of all.
+    // Multiplies the rows of R of gather `Which` by `vectors` [rows, H, padded], which all blocks of the team wrote.
     template <int Which>
     __device__ __forceinline__ void gather(const X* vectors) const {
         stage(vectors);
@@ -98,7 +100,7 @@ class RnnPersistentBlock {
             multiply<false>(g);
         __syncthreads();
     }
-    // What the gather gave to gates First to End of this thread's element.
+    // Adds the results of the gather for gates First to End of this thread's element.
     template <int Which, int First, int End, int G>
     __device__ __forceinline__ void gathered(Wide (&to)[G]) const {
         const Gather& g = gathers_[Which];
@@ -108,17 +110,18 @@ class RnnPersistentBlock {
             for (int gate = First; gate < End; ++gate) to[gate] += from[(gate - First) * f_.s.units];
     }
 
-    // What this thread's element gives to scatter.
+    // Stores the input of scatter for a gate of this thread's element.
     __device__ __forceinline__ void give(int gate, Wide value) const {
         if (row() < rows()) own()[(gate * f_.s.units + unit()) * rows() + row()] = value;
     }
-    // Leaves what rows [first, end) of R make of what they were given; all threads.
+    // Multiplies rows [first, end) of R by that input and stores the block's partial sums. All threads must call it.
     __device__ __forceinline__ void scatter(int first, int end) const {
         ptx::wait_for_copy_groups<0>();
         __syncthreads();
         multiply_across(first, end);
     }
-    // After a scatter, arrive and wait: what all blocks left for this thread's element; all threads.
+    // Returns the sum of all blocks' partial sums for this thread's element, after scatter, arrive and wait. All
+    // threads must call it.
     __device__ __forceinline__ Wide scattered() const {
         const int elements = rows() * f_.s.units, parts = threads / elements;
         const int part = static_cast<int>(threadIdx.x) / elements, i = static_cast<int>(threadIdx.x) % elements;
@@ -126,7 +129,7 @@ class RnnPersistentBlock {
         const Wide* const from = partials(turn_ - 1, 0) + i / f_.s.units * padded_ + unit;
         const int64_t next = static_cast<int64_t>(rows()) * padded_;
         Wide sum = 0;
-        constexpr int window = 8;  // loads on their way at once
+        constexpr int window = 8;  // loads that are under way together
         for (int b = part; part < parts && b < f_.s.blocks; b += window * parts) {
             Wide loaded[window];
 #pragma unroll
@@ -144,14 +147,14 @@ class RnnPersistentBlock {
     }
 
   private:
-    // A warp's share of a gather: 16 rows from m on, 8 vectors from n on, and steps [begin, end) of k.
+    // A warp's tile of a gather: 16 rows from m on, 8 vectors from n on, and steps [begin, end) of k.
     struct Tile {
         int part, m, n, begin, end;
     };
     struct Gather {
-        int first, count;   // rows of R
-        int across, parts;  // tiles above each other, warps that share one
-        Tile mine;          // of this warp, the first
+        int first, count;   // the rows of R
+        int across, parts;  // tiles along m, and warps that share the k of one
+        Tile mine;          // this warp's first tile
     };
     template <typename T, int N>
     struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) Bunch {
@@ -181,7 +184,8 @@ class RnnPersistentBlock {
         return static_cast<Wide*>(f_.partials) + ((team_ * 2 + (turn & 1)) * f_.s.blocks + block) * part;
     }
 
-    // Rows past the last are the last one's again; nobody looks at what becomes of them.
+    // Copies vectors to shared memory. For rows past the last one, the last one is copied again; their results are not
+    // used.
     __device__ __forceinline__ void stage(const X* vectors) const {
         const int share = rows() <= warps / 2 ? 2 : 1, warp = static_cast<int>(threadIdx.x) / 32;
         const int first = (warp % share * 32 + static_cast<int>(threadIdx.x) % 32) * each;
@@ -196,7 +200,7 @@ class RnnPersistentBlock {
         __syncthreads();
     }
 
-    // Stored: of rows in shared memory alone, with zeros past the last k.
+    // Stored tells that all rows are in shared memory, where zeros follow the last k.
     template <bool Stored>
     __device__ __forceinline__ void multiply(const Gather& g) const {
         const int all = g.across * f_.s.tiles * g.parts, padded = padded_;
@@ -228,7 +232,7 @@ class RnnPersistentBlock {
         g.mine = tile_of(g, static_cast<int>(threadIdx.x) / 32);
         return g;
     }
-    // A thread has `wide` k and `deep` rows of the group.
+    // The product of scatter. A thread computes `wide` k of `deep` rows of the group.
     __device__ __forceinline__ void multiply_across(int first, int end) const {
         constexpr int wide = each < 4 ? each : 4, deep = each == 2 ? 8 : 4;
         const int vectors = padded_ / wide, all = rows();
@@ -260,7 +264,7 @@ class RnnPersistentBlock {
     unsigned char* shared_;
     int padded_, stride_, team_, block_, head_ = -1;
     int64_t first_row_ = 0;
-    uint32_t turn_ = 0;  // arrivals so far
+    uint32_t turn_ = 0;  // how often this block has arrived
     Gather gathers_[2];
 };
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of "persistent": launches its kernels and enqueues the products for GRAD|WEIGHT.
 #include <algorithm>
 #include <limits>
 
@@ -111,7 +112,7 @@ class Persistent final : public RnnKernel {
             refusal = fmt::format("head_dim is {}; a step's vectors do not fit shared memory", p_.head_dim);
         return shape;
     }
-    // Whether the kernel runs in clusters of 16 blocks, and may.
+    // Allows the kernel clusters of up to 16 blocks; returns whether the device has clusters.
     bool allow_clusters(const void* kernel) const {
         if (!can_overlap(kernel, device_)) return false;
         check(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "loading a kernel");
@@ -124,10 +125,10 @@ class Persistent final : public RnnKernel {
         shape.cluster = s.clustered != 0 ? s.blocks : 0;
         return shape;
     }
-    // Why a network had better alternate with products; empty: it had not.
+    // Returns why "alternating" is expected to be faster, or an empty string.
     std::string prefer_products() const {
         const auto multiply_adds = static_cast<double>(s_.rows * p_.weight_count());
-        const double launches = s_.split ? 1.7 : 1;  // of a step, beside those of other cells
+        const double launches = s_.split ? 1.7 : 1;  // the time of a step's launches, relative to that of other cells
         double ours = persistent_step_us(p_, Pass::forward, s_.padded, forward_shape_);
         double theirs = launches * alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
         if (p_.training) {

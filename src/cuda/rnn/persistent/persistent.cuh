@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "persistent": recurrent networks in one launch for every cell and dtype. A team of blocks runs the steps
-// of rnn/forward.cuh and rnn/backward.cuh with a barrier in place of each launch.
+// The kernel "persistent": recurrent networks in one launch for every cell and dtype. A team of blocks (a cluster, or a
+// part of a cooperative grid) runs the steps of rnn/forward.cuh and rnn/backward.cuh with a barrier in place of each
+// launch.
 //
 //     forward     raw = INPUT[t] + R h[t-1] + BIAS;   h[t], states[t] = cell(raw, states[t-1])
 //     backward    d_states[t-1], d_raw[t] = cell'(d_states[t] + R^T d_raw[t+1], states[t-1], kept[t])
@@ -11,9 +12,9 @@
 // Bytes      INPUT, OUTPUT and RESERVE are moved once. Forward, h goes through L2 to all blocks of the team; backward,
 //            the gradients of a block's units times its rows of R go through L2 to the blocks of the others. Rows of R
 //            that do not fit are read through L2 every step.
-// Sync       A barrier of the team a step, through L2 (0.8 to 0.9 us on an H200) or, where the team is a cluster, the
-//            cluster's. Cells that reset before the product take two.
-// Limits     8 rows of vectors fit shared memory. All blocks run at once: a cooperative launch, or clusters.
+// Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or, where the team is a
+//            cluster, the cluster's barrier. Cells that reset before the product have two.
+// Limits     8 rows of vectors must fit shared memory. All blocks run at once: by a cooperative launch, or in clusters.
 #pragma once
 
 #include "cuda/rnn/backward.cuh"
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(rnn_persistent_threads, 1)
         block.begin(job);
         const RnnElement e = block.element();
         const bool inside = block.inside();
-        // Of the step after: its carry, and what reaches h through R.
+        // From the step after: the gradients of its states, and the gradient of h that came through R.
         Wide carried[S] = {}, through = 0, sums[P] = {};
         if (inside && f.end < p.time) {
             for (int s = 0; s < S; ++s) carried[s] = static_cast<const Wide*>(p.states)[e.carried(p, s)];

@@ -3,10 +3,10 @@
 //
 //     out[m, n] = sum over k of row(m)[k] column(n)[k]
 //
-// Both sides lie with k innermost and are loaded 16 bytes at a time; `load(row, k)` gives zeros past the last k. f64
-// and 16-bit numbers go to tensor cores: the order of k within a step is chosen such that a lane's 16 bytes are what it
-// has to have. f32 is summed by multiply-adds, each lane an eighth of k, and the lanes' sums are added in a fixed
-// order.
+// Both operands have k innermost and are loaded 16 bytes at a time; `load(row, k)` returns zeros past the last k. f64
+// and 16-bit numbers are multiplied on tensor cores; the order of k within a step is chosen so that the 16 bytes that a
+// lane loads are the operand that it has to hold. f32 is computed by multiply-adds: each lane takes an eighth of k, and
+// the sums of lanes are added in a fixed order.
 #pragma once
 
 #include "cuda/device/math/types.cuh"
@@ -17,7 +17,7 @@ namespace flashscan::cuda {
 
 template <typename X>
 struct RnnTileProduct {
-    static constexpr int depth = 32;  // k of a step
+    static constexpr int depth = 32;  // the extent of k in a step
 
     template <typename Row, typename Column, typename Load, typename Store>
     static __device__ __forceinline__ void run(int first, int end, const Row& row, const Column& column,
@@ -92,7 +92,8 @@ struct RnnTileProduct<float> {
     }
 
   private:
-    // Lanes that differ in bit Half keep the columns with that bit as theirs.
+    // One stage of a reduce-scatter over lanes: lanes that differ in bit Half add their sums, and each keeps those of
+    // the columns whose bit Half equals its own.
     template <int Half>
     static __device__ __forceinline__ void add_lanes(float (&c)[4][8], int lane) {
         const bool upper = (lane & Half) != 0;

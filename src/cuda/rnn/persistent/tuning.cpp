@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The choices and estimates of tuning.h. The constants were measured on an H200.
 #include "cuda/rnn/persistent/tuning.h"
 
 #include <fmt/format.h>
@@ -12,11 +13,12 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int threads = rnn_persistent_threads;
-constexpr int most_cluster_blocks = 16, multiprocessors_of_cluster = 18;  // those that can be one, on an H200
+// The blocks of a cluster, and the multiprocessors among which an H200 places one.
+constexpr int most_cluster_blocks = 16, multiprocessors_of_cluster = 18;
 
 bool resets_before(const RnnProblem& p) { return row_of(p.cell).resets_before; }
 
-// Fills in what a block has in shared memory. False: its vectors and sums do not fit.
+// Fills in what a block has in shared memory. Returns false where its vectors and sums do not fit.
 bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded, int shared_bytes) {
     const int64_t size = size_of(p.dtype), wide = size_of(state_dtype(p.dtype)), rows = s.tiles * 8;
     const int64_t all = p.counts().gates * s.units, stride = rnn_persistent_stride(padded * size);
@@ -24,7 +26,7 @@ bool place(RnnPersistentShape& s, const RnnProblem& p, Pass pass, int64_t padded
     if (pass == Pass::forward) {
         vectors = rows * stride;
         sums = 0;
-        // Of one gather of all rows, or of the two of a cell that resets before.
+        // The larger of two gathers: a cell that resets before the product has one for the last gate.
         for (const int64_t count : {resets_before(p) ? all - s.units : all, int64_t{s.units}}) {
             const int64_t across = ceil_div(count, 16);
             const int parts = rnn_persistent_parts(static_cast<int>(across * s.tiles));
@@ -65,7 +67,7 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
         least = us;
     };
     for (int64_t groups = 1; groups <= most_groups; ++groups) {
-        if (ceil_div(tiles, ceil_div(tiles, groups)) != groups) continue;  // fewer have as many tiles
+        if (ceil_div(tiles, ceil_div(tiles, groups)) != groups) continue;  // fewer groups have as many tiles each
         const int64_t most = std::min<int64_t>(p.heads * groups, multiprocessors);
         for (int64_t teams = most; teams > 0; teams = multiprocessors / (multiprocessors / teams + 1))
             consider(groups, teams, false);
@@ -80,9 +82,10 @@ double persistent_step_us(const RnnProblem& p, Pass pass, int64_t padded, const 
     const double all = static_cast<double>(p.counts().gates * s.units);
     const double waves = static_cast<double>(ceil_div(p.heads * s.groups, s.teams));
     const double exchanges = resets_before(p) ? 2 : 1;
-    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles
+    const double each = s.clustered != 0 ? 3100 : s.blocks > 1 ? 4250 : 1500;  // cycles of an exchange
     double cycles = 600 + exchanges * each;
-    // Multiply-adds and bytes through L2 a cycle of a block: what backward reads has just been written elsewhere.
+    // The divisors are multiply-adds, and bytes through L2, that a block does in a cycle. Backward reads more slowly,
+    // as other blocks have just written what it reads.
     if (pass == Pass::forward) {
         const double rate = size_of(p.dtype) == 2 ? 350 : 66;
         cycles += rows * static_cast<double>(round_up(p.counts().gates * s.units, 16)) * columns / rate;
