@@ -6,18 +6,19 @@
 
 namespace flashscan::cuda {
 
-// Operators on numbers.
+// Takes operators on numbers.
 std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
                                                       std::string& refusal);
-// Products of matrices of up to 4 rows and 128 bytes.
+// Takes products of matrices of up to 4 rows and 128 bytes.
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal);
-// Device code compiled when the plan is made: in registers, or level by level of a tree.
+// Take custom operators given as device code, which is compiled when the plan is made. The first scans elements in
+// registers, the second combines pairs level by level of a tree.
 std::unique_ptr<OperatorKernel> make_custom_scan(const OperatorProblem& problem, const Options& options,
                                                  std::string& refusal);
 std::unique_ptr<OperatorKernel> make_custom_tree(const OperatorProblem& problem, const Options& options,
                                                  std::string& refusal);
-// A batched callback for each level of a tree.
+// Takes custom operators with a batched callback, which is called for each level of a tree.
 std::unique_ptr<OperatorKernel> make_custom_batched(const OperatorProblem& problem, const Options& options,
                                                     std::string& refusal);
 

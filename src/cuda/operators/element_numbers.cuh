@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of numbers as elements, and the kernel for the gradients of sequences without steps: a thread a
-// number.
-#pragma once
+// Loads and stores of real and complex numbers, and the kernel for the gradients of rows and sequences without steps.
+
+// The parts that a number consists of.#pragma once
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
@@ -20,7 +20,7 @@ struct NumberPart<Complex<T>> {
     static constexpr int count = 2;
 };
 
-// `whole`: a complex number is aligned to its size, else to that of its parts.
+// `whole` tells that a complex number is aligned to its size, not only to that of its parts.
 template <typename X>
 __device__ __forceinline__ typename Element<X>::Wide load_number(const char* from, bool whole) {
     using Part = typename NumberPart<X>::Type;
@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_number(char* to, typename Element<X>::Wide
     }
 }
 
-// A thread a number.
+// Writes GRAD|STATE_IN of rows and sequences without steps; a thread writes one number.
 template <typename X>
 __global__ void __launch_bounds__(256) empty_gradients(const __grid_constant__ EmptyGradientParams p) {
     using Wide = typename Element<X>::Wide;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of the kernel "numbers".
 #include <algorithm>
 #include <vector>
 
@@ -9,8 +10,8 @@
 namespace flashscan::cuda {
 namespace {
 
-// Both passes for elements of one channel, or of those that are a word. Backward, which integers do not have, begins with
-// the scan, of which it keeps the marks.
+// Both passes, for elements that are one channel or as many neighbouring channels as fill a 32-bit word. Backward,
+// which integers do not have, begins with the scan, of which it keeps only the carries into chunks (marks).
 struct Variant {
     const ElementKernels& kernels;
     Workspace forward, backward;
@@ -97,7 +98,7 @@ class Numbers final : public OperatorKernel {
 
     OperatorProblem p_;
     int device_;
-    std::vector<std::unique_ptr<Variant>> variants_;  // of channels that are a word, where there are; of single ones
+    std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
     bool overlaps_;
 };
 
@@ -112,7 +113,8 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
     }
     const DeviceScope scope(options.device);
     std::vector<std::unique_ptr<Variant>> variants;
-    // Words of channels and single ones are cut differently in time, and which are taken depends on where arrays lie.
+    // Words of channels and single channels are cut differently in time, and the choice depends on the arrays'
+    // alignment. So batch-invariant plans have both only for integers, where the bracketing changes no bit.
     const bool words = p.layout == Layout::btc && (!options.batch_invariant || is_integer(p.dtype));
     for (const int channels : {4, 2, 1}) {
         if (channels > 1 && (!words || p.channels < channels || p.channels % channels != 0)) continue;

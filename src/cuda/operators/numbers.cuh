@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "numbers": operators on numbers, forward. An element is V neighbouring channels, and the kernel is the
-// scan of device/scan/element_scan.cuh, whose opening comment says who owns what.
+// scan of device/scan/element_scan.cuh, whose opening comment tells the formula, ownership, bytes and synchronisation.
+// Here is the operator that it is instantiated with.
 #pragma once
 
 #include "cuda/device/scan/element_scan.cuh"
@@ -13,7 +14,7 @@ template <typename Operator, typename Wide>
 __device__ __noinline__ Wide combine_apart(Wide l, Wide r) {
     return Operator::combine(l, r);
 }
-// Out of line where it is long, and where it is long and rare.
+// Combines two numbers. A long operator is not inlined in f64, nor where it is rarely called.
 template <typename Operator, bool rare, typename Wide>
 __device__ __forceinline__ Wide combine_numbers(Wide l, Wide r) {
     constexpr bool is_long = requires { Operator::is_long; };

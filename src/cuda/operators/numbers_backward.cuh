@@ -3,15 +3,16 @@
 //
 //     g[t-1] = dy[t-1] + dy[t]/dy[t-1] g[t]        GRAD|INPUT[t] = dy[t]/dx[t] g[t]
 //
-// Backward takes two launches. The first is the scan, of which only what enters each chunk is kept: the marks. The
-// second is the kernel here.
+// Backward takes two launches. The first is the forward scan, of which only the carry into each chunk is kept, called
+// its mark. The second is the kernel here.
 //
 // Ownership  As in device/scan/element_scan.cuh: a block owns a chunk of steps of some rows, a lane L of them.
-// Passes     A block walks the other way: it computes y again from its mark, and the slopes dy[t]/dy[t-1] with it, and
-//            scans the maps g -> s g + c of its steps as the scan does elements.
-// Bytes      Three arrays are read (INPUT twice) and one is written. ADD's slopes are 1: it has no marks and reads
-//            GRAD|OUTPUT alone.
+// Passes     A block takes its chunks in the opposite order of time. It recomputes y from its mark, and with it the
+//            slopes dy[t]/dy[t-1], and scans the maps g -> s g + c of its steps as the forward scan does elements.
+// Bytes      INPUT is read twice, by both launches, GRAD|OUTPUT once, and GRAD|INPUT is written once. ADD's slopes are
+//            1, so it has no marks and reads GRAD|OUTPUT alone.
 // Sync       That of the scan.
+// Limits     Floating-point and complex numbers.
 #pragma once
 
 #include "cuda/operators/backward_params.h"
@@ -26,7 +27,7 @@ struct NumberSlopes {
     struct Element {
         Wide slope[V], c[V];
     };
-    // A zero gives c exactly, also where the product of the slopes overflowed.
+    // A gradient of zero gives exactly c, even where the product of the slopes has overflowed.
     static __device__ __forceinline__ Wide apply(Wide slope, Wide g, Wide c) {
         return is_zero(g) ? c : multiply_add(slope, g, c);
     }
@@ -41,7 +42,8 @@ struct NumberSlopes {
     }
 };
 
-// What a gradient of y after the last step of its sequence is.
+// The gradient of y after the last step of a sequence. These three functions are not inlined because they are rarely
+// called.
 template <typename Op>
 __device__ __noinline__ typename Op::Element load_entering(const NumbersBackwardParams& p, int64_t batch, int64_t row,
                                                            int64_t t0, int i) {
@@ -79,7 +81,7 @@ struct NumbersBackward {
     using Slopes = NumberSlopes<X, V>;
     using Map = typename Slopes::Element;
     static constexpr int L = element_steps(sizeof(Number)), warps = element_warps(sizeof(Number));
-    static constexpr bool has_slopes = combine::RowOf<Operator>::has_slopes;  // other than ones
+    static constexpr bool has_slopes = combine::RowOf<Operator>::has_slopes;  // whether slopes are not all 1
     using Place = ElementPlace<L, warps>;
     using Values = ElementChain<Op, L, warps>;
     using Maps = ElementChain<Slopes, L, warps>;
@@ -87,8 +89,8 @@ struct NumbersBackward {
     const NumbersBackwardParams& p;
     const Op& op;
     const Place& at;
-    const ElementEdges& edges;  // in the order of this walk
-    bool plain;                 // all steps of the warp exist, and none begins or ends a sequence
+    const ElementEdges& edges;  // begin and end in the order of this walk, which is opposite to that of the scan
+    bool plain;                 // whether all steps of the warp exist and none begins or ends a sequence
 
     __device__ __forceinline__ NumbersBackward(const NumbersBackwardParams& p_, const Op& op_, const Place& at_,
                                                const ElementEdges& edges_)
@@ -102,14 +104,15 @@ struct NumbersBackward {
         if (p.grad_state_out == nullptr && p.grad_reduced == nullptr) return Number{};
         return load_entering<Op>(p, at.batch, at.row, at.t0, i);
     }
-    // y before the first step of a sequence; whether there is any.
+    // Sets y to STATE_IN, before the first step of a sequence; returns whether there is one.
     __device__ __forceinline__ bool enter(int i, Number& y) const {
         if (p.state_in == nullptr) return false;
         y = load_state_in<Op>(p, at.batch, at.row, at.t0, i);
         return true;
     }
 
-    // y of the lane's steps, which run backward here.
+    // The run of y of the lane's steps. Their indices here go against the order of the scan, so it starts with the
+    // last.
     __device__ __forceinline__ Run<Number> summarize(const Number (&x)[L]) const {
         Run<Number> run;
         if (plain) {
@@ -138,7 +141,8 @@ struct NumbersBackward {
         return run;
     }
 
-    // x becomes the slope towards y[t-1], `right` that towards x. Where there is no y[t-1] all goes to x.
+    // Replaces x[t] by the slope dy[t]/dy[t-1] and sets `right` to the slope dy[t]/dx[t]. Where there is no y[t-1],
+    // y[t] is x[t], so the slopes are 0 and 1.
     __device__ __forceinline__ void find_slopes(const Run<Number>& before, Number (&x)[L], Number (&right)[L]) const {
         Number y = before.value;
         if (plain) {
@@ -176,6 +180,7 @@ struct NumbersBackward {
         for (int n = 0; n < V; ++n) slope.v[n] = one(Wide{});
     }
 
+    // The run of the maps g -> s g + c of the lane's steps.
     __device__ __forceinline__ Run<Map> summarize(const Number (&left)[L], const Number (&dy)[L]) const {
         Run<Map> run;
         const bool exclusive = p.mode == element_exclusive;
@@ -200,7 +205,8 @@ struct NumbersBackward {
         }
         return run;
     }
-    // g of y[t] becomes that of y[t-1]; `here` is that which meets x.
+    // Turns the gradient g of y[t] into that of y[t-1] and returns it; `here` becomes the gradient that dy[t]/dx[t] is
+    // multiplied by.
     static __device__ __forceinline__ Wide step_back(bool exclusive, Wide slope, Wide d, Wide g, Wide& here) {
         here = exclusive ? g : g + d;
         return exclusive ? Slopes::apply(slope, g, d) : slope * here;
@@ -223,7 +229,7 @@ struct NumbersBackward {
         }
     }
 
-    // dy becomes GRAD|INPUT.
+    // Replaces dy by GRAD|INPUT; `before` is the run of the maps that the walk applies before the lane's steps.
     __device__ __forceinline__ void walk(const Run<Map>& before, const Number (&left)[L], const Number (&right)[L],
                                          Number (&dy)[L]) const {
         const bool exclusive = p.mode == element_exclusive;

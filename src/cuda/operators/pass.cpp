@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Settles launches that scan elements.
 #include "cuda/operators/pass.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ namespace flashscan::cuda {
 namespace {
 
 void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool batch_invariant) {
-    // Where bits may not depend on the number of rows, by nothing that depends on the extents.
+    // If the number of rows must not change bits, the choice must not depend on the extents.
     g.time_inner = p.layout == Layout::bct || (p.channels == 1 && !batch_invariant);
     g.batches = g.time_inner ? Extent(1) : p.batch;
     g.rows = g.time_inner ? p.batch * p.channels : p.channels / channels;
@@ -60,7 +61,7 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     const Extent rows = Extent(g.batches) * g.row_groups * (int64_t{1} << (t.log2_lane_rows + t.log2_warp_rows));
     e.marks = t.chunks * rows;
     if (t.chunks <= 1) return e;
-    // A group of one chunk hands on neither its record nor its total.
+    // With groups of one chunk neither summaries of chunks nor totals of groups are exchanged.
     const auto bytes = [&](int log2_chunks) {
         return ceil_div(t.chunks, int64_t{1} << log2_chunks) * rows * facts.words * 8;
     };

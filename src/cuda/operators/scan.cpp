@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Launches the scan of elements.
 #include "cuda/operators/scan.h"
 
 #include "cuda/launch/sequence_offsets.h"
@@ -21,7 +22,7 @@ OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels&
       overlaps_(can_overlap(kernels.scan, device_)) {}
 
 std::string OperatorScan::refusal() const {
-    // No bracketing changes a bit of integers.
+    // For integers every bracketing gives the same bits.
     if (batch_invariant_ && p_.packed() && !is_integer(p_.dtype))
         return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
     return refusal_of(pass_, kernels_.scan, device_);

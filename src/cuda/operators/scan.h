@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward scan of a plan of elements, which backward passes use too.
+// The scan of the elements of a plan: its forward pass, and what backward passes take from it.
 #pragma once
 
 #include "core/backend.h"
@@ -10,21 +10,21 @@ namespace flashscan::cuda {
 
 class OperatorScan {
   public:
-    // Books scratch for the words of chunks.
+    // Books the memory through which chunks exchange runs.
     OperatorScan(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options,
                  Workspace& workspace);
 
-    // Why the device does not take it; empty if it does.
+    // Why the device or the plan does not take it; empty if it does.
     std::string refusal() const;
     std::string describe() const { return pass_.describe(); }
-    // Whether time is cut into chunks, and the values that find_marks writes.
+    // Whether time is cut into more than one chunk, and how many values find_marks writes.
     bool is_cut() const { return pass_.tuning.chunks > 1; }
     int64_t marks() const { return pass_.marks; }
 
     void forward(const OperatorBuffers& buffers, void* stream) const;
-    // What enters the chunks, as Run of an element; reads INPUT and STATE_IN.
+    // Writes the carry into each chunk, each a Run of an element. Reads INPUT and STATE_IN.
     void find_marks(const OperatorBuffers& buffers, void* marks, void* stream) const;
-    // y[t-1] for every step as states hold it.
+    // Writes y[t-1] for every step, in the format of states.
     void find_prefixes(const OperatorBuffers& buffers, void* prefixes, void* stream) const;
 
   private:
@@ -39,7 +39,7 @@ class OperatorScan {
     bool overlaps_;
 };
 
-// GRAD|STATE_IN of sequences and rows without steps.
+// Writes GRAD|STATE_IN of rows and sequences without steps.
 void pass_empty_gradients(const OperatorProblem& problem, const ElementKernels& kernels, const OperatorBuffers& buffers,
                           void* stream);
 

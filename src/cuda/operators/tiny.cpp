@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of the kernel "tiny".
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
 #include "cuda/operators/scan.h"
@@ -14,7 +15,7 @@ class Tiny final : public OperatorKernel {
           device_(options.device),
           scan_(problem, kernels, options, forward_),
           overlaps_(can_overlap(kernels.gradients, device_)) {
-        if (p_.is_reduction()) {  // OUTPUT does not have the prefixes
+        if (p_.is_reduction()) {  // OUTPUT has no prefixes, so backward computes them again
             backward_ = forward_;
             prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
         }

@@ -4,9 +4,11 @@
 //     y[t] = y[t-1] x[t]                           forward: the scan of device/scan/element_scan.cuh
 //     g[t-1] = dy[t-1] + g[t] x[t]^H               GRAD|INPUT[t] = y[t-1]^H g[t]
 //
-// Backward reads y and scans the maps g -> g P + G of the steps, against time.
+// Backward reads y and scans the maps g -> g P + G of the steps from the last step to the first.
 //
-// Ownership  A lane has L steps of a row, each a matrix in its registers; a block a chunk of some rows, as in the scan.
+// Ownership  As in the scan, a block has a chunk of some rows, and a lane L steps of a row. Forward keeps them as the
+//            scan does; backward has one step's matrices in registers at a time and loads them again in the second
+//            pass.
 // Bytes      Forward reads one array and writes one; backward reads three, two of them twice, the second time from the
 //            caches, and writes one.
 // Sync       That of the scan.
@@ -23,7 +25,7 @@ struct TinyMatrix {
     Wide m[D * D];
 };
 
-// y = l r + y, where Left and Right take the conjugate transpose.
+// y += l r; Left and Right tell that the conjugate transpose of l or r is taken.
 template <bool Left, bool Right, typename Wide, int D>
 __device__ __forceinline__ void add_product(const TinyMatrix<Wide, D>& l, const TinyMatrix<Wide, D>& r,
                                             TinyMatrix<Wide, D>& y) {
@@ -46,6 +48,7 @@ __device__ __forceinline__ TinyMatrix<Wide, D> product(const TinyMatrix<Wide, D>
     return y;
 }
 
+// The operator that device/scan/element_scan.cuh is instantiated with.
 template <typename X, int D>
 struct Tiny {
     using Wide = typename cuda::Element<X>::Wide;
@@ -140,7 +143,7 @@ struct TinyBackward {
     const TinyBackwardParams& p;
     const Op& op;
     const Place& at;
-    const ElementEdges& edges;  // in the order of this walk
+    const ElementEdges& edges;  // begin and end in the order of this walk, which is opposite to that of the scan
 
     __device__ __forceinline__ Matrix load(const void* data, int64_t t) const {
         return op.load(static_cast<const char*>(data) + at.element(p.grid, t) * Op::bytes, p.grid.aligned != 0);
@@ -159,7 +162,7 @@ struct TinyBackward {
             add(g, op.load(static_cast<const char*>(p.grad_reduced) + at.state(p.grid, i) * Op::bytes, false));
         return g;
     }
-    // y before step i of the walk, of time t.
+    // y before step i of the walk, whose time is t.
     __device__ __forceinline__ Matrix before(int i, int64_t t) const {
         if (ElementEdges::at(edges.end, i)) return state(p.state_in, i);
         if (p.prefix == prefix_exclusive) return load(p.before, t);
@@ -195,7 +198,7 @@ struct TinyBackward {
         }
         return run;
     }
-    // g of y[t] becomes that of y[t-1].
+    // Turns the gradient g of y[t] into that of y[t-1].
     __device__ __forceinline__ void step(Matrix& g, const Matrix& x, const Matrix& dy) const {
         if (p.mode == element_exclusive) {
             Matrix next = dy;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The choices of tuning.h.
 #include "cuda/operators/tuning.h"
 
 #include <algorithm>
@@ -27,12 +28,12 @@ ElementTuning tune_elements(const ElementShape& s) {
         t.chunk_steps = warp_steps * (s.warps >> log2_warp_rows);
         t.chunks = std::max<int64_t>(ceil_div(s.time, t.chunk_steps), 1);
     };
-    // Whether chunks begin before those before them have ended, so that looking back must not be a chain.
+    // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
     const auto waits = [&] { return t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks); };
     cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     if (waits()) cut(0);
     if (!waits()) return t;
-    // The widest tile counts where bits may not depend on the number of rows.
+    // Where bits must not depend on the number of rows, the groups are those of the widest tile.
     const int64_t rows = s.batch_invariant && !s.time_inner ? 32 : int64_t{1} << t.log2_lane_rows;
     t.log2_group_chunks = log2_group_chunks(s.warps, rows);
     t.log2_link_groups = t.log2_group_chunks;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators by a batched callback, one call for each level of a tree over all chains (tree_params.h). The
-// callback enqueues its work between ours.
+// Custom operators by a batched callback, which is called once for each level of a tree over all chains (tree_params.h)
+// and enqueues its work on the call's stream.
 //
-// Operands that lie a constant stride apart, as those of one chain do, are handed over as they lie; others are gathered,
-// and what a call gives is put back.
+// Operands that lie a constant stride apart, as those of one chain do, are passed where they are; others are gathered
+// into scratch memory, and results are scattered from there.
 #include <cstdint>
 
 #include "core/error.h"
@@ -24,13 +24,13 @@ class Batched final : public CustomTree {
   private:
     struct Operand {
         char* data;
-        int64_t stride;  // 0: none that is constant
+        int64_t stride;  // 0 where it is not constant
     };
     static const char* address(const TreePair& pair, TreeOperand which) {
         return which == TreeOperand::left ? pair.left : which == TreeOperand::right ? pair.right : pair.out;
     }
-    // Addresses are linear in row, channel and place in a row, but for the first and the last in a row: a stride that
-    // holds around each kind of boundary holds everywhere.
+    // Finds the stride of an operand. Addresses are linear in row, channel and place in a row, except for the first and
+    // the last place in a row, so a stride that holds around each kind of boundary holds everywhere.
     Operand operand(const TreeParams& p, const TreeLevel& level, TreeOperand which) const {
         const auto at = [&](int64_t index) { return reinterpret_cast<intptr_t>(address(p.pair(level, index), which)); };
         auto* const data = reinterpret_cast<char*>(at(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators by device code, compiled with our kernels when the plan is made. Elements that fit a thread's
-// registers are scanned there in one pass; larger ones, and all gradients, go level by level through a tree.
+// Custom operators by device code, which is compiled together with the library's kernels when the plan is made.
+// Elements that fit a thread's registers are scanned in one pass; larger ones, and all gradients, take one launch for
+// each level of a tree.
 #include <map>
 #include <vector>
 
@@ -15,10 +16,10 @@
 namespace flashscan::cuda {
 namespace {
 
-// Of an element that a thread holds in its registers, a few at a time.
+// The largest element that is scanned in registers.
 constexpr int64_t most_register_bytes = 128;
 
-// What is compiled at once: a kernel with the headers that it needs.
+// A unit of compilation: a kernel with the headers that it needs.
 struct Unit {
     const char *name, *headers;
     std::string text;
@@ -103,7 +104,7 @@ class CompiledTree final : public CustomTree {
     const void* differentiate_ = nullptr;
 };
 
-// As element.cuh has them.
+// The same numbers as in element.cuh, for element types that exist only in the code that is compiled at run time.
 ElementKernels scan_of(const OperatorProblem& p, const Kernels& kernels, const void* state) {
     const int bytes = static_cast<int>(p.custom.element_bytes);
     ElementKernels k;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of a custom operator in registers, as device/scan/element_scan.cuh takes operators. Compiled at run time.
+// A custom operator in the form that device/scan/element_scan.cuh takes, with its elements in registers. It is compiled
+// at run time.
 #pragma once
 
 #include "cuda/device/scan/element_scan.cuh"
@@ -13,19 +14,19 @@ constexpr int alignment_in(int bytes, int most) {
     return alignment;
 }
 
-// Words: of bytes the compiler would keep every one apart.
+// An element as 32-bit words: the compiler would keep each byte of an array of bytes in a register of its own.
 template <int Bytes>
 struct alignas(Bytes % 4 == 0 ? alignment_in(Bytes, 16) : 4) CustomElement {
     uint32_t words[(Bytes + 3) / 4];
 };
 
-// Rare, and no part of the code that is compiled for every step.
+// It is not inlined, because it is rarely called and would be compiled for every step.
 inline __device__ __noinline__ void copy_bytes(void* to, const void* from, int bytes) {
 #pragma unroll 1
     for (int i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
 }
 
-// Functor: made of the operator's state, over pointers.
+// Functor is a class around the user's function. It is made from the operator's state and takes pointers to elements.
 template <typename Functor>
 struct CustomScanOperator {
     static constexpr int bytes = Functor::bytes, state_bytes = bytes;
@@ -37,7 +38,7 @@ struct CustomScanOperator {
 
     __device__ __forceinline__ CustomScanOperator(int32_t, const void* given) : state(const_cast<void*>(given)) {}
 
-    // The user's function is promised this alignment.
+    // The operands are copied to memory with the alignment that the interface promises the user's function.
     __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
         struct alignas(bytes % 4 == 0 ? alignment_in(bytes, 256) : 4) Aligned {
             Element element;

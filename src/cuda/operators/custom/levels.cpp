@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The levels of a custom operator's tree (levels.h).
 #include "cuda/operators/custom/levels.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The levels of a custom operator's tree as the host counts them.
+// The levels of a custom operator's tree as the host knows them, without the contents of SEQ_OFFSETS.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace flashscan::cuda {
 
-// All of TreeParams but memory; `offsets` are SEQ_OFFSETS of packed problems.
+// TreeParams without pointers to memory; `offsets` is SEQ_OFFSETS of packed problems.
 TreeParams tree_params(const OperatorProblem& problem, const void* offsets, bool has_state);
-// Elements of A[1], A[2], ... together that there is room for.
+// How many elements of A[1], A[2], ... together there is room for.
 int64_t tree_room_above(const TreeParams& params);
-// Of the longest chain that there can be; 0: there are no elements.
+// The height of the tree of the longest chain that there can be; 0 where there are no elements.
 int tree_height(const TreeParams& params);
-// The levels of a sweep in the order in which they are combined, none of them empty.
+// The levels of a sweep that are not empty, in the order in which they are combined.
 std::vector<TreeLevel> tree_sweep(const TreeParams& params, TreeSweep sweep);
 
 }  // namespace flashscan::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Host side of custom operators that are combined level by level of a tree (tree.h).
 #include "cuda/operators/custom/tree.h"
 
 #include <algorithm>
@@ -94,7 +95,8 @@ void CustomTree::forward(const OperatorBuffers& b, void* stream) const {
     if (tree_height(tree.params) == 0) return;
     const DeviceScope scope(device_);
     const int bytes = word({b.input, b.output, b.state_in, b.state_out});
-    // Nothing is allocated between launches: a call that finds no memory leaves OUTPUT as it was.
+    // Both lists are made before the first launch, so that a call that fails for lack of memory leaves OUTPUT
+    // unchanged.
     const std::vector<TreeLevel> up = tree_sweep(tree.params, TreeSweep::up);
     const std::vector<TreeLevel> then = tree_sweep(tree.params, p_.is_reduction() ? TreeSweep::rest : TreeSweep::down);
     combine_all(tree, up);
@@ -106,8 +108,8 @@ void CustomTree::forward(const OperatorBuffers& b, void* stream) const {
            TreeEdge{bytes, 0, 0}, static_cast<char*>(b.state_out), reduction);
 }
 
-// Goes through the levels in turn, the last one combined first. A sweep's gradients of prefixes are complete when it
-// reads them, since prefixes are operands of lower levels only.
+// Differentiates the levels in the reverse of the order in which they were combined. The gradients of prefixes are
+// complete when a level reads them, since prefixes are operands of lower levels only.
 void CustomTree::backward(const OperatorBuffers& b, void* stream) const {
     const Tree tree = this->tree(b, Pass::backward, stream);
     if (tree_height(tree.params) == 0) return;

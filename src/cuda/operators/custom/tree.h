@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators level by level of a tree, whoever combines the pairs of a level.
+// Base of the kernels that combine a custom operator's elements level by level of a tree (tree_params.h). Subclasses
+// combine the pairs of a level.
 #pragma once
 
 #include <vector>
@@ -30,14 +31,15 @@ class CustomTree : public OperatorKernel {
     };
     // *out = *left o *right for all pairs of a level.
     virtual void combine(const Tree& tree, const TreeLevel& level) const = 0;
-    // Adds what the adjoint of each pair gives to the gradient of its left operand, and sets that of its right one.
+    // Calls the adjoint for all pairs of a level: adds to the gradient of each left operand and sets that of the right
+    // one.
     virtual void differentiate(const Tree& tree, const TreeLevel& level) const = 0;
-    // The operator's state on the device, of which TreeParams tells.
+    // The operator's state on the device, for TreeParams.
     virtual void* state() const { return nullptr; }
 
-    // The i-th of the elements that a pair takes, of all pairs of a level.
+    // An array in scratch with the i-th scratch element of every pair of a level.
     char* pair_elements(const Tree& tree, int64_t i) const;
-    // Bytes that can be moved at once between these addresses.
+    // The most bytes, up to 16, that can be copied at once between these addresses.
     int word(std::initializer_list<const void*> addresses) const;
 
     OperatorProblem p_;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that move what the tree of custom operators needs beside its combinations (tree_params.h): prefixes that
-// no pair makes, last elements, operands to where a callback finds them, and gradients, which are added as numbers.
+// The kernels that copy what the tree of custom operators (tree_params.h) needs beside its combinations: prefixes that
+// are no pair's result, last elements, operands of a batched callback, and gradients, which are added as numbers.
 //
-// Ownership  A thread moves one word of an element, the largest that divides it and all addresses; or adds one number.
+// Ownership  A thread copies one word of an element, the largest that divides it and all addresses, or adds one number.
 // Bytes      Each array is read once and written once.
-// Sync       None: launches follow one another on the stream, no block waits for another.
+// Sync       None. Launches follow one another on the stream, and no block waits for another.
+// Limits     None.
 #pragma once
 
 #include "cuda/operators/custom/tree_copies_params.h"
@@ -26,7 +27,7 @@ __device__ __forceinline__ void copy_word(char* to, const char* from, int64_t wo
     }
 }
 
-// A[k][0] is the prefix of 2^k elements, or gets its gradient.
+// Copies A[k][0], which is the prefix of 2^k elements, to where that prefix belongs; or copies its gradient back.
 __global__ void __launch_bounds__(tree_block) tree_first(const __grid_constant__ TreeParams p, TreeEdge edge) {
     const int64_t words = p.bytes / edge.word, index = tree_thread() / words, word = tree_thread() % words;
     const int k = static_cast<int>(index % edge.levels);
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(tree_block) tree_first(const __grid_constant__
     copy_word(p.output + p.step_place(n, c, 0) * p.bytes, p.first(n, c, 0), word, edge.word);
 }
 
-// The last prefix, to STATE_OUT and to a reduction's OUTPUT.
+// Copies the last prefix to STATE_OUT and to a reduction's OUTPUT.
 __global__ void __launch_bounds__(tree_block)
     tree_last(const __grid_constant__ TreeParams p, TreeEdge edge, char* state_out, char* reduction) {
     const int64_t words = p.bytes / edge.word, chain = tree_thread() / words, word = tree_thread() % words;
@@ -50,7 +51,7 @@ __global__ void __launch_bounds__(tree_block)
     if (reduction != nullptr) copy_word(reduction + chain * p.bytes, last, word, edge.word);
 }
 
-// The pairs of a level one after the other, or back.
+// Gathers an operand of all pairs of a level into a dense array, or scatters their results from one.
 __global__ void __launch_bounds__(tree_block)
     tree_gather(const __grid_constant__ TreeParams p, TreeLevel level, TreeEdge edge, TreeOperand which, char* dense) {
     const int64_t words = p.bytes / edge.word, index = tree_thread() / words, word = tree_thread() % words;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(tree_block)
     copy_word(dense + index * p.bytes, from, word, edge.word);
 }
 
-// Gradients of prefixes from those of OUTPUT and STATE_OUT.
+// Initialises the gradients of prefixes from those of OUTPUT and STATE_OUT.
 template <typename T>
 __global__ void __launch_bounds__(tree_block) tree_enter(const __grid_constant__ TreeParams p) {
     const int64_t numbers = p.bytes / static_cast<int64_t>(sizeof(T));
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(tree_block) tree_enter(const __grid_constant__
     store_number<T>(p.grad_prefix(n, c, j), number, sum);
 }
 
-// What a callback's adjoint gave, pair by pair.
+// Adds the results of a batched adjoint to the gradients of left operands and stores those of right ones.
 template <typename T>
 __global__ void __launch_bounds__(tree_block)
     tree_add(const __grid_constant__ TreeParams p, TreeLevel level, const char* grad_left, const char* grad_right) {

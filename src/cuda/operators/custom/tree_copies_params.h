@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of tree_copies.cuh are launched with besides the tree.
+// Arguments of the kernels of tree_copies.cuh besides the tree.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace flashscan::cuda {
 
 struct TreeEdge {
-    int32_t word;       // bytes that are moved at once
-    int32_t levels;     // of the highest tree
-    int32_t gradients;  // of tree_first: those, not the elements
+    int32_t word;       // bytes that a thread copies at once
+    int32_t levels;     // levels of the highest tree
+    int32_t gradients;  // tree_first alone: whether to copy gradients instead of elements
 };
 
 enum class TreeOperand : int32_t {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that combine the pairs of one level of a custom operator's tree (tree_params.h), operands where they lie.
-// They are compiled at run time around the user's functions.
+// The kernels that combine the pairs of one level of a custom operator's tree (tree_params.h), with operands where they
+// are. They are compiled at run time around the user's functions.
 //
 // Ownership  A thread has a pair.
 // Bytes      Two elements are read and one is written for each pair; the adjoint reads four and writes two.
-// Sync       None: a level is a launch.
+// Sync       None, as each level is a launch.
+// Limits     None.
 //
-// Op: the functor over the user's function, made of its state.
+// Op is a class around the user's function, which is made from the operator's state.
 #pragma once
 
 #include "cuda/operators/custom/tree_params.h"
@@ -22,7 +23,7 @@ __device__ __forceinline__ void tree_combine(const TreeParams& p, const TreeLeve
     if (pair.valid) Op{p.state}(pair.left, pair.right, pair.out);
 }
 
-// T: the numbers that gradients are made of. `grad_left` is memory for an element a pair.
+// T is the type of the numbers that gradients consist of. `grad_left` is scratch memory for one element of each pair.
 template <typename T, typename Adjoint>
 __device__ __forceinline__ void tree_differentiate(const TreeParams& p, const TreeLevel& level, char* grad_left) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * tree_block + threadIdx.x;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree of custom operators: which elements are combined at which level, and where each of them lies. Compiles as
-// C++, for callbacks, as CUDA C++ and with NVRTC.
+// The tree of custom operators, a work-efficient parallel scan by levels: which elements are combined at which level,
+// and where each of them lies. It compiles as C++, for callbacks, as CUDA C++ and with NVRTC.
 //
-// z is STATE_IN, if there is one, and x, of one chain. With A[0] = z, upwards A[k+1][i] = A[k][2i] o A[k][2i+1];
-// downwards the prefix P of elements 0 .. (i+1) 2^k - 1, i even, is that of 0 .. i 2^k - 1 with A[k][i]: about 2n
-// combinations in 2 log2(n) levels (Blelloch 1990). A prefix is written where OUTPUT wants it, whatever level it comes
-// from. A reduction goes up and combines the rest, what is left over at the levels' ends, in the scan's order.
+// Let z be the elements of one chain: STATE_IN, if there is one, followed by x. With A[0] = z, the up-sweep computes
+// A[k+1][i] = A[k][2i] o A[k][2i+1]. For even i, the down-sweep computes the prefix P of elements 0 .. (i+1) 2^k - 1
+// from that of 0 .. i 2^k - 1 and A[k][i]. This takes about 2n combinations in 2 log2(n) levels (Blelloch 1990). Every
+// prefix is written directly to its place in OUTPUT. A reduction does the up-sweep and then combines the rest, the
+// elements left over at the ends of levels, in the scan's order.
 //
-// A[k] of sequence n begins at its own start shifted by k, so that the levels of packed sequences need no table:
-// shifted lengths never add up to more than the shifted sum.
+// A[k] of sequence n begins at the sequence's own start shifted right by k, so that the levels of packed sequences need
+// no table: shifted lengths never add up to more than the shifted sum.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ enum class TreeSweep : int32_t {
     rest
 };
 
-// One level of a sweep: `per_row` pairs in each row of a channel unless packed, `count` items in all, some of which are
-// no pair where packed.
+// One level of a sweep: `per_row` pairs in each row of a channel unless packed, and `count` items in all, of which some
+// are no pairs where sequences are packed.
 struct TreeLevel {
     TreeSweep sweep;
     int32_t k;
@@ -39,7 +40,7 @@ struct TreePair {
     char* out;
     bool valid;
 };
-// What the adjoint of a pair is called with; grad_left is added to, grad_right is set.
+// Arguments of the adjoint of a pair; its results are added to grad_left and stored to grad_right.
 struct TreeAdjoint {
     const char *left, *right, *grad_out;
     char *grad_left, *grad_right;
@@ -57,21 +58,21 @@ FLASHSCAN_HD int32_t count_bits(int64_t x) {
 struct TreeParams {
     const char* input = nullptr;
     const char* state_in = nullptr;
-    char* output = nullptr;    // of a scan forward, else null
+    char* output = nullptr;    // OUTPUT of a scan, forward; otherwise null
     char* levels = nullptr;    // A[1], A[2], ...
     char* spare = nullptr;     // [2][chain]: prefixes without a place in OUTPUT
-    char* prefixes = nullptr;  // backward: P as A[0] lies in scratch; else null
+    char* prefixes = nullptr;  // backward: P, laid out as A[0] in scratch; otherwise null
     const char* grad_output = nullptr;
     const char* grad_state_out = nullptr;
-    char* grad_prefixes = nullptr;  // of P, lying as A[0]
-    char* grad_levels = nullptr;    // of A[1], A[2], ...
-    char* grad_first = nullptr;     // of A[0], where the caller does not ask for it
+    char* grad_prefixes = nullptr;  // gradients of P, laid out as A[0]
+    char* grad_levels = nullptr;    // gradients of A[1], A[2], ...
+    char* grad_first = nullptr;     // gradients of A[0] that the caller does not ask for
     char* grad_input = nullptr;
     char* grad_state_in = nullptr;
-    void* state = nullptr;                                    // of the operator
-    int64_t bytes = 0;                                        // of an element
-    int64_t rows = 0, time = 0, channels = 0;                 // rows of states: batch, or sequences
-    int64_t batch_step = 0, time_step = 0, channel_step = 0;  // between elements of INPUT
+    void* state = nullptr;                                    // state of the operator
+    int64_t bytes = 0;                                        // bytes of an element
+    int64_t rows = 0, time = 0, channels = 0;                 // rows are batch entries or packed sequences
+    int64_t batch_step = 0, time_step = 0, channel_step = 0;  // strides of INPUT and OUTPUT in elements
     SequenceOffsets offsets;
     int64_t level_at[tree_levels] = {};  // the element of `levels` where A[k] begins
     int32_t has_state = 0, reverse = 0, exclusive = 0, is_reduction = 0;
@@ -85,9 +86,9 @@ struct TreeParams {
         const int64_t from = offset(n), to = offset(n + 1);
         return from < to ? to - from : 0;
     }
-    // Of A[k].
+    // The length of A[k] of a chain.
     FLASHSCAN_HD int64_t length(int64_t n, int k = 0) const { return (steps(n) + has_state) >> k; }
-    // Elements of A[k] in a channel: those of sequences before n, and room for all.
+    // Where A[k] of sequence n begins in a channel, and how many elements a channel has room for.
     FLASHSCAN_HD int64_t start(int64_t n, int k) const {
         return packed() ? (offset(n) + n * has_state) >> k : n * ((time + has_state) >> k);
     }
@@ -111,7 +112,8 @@ struct TreeParams {
         return row * batch_step + (begin + (reverse ? steps(n) - 1 - t : t)) * time_step + c * channel_step;
     }
     FLASHSCAN_HD int64_t state_place(int64_t n, int64_t c) const { return n * channels + c; }
-    // The step whose OUTPUT prefix j is; -1: none, steps(n): one that an exclusive scan only hands on.
+    // The step whose OUTPUT is prefix j: -1 for none, steps(n) for the last one of an exclusive scan, which goes to
+    // STATE_OUT alone.
     FLASHSCAN_HD int64_t step_of(int64_t j) const { return exclusive ? j : j - has_state; }
 
     FLASHSCAN_HD const char* first(int64_t n, int64_t c, int64_t i) const {
@@ -127,7 +129,7 @@ struct TreeParams {
     FLASHSCAN_HD char* own(int64_t n, int64_t c, int which) const {
         return spare + (which * chains() + state_place(n, c)) * bytes;
     }
-    // P of elements 0 .. j, j > 0.
+    // Where the prefix of elements 0 .. j lies, for j > 0.
     FLASHSCAN_HD char* later_prefix(int64_t n, int64_t c, int64_t j) const {
         if (prefixes != nullptr) return prefixes + place(n, c, 0, j) * bytes;
         if (step_of(j) == steps(n)) return own(n, c, 0);
@@ -145,7 +147,7 @@ struct TreeParams {
         if (i >= has_state && grad_input != nullptr) return grad_input + step_place(n, c, i - has_state) * bytes;
         return grad_first + place(n, c, 0, i) * bytes;
     }
-    // What a reduction's rest has come to.
+    // Where the result of a reduction lies after the rest has been combined.
     FLASHSCAN_HD const char* reduced(int64_t n, int64_t c) const {
         return count_bits(length(n)) == 1 ? element(n, c, top(n), 0) : own(n, c, 0);
     }
@@ -153,18 +155,18 @@ struct TreeParams {
     struct Item {
         int64_t row, channel, i;
     };
-    // Item `index` of those that A[k] is made room for, or of `per_row` in each row.
+    // Item `index` of those that A[k] has room for if packed, otherwise of `per_row` items in each row.
     FLASHSCAN_HD Item item(int64_t index, int k, int64_t per_row) const {
         const int64_t all = packed() ? room(k) : rows * per_row;
         const int64_t slot = channels_inside() ? index / channels : index % all;
         const int64_t channel = channels_inside() ? index % channels : index / all;
         if (!packed()) return {slot / per_row, channel, slot % per_row};
-        int64_t low = 0, high = rows;  // the last sequence that starts there is the one that has elements
+        int64_t low = 0, high = rows;  // finds the last sequence that starts at or before the slot
         while (high - low > 1) {
             const int64_t middle = (low + high) / 2;
             (start(middle, k) <= slot ? low : high) = middle;
         }
-        const int64_t i = slot - start(low, k);  // below 0 only where offsets are wrong: then none that exists
+        const int64_t i = slot - start(low, k);  // negative only where offsets are wrong; the item then does not exist
         return {low, channel, i < 0 ? time + 1 : i};
     }
 
@@ -181,11 +183,11 @@ struct TreeParams {
         const int64_t even = 2 * (i + 1);
         return {prefix(n, c, (even << k) - 1), element(n, c, k, even), later_prefix(n, c, ((even + 1) << k) - 1), true};
     }
-    // The sum so far goes back and forth between the two spare elements and ends in the first.
+    // A pair of the rest. The result so far alternates between the two spare elements and ends in the first.
     FLASHSCAN_HD TreePair rest(int64_t n, int64_t c, int k) const {
         const int64_t size = length(n, k);
         if (size < 3 || size % 2 == 0) return {};
-        const int32_t left = count_bits(length(n) & ((int64_t{2} << k) - 1));  // this one included
+        const int32_t left = count_bits(length(n) & ((int64_t{2} << k) - 1));  // levels left, this one included
         const bool begins = count_bits(size / 2) == 1;
         const char* sum = begins ? element(n, c, top(n), 0) : own(n, c, left % 2);
         return {sum, element(n, c, k, size - 1), own(n, c, (left + 1) % 2), true};

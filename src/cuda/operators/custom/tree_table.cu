@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of tree_table.h.
 #include "cuda/operators/custom/tree_copies.cuh"
 #include "cuda/operators/custom/tree_table.h"
 

@@ -8,9 +8,9 @@ namespace flashscan::cuda {
 
 struct TreeKernels {
     const void *first, *last, *gather;
-    const void *enter, *add;  // of gradients
+    const void *enter, *add;  // these compute with gradients
 };
-// Gradients are numbers of `dtype`, f32 or f64.
+// `dtype`, f32 or f64, is that of the numbers of gradients.
 TreeKernels tree_kernels(Dtype dtype);
 
 }  // namespace flashscan::cuda

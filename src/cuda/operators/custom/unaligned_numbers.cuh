@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers at any address: elements of custom operators are bytes, wherever the caller put them.
+// Loads and stores of numbers at any address, since elements of custom operators may be unaligned.
 #pragma once
 
 #include <cstdint>

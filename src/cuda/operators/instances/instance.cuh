@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the entries of a dtype.
+// Fills the table's entries for one dtype.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace flashscan::cuda {
 
-// `Element` is what is scanned, of elements of Op.
+// `Element` is what is scanned: Op's elements, or in backward the maps of gradients.
 template <typename Op, typename Element>
 ElementFacts facts_of(bool backward) {
     ElementFacts facts;
@@ -75,7 +75,7 @@ void add_number_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
     combine::for_each_operator<typename Element<X>::Wide>([&](auto op) {
         constexpr int kind = combine::RowOf<decltype(op)>::number;
         table.push_back(number_kernels<X, 1, decltype(op)>(dtype, kind));
-        // Neighbouring channels where several numbers are a word.
+        // For small numbers there is a second kernel, whose elements are as many channels as fill a word.
         constexpr int in_word = 4 / static_cast<int>(sizeof(X));
         if constexpr (in_word > 1) table.push_back(number_kernels<X, in_word, decltype(op)>(dtype, kind));
     });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of table.h. The entries of each dtype are compiled in a file of their own.
 #include "cuda/operators/instances/table.h"
 
 #include <algorithm>
