@@ -4,13 +4,14 @@
 //     MATMUL    GRAD|INPUT[t] = y[t-1]^H g[t]
 //     AFFINE    GRAD|INPUT[t] = g[t],  GRAD|GATE[t] = g[t] y[t-1]^H
 //
-// The first step without STATE_IN was combined with nothing: its gradients are g and zeros.
+// Without STATE_IN the first step was combined with nothing, so its gradients are g and zeros.
 //
-// Ownership  MATMUL: a block of 256 threads has a tile of 64 x 64 of a product, a thread 4 x 4 of it; the factors go
-//            through shared memory 16 rows at a time. AFFINE: a thread has a number of GRAD|GATE.
+// Ownership  MATMUL: a block of 256 threads computes a tile of 64 x 64 of a product, a thread 4 x 4 of it; the factors
+//            go through shared memory in k-tiles of 16 rows. AFFINE: a thread computes one number of GRAD|GATE.
 // Bytes      MATMUL reads both factors d / 64 times each and writes the product once; AFFINE reads vectors and writes
 //            GRAD|GATE once.
-// Sync       MATMUL: two barriers for 16 rows. Blocks do not need each other.
+// Sync       MATMUL: two __syncthreads for each k-tile. Blocks do not depend on each other.
+// Limits     None.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"
@@ -21,14 +22,16 @@ namespace flashscan::cuda {
 
 inline constexpr int matrix_gradient_tile = 64, matrix_gradient_threads = 256;
 
-// A step of a chain, found from its number among all chains' steps.
+// A step of a chain.
 struct MatrixStep {
-    int64_t place = 0;   // of its element
-    int64_t before = 0;  // of y[t-1]; below 0: y[-1] of `chain`
+    int64_t place = 0;   // where its element is
+    int64_t before = 0;  // where y[t-1] is; not used for the first step, whose y[-1] is STATE_IN of `chain`
     int64_t chain = 0;
     bool first = false;
-    bool valid = false;  // it belongs to a sequence
+    bool valid = false;  // whether it belongs to a sequence
 };
+
+// Finds a step from its number among the steps of all chains.
 
 __device__ __forceinline__ MatrixStep find_matrix_step(const MatrixGradient& m, int64_t index) {
     MatrixStep step;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products and affine maps: what a call reads and writes, as walks over chains of matrices.
+// Host side of matrix products and affine maps: describes a call's reads and writes as walks over chains of matrices
+// (params.h).
 #include <limits>
 
 #include "cuda/launch/sequence_offsets.h"
@@ -71,7 +72,7 @@ class Matrices final : public OperatorKernel {
             prefix_pass_.run(prefixes, scratch, stream);
         }
         MatrixWalk walk = backward_walk(b);
-        // g, where it needs no rounding right into GRAD|INPUT.
+        // g goes directly into GRAD|INPUT where it is not needed unrounded.
         const bool direct = p_.is_affine() && (!needs_y || (b.grad_input != nullptr && p_.dtype == numbers_));
         walk.emitted_dtype = direct ? p_.dtype : numbers_;
         walk.emitted = direct ? b.grad_input : needs_y ? scratch + gradients_ : nullptr;
@@ -86,7 +87,7 @@ class Matrices final : public OperatorKernel {
   private:
     Extent elements(Extent count) const { return count * p_.element() * size_of(numbers_); }
 
-    // What both directions have in common.
+    // The part of a walk that both passes have in common.
     MatrixWalk common(const OperatorBuffers& b) const {
         MatrixWalk walk;
         walk.dim = static_cast<int32_t>(p_.dim);
@@ -97,7 +98,8 @@ class Matrices final : public OperatorKernel {
         walk.places = places();
         walk.matrix = p_.is_affine() ? b.gate : b.input;
         walk.matrix_dtype = walk.addend_dtype = walk.added_start_dtype = p_.dtype;
-        // The rows are states, f32 by promise even where the matrices have 16 bits, which tf32 holds as they are.
+        // Only f32 matrices may be rounded to tf32. With 16-bit matrices, which tf32 holds exactly, the other factor is
+        // a state, which the interface promises to keep in f32.
         walk.rounded_factors = static_cast<int32_t>(p_.allow_tf32 && p_.dtype == Dtype::f32);
         return walk;
     }

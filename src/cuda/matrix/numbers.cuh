@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores of numbers of matrices, whose dtype is known at run time, as they are computed with: f32 for 16-bit
-// data.
+// Numbers of matrices: loads and stores of dtypes that are known at run time, converted to the type that is computed
+// with (f32 for 16-bit data), and the split of f32 numbers for tensor cores.
 #pragma once
 
 #include "core/types.h"
@@ -60,7 +60,7 @@ struct alignas(16) MatrixWord {
     Number n[width];
 };
 
-// A tile's rows one after the other in shared memory.
+// The layout of a tile's rows in shared memory, one after the other.
 template <typename Number, int Rows, int Stride>
 struct MatrixRows {
     using Word = MatrixWord<Number>;
@@ -78,14 +78,15 @@ struct MatrixRows {
     static __device__ __forceinline__ void publish() {}
 };
 
-// x = high + low with high the nearest of tf32's 11 significant bits; low of infinity is NaN.
+// x = high + low, where high is x rounded to the 11 significant bits of tf32. The low part of infinity is NaN.
 __device__ __forceinline__ void split_tf32(float x, float& high, float& low) {
     high = __uint_as_float((__float_as_uint(x) + 0x1000U) & 0xffffe000U);
     low = x - high;
 }
 
-// Factors of sums that tensor cores have made of 8 Chunk products, as f32 adds them up. Rounding towards zero takes
-// 0.36 (Chunk + 1) 2^-24 of such a sum on average; as many of them are made larger by 2^-23 as make up for it.
+// Correction factors for the sums of 8 Chunk products that tensor cores compute. Their rounding towards zero makes such
+// a sum smaller by 0.36 (Chunk + 1) 2^-24 on average. To compensate for that, as many sums as necessary are multiplied
+// by 1 + 2^-23.
 template <int Chunk>
 class MakeUp {
   public:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans and launches walks over chains of matrices.
 #include "cuda/matrix/pass.h"
 
 #include <limits>
@@ -14,7 +15,7 @@ int64_t row_tiles(const MatrixKernel& kernel, const MatrixShape& shape, bool sum
     return summaries ? (shape.has_sums ? rows : 0) + all : rows;
 }
 
-// Whether MatrixKernel::plain takes it.
+// Whether MatrixKernel::plain takes the walk.
 bool is_plain(const MatrixWalk& w) {
     const auto aligned = [](const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; };
     return w.dim % 4 == 0 && w.matrix_dtype == Dtype::f32 && (w.emitted == nullptr || w.emitted_dtype == Dtype::f32) &&
@@ -24,7 +25,7 @@ bool is_plain(const MatrixWalk& w) {
            aligned(w.started) && aligned(w.finished) && aligned(w.reduced) && aligned(w.last);
 }
 
-// Whether their code is that of the device, which no later one runs.
+// Whether the library has code of the warpgroup kernels for the device. Code for sm_90a runs on no later device.
 bool can_multiply_by_warpgroups(std::span<const MatrixKernel> walks, int major) {
     for (const MatrixKernel& kernel : walks) {
         if (!kernel.by_warpgroups || major != 9) continue;
@@ -127,7 +128,7 @@ void MatrixPass::run(const MatrixWalk& walk, char* scratch, void* stream) const 
     }
 }
 
-// The chain of the summaries of `walk`.
+// The walk over the chain of the summaries of `walk`.
 MatrixWalk MatrixPass::above(const MatrixWalk& walk, const MatrixLevel& level) const {
     MatrixWalk w;
     w.dim = walk.dim;
@@ -147,8 +148,8 @@ MatrixWalk MatrixPass::above(const MatrixWalk& walk, const MatrixLevel& level) c
     return w;
 }
 
-// What comes after the last step is the end of the uppermost chain too, found with a fraction of the steps; so that all
-// modes have the same bits there, it is always taken from it.
+// r after the last step is also the end of the uppermost chain, which has a fraction of the steps. It is always taken
+// from there, so that all modes have the same bits.
 void MatrixPass::hand_end_over(MatrixWalk& walk, MatrixWalk& top) {
     top.finished = std::exchange(walk.finished, nullptr);
     top.reduced = std::exchange(walk.reduced, nullptr);
@@ -173,7 +174,7 @@ void MatrixPass::launch_walk(MatrixWalk walk, const MatrixKernel& kernel, Matrix
     launch(kernel.plain != nullptr && is_plain(walk) ? kernel.plain : kernel.function, shape, stream, walk);
 }
 
-// Of the summaries of `level`, and STATE_IN before them.
+// The tree over the summaries of `level`, with STATE_IN before them.
 MatrixTree MatrixPass::tree_of(const MatrixLevel& level, bool has_start) const {
     return {static_cast<int32_t>(level.steps + (has_start ? 1 : 0)), last_only_};
 }

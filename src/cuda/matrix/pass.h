@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A walk over chains of matrices as a plan settles it, and its launches: summaries of pieces level by level upwards, a
-// walk or a tree of the uppermost chain, then the walks downwards, each from what the level above found.
+// A walk over chains of matrices as a plan settles it, and its launches: a reduce-then-scan over several levels. First
+// the summaries of pieces are computed level by level, then a walk, a tree or a scan finishes the uppermost chain, then
+// the walks of the lower levels follow, each from the carries that the level above found.
 #pragma once
 
 #include <array>
@@ -17,14 +18,14 @@ namespace flashscan::cuda {
 class MatrixPass {
   public:
     MatrixPass() = default;
-    // Books its memory in `workspace`. `last_only`: of a walk only the end is wanted, with the bits of a whole one.
-    // Fills `refusal` where it cannot be launched.
+    // Books its memory in `workspace`. With `last_only` only r after the last step is wanted; it has the bits of a
+    // whole walk. Fills in `refusal` where the walk cannot be launched.
     MatrixPass(const MatrixShape& shape, Dtype numbers, bool last_only, int device, Workspace& workspace,
                std::string& refusal);
-    // `walk` has everything but what concerns pieces.
+    // Enqueues the launches. In `walk` everything is filled in but what concerns pieces.
     void run(const MatrixWalk& walk, char* scratch, void* stream) const;
     std::string describe() const;
-    // The same walk, all of whose steps are wanted.
+    // The same walk for when all steps are wanted.
     MatrixPass of_all_steps(Workspace& workspace) const;
 
   private:

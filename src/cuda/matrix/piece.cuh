@@ -15,21 +15,21 @@ __device__ __forceinline__ void clear_counters(const MatrixWalk& w) {
 
 struct MatrixPiece {
     int64_t piece, chain;
-    int64_t all;     // steps
-    int64_t count;   // that are walked
-    int64_t places;  // where r is emitted
-    int32_t rows, first_row;
-    bool product;  // P is walked, not U or r
+    int64_t all;              // steps of the piece
+    int64_t count;            // steps that the block walks
+    int64_t places;           // steps whose r it emits
+    int32_t rows, first_row;  // rows of r or P, and the first that the block has
+    bool product;             // whether the block computes P, not U or r
     bool adds, emits;
 
-    // `has_addend`: of the walk.
+    // `has_addend` tells whether the walk has u.
     __device__ __forceinline__ MatrixPiece(const MatrixWalk& w, int tile_rows, bool has_addend) {
-        // All of them are fewer than blocks, and divisions of 64 bits are long.
+        // These counts fit into 32 bits, as a grid has fewer blocks, and divisions of 64 bits are slow.
         const auto pieces = static_cast<uint32_t>(w.pieces), tiles_of_rows = static_cast<uint32_t>(w.row_tiles);
         const auto tile = static_cast<int32_t>(blockIdx.x % tiles_of_rows);
         piece = blockIdx.x / tiles_of_rows % pieces;
         chain = blockIdx.x / tiles_of_rows / pieces;
-        // The tiles of U, then those of P.
+        // Tiles of rows are those of U (or r), then those of P.
         const bool has_rows = w.work == MatrixWork::walk || has_addend;
         const int32_t tiles = has_rows ? (w.rows + tile_rows - 1) / tile_rows : 0;
         product = tile >= tiles;
@@ -40,12 +40,12 @@ struct MatrixPiece {
         find_steps(w);
     }
 
-    // The element of step s, and of rows of r or u the first number of the block's.
+    // The element of step s; and the first number of the block's rows in an element of r or u.
     __device__ __forceinline__ int64_t place(int64_t s) const { return base_ + s * stride_; }
     __device__ __forceinline__ int64_t rows_at(int64_t element, int dim) const {
         return (element * rows + first_row) * dim;
     }
-    // Where the summary of the piece is, and the r that it starts from.
+    // The number of the piece among those of all chains: where its summary is, and its carry.
     __device__ __forceinline__ int64_t own(const MatrixWalk& w) const { return chain * w.pieces + piece; }
     __device__ __forceinline__ bool is_last(const MatrixWalk& w) const { return piece == w.pieces - 1; }
 
@@ -54,7 +54,7 @@ struct MatrixPiece {
             return product || w.adds_before == 0 ? MatrixStart::nothing : MatrixStart::zeros;
         return piece > 0 ? MatrixStart::carried : w.start;
     }
-    // The element of `last` that belongs to the chain.
+    // The element of MatrixWalk::last that belongs to the chain.
     __device__ __forceinline__ int64_t last_place(const MatrixWalk& w) const {
         const auto own = static_cast<uint32_t>(chain), inside = static_cast<uint32_t>(w.last_inside);
         return w.last_places.time + own / inside * w.last_places.outer + own % inside * w.last_places.inner;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for chains of f32 matrices with nothing added, r[s] = r[s-1] M[s] (params.h), in f32 accuracy on tensor
-// cores of compute capability 9.0, warp-specialised: what prefix products and reductions spend their time in.
+// The warp-specialised kernel for chains of f32 matrices without addends, r[s] = r[s-1] M[s] (params.h), in f32
+// accuracy on tensor cores (split tf32, wgmma). Prefix products and reductions of f32 matrices spend most of their time
+// in it.
 //
 // Ownership  A block owns a piece of a chain's time and 64 rows of r for each group of consumers. Its last warpgroup is
-//            the producer (pipeline_producer.cuh): it splits M into high and low parts of tf32 and keeps both,
-//            StageDepth rows at a time, in a ring of stages in shared memory. The other warpgroups consume: each has 64
-//            rows of r, or with ColumnGroups the same rows and a share of the columns. A warp's 16 rows are its own: it
-//            takes them from shared memory, splits them into its registers, and multiplies them there with a stage, 64
-//            columns at a time.
-// Order      Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, since a lane then has the k
-//            of r that it has as columns of the sum. A stage has 16-byte words of four k of a column, a row of words
-//            for each half of eight k: neighbouring lanes store neighbouring words. Tensor cores sum 8 Chunk products,
-//            f32 sums the rest (MakeUp).
+//            the producer (pipeline_producer.cuh): it splits M into high and low parts of tf32 and writes both,
+//            StageDepth rows at a time, into a ring buffer of stages in shared memory. The other warpgroups are
+//            consumers: each has 64 rows of r, or with ColumnGroups the same rows and a part of the columns. A warp
+//            owns 16 rows: it reads them from shared memory, splits them in its registers, and multiplies them by a
+//            stage, 64 columns at a time.
+// Order      Within a product the order of k is free. Eight k are taken as 0 2 4 6 1 3 5 7, so that the k of r that a
+//            lane needs are the columns of the sum that it holds. A stage has 16-byte words of four k of a column, and
+//            a row of words for each half of eight k, so that neighbouring lanes store neighbouring words. Tensor cores
+//            sum 8 Chunk products; these sums are added in f32 (MakeUp).
 // Bytes      M is read once for every tile of rows.
-// Sync       Two barriers a stage between producer and consumers, and with ColumnGroups two more a step.
+// Sync       Two mbarriers for each stage, between producer and consumers, and with ColumnGroups two named barriers in
+//            each step.
 // Limits     Compute capability 9.0 alone (sm_90a); d is Tile::dim or less.
 #pragma once
 
@@ -29,7 +31,8 @@ class MatrixPipeline {
     using Word = MatrixWord<float>;
     static constexpr uint32_t step_chunks = Tile::dim / (8 * Tile::chunk);
     static constexpr int dim = Tile::dim, row_words = dim / 4, column_tiles = Tile::columns / 64;
-    // Whether r is stored while it is multiplied: a tenth of a walk, but where registers and code are full.
+    // Whether r is stored to memory while it is multiplied. That saves a tenth of a walk's time; larger tiles lack the
+    // registers for it.
     static constexpr bool stores_late = dim <= 128;
     static constexpr int stage_chunks = Tile::stage_depth / (8 * Tile::chunk);
 
@@ -68,18 +71,18 @@ class MatrixPipeline {
   private:
     __device__ __forceinline__ int64_t first_step() const { return skips_ ? 1 : 0; }
 
-    // A consuming warp has rows first_row() and on, 16 of them, and columns first_column() and on.
+    // A consumer warp has 16 rows from first_row() on, and the columns from first_column() on.
     __device__ __forceinline__ int first_row() const { return group_ / Tile::column_groups * 64 + thread_ / 32 * 16; }
     __device__ __forceinline__ int first_column() const { return group_ % Tile::column_groups * Tile::columns; }
-    // Word `word` of a row of r in shared memory: lanes that load or store at once do it in different banks.
+    // Where word `word` of a row of r is in shared memory: swizzled, so that loads and stores have no bank conflicts.
     static __device__ __forceinline__ int swizzle(int row) { return (row & 1) << 2 | (row & 2); }
     static __device__ __forceinline__ int place(int row, int word) { return row * row_words + (word ^ swizzle(row)); }
-    // Numbers 2q and 2q + 1 of eight columns of a lane's rows.
+    // The numbers 2q and 2q + 1 of a group of eight columns, in one of the lane's two rows.
     __device__ __forceinline__ float2& pair(uint32_t half, uint32_t eight) const {
         return *reinterpret_cast<float2*>(own_rows_ + half * (8 * row_words * 16) + eight / 4 * 128 +
                                           ((eight % 4 * 32) ^ own_swizzle_));
     }
-    // Before another lane of those that share rows reads what this one wrote, or writes what it read.
+    // Synchronises the warps that share rows, before one reads what another wrote or overwrites what another read.
     __device__ __forceinline__ void sync_rows() const {
         if constexpr (Tile::column_groups == 1)
             __syncwarp();
@@ -89,7 +92,7 @@ class MatrixPipeline {
             ptx::named_barrier<2, 128 * Tile::column_groups>();
     }
 
-    // Calls body(row, word) for the warp's words of r, for `Unrolled` of a lane's at once.
+    // Calls body(row, word) for the lane's share of the warp's words of r.
     template <int Unrolled, typename Body>
     __device__ __forceinline__ void for_words(Body&& body) const {
         constexpr int words = Tile::columns / 4;
@@ -99,11 +102,11 @@ class MatrixPipeline {
             body(first_row() + i / words, first_column() / 4 + i % words);
         }
     }
-    // Whether rows of `data` are there from end to end, in words.
+    // Whether all rows of the tile exist in `data` with all columns, and can be accessed in 16-byte words.
     __device__ __forceinline__ bool in_words(const void* data) const {
         return d_ == dim && at_.first_row + Tile::rows <= at_.rows && reinterpret_cast<uintptr_t>(data) % 16 == 0;
     }
-    // Fills the rows with those of an element of `data`, or of the unit matrix.
+    // Fills the rows with those of an element of `data`, or of the unit matrix where `unit`.
     __device__ __forceinline__ void load_rows(const void* data, int64_t element, bool unit) const {
         const float* const from = static_cast<const float*>(data) + at_.rows_at(element, d_);
         if (data != nullptr && in_words(data)) {
@@ -139,7 +142,7 @@ class MatrixPipeline {
         });
     }
 
-    // Of a lane's words of r those that are stored beside chunk `chunk` of a product.
+    // Stores the part of the lane's words of r that is stored during chunk `chunk` of a product.
     __device__ __forceinline__ void store_share(float* to, int chunk) const {
         constexpr int words = Tile::columns / 4, own = words / 2;
         constexpr int share = own > static_cast<int>(step_chunks) ? own / static_cast<int>(step_chunks) : 1;
@@ -152,12 +155,13 @@ class MatrixPipeline {
         }
     }
 
+    // The loop of a consumer over the steps.
     __device__ __forceinline__ void consume() {
         int stage = 0;
         uint32_t phase = 0;
-        // r[-1] is loaded, or M[0] as r[0].
+        // The first rounds load r[-1], or M[0] as r[0]; the others multiply.
         const bool has_start = !skips_ || (at_.emits && w_.emits_before != 0);
-        float* left_to_emit = nullptr;  // where rows go while they are multiplied
+        float* left_to_emit = nullptr;  // where the rows are stored during the next product
 #pragma unroll 1
         for (int64_t s = has_start ? -1 : 0; s < at_.count; ++s) {
             if (s < first_step()) {
@@ -190,7 +194,7 @@ class MatrixPipeline {
         }
         finish();
     }
-    // r after the last step.
+    // Stores r after the last step, or the piece's product.
     __device__ __forceinline__ void finish() const {
         const bool summary = w_.work == MatrixWork::summaries;
         if (!summary && !at_.is_last(w_)) return;
@@ -204,7 +208,7 @@ class MatrixPipeline {
         }
     }
 
-    // A chunk of the warp's rows.
+    // A chunk (8 Chunk columns) of the warp's rows as left operands.
     struct Factors {
         uint32_t high[Tile::chunk][4], low[Tile::chunk][4];
     };
@@ -224,11 +228,11 @@ class MatrixPipeline {
                 }
             }
     }
-    // Begins a chunk's products with 64 columns of M, as a group of products of their own.
+    // Starts the products of a chunk with 64 columns of M as one group of asynchronous products.
     static __device__ __forceinline__ void begin_products(float (&part)[32], const Factors& left, uint64_t right) {
         constexpr uint64_t to_low = Tile::stage_words, eight_k = 2 * dim;  // in units of 16 bytes
         ptx::fence_products();
-        // The small ones first: what rounding towards zero takes is in proportion to what is there.
+        // The small products come first, because the error of rounding towards zero is proportional to the sum so far.
 #pragma unroll
         for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.low[c], right + c * eight_k, c > 0);
 #pragma unroll
@@ -238,7 +242,8 @@ class MatrixPipeline {
         for (int c = 0; c < Tile::chunk; ++c) ptx::multiply_columns(part, left.high[c], right + c * eight_k, true);
         ptx::end_products();
     }
-    // Adds the products of all groups but the last `Later`, of which `part` is the last and had `left`.
+    // Waits for all groups but the last `Later` and adds `part`, the result of the last of the finished ones, whose
+    // left operands were `left`.
     template <int Later>
     static __device__ __forceinline__ void add_products(float (&sum)[32], const float (&part)[32], const Factors& left,
                                                         float factor) {
@@ -248,10 +253,10 @@ class MatrixPipeline {
 #pragma unroll
         for (int i = 0; i < 32; ++i) sum[i] = fmaf(part[i], factor, sum[i]);
     }
-    // Waits for a stage; returns the part of it that begins with the consumer's columns.
+    // Waits for a stage and returns the descriptor of its part that begins with the consumer's columns.
     __device__ __forceinline__ uint64_t await(int stage, uint32_t phase) const {
         ptx::wait_for_phase(ring_.full(stage), phase);
-        // The same in all lanes, which the compiler does not know.
+        // The shuffle tells the compiler that the address is the same in all lanes.
         const uint32_t words = __shfl_sync(0xffffffffU, ptx::shared_address(ring_.words(stage)), 0);
         return ptx::describe_words(words + static_cast<uint32_t>(first_column() * 16), dim * 16);
     }
@@ -259,9 +264,9 @@ class MatrixPipeline {
         if (thread_ % 32 == 0) ptx::arrive(ring_.empty(stage));
         if (++stage == Tile::stages) stage = 0, phase ^= 1;
     }
-    static constexpr uint64_t chunk_words = 2 * Tile::chunk * dim;  // of a stage
+    static constexpr uint64_t chunk_words = 2 * Tile::chunk * dim;  // 16-byte words of a chunk in a stage
 
-    // sum_ = r M, with M in the stages from `stage` on; stores r at `emitted` unless null.
+    // Computes sum_ = r M, with M in the stages from `stage` on, and stores r at `emitted` unless it is null.
     __device__ __forceinline__ void multiply(int& stage, uint32_t& phase, float* emitted) {
 #pragma unroll
         for (auto& tile : sum_)
@@ -286,7 +291,8 @@ class MatrixPipeline {
             free(stage, phase);
         }
     }
-    // A warpgroup that has the tensor cores to itself begins a chunk's products before it waits for those of the last.
+    // For a single consumer, which has the tensor cores to itself: it starts the products of a chunk before it waits
+    // for those of the chunk before.
     __device__ __forceinline__ void multiply_alone(uint64_t right, float* emitted) {
         static_assert(Tile::consumers > 1 || (Tile::stage_depth == dim && column_tiles == 1));
         Factors left[step_chunks];
@@ -303,7 +309,8 @@ class MatrixPipeline {
         constexpr int last = step_chunks - 1;
         add_products<0>(sum_[0], part[last % 2], left[last], factor[last]);
     }
-    // `left`: the chunk's; is replaced by the next one's. `right`: where the chunk's part of M begins.
+    // Multiplies a chunk. `left` holds the operands of the chunk and is replaced by those of the next one; `right` is
+    // the descriptor of the chunk's part of M.
     __device__ __forceinline__ void multiply_chunk(Factors& left, uint32_t chunk, uint64_t right, float* emitted) {
         Factors next{};
         const float factor = make_up_.next();
@@ -318,7 +325,7 @@ class MatrixPipeline {
         }
         left = next;
     }
-    // r = sum_, with zeros where no columns are: 0 times infinity is NaN.
+    // Stores sum_ as r in shared memory. Columns past the last are zeros, as what is there would be multiplied too.
     template <bool Whole>
     __device__ __forceinline__ void keep() const {
         const int q = thread_ % 4;
@@ -338,9 +345,9 @@ class MatrixPipeline {
     const PipelineRing<Tile> ring_;
     const int d_, step_stages_, group_, thread_;
     const uint32_t own_swizzle_;
-    unsigned char* const own_rows_;  // the first pair of a lane's first row
+    unsigned char* const own_rows_;  // the first pair of the lane's first row
     MatrixStart kind_;
-    bool skips_;  // M[0] is r[0]
+    bool skips_;  // whether r[0] is M[0], so that there is no product at step 0
     float sum_[column_tiles][32];
     MakeUp<Tile::chunk> make_up_;
 };

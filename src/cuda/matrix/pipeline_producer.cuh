@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ring of stages of pipeline.cuh, and the producer: the warpgroup that fills it with the high and low parts of M.
+// The ring buffer of pipeline.cuh, and the producer: the warpgroup that fills it with the high and low parts of M.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"
@@ -11,7 +11,8 @@
 
 namespace flashscan::cuda {
 
-// Of each stage its high parts, then its low ones; behind all of them their barriers.
+// The ring buffer in shared memory: for each stage its high parts, then its low parts; after all stages two mbarriers
+// for each.
 template <typename Tile>
 class PipelineRing {
     using Word = MatrixWord<float>;
@@ -22,7 +23,7 @@ class PipelineRing {
     __device__ __forceinline__ Word* words(int stage) const { return stages_ + 2 * stage * Tile::stage_words; }
     __device__ __forceinline__ uint32_t full(int stage) const { return barriers_ + static_cast<uint32_t>(8 * stage); }
     __device__ __forceinline__ uint32_t empty(int stage) const { return full(stage + Tile::stages); }
-    // By one thread.
+    // One thread calls this.
     __device__ __forceinline__ void make() const {
         for (int i = 0; i < Tile::stages; ++i) {
             ptx::make_barrier(full(i), 4);
@@ -41,7 +42,7 @@ class PipelineProducer {
     static constexpr int dim = Tile::dim;
 
   public:
-    // The steps of `at` from `first` on.
+    // Produces M of the steps of `at` from `first` on.
     __device__ __forceinline__ PipelineProducer(const MatrixWalk& walk, const MatrixPiece& at, int64_t first,
                                                 const PipelineRing<Tile>& ring, int thread)
         : w_(walk), at_(at), ring_(ring), d_(walk.dim), thread_(thread), first_(first) {}
@@ -54,7 +55,7 @@ class PipelineProducer {
     }
 
   private:
-    // Whole: matrices are of Tile::dim.
+    // The producer's loop. Whole tells that matrices have Tile::dim rows, not fewer.
     template <bool Whole>
     __device__ __forceinline__ void produce() const {
         float x[Tile::own_words][4];
@@ -69,7 +70,7 @@ class PipelineProducer {
             if (i > 0) {
                 ptx::wait_for_phase(ring_.empty(stage), phase);
                 split(x, ring_.words(stage) + thread_);
-                // Before the next loads are under way: publishing waits for what is.
+                // The stage is published before the next loads start, because the fence would wait for them.
                 ptx::fence_async_proxy();
                 __syncwarp();
                 if (thread_ % 32 == 0) ptx::arrive(ring_.full(stage));
@@ -89,7 +90,7 @@ class PipelineProducer {
             high[128 * n + Tile::stage_words] = l;
         }
     }
-    // The rows of M that make a stage, one stage after the other.
+    // The rows of M that make the current stage; `advance` goes on to the next stage.
     struct Rows {
         const PipelineProducer& own;
         int64_t s;
@@ -114,7 +115,7 @@ class PipelineProducer {
             from = static_cast<const float*>(own.w_.matrix) + own.at_.place(s) * own.d_ * own.d_;
         }
     };
-    // Bytes that are on their way from memory to L2.
+    // How many stages ahead M is prefetched into L2.
     static constexpr int stages_ahead = 4;
     __device__ __forceinline__ void prefetch(Rows& rows) const {
         static_assert(4 * Tile::stage_words == 32 * 128);

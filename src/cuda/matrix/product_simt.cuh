@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk.cuh: a block's product of its rows with a matrix by multiply-adds, of any dtype.
+// A Tile of walk.cuh: a block's product of its rows with a matrix by multiply-adds, for any dtype.
 //
-// Ownership  RowThreads x ColumnThreads threads; a thread has the sums of every RowThreads-th row and, in words of 16
-//            bytes, of every ColumnThreads-th word of columns.
+// Ownership  A block has RowThreads x ColumnThreads threads. A thread has the sums of every RowThreads-th row and, in
+//            words of 16 bytes, of every ColumnThreads-th word of columns.
 #pragma once
 
 #include "cuda/matrix/numbers.cuh"
@@ -42,7 +42,7 @@ struct SimtTile : MatrixRows<Number_, Rows, Dim + MatrixWord<Number_>::width> {
                 for (Number& s : word) s = Number{};
     }
 
-    // sum += rows[.][k0 .. k0 + depth) matrix[0 .. depth)[.], of the conjugate matrix where asked.
+    // sum += rows[.][k0 .. k0 + depth) matrix[0 .. depth)[.], with the conjugate of the matrix if `conjugate`.
     __device__ __forceinline__ void multiply(const Number* rows_of_r, int k0, const Number* matrix, int depth, int,
                                              bool, bool, bool conjugate) {
 #pragma unroll 2
@@ -66,7 +66,7 @@ struct SimtTile : MatrixRows<Number_, Rows, Dim + MatrixWord<Number_>::width> {
         }
     }
 
-    // Stores the sums of `columns` columns, and zeros behind them.
+    // Stores the sums of `columns` columns, and zeros after them.
     __device__ __forceinline__ void store(Number* to, int columns) const {
 #pragma unroll
         for (int i = 0; i < own_rows; ++i)

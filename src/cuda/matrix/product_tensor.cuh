@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores, in f32 accuracy.
+// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores (mma.sync), in f32 accuracy by
+// splitting f32 into two tf32.
 //
-// A factor x is split into hi + lo of tf32, 11 significant bits each, and x y = hi hi + hi lo + lo hi up to 2^-20 |x
-// y|, less than the d 2^-24 that a sum of d products in f32 may be off (Ootomo and Yokota 2022). 16-bit matrices have
-// no lo. Tensor cores round towards zero, which would add up: they sum 8 products, and those sums are added as f32
-// does, made up for what they lack on average (MakeUp).
+// A factor x is split into hi + lo of tf32 with 11 significant bits each, and x y = hi hi + hi lo + lo hi up to an
+// error of 2^-20 |x y|, which is less than the error d 2^-24 that a sum of d products in f32 may have (Ootomo and
+// Yokota 2022). 16-bit matrices have no lo. Tensor cores round towards zero, and these errors would accumulate. So they
+// sum only 8 products, and those sums are added in f32, corrected for what they lack on average (MakeUp).
 //
-// Ownership  RowWarps x ColumnWarps warps; a warp has 16 row_tiles x 8 column_tiles sums. What it reads from shared
-//            memory lies so that the 32 words of a load are in different banks.
+// Ownership  A block has RowWarps x ColumnWarps warps, and a warp has 16 row_tiles x 8 column_tiles sums. The layout in
+//            shared memory makes the loads free of bank conflicts.
 // Limits     Infinite factors, and those within 2^-12 of the largest f32, give NaN.
 #pragma once
 
@@ -24,7 +25,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     static constexpr int threads = 32 * RowWarps * ColumnWarps;
     static constexpr int row_tiles = Rows / (16 * RowWarps), column_tiles = Dim / (8 * ColumnWarps);
     static constexpr int slab_stride = Dim + 8;
-    static constexpr int depth_unit = 8;  // products are multiples of it deep
+    static constexpr int depth_unit = 8;  // the depth of a product is a multiple of it
     static constexpr bool on_tensor_cores = true, by_warpgroups = false;
     static constexpr int chunk = 1;
 
@@ -47,8 +48,8 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
                 for (float& s : tile) s = 0;
     }
 
-    // sum += rows[.][k .. k + depth) matrix[0 .. depth)[.], `columns` of them; a matrix of 16-bit numbers is `exact` in tf32,
-    // and both factors are to be `rounded` to it where asked.
+    // sum += rows[.][k .. k + depth) matrix[0 .. depth)[.] for `columns` columns. `exact` tells that tf32 holds the
+    // matrix exactly, as it has 16-bit numbers; `rounded` that both factors may be rounded to tf32.
     __device__ __forceinline__ void multiply(const float* rows_of_r, int k, const float* matrix, int depth, int columns,
                                              bool exact, bool rounded, bool) {
         if (first_column() >= columns) return;
@@ -63,7 +64,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
             multiply<3>(left, matrix, depth);
     }
 
-    // Stores the sums of `columns` columns, and zeros behind them.
+    // Stores the sums of `columns` columns, and zeros after them.
     __device__ __forceinline__ void store(float* to, int columns) const {
         const int r = static_cast<int>(threadIdx.x % 32) / 4, q = static_cast<int>(threadIdx.x % 4);
         to += (first_row() + r) * row_stride;
@@ -81,7 +82,7 @@ struct TensorTile : MatrixRows<float, Rows, Dim + 4> {
     }
 
   private:
-    static constexpr int group = column_tiles % 2 == 0 ? 2 : 1;  // column tiles whose products are under way at once
+    static constexpr int group = column_tiles % 2 == 0 ? 2 : 1;  // column tiles whose products are interleaved
 
     static __device__ __forceinline__ void split(float x, uint32_t& high, uint32_t& low) {
         float h, l;

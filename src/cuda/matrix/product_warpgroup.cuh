@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores by warpgroups, in f32 accuracy: as
-// product_tensor.cuh, twice as fast.
+// A Tile of walk.cuh: a block's product of its rows with a matrix on tensor cores by warpgroups (wgmma), in f32
+// accuracy like product_tensor.cuh, but twice as fast.
 //
-// What is computed is the transpose, M^T r^T. The rows are the right operand, kept split in shared memory.
+// It computes the transpose of the product, M^T r^T. The rows are the right operand and are kept in shared memory,
+// split into their high and low parts.
 //
-// Ownership  A warpgroup has 64 columns of M at a time as its left operand; its lanes split what they load into high
-//            and low parts, in registers.
+// Ownership  A warpgroup has 64 columns of M at a time as its left operand; its lanes split the numbers that they load
+//            into high and low parts in registers.
 // Limits     Compute capability 9.0 alone (sm_90a).
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace flashscan::cuda {
 
-// `Chunk`: products of 8 whose sums tensor cores add up before they are added as f32 does.
+// Tensor cores sum 8 Chunk products; these sums are then added in f32.
 template <int Rows, int Dim, int Groups, int Slab, int Stages, int Chunk>
 struct WarpgroupTile {
     using Number = float;
@@ -33,7 +34,7 @@ struct WarpgroupTile {
     float sum[tiles][Rows / 2];
     MakeUp<Chunk> make_up;
 
-    // Where number (row, column) of the rows' high parts is; the low parts lie behind all of them.
+    // Where the high part of number (row, column) is, in the 128-byte swizzle; the low parts follow all high parts.
     static __device__ __forceinline__ int place(int row, int column) {
         return column / 32 * (32 * Rows) + row * 32 + ((column % 32 / 4) ^ (row % 8)) * 4 + column % 4;
     }
@@ -66,7 +67,7 @@ struct WarpgroupTile {
             for (float& s : tile) s = 0;
     }
 
-    // The first of the warpgroup's columns in tile t, and what a lane adds to it.
+    // The warpgroup's first column in tile t, and the offset of the lane's first column from it.
     static __device__ __forceinline__ int column(int t) {
         return (static_cast<int>(threadIdx.x) / 128 * tiles + t) * 64;
     }
@@ -85,7 +86,7 @@ struct WarpgroupTile {
             multiply<3>(rows_of_r, k, matrix, depth, columns);
     }
 
-    // Stores the sums of `columns` columns, and zeros behind them.
+    // Stores the sums of `columns` columns, and zeros after them.
     __device__ __forceinline__ void store(float* to, int columns) const {
         const int q = static_cast<int>(threadIdx.x % 4);
 #pragma unroll
@@ -109,7 +110,7 @@ struct WarpgroupTile {
         for (int t = 0; t < tiles; ++t) {
             if (column(t) >= columns) return;
             make_up = first;
-            // Slabs begin where one of the rows' panels of 32 columns, or a whole number of slabs in it, does.
+            // A slab begins at the start of one of the rows' panels of 32 columns, or a whole number of slabs after it.
             const uint32_t panel = row_address + static_cast<uint32_t>((k / 32 * (32 * Rows) + k % 32) * 4);
 #pragma unroll
             for (int deep = 0; deep < Slab; deep += depth_unit) {
@@ -127,7 +128,7 @@ struct WarpgroupTile {
                 const float factor = make_up.next();
                 float part[Rows / 2];
                 ptx::fence_products();
-                // The small ones first: what rounding towards zero takes is in proportion to what is there.
+                // The small products come first, because the error of rounding towards zero is proportional to the sum.
                 if constexpr (Products == 3)
 #pragma unroll
                     for (int c = 0; c < Chunk; ++c)

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that scans chains of small f32 matrices with nothing added, r[s] = r[s-1] M[s] (params.h), in one launch:
-// where walks of pieces, level by level, would wait for launches and for steps one after the other.
+// The kernel that scans chains of small f32 matrices without addends, r[s] = r[s-1] M[s] (params.h): a single-pass scan
+// with look-back. For small matrices the levels of walk.cuh would mostly wait for launches and for one step after
+// another.
 //
-// Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory;
-//            of a product, which is a warp's, a lane has Dim / 8 rows and Dim / 4 columns, in multiply-adds.
-// Passes     1. A warp multiplies its steps in turn, and the block scans its warps' totals.
-//            2. Chunks are gathered in groups of 16. A chunk publishes its product, the last of a group the group's.
-//               What is before a chunk is a product of up to 15 groups and up to 15 chunks, folded as a tree fixed by
-//               its place.
-//            3. With it every warp multiplies its own prefixes, which do not wait for each other, and writes them.
-// Bytes      Every matrix is read once and written once. A step takes 2 - 1 / S products, a chunk about 20 more.
-// Sync       The block's warps meet at barriers. What passes between blocks validates itself: the memory is all ones
-//            before, which no multiply-add produces (its NaN is 0x7fffffff). Blocks wait for blocks of lower index
-//            only.
-// Limits     d up to 32, 256 chunks a chain.
+// Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory. A
+//            warp computes a product by multiply-adds; a lane has Dim / 8 rows and Dim / 4 columns of it.
+// Passes     1. A warp multiplies its steps one after another, and the block scans its warps' totals.
+//            2. Chunks are gathered in groups of 16. A chunk publishes its product, the last chunk of a group that of
+//               the group. The product of everything before a chunk is one of up to 15 groups and up to 15 chunks,
+//               composed in a tree fixed by its place.
+//            3. With that product every warp computes its own prefixes, which do not wait for each other, and writes
+//               them.
+// Bytes      Every matrix is read once and written once.
+// Work       A step takes 2 - 1 / S products, a chunk about 20 more.
+// Sync       The block's warps synchronise by __syncthreads. What passes between blocks shows by its own words whether
+//            it has arrived: the memory is all ones before, which no multiply-add produces (its NaN is 0x7fffffff).
+//            Blocks wait for blocks of lower index only.
+// Limits     d up to 32, and up to 256 chunks in a chain.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -28,7 +31,7 @@ template <int Dim>
 class MatrixScan {
     static constexpr int warps = matrix_scan_warps, group_chunks = matrix_scan_group;
     static constexpr int stride = matrix_scan_stride(Dim), slot_numbers = Dim * stride;
-    static constexpr int rows = Dim / 8, columns = Dim / 4;  // of a lane
+    static constexpr int rows = Dim / 8, columns = Dim / 4;  // rows and columns of a lane
     using Sum = float[rows][columns];
 
   public:
@@ -49,7 +52,7 @@ class MatrixScan {
         ptx::let_next_launch_begin();
         multiply_steps();
         scan_warps();
-        ptx::wait_for_launch_before();  // which clears what is published
+        ptx::wait_for_launch_before();  // the launch before clears the memory that products are published in
         const bool last = at_.is_last(w_), wanted = w_.emitted != nullptr || last;
         const int chunk = static_cast<int>(at_.piece), group = chunk / group_chunks, inside = chunk % group_chunks;
         if (!last && warp_ == warps - 1) publish(total(warps - 1), product_of(chunk));
@@ -68,15 +71,15 @@ class MatrixScan {
 
   private:
     __device__ __forceinline__ float* slot(int i) const { return totals_ + i * slot_numbers; }
-    // The product of the steps of warps up to `warp`; partial products of a fold, and their right factors; what the
-    // chunks of the group before this one make; what is before the chunk.
+    // Matrices in shared memory: the product of the steps of all warps up to `warp`; partial products of a fold; the
+    // warp's right factor; the product of the earlier chunks of the group; the product of everything before the chunk.
     __device__ __forceinline__ float* total(int warp) const { return slot(warp); }
     __device__ __forceinline__ float* folded(int warp) const { return slot(warps + warp); }
     __device__ __forceinline__ float* factor() const { return slot(2 * warps + warp_); }
     __device__ __forceinline__ float* chunks_before() const { return slot(3 * warps); }
     __device__ __forceinline__ float* carry() const { return slot(3 * warps + 1); }
 
-    // Published: of the chain's chunks, then of all chains the groups.
+    // Where products are published: those of the chunks of all chains, then those of the groups.
     __device__ __forceinline__ float* product_of(int64_t chunk) const {
         return static_cast<float*>(w_.products) + (at_.chain * w_.pieces + chunk) * (Dim * Dim);
     }
@@ -85,7 +88,7 @@ class MatrixScan {
         return static_cast<float*>(w_.products) + (w_.chains * w_.pieces + at_.chain * groups + group) * (Dim * Dim);
     }
 
-    // A lane's rows are lane / 4 and every eighth from there, its columns lie side by side.
+    // A lane has row lane / 4 and every eighth row after it; its columns are contiguous.
     static __device__ __forceinline__ int row(int i) { return static_cast<int>(threadIdx.x) % 32 / 4 + 8 * i; }
     static __device__ __forceinline__ int column() { return static_cast<int>(threadIdx.x) % 4 * columns; }
 
@@ -116,6 +119,7 @@ class MatrixScan {
         __syncwarp();
     }
 
+    // sum = left right, of which each lane computes its part.
     static __device__ __forceinline__ void multiply(const float* left, const float* right, Sum& sum) {
 #pragma unroll
         for (int i = 0; i < rows; ++i)
@@ -143,7 +147,7 @@ class MatrixScan {
             }
         }
     }
-    // Zeros where the matrix ends: 0 times infinity is NaN.
+    // Stores the sum with zeros outside of the matrix, because what is there is multiplied too.
     static __device__ __forceinline__ void keep(Sum& sum, int d, float* to) {
         if (d != Dim) {
 #pragma unroll
@@ -161,7 +165,8 @@ class MatrixScan {
                     make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
         __syncwarp();
     }
-    // to = left right, which may be one of them. Out of line: code that runs once takes longer to fetch than to run.
+    // to = left right; `to` may be one of the factors. It is not inlined, since fetching code that runs only once takes
+    // longer than running it.
     static __device__ __noinline__ void multiply_out_of_line(const float* left, const float* right, int d, float* to) {
         Sum sum;
         multiply(left, right, sum);
@@ -193,7 +198,8 @@ class MatrixScan {
     __device__ __forceinline__ void scan_warps() const {
 #pragma unroll 1
         for (int k = 0; 1 << k < warps; ++k) {
-            const int i = warp_ >> k << (k + 1) | 1 << k | (warp_ & ((1 << k) - 1));  // first warps: of all quarters
+            // The total that this warp updates in stage k: only those whose bit k is set change (Sklansky).
+            const int i = warp_ >> k << (k + 1) | 1 << k | (warp_ & ((1 << k) - 1));
             if (i < warps && i * steps_ < static_cast<int>(at_.count))
                 multiply_into(total((i >> k << k) - 1), total(i), total(i));
             __syncthreads();
@@ -211,7 +217,7 @@ class MatrixScan {
         multiply_into(left, right, factor());
         publish(factor(), to);
     }
-    // Fetches a published matrix, and where there are `two` the next one, all words of both at once.
+    // Waits for a published matrix, and if `two` for the next one as well. All words of both are loaded at once.
     __device__ __forceinline__ void await(const float* from, float* to, bool two, float* other) const {
         constexpr int own = Dim * Dim / 128;
         uint4 v[2 * own];
@@ -238,7 +244,7 @@ class MatrixScan {
     }
     static constexpr uint32_t empty = 0xffffffffU;
 
-    // folded(0) = the product of `count` published matrices, at most 15.
+    // Sets folded(0) to the product of `count` published matrices, at most 15.
     __device__ __forceinline__ void fold(const float* from, int count) const {
         const int pairs = (count + 1) / 2;
         if (warp_ < pairs) {
@@ -254,7 +260,7 @@ class MatrixScan {
             __syncthreads();
         }
     }
-    // r before the chunk; null: there is none.
+    // Returns r before the chunk, or null where there is none.
     __device__ __forceinline__ const float* find_carry(bool groups, bool chunks) const {
         const float* before = nullptr;
         if (w_.start == MatrixStart::carried) {
@@ -275,6 +281,7 @@ class MatrixScan {
         return before;
     }
 
+    // Pass 3: computes and stores the prefixes of the warp's steps; `before` is r before the chunk.
     __device__ __forceinline__ void emit_all(const float* before) const {
         if (at_.piece == 0 && warp_ == 0 && w_.emits_before != 0 && w_.emitted != nullptr) emit_start(before);
         const bool ends = at_.is_last(w_) && first_ + count_ == at_.count;
@@ -302,7 +309,7 @@ class MatrixScan {
             if (w_.last != nullptr) store(sum, w_.last, at_.last_place(w_));
         }
     }
-    // What an exclusive scan begins with.
+    // Emits the first element of an exclusive scan.
     __device__ __forceinline__ void emit_start(const float* before) const {
         Sum sum;
         if (before != nullptr) {
@@ -343,7 +350,7 @@ class MatrixScan {
     const MatrixWalk& w_;
     const MatrixPiece at_;
     const int d_, warp_, lane_;
-    const int steps_, first_, count_;  // of a warp, of the chunk the first of the warp's, and how many exist
+    const int steps_, first_, count_;  // steps of a warp, the warp's first step in the chunk, and how many exist
     float *const own_, *const totals_;
 };
 

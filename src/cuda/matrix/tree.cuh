@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel for all prefixes of a chain of f32 matrices as a tree of products (tree.h), in one launch, in f32 accuracy
-// on tensor cores of compute capability 9.0: for chains of summaries, whose steps would each wait for the one before.
+// The kernel for all prefixes of a chain of f32 matrices as a Sklansky parallel prefix network (tree.h), in one launch,
+// in f32 accuracy on tensor cores (split tf32, wgmma). It is used for chains of summaries, where in a walk each step
+// would wait for the one before.
 //
-// Ownership  A block makes 64 x 64 numbers of one product, and its two warpgroups share out the sum's terms, 32 at a
-//            time. A warpgroup has as its left operand, in registers, the transpose of the right matrix's, as its right
-//            one, in shared memory, the left matrix's rows, both split into high and low parts of tf32 (as
-//            product_warpgroup.cuh does).
+// Ownership  A block computes 64 x 64 numbers of one product. Its two warpgroups divide the terms of the sums
+//            (split-k), 32 at a time. As in product_warpgroup.cuh the transpose is computed: the left operand of a
+//            warpgroup, in registers, is the transposed right matrix, and its right operand, in shared memory, the rows
+//            of the left matrix, both split into high and low parts of tf32.
 // Bytes      A product moves 2 d / 64 + 1 matrices.
-// Progress   Blocks are numbered level by level and wait for products that blocks before them make: counters in memory
-//            say how many blocks of a product are done. The hardware starts blocks in this order, so that none waits
-//            for one that cannot run.
-// Sync       Two barriers of a warpgroup for 32 terms; a count in memory for a block.
+// Progress   Blocks are numbered level by level and wait for products of blocks of lower index. Counters in global
+//            memory tell how many blocks of a product are done. The hardware starts blocks in the order of their index,
+//            so that no block waits for one that cannot run.
+// Sync       Two named barriers of a warpgroup for 32 terms, and one count in global memory for each block.
 // Limits     Compute capability 9.0 alone (sm_90a).
 #pragma once
 
@@ -27,7 +28,7 @@
 namespace flashscan::cuda {
 
 inline constexpr int matrix_tree_tile = 64, matrix_tree_groups = 2, matrix_tree_threads = 128 * matrix_tree_groups;
-// High and low parts of 64 rows of 32 numbers, of each warpgroup.
+// Numbers of a warpgroup's panel: high and low parts of 64 rows of 32 numbers.
 inline constexpr int matrix_tree_panel = 2 * matrix_tree_tile * 32;
 inline constexpr int matrix_tree_shared_bytes = 4 * matrix_tree_groups * matrix_tree_panel;
 
@@ -86,17 +87,18 @@ class MatrixTreeBlock {
         return chain_ * tree_.first[tree_.levels] + tree_.product(i, k);
     }
     __device__ __forceinline__ uint32_t* count_of(int32_t i, int k) const { return w_.counters + slot(i, k); }
-    // Where what level k makes of y[i] lies: prefixes where they are emitted, but for the last, which no product needs.
+    // Where the product that level k computes for y[i] is: prefixes are in the emitted array, others in scratch memory.
+    // The last prefix may have no place there and is null then; no product needs it.
     __device__ __forceinline__ float* product_of(int32_t i, int k) const {
         if (w_.emitted == nullptr || !tree_.is_prefix(i, k)) return matrix(w_.products, slot(i, k));
         return i + skipped_ < w_.steps ? matrix(w_.emitted, chain_ * w_.steps + i + skipped_) : nullptr;
     }
-    // x[i]: the element before the first step is STATE_IN.
+    // x[i]. Where there is STATE_IN, it is x[0].
     __device__ __forceinline__ const float* given(int32_t i) const {
         if (skipped_ == 0 && i == 0) return matrix(w_.started, chain_);
         return matrix(w_.matrix, chain_ * w_.steps + i - 1 + skipped_);
     }
-    // y[i] before the block's level, which is there when warp `waits` goes on.
+    // Returns where y[i] is before the block's level. One thread, in warp `waits`, waits until it has been computed.
     __device__ __forceinline__ const float* await(int32_t i, unsigned waits) const {
         const int k = tree_.level_before(i, level_);
         if (k < 0) return given(i);
@@ -127,7 +129,7 @@ class MatrixTreeBlock {
             Word rows[4];
 #pragma unroll
             for (int j = 0; j < 4; ++j) rows[j] = load_left(left, k, j, words);
-            sync_group();  // products that read the panel are done
+            sync_group();  // until then other warps' products still read the panel
             split_left(rows);
             ptx::fence_async_proxy();
             sync_group();
@@ -146,7 +148,7 @@ class MatrixTreeBlock {
                 float part[32];
                 const float factor = make_up_.next();
                 ptx::fence_products();
-                // The small ones first: what rounding towards zero takes is in proportion to what is there.
+                // The small products come first, because the error of rounding towards zero is proportional to the sum.
 #pragma unroll
                 for (int c = 0; c < chunk; ++c)
                     ptx::multiply_columns(part, low[c], ptx::describe_columns(panel + 32 * (half + c)), c > 0);
@@ -162,7 +164,7 @@ class MatrixTreeBlock {
             }
         }
     }
-    // Of the right matrix what a lane has as a left operand: rows k and on, transposed.
+    // Loads the lane's left operands: the rows of the right matrix from k on, transposed.
     __device__ __forceinline__ void load_right(float (&m)[4][4], const float* right, int k) const {
         const int row = k + thread_ % 4, column = column_ + own_column();
         const float* const from = right + static_cast<int64_t>(row) * d_ + column;
@@ -197,11 +199,11 @@ class MatrixTreeBlock {
             to[tile * 32 / 4] = low;
         }
     }
-    // Of the block's columns the first of a lane's.
+    // The lane's first column, counted in the block's.
     __device__ __forceinline__ int own_column() const { return thread_ / 32 * 16 + thread_ % 32 / 4; }
 
-    // Puts the sums of both warpgroups into the first half of sum_: of the tile's upper 32 rows in the first warpgroup, of
-    // the lower ones in the second.
+    // Adds the sums of both warpgroups. The first one gets the tile's upper 32 rows, the second the lower ones, in the
+    // first half of sum_.
     __device__ __forceinline__ void add_up() {
         static_assert(groups == 2);
         float* const shared = panel_ - group_ * matrix_tree_panel;
@@ -222,7 +224,7 @@ class MatrixTreeBlock {
             if (y < d_ && x < d_) to[static_cast<int64_t>(y) * d_ + x] = sum_[i];
         }
     }
-    // The first element is a prefix too.
+    // Emits the first element, which is a prefix but no product.
     __device__ __forceinline__ void copy_first(const float* from) const {
         float* const to = matrix(w_.emitted, chain_ * w_.steps + 1);
         for (int i = threadIdx.x; i < tile * tile; i += matrix_tree_threads) {
@@ -235,9 +237,10 @@ class MatrixTreeBlock {
     const MatrixTree& tree_;
     const int d_, group_, thread_;
     float* const panel_;
-    const int skipped_;  // steps before the first of which there is a prefix to emit
-    uint32_t done_;      // blocks of a product
-    int row_, column_;   // the first of the block's
+    const int
+        skipped_;       // 1 where there is no STATE_IN, so that element i is step i, not the one before it; otherwise 0
+    uint32_t done_;     // how many blocks a product has
+    int row_, column_;  // the block's first row and column
     int level_ = 0;
     int64_t chain_;
     int32_t element_;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// All prefixes of a chain of elements in log2 of its length many levels, each product of which may run at once: what is
-// multiplied where. Compiles as C++ and as CUDA C++.
+// A Sklansky parallel prefix network: all prefixes of a chain of n elements in log2(n) levels, whose products may all
+// run at the same time. Here is which elements are multiplied, and how products are numbered. It compiles as C++ and as
+// CUDA C++.
 //
-// With y[i] = x[i] at first, level k makes y[i] = y[j] y[i], j = (i >> k << k) - 1, for all i whose bit k is set
-// (Sklansky 1960). Products are never overwritten, so that none waits for the readers of another: y[i] before level k
-// is what the last level before did to it. Where the last prefix alone is wanted, products that it does not need are
-// left out; it has the same bits.
+// y[i] is x[i] at first. Level k computes y[i] = y[j] y[i] with j = (i >> k << k) - 1 for all i whose bit k is set
+// (Sklansky 1960). Each product has a place of its own and is never overwritten, so that none waits for the readers of
+// another. Where only the last prefix is wanted, products that it does not need are omitted; its bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace flashscan::cuda {
 inline constexpr int most_tree_levels = 20;
 
 struct MatrixTree {
-    int32_t elements = 0, levels = 0;  // of a chain
-    int32_t last_only = 0;
-    int32_t first[most_tree_levels + 1] = {};  // product of each level, of a chain's
+    int32_t elements = 0, levels = 0;          // elements of a chain, and levels of its network
+    int32_t last_only = 0;                     // whether only the last prefix is wanted
+    int32_t first[most_tree_levels + 1] = {};  // the number of the first product of each level, in a chain
 
     MatrixTree() = default;
     MatrixTree(int32_t count, bool only_last) : elements(count), last_only(static_cast<int32_t>(only_last)) {
@@ -30,18 +30,18 @@ struct MatrixTree {
     }
     int32_t products() const { return first[levels]; }
 
-    // The element that product n of level k is of.
+    // The element i whose y[i] is product n of level k.
     FLASHSCAN_HD int32_t element(int k, int32_t n) const {
         if (last_only == 0) return n >> k << (k + 1) | 1 << k | (n & ((1 << k) - 1));
         return n < elements >> (k + 1) ? ((n + 1) << (k + 1)) - 1 : elements - 1;
     }
-    // The level that y[i] has its value from before level k; -1: it is x[i].
+    // The last level before k that changed y[i]; -1 where y[i] is still x[i].
     FLASHSCAN_HD int level_before(int32_t i, int k) const {
         while (--k >= 0)
             if ((i >> k & 1) != 0) break;
         return k;
     }
-    // Of the chain's products the one that level k makes of element i.
+    // The number, among the chain's products, of the one that level k computes for element i.
     FLASHSCAN_HD int32_t product(int32_t i, int k) const {
         if (last_only == 0) return first[k] + (i >> (k + 1) << k | (i & ((1 << k) - 1)));
         return first[k] + (is_total(i, k) ? ((i + 1) >> (k + 1)) - 1 : elements >> (k + 1));

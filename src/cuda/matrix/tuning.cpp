@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Searches the plan with the least estimated time (tuning.h).
 #include "cuda/matrix/tuning.h"
 
 #include <algorithm>
@@ -15,47 +16,48 @@
 namespace flashscan::cuda {
 namespace {
 
-// Times of an H200 in microseconds.
+// Measured on an H200; times are in microseconds.
 constexpr double launch_time = 5;
-constexpr double fixed_time = 0.4;    // of a step, for what does not grow with dim
-constexpr double clocks = 1700;       // in a microsecond
-constexpr double scan_products = 13;  // one after the other, besides those of a warp's steps
-constexpr double bytes_rate = 4e6;    // of all, out of L2
+constexpr double fixed_time = 0.4;    // the part of a step's time that does not grow with dim
+constexpr double clocks = 1700;       // clocks in a microsecond
+constexpr double scan_products = 13;  // sequential products of a chunk of scan.cuh besides those of a warp's steps
+constexpr double bytes_rate = 4e6;    // bytes that the device reads from L2 in a microsecond
 
 bool takes(const MatrixKernel& k, int32_t dim, int shared_bytes) {
     return k.dim >= dim && k.shared_bytes <= shared_bytes;
 }
 
-// What tensor cores take from every sum adds up from step to step. The roundings of f32, which do not, may be
-// 4 sqrt(steps dim) off.
+// Whether a kernel is accurate enough for so many steps. The errors of tensor cores have a mean other than zero and
+// accumulate from step to step, while those of f32 roundings may reach 4 sqrt(steps dim).
 bool takes_as_many(const MatrixKernel& k, const MatrixShape& shape, int64_t steps) {
     if (shape.any_steps) return k.drift == 0;
     return k.drift * k.drift * static_cast<double>(steps) <= 12.0 * shape.dim;
 }
 
-// A kernel, and what of its time depends on the shape alone.
+// A kernel, and the part of its estimate that depends on the shape alone: microseconds of a step on a full and on an
+// idle device, blocks that run at once on a multiprocessor, and blocks of a piece.
 struct Candidate {
     const MatrixKernel* kernel = nullptr;
-    double busy = 0, alone = 0,
-           resident = 0;  // microseconds of a step, of a full and of an idle device; blocks at once
-    double walk_tiles = 0, summary_tiles = 0;  // blocks of a piece
+    double busy = 0, alone = 0, resident = 0;
+    double walk_tiles = 0, summary_tiles = 0;
 
     Candidate(const MatrixKernel& k, const MatrixShape& shape, int shared_bytes)
         : kernel(&k),
           busy(k.rows * static_cast<double>(k.dim) * shape.dim / (k.rate * clocks)),
-          // A pipeline's step is not that much shorter with smaller matrices.
+          // The time of a step of pipeline.cuh is assumed not to shrink with smaller matrices.
           alone(k.plain_only ? k.step : fixed_time + (k.step - fixed_time) * shape.dim / k.dim),
           resident(std::max(1, std::min(shared_bytes / std::max(k.shared_bytes, 1), 2048 / k.threads))),
           walk_tiles(ceil_div(shape.rows, k.rows)),
           summary_tiles(ceil_div(shape.dim, k.rows) + (shape.has_sums ? walk_tiles : 0)) {}
 };
 
-// std::ceil is a call where the instruction is not of the baseline.
+// std::ceil would be a function call, as the baseline instruction set has no instruction for it.
 double round_up(double x) {
     const auto whole = static_cast<double>(static_cast<int64_t>(x));
     return whole < x ? whole + 1 : whole;
 }
 
+// Estimates of the time of walks, trees and scans.
 class Walks {
   public:
     const MatrixShape& shape;
@@ -65,7 +67,7 @@ class Walks {
         double time = 0;
     };
 
-    // Of the kernels that are alike those for the smallest matrices.
+    // Of kernels that differ only in the largest dim, it considers those with the smallest dim that fits.
     Walks(std::span<const MatrixKernel> kernels, const MatrixShape& of, int multiprocessors, int shared_bytes)
         : shape(of), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {
         const auto is_usable = [&](const MatrixKernel& k) {
@@ -86,10 +88,10 @@ class Walks {
         }
     }
 
-    // Of any walk.
+    // A lower bound of the time of any walk.
     double least_time(int64_t steps) const { return launch_time + static_cast<double>(steps) * least_step_; }
 
-    // Blocks of `pieces` pieces of every chain of `all` steps, each to walk or summarise `steps` steps.
+    // The fastest kernel to walk or summarise `pieces` pieces of `steps` steps of every chain of `all` steps.
     Choice choose(MatrixWork work, int64_t all, int64_t pieces, int64_t steps) const {
         Choice best;
         const double count = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
@@ -102,12 +104,12 @@ class Walks {
         return best;
     }
 
-    // All prefixes of chains of `steps` summaries at once; no kernel where that takes more memory than the chains.
+    // The tree for chains of `steps` summaries; no kernel where its products would take more memory than the chains.
     Choice choose_tree(int64_t steps) const {
         constexpr int64_t most_steps = int64_t{1} << 16;
         if (tree_ == nullptr || steps < 2 || steps > most_steps || !takes_as_many(*tree_, shape, shape.steps))
             return {};
-        if (2 * shape.dim <= tree_->rows) return {};  // products that leave most of a block idle
+        if (2 * shape.dim <= tree_->rows) return {};  // such small products would leave most of a block idle
         const MatrixTree tree(static_cast<int32_t>(steps), false);
         if (2 * steps + tree.products() > shape.steps) return {};
         const double tiles = std::pow(ceil_div(shape.dim, tree_->rows), 2),
@@ -120,16 +122,16 @@ class Walks {
         return {tree_, time};
     }
 
-    // A chain in one launch; also the steps of a piece.
+    // The scan of a chain of `steps` steps in one launch; also sets the steps of a piece.
     Choice choose_scan(int64_t steps, int64_t& piece_steps) const {
         constexpr int64_t most_pieces = int64_t{matrix_scan_group} * matrix_scan_group;
         Choice best;
         if (scan_ == nullptr) return best;
-        int64_t own = 1;  // steps of a warp
+        int64_t own = 1;  // how many steps a warp has
         for (int shared = scan_->shared_bytes; shared <= shared_bytes_;
              shared = matrix_scan_shared_bytes(scan_->dim, ++own)) {
             const int64_t length = own * matrix_scan_warps, pieces = ceil_div(steps, length);
-            // What pieces hand each other is not to take more memory than half of the chain.
+            // What blocks exchange must not take more memory than half of the chain.
             if (pieces > most_pieces || 2 * matrix_scan_words(scan_->dim, 1, pieces) > steps * shape.dim * shape.dim)
                 continue;
             const double blocks = static_cast<double>(shape.plan_chains) * static_cast<double>(pieces);
@@ -156,6 +158,7 @@ class Walks {
     const MatrixKernel *tree_ = nullptr, *scan_ = nullptr;
 };
 
+// Dynamic programming over the lengths of pieces at each level.
 class Planner {
   public:
     explicit Planner(const Walks& walks) : walks_(walks) {}
@@ -180,7 +183,8 @@ class Planner {
         const MatrixKernel *summarise = nullptr, *walk = nullptr;
     };
 
-    // Of at most `levels` levels. Chains of the same length come up again and again above others.
+    // The best plan of at most `levels` levels. Results are remembered, as chains of the same length occur above many
+    // others.
     Node best(int64_t steps, int levels) {
         if (levels == 1) return whole(steps);
         const auto [place, is_new] = known_.try_emplace({steps, levels});
@@ -205,7 +209,8 @@ class Planner {
             const int64_t pieces = ceil_div(steps, length);
             if (pieces < 2 || 2 * walks_.least_time(length) + launch_time >= best.time) break;
             const Walks::Choice walk = walks_.choose(MatrixWork::walk, steps, pieces, length);
-            if (2 * walk.time + launch_time >= best.time) continue;  // summaries have no fewer rows
+            if (2 * walk.time + launch_time >= best.time)
+                continue;  // summaries take at least as long, having more rows
             const Walks::Choice summarise =
                 is_square ? walk : walks_.choose(MatrixWork::summaries, steps, pieces, length);
             if (summarise.time + walk.time + launch_time >= best.time) continue;
@@ -215,7 +220,7 @@ class Planner {
         return best;
     }
 
-    // Of pieces. What is above them takes a fraction of the time.
+    // The lengths of pieces that are tried: fine at the lowest level, coarse above, which takes a fraction of the time.
     static constexpr std::array<int64_t, 16> fine{4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 256};
     static constexpr std::array<int64_t, 8> coarse{4, 6, 8, 12, 16, 32, 64, 128};
     static constexpr std::span<const int64_t> fine_lengths{fine}, coarse_lengths{coarse};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a chain of matrices is cut in time, and which kernels walk the pieces: pure choices by shape.
+// How the time of a chain of matrices is cut into pieces (chunks), and which kernels run them: pure choices by shape.
 #pragma once
 
 #include <cstdint>
@@ -11,33 +11,32 @@
 namespace flashscan::cuda {
 
 struct MatrixShape {
-    int32_t dim = 0, rows = 0;  // of r
-    bool has_sums = false;      // pieces have U beside P
+    int32_t dim = 0, rows = 0;  // columns and rows of r
+    bool has_sums = false;      // whether summaries have U beside P
     int64_t chains = 0, steps = 0;
-    int64_t plan_chains = 0;  // for which the pieces are chosen, which decide the bits
-    bool cuttable = true;     // in time
-    // The kernel must not depend on `steps`: packed sequences whose bits are to be those of each alone.
+    int64_t plan_chains = 0;  // the number of chains that pieces, which decide the bits, are chosen for
+    bool cuttable = true;     // whether time may be cut
+    // Whether the kernel must not depend on `steps`, as packed sequences must have the bits that each has alone.
     bool any_steps = false;
-    bool warpgroups = false;  // the device has their products
-    bool plain = false;       // kernels of plain walks alone may be taken
+    bool warpgroups = false;  // whether the device has wgmma and the library code for it
+    bool plain = false;       // whether kernels that take plain walks alone may be used
 };
 
-// A chain, whose pieces' summaries are the next one's steps.
+// One level of a plan: a chain, and how it is cut. The summaries of its pieces are the steps of the next level's chain.
 struct MatrixLevel {
     int64_t steps = 0, piece_steps = 0, pieces = 1;
-    const MatrixKernel* summarise = nullptr;  // null: one piece, which needs no summary
-    const MatrixKernel* walk = nullptr;       // or the uppermost chain's tree
+    const MatrixKernel* summarise = nullptr;  // null on the uppermost level, which needs no summaries
+    const MatrixKernel* walk = nullptr;       // on the uppermost level it may be a tree or a scan
 };
 
 inline constexpr int most_matrix_levels = 4;
 
 struct MatrixPlan {
     std::vector<MatrixLevel> levels;
-    double microseconds = 0;  // as estimated, good for comparing
+    double microseconds = 0;  // an estimate for comparisons
 };
 
-// `kernels`: MatrixKernels::walks of a device with so many multiprocessors and so much shared memory a block, of which
-// one takes `shape`.
+// `kernels` are MatrixKernels::walks, of which at least one must take `shape`; `shared_bytes` is what a block may have.
 MatrixPlan plan_matrices(std::span<const MatrixKernel> kernels, const MatrixShape& shape, int multiprocessors,
                          int shared_bytes);
 

@@ -2,18 +2,20 @@
 // The kernel that walks chains of matrices: r[s] = r[s-1] M[s] + u[s]. params.h says how products of matrices and
 // affine maps, forward and backward, become this one recurrence.
 //
-// Time is cut into pieces. A piece whose r[-1] is not known yet is summarised first: it takes r to r P + U, where P is
-// walked from M[0] with all of its d rows, and U with the rows of r. The summaries are a chain of the same form, as
-// long as there are pieces; its r are the r[-1] of the pieces and the r after the last step. So n steps cost 2n
-// products, in as many pieces at once as one likes, and a reduction n. Nothing depends on timing.
+// Time is cut into pieces (chunks). A piece is summarised first: it maps r to r P + U, where P is computed like r, from
+// M[0] on with all of its d rows, and U like r with zeros before. The summaries form a chain of the same kind with one
+// step for each piece; the r of this chain are the r[-1] of the pieces and the r after the last step. This is a
+// reduce-then-scan: n steps cost 2n products, in any number of pieces side by side, and a reduction costs n. Nothing
+// depends on timing.
 //
 // Ownership  A block owns a piece of a chain's time and Tile::rows of its rows, which stay in shared memory from the
-//            first step to the last. M comes by in slabs of some of its rows, through a ring of Tile::stages. How
-//            threads share a product is the Tile's: product_simt.cuh, product_tensor.cuh or product_warpgroup.cuh.
+//            first step to the last. M is loaded in slabs (k-tiles) of some of its rows, through a ring buffer of
+//            Tile::stages, by cp.async. How threads divide a product is up to the Tile: product_simt.cuh,
+//            product_tensor.cuh or product_warpgroup.cuh.
 // Bytes      M is read once for every Tile::rows rows of r in every launch; u is read and r written once.
-// Sync       The block meets once a slab, once a step, and once more where r is emitted. Launches for summaries and for
-//            walks follow each other on the stream.
-// Limits     Tile::rows rows of d numbers and the slabs fit the shared memory of a block.
+// Sync       __syncthreads once for each slab, once for each step, and once more where r is emitted. Launches for
+//            summaries and for walks follow each other on the stream.
+// Limits     Tile::rows rows of d numbers and the slabs must fit the shared memory of a block.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -28,8 +30,8 @@ template <typename Tile>
 inline constexpr int matrix_shared_bytes = static_cast<int>(sizeof(typename Tile::Number)) *
                                            (Tile::row_numbers + Tile::stages * Tile::slab * Tile::slab_stride);
 
-// Plain: f32 matrices as they are, nothing added, everything in words of 16 bytes: a third of the code, which small
-// problems wait for.
+// Plain is for f32 matrices that are neither transposed nor conjugated, without u and with everything aligned to 16
+// bytes. It has a third of the code, the fetching of which takes a noticeable part of small problems.
 template <typename Tile, bool Plain>
 class MatrixBlock {
     using Number = typename Tile::Number;
@@ -53,7 +55,7 @@ class MatrixBlock {
     }
 
     __device__ __forceinline__ void run() {
-        // What is not of the matrix is read as zeros.
+        // Places outside of the matrix are read too and must be zeros.
         for (int i = threadIdx.x; i < matrix_shared_bytes<Tile> / 16; i += Tile::threads)
             reinterpret_cast<Word*>(row_)[i] = Word{};
         ptx::let_next_launch_begin();
@@ -79,7 +81,7 @@ class MatrixBlock {
     }
     __device__ __forceinline__ int rows_here() const { return min(Tile::rows, at_.rows - at_.first_row); }
 
-    // Calls body(row, column) for the words of the block's rows, of which some may reach beyond the last column.
+    // Calls body(row, column) for the 16-byte words of the block's rows; some may reach beyond the last column.
     template <typename Body>
     __device__ __forceinline__ void for_words(Body&& body) const {
         const int count = rows_here() * row_words;
@@ -87,7 +89,7 @@ class MatrixBlock {
         for (int i = threadIdx.x; i < count; i += Tile::threads)
             if (i % row_words * width < d_) body(i / row_words, i % row_words * width);
     }
-    // The numbers of `data` from `at` on, as far as the row goes.
+    // Loads the numbers of `data` from `at` on, up to the end of the row.
     __device__ __forceinline__ Word load_word(const void* data, Dtype dtype, int64_t at, int column, bool whole) const {
         Word x{};
         if (whole) return *reinterpret_cast<const Word*>(static_cast<const Number*>(data) + at);
@@ -107,7 +109,7 @@ class MatrixBlock {
             if (column + n < d_) store_number(data, dtype, at + n, x.n[n]);
     }
 
-    // Fills the rows with an array's.
+    // Fills the block's rows with those of an element of an array.
     __device__ __forceinline__ void load_rows(const void* data, Dtype dtype, int64_t element) const {
         const bool whole = in_words(data, dtype);
         const int64_t from = at_.rows_at(element, d_);
@@ -116,7 +118,7 @@ class MatrixBlock {
                         load_word(data, dtype, from + static_cast<int64_t>(row) * d_ + column, column, whole));
         });
     }
-    // Fills the rows with those of M[0], of which there are d.
+    // Fills the block's rows with those of M[0].
     __device__ __forceinline__ void load_matrix_rows() const {
         if (!is_transposed() && !is_conjugate()) {
             load_rows(w_.matrix, w_.matrix_dtype, at_.place(0));
@@ -138,7 +140,7 @@ class MatrixBlock {
             Tile::put(row_, row, at_.first_row + row, one(Number{}));
     }
 
-    // r[-1] of the piece: zeros or the unit matrix where there is none.
+    // Loads r[-1] of the piece; where there is none, the rows stay zeros or become those of the unit matrix.
     __device__ __forceinline__ void load_start(MatrixStart kind) const {
         if (kind == MatrixStart::nothing && !at_.adds) load_unit_rows();
         if (kind != MatrixStart::carried) return;
@@ -170,7 +172,8 @@ class MatrixBlock {
         return 1;
     }
 
-    // Adds to r[s - 1] M[s], which is in the rows, what belongs to it, and emits it. s = -1: before the first step.
+    // Completes a step: adds u to r[s-1] M[s], which is in the rows, and emits the result. s = -1 is before the first
+    // step.
     __device__ __forceinline__ void settle(int64_t s) const {
         const int64_t adds = w_.adds_before != 0 ? s + 1 : s, emits = w_.emits_before != 0 ? s + 1 : s;
         const bool add = at_.adds && adds >= 0 && adds < at_.all, emit = at_.emits && emits >= 0 && emits < at_.places;
@@ -195,6 +198,7 @@ class MatrixBlock {
         });
     }
 
+    // The loop over steps and slabs: it fetches slabs Tile::stages - 1 ahead of the one that it multiplies.
     __device__ __forceinline__ void walk(int64_t first) {
         Tile tile;
         tile.clear();
@@ -233,7 +237,7 @@ class MatrixBlock {
         }
     }
 
-    // Rows slab * Tile::slab and on of M[s].
+    // Starts the copy of rows slab * Tile::slab and on of M[s] into a stage.
     __device__ __forceinline__ void fetch(int64_t s, int slab, int stage) const {
         Number* const to = slabs_ + stage * Tile::slab * Tile::slab_stride;
         const int first = slab * Tile::slab, there = min(Tile::slab, d_ - first);
@@ -245,7 +249,7 @@ class MatrixBlock {
         else
             fetch_numbers(to, element, first, there);
         if (first + there == depth_ || there == Tile::slab) return;
-        // The rows up to a multiple of what a product takes.
+        // Rows are filled up with zeros to a multiple of the depth of a product.
         for (int i = threadIdx.x; i < (min(Tile::slab, depth_ - first) - there) * Tile::dim; i += Tile::threads)
             to[(there + i / Tile::dim) * Tile::slab_stride + i % Tile::dim] = Number{};
     }
@@ -256,7 +260,7 @@ class MatrixBlock {
             if (n < d_) ptx::copy_async<16>(to + k * Tile::slab_stride + n, from + k * d_ + n);
         }
     }
-    // Eight 16-bit numbers at a time.
+    // Copies eight 16-bit numbers at a time, converted to f32.
     __device__ __forceinline__ void fetch_octets(Number* to, int64_t from, int there) const {
         if constexpr (std::is_same_v<Number, float>) {
             constexpr int in_row = Tile::dim / 8;
@@ -300,7 +304,7 @@ class MatrixBlock {
         }
     }
 
-    // r after the last step.
+    // Stores r after the last step, or the summary of the piece.
     __device__ __forceinline__ void finish() const {
         constexpr Dtype own = dtype_of_number<Number>;
         if (w_.work == MatrixWork::summaries) {
@@ -321,10 +325,11 @@ class MatrixBlock {
         });
     }
 
-    enum class Copies {  // of slabs, at a time
-        words,
-        octets,  // of 16-bit numbers
-        numbers
+    // How slabs are copied: what a thread copies at a time.
+    enum class Copies {
+        words,   // 16 bytes
+        octets,  // eight 16-bit numbers
+        numbers  // a number
     };
 
     const MatrixWalk& w_;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kernels for f32 numbers, with their times.
 #include <vector>
 
 #include "cuda/matrix/instances/instance.cuh"
@@ -21,7 +22,7 @@ MatrixKernel make_matrix_scan(double step) {
     return kernel;
 }
 
-// For each largest dim the shortest step, and the most work a second.
+// For each largest dim there are tiles with few rows, whose steps are shortest, and with many, which do the most work.
 const MatrixKernels& matrix_f32() {
     static const std::array own{
         make_matrix_walk<SimtTile<float, 16, 16, 8, 4, 16>>(1, 60),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fills the entries of the table for one kind of numbers.
+// Fills the table's entry for one type of number.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace flashscan::cuda {
 
 static_assert(matrix_gradient_block == matrix_gradient_threads && matrix_gradient_block_tile == matrix_gradient_tile);
 
-// What MakeUp leaves of it, as measured on chains of random matrices.
+// MatrixKernel::drift after MakeUp's correction, as measured on chains of random matrices.
 constexpr double tensor_drift = 0.2;
 
 template <typename Tile>

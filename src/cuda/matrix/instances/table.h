@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for chains of matrices that are compiled: by the numbers they are computed with.
+// The table of compiled kernels for chains of matrices, by the type of number that is computed with.
 #pragma once
 
 #include <span>
@@ -9,31 +9,31 @@
 
 namespace flashscan::cuda {
 
-// A walk: what a block of it needs and takes.
+// A kernel, what a block of it needs, which walks it takes and how long it takes.
 struct MatrixKernel {
     const void* function = nullptr;
-    const void* plain = nullptr;  // for f32 with nothing added, everything aligned to 16 bytes
+    const void* plain = nullptr;  // a variant for f32 without u, with everything aligned to 16 bytes; or null
     int threads = 0, shared_bytes = 0;
-    int rows = 0, dim = 0;  // the most
+    int rows = 0, dim = 0;  // rows of r of a block, and the largest dim
     bool on_tensor_cores = false;
-    bool by_warpgroups = false;  // on compute capability 9.0 alone
-    bool plain_only = false;     // takes what `plain` takes, wherever it lies
-    bool is_tree = false;        // all prefixes of a chain of summaries, not a walk
-    bool is_scan = false;        // all pieces in one launch, see matrix/scan.h; shared_bytes: with a step a warp
-    double drift = 0;            // what rounding towards zero takes from a sum on average, in 2^-24 of it
-    // On an H200: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`, and
-    // multiply-adds of a multiprocessor that is full, in a clock. Of a tree: what a level takes besides its products; of a
-    // scan: a product.
+    bool by_warpgroups = false;  // whether it needs compute capability 9.0 exactly
+    bool plain_only = false;     // whether it takes only walks like those of `plain`, though with any alignment
+    bool is_tree = false;        // whether it is tree.cuh, not a walk
+    bool is_scan = false;        // whether it is scan.cuh; shared_bytes is then that with one step for each warp
+    double drift = 0;            // the average loss of a sum by rounding towards zero, in units of 2^-24 of the sum
+    // On an H200. Walks: microseconds of a step of a block that has a multiprocessor to itself, with matrices of `dim`;
+    // and multiply-adds of a full multiprocessor in a clock. For a tree `step` is the time of a level without its
+    // products, for a scan that of a product.
     double step = 0, rate = 0;
 };
 
 struct MatrixKernels {
     std::span<const MatrixKernel> walks;
-    const void* gradient = nullptr;  // of MATMUL: a block of 256 threads for each tile of 64 x 64
+    const void* gradient = nullptr;  // MATMUL's, launched with a block of 256 threads for each tile of 64 x 64
     const void* affine_gradient = nullptr;
 };
 
-// `numbers`: a state_dtype.
+// `numbers` is the dtype that is computed with, a state_dtype.
 const MatrixKernels& matrix_kernels(Dtype numbers);
 
 inline constexpr int matrix_gradient_block = 256, matrix_gradient_block_tile = 64;

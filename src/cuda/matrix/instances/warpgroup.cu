@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kernels for f32 numbers that use warpgroups (wgmma), with their times.
 #include "cuda/matrix/instances/instance.cuh"
 #include "cuda/matrix/pipeline.cuh"
 #include "cuda/matrix/product_warpgroup.cuh"
@@ -45,7 +46,7 @@ MatrixKernel make_matrix_tree(double step, double rate) {
 
 }  // namespace
 
-// For each largest dim the shortest step, and the most work a second.
+// For each largest dim there are tiles with few rows, whose steps are shortest, and with many, which do the most work.
 std::span<const MatrixKernel> matrix_warpgroup_walks() {
     static const std::array walks{
         make_matrix_walk<WarpgroupTile<16, 64, 1, 64, 3, 2>>(1.3, 100),
