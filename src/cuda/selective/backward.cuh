@@ -3,21 +3,21 @@
 // gradient of y, g is the gradient of the states after a step:
 //
 //     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
-//     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g         (sums over the states of a channel)
-//     GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'            GRAD|A = sum over steps of d g a h[t-1]
+//     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g         (sums over the states of a
+//     channel) GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'            GRAD|A = sum over steps of d g a h[t-1]
 //
-// Ownership  As in forward.cuh, whose walk `states` has run: it left the states before every `kept` steps. With segments, so
-//            has the walk `adjoint`.
-// Order      Tile after tile, from the last step to the first; within a tile, `kept` steps at a time: a lane walks them
-//            forward from the states that were kept and holds the states in registers, then walks them back.
-// Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group: lanes leave their terms in shared memory,
-//            threads add those of the block's channels in order, and the sums of the blocks of a group go to SCRATCH, where
-//            sums.cuh adds them in order. Sums over time stay in registers, those over rows of the states are added by
-//            sums.cuh. Nothing is atomic: two runs have the same bits.
-// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once beside the first pass, the
-//            kept states once, GRAD|B and GRAD|C once for every block of channels.
-// Floor      As that of forward.cuh, with two exponentials for each state and step over both passes.
-// Sync       Two meetings of the block's warps for each tile and two for each `kept` steps.
+// Ownership  As in forward.cuh. Before this kernel the walk `states` of forward.cuh stores the states before every
+//            `kept` steps (checkpoints), and with segments the walk `adjoint` runs too.
+// Order      Tile after tile, from the last step to the first, and within a tile `kept` steps at a time: a lane
+//            recomputes their states forward from a checkpoint into registers, then walks them back.
+// Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
+//            memory, threads add those of the block's channels in order, and sums.cuh adds the sums of blocks, in
+//            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
+//            bits repeat.
+// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
+//            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
+// Bound      As in forward.cuh, with two exponentials for each state and step over all launches.
+// Sync       Two __syncthreads for each tile and two for each `kept` steps. Limits are those of forward.cuh.
 #pragma once
 
 #include "cuda/selective/tile.cuh"
@@ -32,9 +32,9 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA
-    Values gate;              // what y is multiplied with for the gradient of z, then that
-    // g and the states of every step and lane, of which GRAD|B and GRAD|C are sums over channels; of constant matrices the
-    // sums of a lane over steps, in the first step's.
+    Values gate;              // the factor of y in the gradient of z, then that gradient
+    // g and the states of every step and lane, of which GRAD|B and GRAD|C are sums over channels; for constant matrices
+    // the sums of a lane over steps, in the place of the first step.
     Terms b, c;
 };
 
@@ -47,14 +47,14 @@ struct SelectiveBackward {
     using Tile = SelectiveBackwardTile<Shape>;
     using Matrices = SelectiveMatrices<Shape, Shape::backward_steps>;
     static constexpr int steps = Shape::backward_steps, K = Shape::kept, S = Shape::states;
-    // Factors are computed again where registers are scarce.
+    // Whether factors are kept in registers; otherwise they are computed again.
     static constexpr bool holds = Shape::resident < 4;
-    static constexpr int G = Shape::summed;  // steps whose sums over lanes are formed at once
+    static constexpr int G = Shape::summed;  // steps whose sums over lanes are computed together
     using X = typename Shape::X;
     using Column = TileColumn<Block, X, steps, Shape::channels>;
     using Places = typename Column::Places;
     static constexpr R factor = Shape::complex ? R(2) : R(1);
-    // Of the sums over channels: threads that have one, and threads that share one's channels.
+    // For the sums over channels: how many sums there are, and how many threads divide the channels of one.
     static constexpr int lanes = Shape::lanes, outputs = 2 * K * lanes;
     static constexpr int parts = std::max(1, std::min(Shape::threads / outputs, 32 / lanes));
 
@@ -66,13 +66,13 @@ struct SelectiveBackward {
     const Block& block;
     Tile& tile;
 
-    // What walking the tile needs. Loop after loop, so that the functions of several elements overlap.
+    // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
     template <bool Whole>
     __device__ __forceinline__ void stage(const Places& places, int64_t step, int valid) const {
         const SelectiveParams& p = block.p;
         constexpr int turns = Places::turns;
         using Values = R[turns];
-        const int64_t offset = block.offset_of(places, p.input, block.channel0, step);  // of all tensors if Whole
+        const int64_t offset = block.offset_of(places, p.input, block.channel0, step);  // for all tensors if Whole
         const auto fetch = [&](Column& column, const View& view) {
             column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
             column.template fetch<Whole>(block, places, Whole ? p.input : view, valid, block.channels);
@@ -110,7 +110,7 @@ struct SelectiveBackward {
             put(tile.input, slope);
             put(tile.scaled, d);
         }
-        __syncwarp();  // so that fewer loads are held in registers at once
+        __syncwarp();  // keeps the compiler from holding more loads in registers at once
         {
             Column gate, grad_output;
             if (p.gate.data != nullptr) fetch(gate, p.gate);
@@ -137,7 +137,8 @@ struct SelectiveBackward {
         block.stage_resets(tile, step, valid);
     }
 
-    // K steps of the tile from `begin` on, of which the row has `valid`. `Plain`: nothing but steps, all of them there.
+    // Walks the tile's K steps from `begin` on, of which `valid` exist. Plain: all exist, and there are no special
+    // cases.
     template <bool Plain>
     __device__ __forceinline__ void walk(int begin, int valid, const Numbers& before, State& x) const {
         const SelectiveParams& p = block.p;
@@ -211,7 +212,7 @@ struct SelectiveBackward {
         }
     }
 
-    // g or the states of a step; or, where the matrix is constant, their products with `weight` are added.
+    // Puts g or the states of a step into shared memory; for a constant matrix it adds their products with `weight`.
     template <bool Plain>
     __device__ __forceinline__ void put(typename Tile::Terms& terms, const void* constant, int k,
                                         const Numbers& numbers, R weight) const {
@@ -226,7 +227,7 @@ struct SelectiveBackward {
         }
     }
 
-    // One step of one channel, whose sums over states are known.
+    // Computes the gradients of a step of a channel from its sums over states.
     __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
         const R u = tile.input[t][c], e = tile.e[t][c];
         const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope[t][c];
@@ -237,7 +238,7 @@ struct SelectiveBackward {
         tile.slope[t][c] = d_raw;
     }
 
-    // Adds the terms of the block's channels for each of the K steps from `begin` of the tile on, into the block's slice.
+    // Adds the terms of the block's channels for each of the tile's K steps from `begin` on, into the block's slice.
     template <bool Plain>
     __device__ __forceinline__ void sum_over_channels(int begin, int valid, int64_t line) const {
         const SelectiveParams& p = block.p;
@@ -272,7 +273,7 @@ struct SelectiveBackward {
                 if (lane * S + s < p.states) to[s] = of_b ? sum.of[s] : factor * conj(sum.of[s]);
         }
     }
-    // Numbers from a step to the next in a slice, and to a step of the block's group.
+    // The distance from one step to the next in a slice; and where a step of the block's group begins.
     __device__ __forceinline__ int64_t step_numbers() const {
         const int64_t numbers = static_cast<int64_t>(block.p.groups) * block.p.states;
         return block.p.down ? -numbers : numbers;
@@ -295,7 +296,7 @@ struct SelectiveBackward {
     template <bool Whole>
     __device__ __forceinline__ void store(const Places& places, int64_t step, int valid) const {
         const View& like = block.p.input;
-        const int64_t offset = block.offset_of(places, like, block.channel0, step);  // of all tensors if Whole
+        const int64_t offset = block.offset_of(places, like, block.channel0, step);  // for all tensors if Whole
         const auto put = [&](const View& view, const typename Tile::Values& values) {
             if (view.data == nullptr) return;
             Column column;
@@ -310,7 +311,7 @@ struct SelectiveBackward {
     __device__ __forceinline__ Numbers kept_before(int64_t step) const {
         return block.keeps() ? *block.kept_states(step) : Numbers{};
     }
-    // The states before a step from those that were kept: in a segment, what entered it is added.
+    // The states before a step, from a checkpoint; in a segment the contribution of the carry into it is added.
     __device__ __forceinline__ Numbers states_before(Numbers before, int64_t step, const State& x) const {
         if (block.p.segments == 1 || !block.keeps()) return before;
         const R deltas = *block.kept_delta(step);
@@ -322,7 +323,7 @@ struct SelectiveBackward {
         return before;
     }
 
-    // The tile from `step` on.
+    // Does the tile that begins with `step`.
     template <bool Plain>
     __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Numbers& kept,
                                          State& state) const {
@@ -333,8 +334,7 @@ struct SelectiveBackward {
 #pragma unroll 1
         for (int begin = (valid - 1) / K * K; begin >= 0; begin -= K) {
             const Numbers before = states_before(kept, step + begin, state);
-            if (step + begin > block.first)
-                kept = kept_before(step + begin - K);  // loaded while these steps are walked
+            if (step + begin > block.first) kept = kept_before(step + begin - K);  // this load overlaps the walk
             walk<Plain>(begin, valid - begin, before, state);
             __syncthreads();
             if (p.step_b != nullptr || p.step_c != nullptr) {
@@ -357,7 +357,7 @@ struct SelectiveBackward {
         tile.c[0][block.local_channel()][block.lane()] = {};
         __syncthreads();
         const bool plain = block.is_plain();
-        Numbers kept{};  // of the next steps that are walked
+        Numbers kept{};  // the checkpoint of the steps that are walked next
         if (block.first < block.end) kept = kept_before(block.first + (block.end - block.first - 1) / K * K);
         const int64_t tiles = (block.end - block.first + steps - 1) / steps;
         for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
@@ -370,7 +370,7 @@ struct SelectiveBackward {
         leave(state);
     }
 
-    // The sums over the row, and the gradient of its first state.
+    // Stores the sums over the row, and the gradient of its first state.
     __device__ __forceinline__ void leave(State& x) const {
         const SelectiveParams& p = block.p;
         if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What enters the segments of a row of a selective scan, from what each leaves for zeros: a thread goes through the segments
-// of one state of one channel. The product of a segment's factors is exp(A sum d), which neither overflows nor underflows
-// where the factors one after the other do not.
+// The kernel that finds the carry into each segment of a row of a selective scan, given the states that each segment
+// leaves when it starts from zeros. A thread goes through the segments of one state of one channel. The product of a
+// segment's factors is exp(A sum d), which does not overflow or underflow where applying the factors one after the
+// other does not.
 #pragma once
 
 #include "cuda/selective/tile.cuh"
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(256) selective_carries(const __grid_constant__
         end = carry;
         const R deltas = static_cast<const R*>(p.deltas)[part * p.channels + channel];
         const V decay = selective_decay(deltas, rate);
-        // NaN marks a reset. A carry of zero meets no factor, which may be infinite.
+        // NaN marks a reset. A carry of zero is not multiplied, since the factor may be infinite.
         carry = deltas != deltas || is_zero(carry) ? own : multiply_add(p.adjoint ? conj(decay) : decay, carry, own);
     }
 }

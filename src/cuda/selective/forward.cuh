@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks from the first step of a selective scan to the last, in the kernel "resident", whose states stay in registers:
+// The kernel "resident" of selective scans: blocks walk the steps with the states in registers, without a scan over
+// steps:
 //
 //     d[t] = softplus(DELTA[t] + BIAS)                                   for each channel
 //     h[t] = exp(d[t] A) h[t-1] + d[t] INPUT[t] B[t]                     for each channel and state
 //     OUTPUT[t] = (sum over states of C[t] h[t] + D INPUT[t]) silu(OUTPUT_GATE[t])
 //
 // Ownership  A block owns neighbouring channels of one group and the steps of one row of the states, or of a segment of
-//            them. `lanes` lanes of a warp share the states of a channel, `states` of them in the registers of each.
-// Segments   Where rows and channels are too few for a GPU, the steps of a row are cut into segments. A first walk leaves
-//            what each gives for a state of zeros and the sum of its d; carries.cuh makes of these the state that enters
-//            each, since the product of the factors is exp(A sum d).
-// Order      Tile after tile of steps, in the order of the walk: all threads load the tile along the tensors' inner axis,
-//            a tile ahead, and leave in shared memory what a step needs; every lane walks the tile; all threads store it.
-//            Sums over a channel's lanes are formed for several steps at once (sum_over_lanes), in one order for every step.
-// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of channels;
-//            with segments INPUT, DELTA and B twice.
-// Floor      An exponential for each state and step, 16 of them a clock and multiprocessor: for 16 states and 16-bit data
-//            longer than the bytes. A state and step takes five instructions beside what the step takes.
-// Sync       Two meetings of the block's warps for each tile. No block waits for another.
-// Limits     States up to lanes x states. Packed sequences are not cut.
+//            them. `lanes` lanes of a warp divide the states of a channel; each has `states` of them in registers.
+// Segments   Where rows and channels are too few for a GPU, the steps of a row are cut into segments (chunks), in a
+//            reduce-then-scan. A first walk finds the states that each segment leaves when it starts from zeros, and
+//            the sum of its d; carries.cuh computes the carry into each segment from them, since the product of the
+//            factors is exp(A sum d).
+// Order      Tile after tile of steps, in the order of the walk. All threads load the tile along the tensors' inner
+//            axis, one tile ahead, and put what a step needs into shared memory; every lane walks the tile; all threads
+//            store it. Sums over a channel's lanes are computed for several steps together (sum_over_lanes), in the
+//            same order for every step.
+// Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of
+//            channels; with segments INPUT, DELTA and B twice.
+// Bound      Each state and step takes an exponential, of which a multiprocessor does 16 in a clock: for 16 states and
+//            16-bit data that is longer than the bytes take. A state and step takes five more instructions.
+// Sync       Two __syncthreads for each tile. No block waits for another.
+// Limits     Up to lanes x states states. Packed sequences are not cut into segments.
 #pragma once
 
 #include "cuda/selective/tile.cuh"
@@ -27,8 +30,10 @@ namespace flashscan::cuda {
 
 enum class SelectiveWalk {
     output,  // writes OUTPUT
-    states,  // writes the states that backward needs, or only what a segment leaves for a state of zeros
-    adjoint  // of the gradients of the states, from the last step to the first: what a segment leaves for zeros
+    // Writes the checkpoints that backward needs, or only the states that a segment leaves if started from zeros.
+    states,
+    // Walks the gradients of the states from the last step to the first, and writes those that a segment leaves.
+    adjoint
 };
 
 template <typename Shape>
@@ -56,7 +61,7 @@ struct SelectiveForward {
     const Block& block;
     Tile& tile;
 
-    // A thread's elements of the tensors; `input` is that of OUTPUT's gradient for the adjoint.
+    // A thread's elements of the tensors. In the walk `adjoint`, `input` is the gradient of OUTPUT.
     struct Columns {
         Places places;
         Column input, delta, gate, output;
@@ -64,12 +69,12 @@ struct SelectiveForward {
     };
     struct State {
         Numbers rates, h;
-        R deltas;  // their sum; NaN after a reset
+        R deltas;  // the sum of d so far; NaN after a reset
     };
 
     __device__ __forceinline__ const View& input_view() const { return adjoint ? block.p.grad_output : block.p.input; }
 
-    // Loads the tile from `step` on.
+    // Starts the loads of the tile that begins with `step`.
     template <bool Whole>
     __device__ __forceinline__ void fetch(Columns& x, int64_t step, int valid) const {
         const auto fetch = [&](Column& column, const View& view) {
@@ -82,7 +87,7 @@ struct SelectiveForward {
         if constexpr (MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
     }
 
-    // What walking the tile needs. Loop after loop, so that the functions of several elements overlap.
+    // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
     template <bool Whole>
     __device__ __forceinline__ void stage(Columns& x, int64_t step, int valid) const {
         const SelectiveParams& p = block.p;
@@ -129,7 +134,8 @@ struct SelectiveForward {
         block.stage_resets(tile, step, valid);
     }
 
-    // `kept` steps of a tile from `begin` on, of which the row has `valid`. `Plain`: nothing but steps, all of them there.
+    // Walks the tile's `kept` steps from `begin` on, of which `valid` exist. Plain tells that all of them exist and
+    // that there are neither resets nor constant matrices.
     template <bool Plain>
     __device__ __forceinline__ void walk(int begin, int valid, State& x) const {
         const SelectiveParams& p = block.p;
@@ -176,7 +182,7 @@ struct SelectiveForward {
         }
     }
 
-    // The tile from `step` on.
+    // Does the tile that begins with `step`.
     template <bool Plain>
     __device__ __forceinline__ void pass(Columns& x, int64_t step, int valid, State& state) const {
         const SelectiveParams& p = block.p;
@@ -204,7 +210,7 @@ struct SelectiveForward {
         }
     }
 
-    // The state that enters the segment, or zeros where a walk is to find that out.
+    // The carry into the segment; zeros in walks whose results are used to find it.
     __device__ __forceinline__ Numbers entering() const {
         const SelectiveParams& p = block.p;
         if (p.segments == 1) return block.load_states(p.state_in, block.row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of selective scans are launched with: plain data, no CUDA types.
+// Arguments of the kernels of selective scans: plain data, no CUDA types.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int selective_step_threads = 256;  // of a block of selective_steps
+inline constexpr int selective_step_threads = 256;  // threads of a block of selective_steps
 
-// Null pointers: the argument was not given, or the pass has none such.
+// Pointers are null where the argument was not given, or where the pass has no such argument.
 struct SelectiveParams {
     View input, delta, gate, output;
-    View b, c;  // those of each step; `row` leads from one number of the groups' states to the next
+    View b, c;  // B and C if each step has its own; `row` is the stride between the numbers of a step, [groups, states]
     View grad_output, grad_input, grad_delta, grad_gate;
     const void *a = nullptr, *constant_b = nullptr, *constant_c = nullptr, *d = nullptr, *bias = nullptr;
     const void *state_in = nullptr, *grad_state_out = nullptr;
@@ -23,42 +23,43 @@ struct SelectiveParams {
     SequenceOffsets offsets;
     int64_t time = 0, channels = 0, group_channels = 0;
     int32_t states = 0, groups = 0;
-    int32_t slices = 0;  // blocks side by side that share the channels of a group
+    int32_t slices = 0;  // how many blocks divide the channels of a group
     int32_t softplus = 0, down = 0;
-    int32_t alike = 0;  // all tensors but those of B and C have the same strides
-    // Segments that the steps of a row are cut into, each of so many steps; what is carried into each, [row][segment] of
-    // states; and the sums of d over a segment, [row][segment][channel], NaN where a reset cuts it. 1: none of these.
+    int32_t alike = 0;  // whether all tensors but those of B and C have the same strides
+    // The segments that the steps of a row are cut into, and the steps of each; the carries into segments,
+    // [row][segment][channel][state]; and the sums of d over segments, [row][segment][channel], NaN where a reset cuts
+    // a segment. With one segment the arrays are not used.
     int32_t segments = 1;
     int64_t segment_steps = 0;
     void *carries = nullptr, *adjoint_carries = nullptr, *segment_deltas = nullptr;
-    // SCRATCH of backward. `kept` holds the states before every shape's `kept` steps, of segments as if they began with
-    // zeros; `kept_deltas` the sum of d from the segment's begin, as those of segments. The sums are those of a block, for
-    // each row and segment: [row][segment][channel][state] and without states; for each slice: [slice][batch][time][group]
-    // [state].
+    // SCRATCH of backward. `kept` holds checkpoints: the states before every Shape::kept steps, in segments as if those
+    // began with zeros; `kept_deltas` holds the sum of d from the segment's begin to a checkpoint. sum_a, sum_b and
+    // sum_c are a block's sums, [row][segment][channel][state]; sum_d and sum_bias are [row][segment][channel]; step_b
+    // and step_c are [slice][batch][time][group][state].
     void* kept_deltas = nullptr;
     void *kept = nullptr, *sum_a = nullptr, *sum_b = nullptr, *sum_c = nullptr, *sum_d = nullptr, *sum_bias = nullptr;
     void *step_b = nullptr, *step_c = nullptr;
-    int64_t kept_chunks = 0;  // of a row, where sequences are not packed
+    int64_t kept_chunks = 0;  // checkpoints of a row, where sequences are not packed
 };
 
-// Turns what segments leave for zeros into what is carried into each.
+// Arguments of the kernel that turns the states that segments leave into the carries into them.
 struct SelectiveCarryParams {
-    void* ends = nullptr;  // [row][segment][channel][state], as params.h has them, and then the carries
+    void* ends = nullptr;  // [row][segment][channel][state]: the states that segments leave, replaced by the carries
     const void *deltas = nullptr, *a = nullptr, *first = nullptr;
     int64_t rows = 0, channels = 0;
     int32_t states = 0, segments = 0;
-    int32_t adjoint = 0;  // from the last segment to the first
+    int32_t adjoint = 0;  // whether it goes from the last segment to the first
 };
 
-// Adds sums in the order of their parts, and stores them.
+// Arguments of the kernel that adds the parts of sums in order and stores the results.
 struct SelectiveSumParams {
     const void* sums = nullptr;
-    int64_t parts = 0, numbers = 0;  // the numbers of a part
-    void* result = nullptr;          // dense; null: `steps`
+    int64_t parts = 0, numbers = 0;  // parts, and numbers of each
+    void* result = nullptr;          // a dense array of results; where it is null they go to `steps`
     View steps;
-    SequenceOffsets offsets;  // of the sequences whose steps are written
+    SequenceOffsets offsets;  // only steps of these sequences are written
     int64_t time = 0;
-    int32_t width = 0;  // numbers of a step
+    int32_t width = 0;  // numbers of a step in `steps`
 };
 
 }  // namespace flashscan::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "resident" of selective scans: a block walks the steps of a row of the states and keeps these in registers;
-// forward over few steps, some lanes for each channel.
+// Host side of the kernel "resident" of selective scans: blocks walk the steps of a row with the states in registers
+// (forward.cuh, backward.cuh), or, forward over few steps, some lanes walk those of a channel (steps.cuh).
 #include <algorithm>
 
 #include "core/workspace.h"
@@ -107,7 +107,8 @@ class Resident final : public SelectiveKernel {
     }
 
   private:
-    // Offsets in SCRATCH; b and c are sums over parts of rows or, of matrices of each step, over slices.
+    // Offsets in SCRATCH. b and c are partial sums of rows and segments, or, if each step has its own matrices, of
+    // slices.
     struct Scratch {
         size_t carries, adjoint_carries, deltas, kept, kept_deltas, a, b, c, d, bias, bytes;
     };
@@ -125,7 +126,8 @@ class Resident final : public SelectiveKernel {
     Extent step_numbers() const { return p_.batch.named("SCRATCH") * p_.time * p_.groups * p_.states; }
     Extent kept_chunks() const { return ceil_div(p_.time, passes_.kept); }
 
-    // As many segments as the device has blocks at once, where rows and channels leave half of it idle; steps of one.
+    // Returns the steps of a segment. There is more than one segment where rows and channels would leave half of the
+    // device idle, and then as many as keep it busy.
     int64_t choose_segments(const Options& options) const {
         constexpr int64_t least_steps = 256, blocks_of_multiprocessor = 4;
         const int64_t blocks = p_.state_rows() * p_.groups * slices_, steps = max(p_.time, 1);
@@ -136,8 +138,8 @@ class Resident final : public SelectiveKernel {
         return segments <= 1 ? steps : round_up(ceil_div(steps, segments), 32);
     }
 
-    // What decoding has: lanes walk the steps of a channel faster than blocks do. Lengths of packed sequences are known to
-    // the device alone; with as many sequences as steps they are of one step each.
+    // Whether there are so few steps, as in decoding, that steps.cuh is faster than blocks. Only the device knows the
+    // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each.
     bool is_short(const Options& options) const {
         constexpr int64_t most_steps = 2;
         if (p_.channels == 0 || p_.state_rows() == 0) return false;
@@ -149,7 +151,7 @@ class Resident final : public SelectiveKernel {
         launch(passes_.steps, blocks_of(p_.state_rows() * params.slices, selective_step_threads), stream, params);
     }
 
-    // What enters segments, and the sums of d over them.
+    // Books the carries into segments, and the sums of d over them.
     void book_segments(Workspace& workspace, Scratch& scratch, bool adjoint) const {
         const Extent times = segments_ > 1 ? parts_.named("SCRATCH") : Extent(0);
         scratch.carries = workspace.book(times * matrix_numbers() * size_);
@@ -277,7 +279,7 @@ class Resident final : public SelectiveKernel {
     const SelectivePasses& passes_;
     bool alike_;
     Extent group_channels_, slices_;
-    int64_t size_;  // of a number of the states
+    int64_t size_;  // bytes of a number of the states
     Extent segment_steps_, segments_, parts_;
     bool short_;
     Scratch forward_, backward_;

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// A selective scan over few steps, as in decoding, step by step (the equations stand in forward.cuh).
+// The kernel for selective scans over few steps, as in decoding, step by step (the equations are in forward.cuh).
 //
-// Ownership  `Lanes` neighbouring lanes own the states of a channel of one row, `States` of them each, and walk the row's
-//            steps with these in registers.
-// Bytes      Every state once in and once out, 8 N bytes for each channel and row, which is most of what moves.
-// Sync       Lanes of a channel add their products by shuffles; no block waits for another.
-// Limits     States up to Lanes x States. Loads of a step wait for those of the step before, so that long rows are slow.
+// Ownership  `Lanes` neighbouring lanes own the states of a channel of one row, `States` of them each, and walk the
+//            row's steps with these in registers.
+// Bytes      Every state is read once and written once, 8 N bytes for each channel and row in f32, which is most of
+//            what moves.
+// Sync       The lanes of a channel add their products by shuffles; no block waits for another.
+// Limits     Up to Lanes x States states. It is slow for long rows, since the loads of a step wait for the step before.
 #pragma once
 
 #include "cuda/selective/tile.cuh"
 
 namespace flashscan::cuda {
 
-// The lanes of a channel.
+// What a lane reads and writes of its channel.
 template <typename X, typename V, int Lanes, int States>
 struct SelectiveLanes {
     using R = typename Element<X>::Wide;
-    using Stored = std::conditional_t<std::is_same_v<V, R>, X, V>;  // B and C of a step in memory
+    using Stored = std::conditional_t<std::is_same_v<V, R>, X, V>;  // the type of B and C of a step in memory
     using Numbers = LaneNumbers<V, States>;
     const SelectiveParams& p;
     int64_t row, batch, channel, group;
     int lane;
-    bool there;  // the channel
+    bool there;  // whether the channel exists
 
     __device__ __forceinline__ int first_state() const { return lane * States; }
-    // Whether a lane's numbers from `from` on are all there and aligned.
+    // Whether the lane's numbers from `from` on all exist and are aligned to 16 bytes.
     __device__ __forceinline__ bool is_whole(const void* from) const {
         return first_state() + States <= p.states && reinterpret_cast<uintptr_t>(from) % 16 == 0;
     }
-    // Of [rows of channels][channels][states].
+    // Loads the lane's numbers of an array [rows][channels][states].
     __device__ __forceinline__ Numbers load_states(const void* data, int64_t of_row) const {
         Numbers numbers{};
         if (data == nullptr || !there) return numbers;
@@ -50,7 +51,7 @@ struct SelectiveLanes {
         for (int s = 0; s < States; ++s)
             if (first_state() + s < p.states) to[s] = numbers.of[s];
     }
-    // Of B or C at a step.
+    // Loads the lane's numbers of B or C at a step.
     __device__ __forceinline__ Numbers load_step(const View& view, const void* constant, int64_t time) const {
         if (constant != nullptr) return load_states(constant, 0);
         Numbers numbers{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes of a selective scan share: how a block lies over channels, states and steps, and its tile of steps in
-// shared memory.
+// What the passes of a selective scan share: how a block is laid out over channels, states and steps, and its tile of
+// steps in shared memory.
 #pragma once
 
 #include <algorithm>
@@ -15,39 +15,41 @@
 
 namespace flashscan::cuda {
 
-// Data of type X, states of type V; `Lanes` lanes of a warp share the states of a channel, `States` of them each. ByTime:
-// neighbouring threads load neighbouring steps, else neighbouring channels.
+// Data have type X, states type V. `Lanes` lanes of a warp divide the states of a channel and have `States` of them
+// each. ByTime tells that neighbouring threads load neighbouring steps; otherwise they load neighbouring channels.
 template <typename X_, typename V_, int Lanes, int States, bool ByTime>
 struct SelectiveShape {
     using X = X_;
     using V = V_;
     using R = typename Element<X>::Wide;
     static constexpr bool complex = !std::is_same_v<V, R>, by_time = ByTime;
-    using Stored = std::conditional_t<complex, V, X>;  // B and C of a step in memory
+    using Stored = std::conditional_t<complex, V, X>;  // the type of B and C of a step in memory
     static constexpr int lanes = Lanes, states = States, padded = Lanes * States;
-    static constexpr int threads = std::max(128, padded), channels = threads / Lanes;  // of a block
-    // Steps that backward holds in registers, whose states and factors take 64 registers of 4 bytes.
+    static constexpr int threads = std::max(128, padded),
+                         channels = threads / Lanes;  // threads and channels of a block
+    // Steps from one checkpoint to the next, whose states backward holds in registers: states and factors take 64 of
+    // them.
     static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
     static constexpr int pitch = channels + 1;
-    static constexpr bool wide = padded * sizeof(V) > 512;  // B and C of a step are large
-    // Blocks of a multiprocessor; registers are held to that.
+    static constexpr bool wide = padded * sizeof(V) > 512;  // whether B and C of a step are large
+    // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
     static constexpr int resident = wide ? 1 : sizeof(V) > 4 ? 2 : 4;
-    // Of a tile of the passes.
+    // Steps of a tile of each pass.
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
-    // Steps whose sums over lanes are formed at once.
+    // Steps whose sums over lanes are computed together.
     static constexpr int summed = std::min(kept, Lanes);
-    // A lane's numbers begin at a multiple of 16 bytes, those of neighbouring steps in other banks.
+    // A lane's numbers begin at multiples of 16 bytes, and those of neighbouring steps lie in different banks.
     static constexpr int matrix_pitch = padded + std::max(1, 16 / static_cast<int>(sizeof(V)));
 };
 
-// The numbers of a lane, moved 16 bytes at a time.
+// The numbers of a lane, which are loaded and stored 16 bytes at a time.
 template <typename V, int N>
 struct alignas(16) LaneNumbers {
     V of[N];
 };
 
-// B and C of a tile: rows of `matrix_pitch` numbers, one for each step, or where they are constant for each channel. BIAS and
-// D of the block's channels, resets of the tile's steps.
+// What the tile has in shared memory: B and C as rows of `matrix_pitch` numbers, one for each step or, where they are
+// constant, one for each channel; BIAS and D of the block's channels; and the resets of the tile's steps.
 template <typename Shape, int Steps>
 struct SelectiveMatrices {
     static constexpr int rows = std::max(Steps, Shape::channels);
@@ -57,7 +59,8 @@ struct SelectiveMatrices {
     uint8_t resets[Steps];
 };
 
-// The factor of a step, exp(delta a), from the rate that selective_rate makes of a.
+// The factor of a step, exp(delta a). selective_rate turns a into a rate, from which selective_decay computes the
+// factor.
 __device__ __forceinline__ float selective_rate(float a) { return a * log2_e; }
 template <typename V>
 __device__ __forceinline__ V selective_rate(V a) {
@@ -68,7 +71,7 @@ template <typename R, typename V>
 __device__ __forceinline__ V selective_decay(R delta, V rate) {
     return exp_of(delta * rate);
 }
-// d(delta a) / d(delta rate).
+// The derivative d(delta a) / d(delta rate).
 template <typename V>
 __device__ __forceinline__ constexpr auto rate_unit() {
     if constexpr (std::is_same_v<V, float>)
@@ -79,7 +82,7 @@ __device__ __forceinline__ constexpr auto rate_unit() {
         return 1.0;
 }
 
-// The sum and the real part of a b.
+// Adds the real part of a b to the sum.
 template <typename R>
 __device__ __forceinline__ R add_real_product(R a, R b, R sum) {
     return multiply_add(a, b, sum);
@@ -89,7 +92,8 @@ __device__ __forceinline__ R add_real_product(Complex<R> a, Complex<R> b, R sum)
     return multiply_add(-a.im, b.im, multiply_add(a.re, b.re, sum));
 }
 
-// log(1 + exp(x)). Of floats in few instructions: with s = e / (2 + e) and e = exp(-|x|) the series of 2 artanh(s).
+// log(1 + exp(x)). For floats it takes few instructions: the series of 2 artanh(s) with s = e / (2 + e) and e =
+// exp(-|x|).
 template <typename R>
 __device__ __forceinline__ R softplus(R x) {
     return (x > R(0) ? x : R(0)) + log1p_of(exp_of(x > R(0) ? -x : x));
@@ -101,7 +105,7 @@ __device__ __forceinline__ float softplus(float x) {
         sum = fmaf(sum, square, term);
     return fmaf(2.0F * s, sum, fmaxf(x, 0.0F));
 }
-// 1 / (1 + exp(-x)) and 1 / (1 + exp(x)).
+// The pair of 1 / (1 + exp(-x)) and 1 / (1 + exp(x)).
 template <typename R>
 struct OpenAndShut {
     R open, shut;
@@ -115,8 +119,8 @@ __device__ __forceinline__ OpenAndShut<float> sigmoids(float x) {
     return {open, e * open};
 }
 
-// Sums of K values each over `Lanes` neighbouring lanes, K up to `Lanes`, in one order: lane l gets that of value
-// l / (Lanes / K).
+// A reduce-scatter over `Lanes` neighbouring lanes: sums K values each, K up to `Lanes`, in a fixed order. Lane l gets
+// the sum of value l / (Lanes / K).
 template <int Lanes, int K, typename R>
 __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
     static_assert(K <= Lanes);
@@ -150,14 +154,14 @@ struct SelectiveBlock {
     static constexpr bool by_time = Shape::by_time;
 
     const SelectiveParams& p;
-    int64_t row, batch, begin, length;  // of the row: its first step in memory, and its steps
+    int64_t row, batch, begin, length;  // the row, its first step in memory, and how many steps it has
     int64_t first, end;                 // the segment's steps, counted in the order of the walk
-    int64_t part;                       // its number among all segments of all rows
+    int64_t part;                       // the segment's number among those of all rows
     int64_t channel0;                   // the block's first channel
-    int32_t channels;                   // that it has
+    int32_t channels;                   // how many channels it has
     int32_t group, slice;
 
-    // The adjoint walk counts steps from the last.
+    // The block of this thread. The walk `adjoint` counts steps from the last one.
     static __device__ __forceinline__ SelectiveBlock here(const SelectiveParams& p, bool adjoint) {
         SelectiveBlock block{p, 0, 0, 0, p.time, 0, p.time, 0, 0, 0, 0, 0};
         const int64_t columns = static_cast<int64_t>(p.groups) * p.slices, column = blockIdx.x % columns;
@@ -186,7 +190,7 @@ struct SelectiveBlock {
     __device__ __forceinline__ int64_t time_of(int64_t step) const {
         return begin + (p.down ? length - 1 - step : step);
     }
-    // Of a tile of `Steps` steps from `step` on.
+    // How many steps exist of a tile of `Steps` steps from `step` on.
     template <int Steps>
     __device__ __forceinline__ int valid_of(int64_t step) const {
         return static_cast<int>(min(static_cast<int64_t>(Steps), end - step));
@@ -200,8 +204,8 @@ struct SelectiveBlock {
     __device__ __forceinline__ R param(const void* data, int c) const {
         return data == nullptr ? R(0) : static_cast<const R*>(data)[channel0 + c];
     }
-    // The offset of a thread's first element of the tile that begins with `step`, in a tensor of neighbouring rows from `row`
-    // on; the bytes from one of its elements to the next; and those from a step to the next of the walk.
+    // The offset of the thread's first element of the tile that begins with `step`, in a tensor whose rows begin with
+    // `row`; the bytes from one of the thread's elements to the next; and those from one step of the walk to the next.
     template <typename Places>
     __device__ __forceinline__ int64_t offset_of(const Places& places, const View& view, int64_t row,
                                                  int64_t step) const {
@@ -213,7 +217,7 @@ struct SelectiveBlock {
     }
     __device__ __forceinline__ int64_t step_of(const View& view) const { return p.down ? -view.time : view.time; }
 
-    // Numbers of a lane in [rows of channels][channels][states].
+    // Load and store the lane's numbers of an array [rows][channels][states].
     __device__ __forceinline__ Numbers load_states(const void* data, int64_t of_row) const {
         Numbers numbers{};
         if (data == nullptr || !has_channel()) return numbers;
@@ -237,7 +241,8 @@ struct SelectiveBlock {
         return rates;
     }
 
-    // Where the states before the `kept` steps from `step` on are kept, whose numbers fill whole lanes; and the sum of d.
+    // The checkpoint before `step`: its number, where its states are (padded to whole lanes), and where its sum of d
+    // is.
     __device__ __forceinline__ int64_t kept_chunk(int64_t step) const {
         const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept + row;
         return (before + step / Shape::kept) * p.channels + channel();
@@ -251,13 +256,13 @@ struct SelectiveBlock {
     }
     __device__ __forceinline__ bool keeps() const { return has_channel() && first_state() < p.states; }
 
-    // Whether whole tiles need nothing but the steps themselves.
+    // Whether whole tiles have no special cases.
     __device__ __forceinline__ bool is_plain() const {
         return p.alike && p.reset == nullptr && p.constant_b == nullptr && p.constant_c == nullptr &&
                channels == Shape::channels;
     }
 
-    // What does not change from step to step, once; all threads call it before the first tile.
+    // Puts what does not change from step to step into shared memory. All threads call it before the first tile.
     template <typename Matrices>
     __device__ __forceinline__ void stage_constants(Matrices& m) const {
         for (int c = static_cast<int>(threadIdx.x); c < channels; c += Shape::threads) {
@@ -272,7 +277,7 @@ struct SelectiveBlock {
         stage(p.constant_b, m.b);
         stage(p.constant_c, m.c);
     }
-    // The resets of the steps from `step` on, of which the row has `valid`.
+    // Puts the resets of the steps from `step` on, of which `valid` exist, into shared memory.
     template <typename Matrices>
     __device__ __forceinline__ void stage_resets(Matrices& m, int64_t step, int valid) const {
         if (p.reset == nullptr) return;
@@ -287,7 +292,7 @@ struct SelectiveBlock {
     }
 };
 
-// The elements of a tensor that are a thread's in a tile of `Steps` steps and `Width` rows.
+// A thread's elements of a tensor in a tile of `Steps` steps and `Width` rows.
 template <typename Block, typename T, int Steps, int Width>
 struct TileColumn {
     using Places = TilePlaces<Steps, Width, Block::threads, Block::by_time>;
@@ -302,7 +307,7 @@ struct TileColumn {
     __device__ __forceinline__ void advance(const Block& block, const View& view) {
         first += Steps * block.step_of(view);
     }
-    // Loads the tile, of which `steps` x `columns` exist.
+    // Loads the thread's elements; `steps` x `columns` of the tile exist.
     template <bool Whole>
     __device__ __forceinline__ void fetch(const Block& block, const Places& places, const View& view, int steps,
                                           int columns) {
@@ -324,7 +329,7 @@ struct TileColumn {
     }
 };
 
-// B and C of each step, in tile after tile. They are loaded a tile ahead where a thread can hold them.
+// B and C, if each step has its own, tile after tile. They are loaded one tile ahead where a thread can hold them.
 template <typename Shape, int Steps>
 struct MatrixColumns {
     using Block = SelectiveBlock<Shape>;
@@ -343,7 +348,7 @@ struct MatrixColumns {
         if (block.p.b.data != nullptr) b.template fetch<false>(block, places, block.p.b, valid, block.p.states);
         if (block.p.c.data != nullptr) c.template fetch<false>(block, places, block.p.c, valid, block.p.states);
     }
-    // Into shared memory; states that there are not are zeros.
+    // Puts them into shared memory; states that do not exist are zeros.
     __device__ __forceinline__ void put(const Block& block, SelectiveMatrices<Shape, Steps>& to, int valid) const {
         const auto put = [&](const View& view, const Column& column, V* rows) {
             if (view.data == nullptr) return;

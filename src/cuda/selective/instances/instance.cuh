@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of selective scans for one type of data and one of states.
+// Fills the table's entry for one type of data and one of states with the kernels of selective scans.
 #pragma once
 
 #include "cuda/selective/backward.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of selective scans that are compiled, as addresses.
+// The table of compiled kernels of selective scans, by the types of data and states.
 #pragma once
 
 #include <vector>
@@ -8,21 +8,22 @@
 
 namespace flashscan::cuda {
 
-// The passes for up to `most_states` states.
+// The kernels for up to `most_states` states.
 struct SelectivePasses {
     int most_states = 0, states_of_lane = 0;
-    int channels = 0, threads = 0;  // of a block
-    int kept = 0;                   // steps between the states that `states` writes
+    int channels = 0, threads = 0;  // channels and threads of a block
+    int kept = 0;                   // steps from one checkpoint to the next
     const void *forward = nullptr, *states = nullptr, *adjoint = nullptr, *backward = nullptr;
-    const void* steps = nullptr;                // forward over few steps
-    int forward_bytes = 0, backward_bytes = 0;  // of shared memory
+    const void* steps = nullptr;                // the kernel for forward over few steps
+    int forward_bytes = 0, backward_bytes = 0;  // shared memory of a block
 };
 
 struct SelectiveKernels {
-    std::vector<SelectivePasses> passes[2];  // with channels or time innermost; for ever more states
+    // [0] with channels innermost, [1] with time innermost; each ordered by most_states.
+    std::vector<SelectivePasses> passes[2];
     const void* carries = nullptr;
-    const void* sums = nullptr;        // to elements of B and C of a step, or dense ones of the states' type
-    const void* param_sums = nullptr;  // dense ones of D's type
+    const void* sums = nullptr;        // stores elements of B and C of each step, or a dense array of the states' type
+    const void* param_sums = nullptr;  // stores a dense array of D's type
 };
 
 SelectiveKernels selective_f32();
@@ -32,7 +33,7 @@ SelectiveKernels selective_f64();
 SelectiveKernels selective_c64();
 SelectiveKernels selective_c128();
 
-// Those of data of `dtype` and states of `matrix_dtype`.
+// The entry for data of `dtype` and states of `matrix_dtype`.
 const SelectiveKernels& selective_kernels(Dtype dtype, Dtype matrix_dtype);
 
 }  // namespace flashscan::cuda
