@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of gated layers in chunks. With v the activated and gated input, e the gradient of h that OUTPUT gives,
-// and h[t-1] from OUTPUT, RESERVE or STATE_IN,
+// The backward pass of gated layers in chunks, a chained scan. Let v be the activated and gated input, e the gradient
+// of h that comes from OUTPUT, and h[t-1] be read from OUTPUT, RESERVE or STATE_IN. Then
 //
-//     g[t] = e[t] + a[t+1] g[t+1]     the gradient of a is g (h[t-1] + v dm/da), of v it is g m
+//     g[t] = e[t] + a[t+1] g[t+1]     the gradient of a is g (h[t-1] + v dm/da), that of v is g m
 //
-// gates and INPUT follow by the slopes of math/gated.h. Steps are counted from the layer's last to its first.
+// and the gradients of gates and INPUT follow by the slopes of math/gated.h. Steps are counted from the layer's last to
+// its first.
 //
-// Ownership  A lane has L steps of V channels (tile.cuh), a block a chunk of steps.
-// Order      1. Lanes load all that they need of their steps and form a and e. 2. The chunk is scanned (scan.cuh). 3. Lanes
-//            work out the slopes of a step after the other, and store.
-// Sums       Sums over batch and time for PARAM and BIAS leave the block as one number for each channel, lanes and warps
-//            added in order; edges.cuh adds those of blocks in order.
-// Bytes      Every element of the named arrays once, h of a lane's first step twice; 8 bytes for each pack of V channels and
-//            chunk.
-// Sync       A block's warps meet once to three times; carries between blocks as in scan.cuh.
-// Limits     None of the family where Plain is false.
+// Ownership  A lane has L steps of V channels (tile.cuh), a block has a chunk of steps.
+// Passes     1. Lanes load all that they need for their steps and compute a and e.
+//            2. The chunk is scanned (scan.cuh).
+//            3. Lanes compute the slopes step by step, and store the gradients.
+// Sums       The gradients of PARAM and BIAS are sums over batch and time. A block adds those of its lanes and warps in
+//            order and stores one number for each channel; edges.cuh adds the numbers of blocks in order.
+// Bytes      Every element of the named arrays moves once, h of a lane's first step twice; 8 bytes for each pack of V
+//            channels and chunk.
+// Sync       One to three __syncthreads in a block; carries between blocks as in scan.cuh.
+// Limits     None where Plain is false.
 #pragma once
 
 #include "cuda/gated/channels.cuh"
@@ -31,11 +33,11 @@ struct GatedBackward {
     using Values = typename Tile::Values;
     using Scan = GatedScan<Shape, Plain>;
     using Channels = GatedChannels<Shape>;
-    using D = Formula<R, false, !Parts::has_root>;  // of the decay and its scale
+    using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
-    // Whether lanes load h of their steps and of one before them, which are vectors with time innermost, and what an epilogue
-    // needs; else h before each of their steps.
+    // Whether lanes load h of their own steps and one edge, which are aligned vectors with time innermost, and which an
+    // epilogue needs. Otherwise they load h before each of their steps.
     static constexpr bool holds_h = Plain && (Shape::by_time || Parts::may_have_epilogue);
     static constexpr int L = Shape::L, V = Shape::V;
     struct Shared {
@@ -45,9 +47,9 @@ struct GatedBackward {
     };
     struct Inputs {
         Elements gate, second, input, input_gate, output_gate, grad_output;
-        Elements states;  // h, or h before each step (holds_h)
-        R edge[V];        // h before the lane's last step, or before the layer's first step,
-        int edge_step;    // the lane's step of which it is; -1: none
+        Elements states;  // h if holds_h, otherwise h before each step
+        R edge[V];        // h before the lane's last step if holds_h, otherwise h before the layer's first step
+        int edge_step;    // the lane's step that `edge` is for; -1 for none
     };
     struct Gradients {
         Elements gate, second, input, input_gate;
@@ -68,7 +70,7 @@ struct GatedBackward {
         if (Parts::has_input_gate(p)) t.template load<Whole>(p.input_gate, x.input_gate);
         if (holds_h) t.template load<Whole>(p.states, x.states);
     }
-    // With channels innermost, h before the layer's first step lies outside of the tensor.
+    // Loads the states. With channels innermost, h before the layer's first step lies outside of the tensor.
     __device__ __forceinline__ void load_states(Inputs& x) const {
         if constexpr (!Plain) {
             load_each_before(x.states);
@@ -131,7 +133,7 @@ struct GatedBackward {
         if constexpr (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
         return i == x.edge_step || i + 1 == L ? x.edge[v] : x.states.get(i + 1 < L ? i + 1 : 0, v);
     }
-    // h of the lane's steps, where lanes hold others.
+    // Sets h of the lane's own steps, loading it where the lane holds h before its steps instead.
     __device__ __forceinline__ void load_results(const Inputs& x, Elements& h) const {
         if constexpr (holds_h)
             h = x.states;
@@ -183,7 +185,7 @@ struct GatedBackward {
             });
         return far && t.steps > 0;
     }
-    // e of all steps, and the gradient of OUTPUT_GATE.
+    // Computes e of all steps, and stores the gradient of OUTPUT_GATE.
     __device__ __forceinline__ void form_sources(const Inputs& x, Values& e) const {
         if (Parts::has_output_gate(p)) {
             Elements h, slope;
@@ -294,7 +296,7 @@ struct GatedBackward {
         return m;
     }
 
-    // Adds the lanes of a channel, then its warps, in order.
+    // Adds the sums of the lanes of a channel, then those of its warps, in order, and stores them.
     __device__ __forceinline__ void leave_sums(Shared& shared, Gradients& to) const {
         const int warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of a block's channels, worked out once for all of its steps: the rate of the decay with its slope, and BIAS
-// (math/gated.h).
+// The parameters of a block's channels, computed once for all of its steps into shared memory: the rate of the decay
+// with its slope, and BIAS (math/gated.h).
 #pragma once
 
 #include "cuda/gated/tile.cuh"
@@ -29,7 +29,7 @@ struct GatedChannels {
         return (Parts::has_param && p.param != nullptr) || (Parts::has_bias && p.bias != nullptr);
     }
 
-    // Ends with a meeting of the block's warps, where there are parameters.
+    // Computes them. It ends with __syncthreads if there are parameters.
     template <typename Parts, typename Tile>
     static __device__ __forceinline__ void look_up(const GatedParams& p, const Tile& t, Shared& shared) {
         if (!has_any<Parts>(p)) return;
@@ -45,7 +45,7 @@ struct GatedChannels {
         }
         __syncthreads();
     }
-    // A lane's, which it keeps in registers.
+    // Loads the parameters of a lane's channels into registers.
     template <typename Parts, typename Tile>
     static __device__ __forceinline__ void take(const GatedParams& p, const Tile& t, const Shared& shared, R (&rate)[V],
                                                 R (&bias)[V]) {
@@ -58,7 +58,8 @@ struct GatedChannels {
         }
         if constexpr (Parts::has_param && sizeof(R) == 4)
 #pragma unroll
-            for (int v = 0; v < V; ++v) asm("" : "+f"(rate[v]));  // or it is loaded again for every step
+            for (int v = 0; v < V; ++v)
+                asm("" : "+f"(rate[v]));  // otherwise the compiler loads it again for every step
     }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "chunked" of gated layers: blocks of a chunk of steps that hand their carries on; forward over few steps, a
-// thread for each channel.
+// Host side of the kernel "chunked" of gated layers: blocks that have a chunk of steps each and pass their carries on
+// (forward.cuh, backward.cuh), or, forward over few steps, a thread for each channel (steps.cuh).
 #include "core/workspace.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
@@ -11,7 +11,7 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr int64_t most_plain = int64_t{1} << 30;  // steps, channels and words of carries of a plain problem are fewer
+constexpr int64_t most_plain = int64_t{1} << 30;  // plain problems have fewer steps, channels and words of carries
 constexpr int edge_threads = 256, sum_threads = 1024, sum_channels = 32;
 
 class Chunked final : public GatedKernel {
@@ -72,13 +72,13 @@ class Chunked final : public GatedKernel {
     }
 
   private:
-    // Of a pass: its kernels, its blocks, and offsets in SCRATCH.
+    // What is settled of a pass: its kernels, its blocks, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
-        // Null where no call is plain (gated/tile.cuh), or the parts have no name.
+        // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.
         const void *named = nullptr, *plain = nullptr;
         int log2_time_warps = 0;
-        int64_t steps = 0, channels = 0;  // of a block
+        int64_t steps = 0, channels = 0;  // steps and channels of a block
         int64_t chunks = 0, groups = 0, packs = 0, carries_words = 0;
         size_t carries = 0, sums = 0, bytes = 0;
         bool overlaps = false;
@@ -108,10 +108,10 @@ class Chunked final : public GatedKernel {
         return s;
     }
 
-    // Why no call of the problem is plain for its kernels (gated/tile.cuh); empty where calls with aligned pointers are.
+    // Returns why no call of the problem is plain (gated/tile.cuh); empty where calls with aligned pointers are.
     static std::string why_not_plain(const GatedProblem& p, const GatedPass& pass, bool batch_invariant) {
         const bool by_time = p.layout == Layout::bct;
-        // A row alone may lie where vectors do, and the same row of a batch not.
+        // A row may be aligned when it is alone, but not when it is in a batch, and the kernels' bits differ.
         if (batch_invariant) return "not plain: BATCH_INVARIANT";
         if (p.packed()) return "not plain: sequences are packed";
         if (p.has_reset) return "not plain: steps are reset";
@@ -128,7 +128,7 @@ class Chunked final : public GatedKernel {
             if (p_.parts == gated_layers[i].parts) return pass.named[i];
         return nullptr;
     }
-    // Whether the tensors of a call lie as plain kernels load them.
+    // Whether the tensors of a call are contiguous and aligned as plain kernels need.
     bool lies_plain(const GatedParams& p, const Settled& s) const {
         const bool by_time = p_.layout == Layout::bct;
         const int64_t element = size_of(p_.dtype), vector = s.pass->vector_bytes;
@@ -186,7 +186,7 @@ class Chunked final : public GatedKernel {
         return params;
     }
 
-    // `has_all`: whether all tensors are there that plain kernels of the pass read.
+    // Launches a pass; `has_all` tells whether the call has all tensors that plain kernels read.
     void run(GatedParams& params, const Settled& s, bool has_all, void* stream) const {
         const int64_t blocks = s.chunks * p_.batch * s.groups;
         if (blocks == 0) return;
@@ -201,8 +201,9 @@ class Chunked final : public GatedKernel {
         launch(kernel, shape, stream, params);
     }
 
-    // What decoding has: a thread walks the steps faster than blocks share them out. Lengths of packed sequences are known
-    // to the device alone; with as many sequences as steps they are of one step each.
+    // Whether there are so few steps, as in decoding, that one thread for each channel is faster than blocks. Only the
+    // device knows the lengths of packed sequences; if there are as many sequences as steps, they are taken to have one
+    // step each.
     static bool is_short(const GatedProblem& p, const Options& options) {
         constexpr int64_t many_channels = 32768;
         if (p.empty()) return false;
@@ -216,7 +217,7 @@ class Chunked final : public GatedKernel {
         launch(kernels_.steps, blocks_of(p_.state_rows() * groups, gated_step_threads), stream, params);
     }
 
-    // The states of sequences without steps.
+    // Copies the states of sequences without steps.
     void pass_states(const GatedBuffers& b, const void* from, void* to, void* stream) const {
         if (to == nullptr || to == from || (!p_.packed() && p_.time > 0)) return;
         GatedEdgeParams params;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gated layers do beside the chunks: the states of sequences without steps, and the sums over chunks for PARAM and BIAS.
+// The small kernels of gated layers: copies of the states of sequences without steps, and the sums over chunks for the
+// gradients of PARAM and BIAS.
 #pragma once
 
 #include "cuda/device/math/types.cuh"
@@ -8,7 +9,7 @@
 
 namespace flashscan::cuda {
 
-// A thread a number of the states: passes it on where its sequence has no steps; null `from` gives zeros.
+// Copies the states of sequences without steps; a thread copies one number. Without `from` it writes zeros.
 template <typename R>
 __global__ void __launch_bounds__(256) gated_pass_states(const __grid_constant__ GatedEdgeParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -18,7 +19,8 @@ __global__ void __launch_bounds__(256) gated_pass_states(const __grid_constant__
     static_cast<R*>(p.to)[i] = p.from == nullptr ? R(0) : static_cast<const R*>(p.from)[i];
 }
 
-// A block of 32 x 32 threads adds the parts of 32 channels: each row of threads some parts in order, then the rows in order.
+// Adds the parts of the sums. A block of 32 x 32 threads has 32 channels: each row of threads adds some parts in order,
+// then the sums of the rows are added in order.
 template <typename X>
 __global__ void __launch_bounds__(1024) gated_sums(const __grid_constant__ GatedSumParams p) {
     using R = typename Element<X>::Wide;

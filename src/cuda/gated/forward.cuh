@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of gated layers in chunks (math/gated.h has the parts):
+// The forward pass of gated layers in chunks, a chained scan (math/gated.h defines the parts):
 //
 //     a = decay(g)     v = activation(x) gate(i)     h[t] = a h[t-1] + scale(a) v     y[t] = h[t] epilogue(o[t])
 //
-// Ownership  A lane has L steps of V channels (tile.cuh), a block a chunk of steps, of which it forms the maps.
-// Order      1. Lanes load all that they need of their steps and form a and b = scale(a) v in registers. 2. The chunk is
-//            scanned (scan.cuh). 3. Lanes form y and store. Blocks go through all channels of a chunk before the next.
-// Bytes      Every element of the named arrays once; 8 bytes for each pack of V channels and chunk.
-// Sync       A block's warps meet once or twice; carries between blocks as in scan.cuh.
-// Limits     None of the family where Plain is false.
-// Floor      The named arrays at the rate of a copy. In 16 bits an H200 issues about 50 instructions of a warp for 32
-//            elements of three arrays in that time, so lanes handle pairs of elements and hold what they load.
+// Ownership  A lane has L steps of V channels (tile.cuh), a block has a chunk of steps.
+// Passes     1. Lanes load all that they need for their steps and compute a and b = scale(a) v in registers.
+//            2. The chunk is scanned (scan.cuh).
+//            3. Lanes compute y and store it.
+// Order      Block indices run through all channels of a chunk before the next chunk.
+// Bytes      Every element of the named arrays moves once; 8 bytes for each pack of V channels and chunk.
+// Sync       One or two __syncthreads in a block; carries between blocks as in scan.cuh.
+// Limits     None where Plain is false.
+// Bound      The least time is that of a copy of the named arrays. In 16 bits an H200 issues about 50 instructions of a
+//            warp for 32 elements of three arrays in that time, so lanes handle pairs of elements and keep what they
+//            load.
 #pragma once
 
 #include "cuda/gated/channels.cuh"
@@ -64,6 +67,7 @@ struct GatedForward {
         finish(b);
     }
 
+    // Computes the maps of the lane's steps; returns whether products of factors may leave the range of numbers.
     __device__ __forceinline__ bool form_maps(const Inputs& x, const R (&rate)[V], const R (&bias)[V], Values& a,
                                               Values& b) const {
         bool far = false;
@@ -82,7 +86,7 @@ struct GatedForward {
         }
         return far && t.steps > 0;
     }
-    // The first step of a sequence takes STATE_IN, or nothing.
+    // Adds STATE_IN to b of the first step of a sequence; nothing else enters that step.
     __device__ __forceinline__ void take_states(Values& a, Values& b) const {
         if (Plain && t.chunk > 0) return;
 #pragma unroll
@@ -96,6 +100,7 @@ struct GatedForward {
             }
         }
     }
+    // Stores h where RESERVE wants it, the final states, and OUTPUT.
     __device__ __forceinline__ void finish(const Values& h) const {
         Elements output_gate, out;
         if (Parts::has_output_gate(p)) {

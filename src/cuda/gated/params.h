@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of gated layers are launched with: plain data, no CUDA types.
+// Arguments of the kernels of gated layers: plain data, no CUDA types.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int gated_step_threads = 128;  // of a block of gated_steps
+inline constexpr int gated_step_threads = 128;  // threads of a block of gated_steps
 
-// Null pointers: the argument was not given, or the layer or pass has none such. The parts are numbers of math/gated.h.
+// Pointers are null where the argument was not given, or where the layer or the pass has no such argument. Parts of the
+// layer (decay, scale, ...) are enumerators of math/gated.h.
 struct GatedParams {
     View input, gate, second_gate, input_gate, output_gate, output;
-    View states;  // h: in forward RESERVE, in backward what RESERVE or OUTPUT has
+    View states;  // h: forward in RESERVE, backward in RESERVE or OUTPUT
     View grad_output, grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate;
     const void *param = nullptr, *bias = nullptr;
     const void* state_in = nullptr;
@@ -23,25 +24,25 @@ struct GatedParams {
     void* grad_state_in = nullptr;
     const uint8_t* reset = nullptr;
     SequenceOffsets offsets;
-    int64_t time = 0, channels = 0, groups = 0, batches = 0;  // groups of neighbouring channels, a block's
-    int32_t log2_time_warps = 0;                              // warps of a block that have consecutive steps
-    int64_t chunks = 0, packs = 0;                            // packs: of the channels that a lane has
-    Divisor by_columns, by_groups;                            // columns: groups of all batch entries
-    void* carries =
-        nullptr;           // into every chunk but the first: [chunk - 1][batch][lane's channels], in words of 8 bytes
-    void* sums = nullptr;  // of the gradients of PARAM and BIAS: [batch][chunk][2][channel]
+    int64_t time = 0, channels = 0, groups = 0, batches = 0;  // a group is the neighbouring channels of a block
+    int32_t log2_time_warps = 0;                              // log2 of the warps of a block that follow in time
+    int64_t chunks = 0, packs = 0;                            // a pack is the neighbouring channels of a lane
+    Divisor by_columns, by_groups;                            // divide by batches * groups, and by groups
+    // The carries into every chunk but the first, [chunk - 1][batch][pack], in words of 8 bytes.
+    void* carries = nullptr;
+    void* sums = nullptr;  // partial sums of the gradients of PARAM and BIAS, [batch][chunk][2][channel]
     double decay_rate = 0, slope_limit = 0;
-    float short_slope_limit = 0;  // the same for f32 arithmetic
+    float short_slope_limit = 0;  // slope_limit for f32 arithmetic
     int32_t decay = 0, scale = 0, activation = 0, input_gating = 0, epilogue = 0;
-    int32_t first_step = 0;   // m = 1 where a step is reset
-    int32_t starts_open = 0;  // m = 1 where a sequence starts
-    int32_t wide_gates = 0;   // GATE and SECOND_GATE are of the arithmetic's type, not of the data's
-    int32_t wide_params = 0;  // so are PARAM and BIAS
-    int32_t in_turn = 0;      // warps walk one after the other, whatever the factors are
-    int32_t down = 0;         // the layer walks from the last step to the first
+    int32_t first_step = 0;   // whether m = 1 where a step is reset
+    int32_t starts_open = 0;  // whether m = 1 where a sequence starts
+    int32_t wide_gates = 0;   // whether GATE and SECOND_GATE have the type of the arithmetic, not that of the data
+    int32_t wide_params = 0;  // whether PARAM and BIAS have
+    int32_t in_turn = 0;      // whether warps always walk one after the other
+    int32_t down = 0;         // whether the layer goes from the last step to the first
 };
 
-// Sequences without steps, and problems without any: states pass through.
+// Arguments of gated_pass_states, for sequences without steps.
 struct GatedEdgeParams {
     SequenceOffsets offsets;
     int64_t numbers = 0, channels = 0;
@@ -49,12 +50,12 @@ struct GatedEdgeParams {
     void* to = nullptr;
 };
 
-// Adds the sums of parts in order.
+// Arguments of gated_sums, which adds partial sums in order.
 struct GatedSumParams {
     const void* sums = nullptr;
     int64_t parts = 0, channels = 0;
     void *param = nullptr, *bias = nullptr;
-    int32_t wide = 0;  // the results are of the arithmetic's type
+    int32_t wide = 0;  // whether the results have the type of the arithmetic
 };
 
 }  // namespace flashscan::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of a gated layer, known when a kernel is compiled or chosen at run time, and the maps of steps that they make
-// together. The elements of one step are V neighbouring channels, for which a choice is made once.
+// The parts of a gated layer, known at compile time or chosen at run time, and the maps of steps that they give
+// together. A step has V neighbouring channels, so that a choice at run time is made once for all of them.
 #pragma once
 
 #include <type_traits>
@@ -11,10 +11,10 @@
 
 namespace flashscan::cuda {
 
-// f32 whose functions take few instructions; their errors are those that a multiplication with log2(e), an exp2 and a
-// reciprocal have, a few units of roundoff relative to the value. `Flushed`: numbers below the normal ones are zeros, which
-// slopes, quotients of such numbers, cannot take. `Held`: sigmoids stay above 2^-126, as if their arguments ended at -87.
-// This must not be so where a root is taken of them, which makes a small number of a tiny one.
+// f32 with fast functions. Their errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
+// of roundoff relative to the value. `Flushed` tells that subnormal numbers become zeros; slopes, which are quotients
+// of such numbers, need it to be false. `Held` tells that sigmoids stay above 2^-126, as if arguments ended at -87. It
+// must be false where a square root is taken of them, as that makes tiny numbers large enough to matter.
 template <bool Flushed, bool Held>
 struct Short {
     float value;
@@ -36,7 +36,8 @@ struct Short {
             asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
         return y;
     }
-    // Not held: the exponential of -|g|, as large a power of two above its value as keeps it normal, and then by that power.
+    // If not held, the exponential of -|g| is computed 2^64 times too large, so that it stays normal, and is then
+    // scaled back.
     friend __device__ __forceinline__ gated::Sigmoids<Short> sigmoids(Short g) {
         if constexpr (Held) {
             const float x = g.value * -log2_e;
@@ -54,13 +55,13 @@ struct Short {
         return ptx::quick_reciprocal(1.0F + ptx::quick_exp2(g.value * -log2_e));
     }
     friend __device__ __forceinline__ Short reciprocal(Short x) { return ptx::quick_reciprocal(x.value); }
-    // Of numbers of up to 2^63, which are doubled 64 times where those below the normal ones count.
+    // For numbers of up to 2^63. They are scaled by 2^64 where subnormal numbers count.
     friend __device__ __forceinline__ Short sqrt_of(Short x) {
         float y;
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(Flushed ? x.value : x.value * 0x1p64F));
         return Flushed ? y : y * 0x1p-32F;
     }
-    // Near 0 the series of exp(x) - 1, whose first term that is left out is 1e-8 of it.
+    // Near 0 the rest is the series of exp(x) - 1; the first term that is omitted is 1e-8 of it.
     friend __device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
         const float exp = ptx::quick_exp2(x.value * log2_e);
         float series = 1.0F / 40320;
@@ -68,7 +69,7 @@ struct Short {
             series = fmaf(series, x.value, term);
         return {exp, fabsf(x.value) < 0.5F ? -series * x.value : 1.0F - exp};
     }
-    // With e = exp(-2 |x|): (1 - e) / (1 + e).
+    // |tanh(x)| = (1 - e) / (1 + e) with e = exp(-2 |x|).
     friend __device__ __forceinline__ Short tanh_of(Short x) {
         const ExpAndRest<Short> e = exp_and_rest(Short(-2.0F * fabsf(x.value)));
         return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
@@ -76,7 +77,7 @@ struct Short {
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// What formulas are computed with.
+// The type of number that formulas are computed with.
 template <typename R, bool Flushed, bool Held>
 using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed, Held>, R>;
 __device__ __forceinline__ double number_of(double x) { return x; }
@@ -85,10 +86,10 @@ using gated::open_of;
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
 
-// Which parts a kernel's layer has. Any: as the parameters say at run time.
+// Which parts a kernel's layer has. With AnyParts the parameters tell at run time.
 struct AnyParts {
-    static constexpr bool bounded = false;  // factors are known to be of 0 to 1
-    static constexpr bool has_root = true;  // m may be a square root
+    static constexpr bool bounded = false;  // whether factors are known to lie between 0 and 1
+    static constexpr bool has_root = true;  // whether m may be a square root
     static constexpr bool named = false, is_softplus = false, is_ratio = false;
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
@@ -102,7 +103,7 @@ struct AnyParts {
     }
     static __device__ __forceinline__ bool opens(const GatedParams& p) { return (p.first_step | p.starts_open) != 0; }
 
-    // Each calls f with the part as a constant.
+    // Each of these calls f with the part as a compile-time constant.
     template <typename F>
     static __device__ __forceinline__ void with_decay(const GatedParams& p, F f) {
         switch (static_cast<Decay>(p.decay)) {
@@ -143,7 +144,7 @@ struct AnyParts {
     }
 };
 
-// Those of a row of gated_layers, known when compiled; without BIAS.
+// The parts of a row of the table gated_layers, without BIAS, as compile-time constants.
 template <int layer>
 struct NamedParts {
     static constexpr GatedParts parts = gated_layers[layer].parts;
@@ -176,8 +177,8 @@ struct NamedParts {
     }
 };
 
-// Whether a product of such factors could leave the range of normal numbers and come back to it: where one of them exceeds
-// 1. `rate` is the channel's.
+// Whether the factor a may exceed 1. A product of such factors could leave the range of normal numbers and come back to
+// it. `rate` is that of the channel.
 template <Decay kind, typename R>
 __device__ __forceinline__ bool may_exceed_one(R a, R rate) {
     if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
@@ -186,13 +187,13 @@ __device__ __forceinline__ bool may_exceed_one(R a, R rate) {
     return false;
 }
 
-// The maps h -> a h + b of V steps, b without the state that enters a sequence. BIAS is part of `gate`; `open` tells whether
-// m is 1. Returns whether products of a may leave the range.
+// Computes the maps h -> a h + b of one step of V channels; b does not include the state that enters a sequence. `gate`
+// includes BIAS; `open` tells that m is 1. Returns whether products of a may leave the range of numbers.
 template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
                                           const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
                                           R (&a)[V], R (&b)[V]) {
-    // The decay by softplus takes open_of, which is never held; others do where a root is taken of them.
+    // Sigmoids must not be held where a root is taken of them. The decay by softplus uses open_of, which never is held.
     constexpr bool held = !Parts::has_root || Parts::is_softplus;
     using D = Formula<R, Flushed, held>;
     using F = Formula<R, Flushed, true>;
@@ -222,7 +223,7 @@ __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[
     return far;
 }
 
-// From h to OUTPUT.
+// Turns h into OUTPUT.
 template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ void apply_epilogue(const GatedParams& p, const R (&output_gate)[V], R (&h)[V]) {
     using F = Formula<R, Flushed, true>;

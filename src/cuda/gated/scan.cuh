@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scan of a chunk of a gated layer. The layer's elements are an affine map for each step,
+// The scan of a chunk of a gated layer, which is one part of a chained scan over chunks. Each step of the layer is an
+// affine map:
 //
 //     forward    h' = a h + b                with b = m v             (math/gated.h)
-//     backward   c' = a (c + e), g = c + e   with e the gradient of h that OUTPUT gives, c what later steps give
+//     backward   c' = a (c + e), g = c + e   e is the gradient of h from OUTPUT, c that from later steps
 //
-// Order      1. Every lane composes the maps of its steps; with time innermost the maps of a warp's lanes are composed
-//               by shuffles. The maps of warps go to shared memory.
-//            2. A lane composes the maps of the warps before its own and applies them to the carry that enters the chunk,
-//               which the chunk before published; the last warp publishes the next chunk's.
+// Passes     1. Every lane composes the maps of its steps; with time innermost the maps of a warp's lanes are scanned
+//            by
+//               shuffles. The maps of warps go to shared memory.
+//            2. A lane composes the maps of the warps before its own and applies them to the carry into the chunk,
+//               which the chunk before published; the last warp publishes the carry into the next chunk.
 //            3. Every lane walks its steps from its carry.
-//            The association is fixed by the chunk's size, which does not depend on the batch.
-// Cuts       The first step of a sequence and a reset step take nothing from the step before: no product reaches over
-//            them, whatever the numbers are. STATE_IN is part of b at the first step.
-// In turn    Where a factor of a block's chunk may exceed 1, products of factors may overflow, or underflow and grow
-//            again, though no state does. Warps, and lanes of neighbouring steps, then walk one after the other; so they
-//            do where packed sequences are to have the bits that each has alone (BATCH_INVARIANT).
+// Order      The association is fixed by the chunk's size, which does not depend on the batch.
+// Cuts       The first step of a sequence and a reset step take nothing from the step before: no product of factors
+//            reaches across them, whatever the numbers are. STATE_IN is included in b of the first step.
+// In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and grow
+// again,
+//            although no state does. Warps, and the lanes of a row, then walk one after the other instead. They also do
+//            so where packed sequences must have the bits that each has alone (BATCH_INVARIANT).
+// Bytes      A carry for each pack of channels and chunk.
 // Progress   Blocks wait for blocks of lower index only.
-// Sync       One meeting of a block's warps, in turn one for each warp. Carries validate themselves
-//            (device/exchange/published_values.cuh).
+// Sync       One __syncthreads, and one for each warp where warps walk in turn. A carry shows by its own words whether
+//            it has arrived (device/exchange/published_values.cuh).
 #pragma once
 
 #include "cuda/gated/tile.cuh"
@@ -27,7 +31,7 @@ namespace flashscan::cuda {
 template <typename R>
 struct GatedMap {
     R a, x;
-    bool cut;  // takes nothing from before
+    bool cut;  // whether x does not depend on the carry
 };
 
 template <typename Shape, bool Plain>
@@ -40,7 +44,7 @@ struct GatedScan {
     struct Carries {
         R of[V];
     };
-    // The maps of a warp; with channels innermost of every lane.
+    // The map of a warp, or with channels innermost of each lane.
     struct alignas(2 * V * sizeof(R) < 16 ? 2 * V * sizeof(R) : 16) Totals {
         R a[V], x[V];
     };
@@ -59,14 +63,15 @@ struct GatedScan {
     __device__ __forceinline__ GatedScan(const Tile& tile, Shared& of_block)
         : t(tile), shared(of_block), place(place_of_carries()) {
         if (!takes()) return;
-        ptx::wait_for_launch_before();  // which clears the carries
+        ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
         ask_for_value(t.p.carries, place, known);
     }
     __device__ __forceinline__ bool takes() const { return t.chunk > 0 && t.channels > 0; }
     __device__ __forceinline__ bool hands() const {
         return t.chunk + 1 < static_cast<uint32_t>(t.p.chunks) && t.channels > 0;
     }
-    // Of the carries into the lane's chunk, in words, and from there to those of the next; Plain ends below 2^31.
+    // Where the carries into the lane's chunk are published, and the distance to those into the next chunk. For Plain
+    // problems both are below 2^31.
     __device__ __forceinline__ Place place_of_carries() const {
         return (Place(t.chunk) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }
@@ -108,7 +113,7 @@ struct GatedScan {
                 !Plain && __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0};
     }
 
-    // One step from the carry; b becomes h, or e becomes g.
+    // Applies one step to the carry; b becomes h, or e becomes g.
     __device__ __forceinline__ R advance(int i, R a, R& b, R carry) const {
         if constexpr (Shape::backward) {
             b = b + carry;
@@ -125,8 +130,8 @@ struct GatedScan {
             for (int v = 0; v < V; ++v) carry.of[v] = advance(i, a[i][v], b[i][v], carry.of[v]);
     }
 
-    // From the maps of all steps to h or g of all steps. `far`: products of a lane's factors may leave the range; never if
-    // Bounded.
+    // Turns the maps of all steps into h or g of all steps. `far` tells that products of the lane's factors may leave
+    // the range of numbers, which they never do if Bounded.
     template <bool Bounded>
     __device__ __forceinline__ void run(const Values& a, Values& b, bool far) const {
         Map through[V];

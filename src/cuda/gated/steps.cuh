@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of a gated layer over few steps, as in decoding: h = a h + b step by step (math/gated.h).
+// The kernel for the forward pass of a gated layer over few steps, as in decoding: h = a h + b step by step
+// (math/gated.h).
 //
 // Ownership  A thread owns one channel of one row of the states and walks the row's steps with h in a register.
-// Bytes      Every element of the named arrays and of the states once.
+// Bytes      Every element of the named arrays and of the states moves once.
 // Sync       None; no block waits for another.
-// Limits     None of the family. Loads of a step wait for those of the step before, so that long rows are slow.
+// Limits     None. It is slow for long rows, since the loads of a step wait for the step before.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the blocks of gated layers lie over a problem, and what a lane holds of it: L consecutive steps of V neighbouring
-// channels, in registers. Steps are counted in the order of the walk, which in backward goes against the layer.
+// How the threads of gated layers are laid out over a problem, and what a lane holds of it: L consecutive steps of V
+// neighbouring channels, in registers. Steps are counted in the order of the walk, which in backward goes against the
+// layer.
 //
 //   channels innermost   Lanes are neighbouring packs of V channels; a warp has L steps of 32 V channels.
 //   time innermost       Lanes are consecutive segments of L steps; a warp has 32 L steps of V channels.
 //
-// A block's 2^log2_time_warps warps of consecutive steps make a chunk; the other warps have neighbouring channels.
+// 2^log2_time_warps warps of a block have consecutive steps, which make a chunk; the others have neighbouring channels.
 //
-// Plain: tensors that are contiguous along the inner axis and aligned to what a lane loads at once, of rows that are one
-// sequence each, without resets, walked from the first step to the last, with fewer than 2^30 steps and channels. Elements
-// are held as they are in memory. Otherwise every element is looked up, checked and held by itself.
+// A problem is Plain if its tensors are contiguous along the inner axis and aligned to what a lane loads at once, each
+// row is one sequence without resets, the layer goes from the first step to the last, and there are fewer than 2^30
+// steps and channels. Lanes then hold elements as they are in memory. Otherwise every element is addressed, checked and
+// held by itself.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
@@ -27,14 +29,14 @@ struct GatedShape {
     using R = typename Element<X>::Wide;
     static constexpr bool by_time = ByTime, backward = Backward;
     static constexpr int warps = 8, threads = 32 * warps;
-    static constexpr int resident = Resident;  // blocks of a multiprocessor that registers are held to
+    static constexpr int resident = Resident;  // blocks per multiprocessor, see gated_resident
     static constexpr int V = Pack, L = Steps;
     static constexpr int warp_steps = ByTime ? 32 * L : L, warp_channels = ByTime ? V : 32 * V;
-    static constexpr int most_channels = warps * warp_channels;  // of a block
+    static constexpr int most_channels = warps * warp_channels;  // the most channels of a block
 };
 
-// Blocks of a multiprocessor, to which a kernel's registers are held: parts chosen at run time, and the slopes of a ratio,
-// take more of them.
+// Blocks per multiprocessor, for which __launch_bounds__ limits a kernel's registers. Parts that are chosen at run
+// time, and the slopes of a ratio, need more registers.
 template <typename Shape, typename Parts>
 constexpr bool gated_takes_registers = !Parts::named || (Parts::is_ratio && Shape::backward);
 template <typename Shape, typename Parts, bool Plain>
@@ -42,8 +44,8 @@ constexpr int gated_resident = !Plain ? (Shape::backward && Shape::V > 1 ? 1 : 2
                                : gated_takes_registers<Shape, Parts> && Shape::resident > 2 ? Shape::resident - 1
                                                                                             : Shape::resident;
 
-// A lane's elements of a tensor: get(i, v) is that of the walk's step i of channel v. Where pairs of 16-bit elements are
-// set one after the other, the first of them waits in the word as f32.
+// A lane's elements of a tensor; get(i, v) returns that of step i of the walk and channel v. When two 16-bit elements
+// of a word are set one after the other, the word holds the first as f32 until the second is set.
 template <typename Shape, bool Plain>
 struct GatedElements {
     using X = typename Shape::X;
@@ -52,7 +54,7 @@ struct GatedElements {
     static constexpr int count = L * V * static_cast<int>(sizeof(X)) / 4;
     uint32_t word[count];
 
-    // The element's place in memory.
+    // The element's place among the lane's, in the order of memory.
     static constexpr __device__ __forceinline__ int place(int i, int v) {
         if (!Shape::by_time) return i * V + v;
         return v * L + (Shape::backward ? L - 1 - i : i);
@@ -66,7 +68,7 @@ struct GatedElements {
         else
             return __hiloint2double(static_cast<int>(word[2 * e + 1]), static_cast<int>(word[2 * e]));
     }
-    // Steps are set in the order of the walk.
+    // To be called for the steps in the order of the walk.
     __device__ __forceinline__ void set(int i, const R (&values)[V]) {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
@@ -98,10 +100,10 @@ struct GatedElements<Shape, false> {
     }
 };
 
-// A lane's steps that are not plain ones, bit i for step i.
+// Masks of a lane's steps, in which bit i is for step i.
 struct GatedEvents {
-    uint32_t valid = 0;            // belongs to a sequence
-    uint32_t first = 0, last = 0;  // of its sequence, in the layer's direction
+    uint32_t valid = 0;            // whether the step belongs to a sequence
+    uint32_t first = 0, last = 0;  // whether it is the first or last of its sequence, in the layer's direction
     uint32_t reset = 0;
     static __device__ __forceinline__ bool at(uint32_t mask, int i) { return (mask >> i & 1) != 0; }
 };
@@ -119,8 +121,8 @@ struct GatedTile {
     using Int = std::conditional_t<Plain, int32_t, int64_t>;
     uint32_t chunk, batch;
     Int channel, step;    // the lane's first
-    int channels, steps;  // of the lane that exist; no steps where there is no channel
-    bool whole;           // all steps of the warp's lanes exist
+    int channels, steps;  // how many of the lane's exist; without channels there are no steps
+    bool whole;           // whether all steps and channels of the warp's lanes exist
     GatedEvents events;
 
     __device__ __forceinline__ explicit GatedTile(const GatedParams& params) : p(params) {
@@ -147,7 +149,7 @@ struct GatedTile {
     __device__ __forceinline__ int64_t time_of(int64_t i) const {
         return descends() ? p.time - 1 - step - i : int64_t{step} + i;
     }
-    // The walk's step at which the layer's sequence ends or begins, where a row is one sequence.
+    // Whether step i of the lane exists and is step `wanted` of the walk.
     __device__ __forceinline__ bool is_step(int i, Int wanted) const { return steps > i && step + i == wanted; }
 
     __device__ __forceinline__ void find_events() {
@@ -174,8 +176,8 @@ struct GatedTile {
             if (reset[i]) events.reset |= bit;
         }
     }
-    // Step i, or where there is none one that the rows have, which is loaded in its place: loads under conditions wait for
-    // one another.
+    // Step i, or if it does not exist the last step that does. That one is loaded in its place and dropped later, since
+    // loads under conditions wait for one another.
     __device__ __forceinline__ int64_t existing(int64_t i) const { return min(i, p.time - 1 - step); }
     __device__ __forceinline__ char* existing_address(const View& view, int i, int v) const {
         const int64_t c = min(channel + int64_t{v}, p.channels - 1);
@@ -188,7 +190,7 @@ struct GatedTile {
     __device__ __forceinline__ bool is_last(int i) const {
         return Plain ? is_step(i, Shape::backward ? 0 : Int(p.time) - 1) : events.at(events.last, i);
     }
-    // Whether step i resets, and whether the state before it does not count.
+    // Whether step i is reset; and whether its state does not depend on the one before.
     __device__ __forceinline__ bool resets(int i) const { return !Plain && events.at(events.reset, i); }
     __device__ __forceinline__ bool cuts(int i) const {
         return !Plain && !events.at(events.valid & ~events.first & ~events.reset, i);
@@ -205,17 +207,17 @@ struct GatedTile {
             for (int v = 0; v < V; ++v)
                 if (i >= steps) a[i][v] = R(1), b[i][v] = R(0);
     }
-    // Of step i and channel v in [row][channel].
+    // The index of the state of step i and channel v in [row][channel].
     __device__ __forceinline__ int64_t state_of(int i, int v) const {
         const int64_t row = Plain || p.offsets.data == nullptr ? batch : find_sequence(p.offsets, time_of(i));
         return row * p.channels + channel + v;
     }
 
-    // Plain: a vector of a lane is V channels of a step or 16 bytes of steps of a channel; a row of vectors is a step's or a
-    // channel's.
+    // For Plain: a vector of a lane is the V channels of a step, or 16 bytes of steps of a channel. A row of vectors
+    // belongs to a step, or to a channel.
     static constexpr int vector_words = Shape::by_time ? 4 : V * static_cast<int>(sizeof(X)) / 4;
     static constexpr int rows = Shape::by_time ? V : L, row_words = L * V * static_cast<int>(sizeof(X)) / 4 / rows;
-    // The lane's first row in memory, and the bytes from a row to the next.
+    // Where the lane's first row of vectors begins in memory; next_row returns the bytes from one row to the next.
     __device__ __forceinline__ char* first_row(const View& view) const {
         if constexpr (Shape::by_time) {
             const Int time = Shape::backward ? Int(p.time) - L - step : step;
@@ -225,7 +227,7 @@ struct GatedTile {
             return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) + time * view.time;
         }
     }
-    // Of the element of channel v one step past the lane's in the order of the walk.
+    // The address of the element of channel v one step after the lane's last one in the order of the walk.
     __device__ __forceinline__ const char* address_before(const View& view, int v) const {
         constexpr int64_t element = sizeof(X);
         if constexpr (Shape::by_time) return first_row(view) + v * view.row - element;
@@ -238,7 +240,7 @@ struct GatedTile {
         return Shape::by_time ? k < channels && steps > 0 : k < steps && step + k + later < Int(p.time);
     }
 
-    // `later`: so many steps towards the layer's first.
+    // Loads the lane's elements, moved by `later` steps in the order of the walk.
     template <bool Whole>
     __device__ __forceinline__ void load(const View& view, Elements& x, int later = 0) const {
         if constexpr (Plain) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of gated layers for one type of data.
+// Fills the table's entry for one dtype of data with the kernels of gated layers.
 #pragma once
 
 #include <utility>
@@ -24,7 +24,7 @@ template <typename Shape, int... layers>
 GatedPass make_gated_pass(std::integer_sequence<int, layers...>) {
     using Tile = GatedTile<Shape, true>;
     GatedPass pass;
-    // f64 is bound by its functions, whichever way their parts are chosen.
+    // Named kernels would be no faster in f64, where the functions take most of the time.
     if constexpr (sizeof(typename Shape::R) == 4)
         ((pass.named[layers] = gated_kernel_of<Shape, NamedParts<layers>, true>()), ...);
     pass.plain = gated_kernel_of<Shape, AnyParts, true>();
@@ -44,7 +44,8 @@ GatedKernels make_gated_kernels() {
     using R = typename Element<X>::Wide;
     constexpr auto layers = std::make_integer_sequence<int, gated_layer_count>();
     GatedKernels kernels;
-    // Channels and steps of a lane, blocks of a multiprocessor (bench/results/tried_layers.md).
+    // The last three numbers are channels of a lane, steps of a lane and blocks per multiprocessor
+    // (bench/results/tried_layers.md).
     if constexpr (sizeof(X) == 2) {
         kernels.forward[0] = make_gated_pass<GatedShape<X, false, false, 2, 8, 4>>(layers);
         kernels.forward[1] = make_gated_pass<GatedShape<X, true, false, 2, 8, 4>>(layers);

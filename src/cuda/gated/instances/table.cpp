@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of table.h. Each entry is compiled in a file of its own.
 #include "cuda/gated/instances/table.h"
 
 namespace flashscan::cuda {

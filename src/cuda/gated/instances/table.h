@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of gated layers that are compiled, as addresses.
+// The table of compiled kernels of gated layers, by dtype.
 #pragma once
 
 #include "core/types.h"
@@ -7,19 +7,19 @@
 
 namespace flashscan::cuda {
 
-// A pass in one layout: for plain problems (gated/tile.cuh) a kernel for each named layer and one for any parts, and one for
-// every problem.
+// The kernels of a pass in one layout: for plain problems (gated/tile.cuh) one for each named layer and one for any
+// parts, and one for every problem.
 struct GatedPass {
     const void* named[gated_layer_count] = {};
     const void *plain = nullptr, *general = nullptr;
-    int threads = 0, warps = 0;             // of a block
-    int warp_steps = 0, warp_channels = 0;  // of a warp
-    int lane_steps = 0, lane_channels = 0;  // of a lane
-    int vector_bytes = 0;                   // what a lane of a plain kernel loads at once
+    int threads = 0, warps = 0;             // threads and warps of a block
+    int warp_steps = 0, warp_channels = 0;  // steps and channels of a warp
+    int lane_steps = 0, lane_channels = 0;  // steps and channels of a lane
+    int vector_bytes = 0;                   // bytes that a lane of a plain kernel loads at once
 };
 struct GatedKernels {
-    GatedPass forward[2], backward[2];  // with channels or time innermost
-    const void* steps = nullptr;        // forward over few steps
+    GatedPass forward[2], backward[2];  // [0] with channels innermost, [1] with time innermost
+    const void* steps = nullptr;        // the kernel for forward over few steps
     const void *pass_states = nullptr, *sums = nullptr;
 };
 
@@ -28,7 +28,7 @@ GatedKernels gated_bf16();
 GatedKernels gated_f16();
 GatedKernels gated_f64();
 
-// Those of data of `dtype`.
+// The entry of data of `dtype`.
 const GatedKernels& gated_kernels(Dtype dtype);
 
 }  // namespace flashscan::cuda
