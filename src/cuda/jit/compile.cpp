@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles and links device code by NVRTC and nvJitLink.
 #include "cuda/jit/compile.h"
 
 #include <algorithm>
@@ -12,10 +13,11 @@
 namespace flashscan::cuda {
 namespace {
 
-// What diagnostics call the user's code.
+// The name of the user's code in diagnostics.
 constexpr const char* code_name = "custom.code";
 
-// NVRTC has no headers; these are the names that ours take from <cstdint>, as libcu++ declares them.
+// NVRTC has no standard headers. These are the names that the library's headers need of <cstdint>, declared as in
+// libcu++.
 constexpr const char* cstdint = R"(#pragma once
 using int8_t = signed char;
 using int16_t = short;
@@ -28,7 +30,7 @@ using uint64_t = unsigned long long;
 using uintptr_t = unsigned long long;
 )";
 
-// `log` is what the compiler or the linker says.
+// Throws the error for user's code that does not compile; `log` is the output of the compiler or the linker.
 [[noreturn]] void refuse(const CustomOperator& custom, const std::string& log) {
     const bool is_code = log.find("bad input") == std::string::npos;
     for (const std::string& name : {custom.name, custom.adjoint_name}) {
@@ -100,7 +102,7 @@ class Link {
     Link(const Link&) = delete;
     Link& operator=(const Link&) = delete;
 
-    // Its own errors are found by complete, which then has the log.
+    // Errors are reported by complete, when the log is available.
     void add(const std::string& lto_ir, const char* name) {
         if (library_.add(link_, NVJITLINK_INPUT_LTOIR, lto_ir.data(), lto_ir.size(), name) != NVJITLINK_SUCCESS)
             added_ = false;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine code from kernels of ours around a function of the user's.
+// Compiles kernels of the library around a function of the user.
 //
-// CUDA source is included into the one unit that is compiled, behind our headers, so that none of its macros reaches
-// them and the function is inlined. LTO-IR is linked with a unit that only declares the function, and inlined there.
+// CUDA source is included into the unit that is compiled, after the library's headers, so that its macros do not affect
+// them, and the function can be inlined. LTO-IR is linked with a unit that only declares the function, and is inlined
+// by the linker.
 #pragma once
 
 #include <string>
@@ -12,13 +13,13 @@
 namespace flashscan::cuda {
 
 struct KernelSource {
-    std::string headers;       // our includes
-    std::string declarations;  // of the user's functions, where their source is not there
-    std::string kernels;       // what calls the functions
+    std::string headers;       // includes of the library's headers
+    std::string declarations;  // declarations of the user's functions, used where there is no source of them
+    std::string kernels;       // the kernels that call these functions
 };
 
-// For GPUs of compute capability `arch`, 90 for 9.0. Throws Error{invalid_argument} with all that the compiler says
-// where the user's code is wrong, and Error{dependency_missing}.
+// Returns machine code for GPUs of compute capability `arch`, 90 for 9.0. Throws Error{invalid_argument} with the
+// compiler's output where the user's code is wrong, and Error{dependency_missing}.
 std::string compile(const KernelSource& source, const CustomOperator& custom, int arch);
 
 }  // namespace flashscan::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Headers of ours that kernels compiled at run time include, as they were when the library was built.
+// The library's headers that kernels compiled at run time include, embedded when the library is built (embed.cmake).
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 namespace flashscan::cuda {
 
 struct Header {
-    const char* name;  // as it is included
+    const char* name;  // the name by which it is included
     const char* text;
 };
 const std::vector<Header>& embedded_headers();

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The cache of kernels that were compiled at run time.
 #include "cuda/jit/module.h"
 
 #include <future>
@@ -11,7 +12,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// What makes the machine code: lengths keep one text from running into the next.
+// The key of machine code: everything that it depends on. The lengths keep texts apart.
 std::string key_of(const KernelSource& source, const CustomOperator& custom, int arch) {
     std::string key = fmt::format("{} {} ", arch, static_cast<int>(custom.code_kind));
     for (const std::string* text : {&custom.code, &source.headers, &source.declarations, &source.kernels})
@@ -21,7 +22,7 @@ std::string key_of(const KernelSource& source, const CustomOperator& custom, int
 
 struct Entry {
     std::mutex mutex;
-    std::string cubin;  // until it is loaded
+    std::string cubin;  // machine code that has not been loaded yet
     std::unique_ptr<Module> module;
 };
 
@@ -61,7 +62,7 @@ std::vector<const Module*> find_modules(const std::vector<KernelSource>& sources
         const auto is_missing = [entry] { return entry->module == nullptr && entry->cubin.empty(); };
         const std::scoped_lock lock(entry->mutex);
         if (!is_missing()) continue;
-        // Threads call no CUDA: they would do it on a device and in a capture of their own.
+        // The threads call no CUDA functions, because they have another current device and capture mode.
         compiled.push_back(std::async([&source, &custom, arch, entry, is_missing] {
             const std::scoped_lock own_lock(entry->mutex);
             if (is_missing()) entry->cubin = compile(source, custom, arch);

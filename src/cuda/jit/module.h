@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that were compiled at run time, loaded and kept for the life of the process: work that is enqueued and graphs
-// that were captured need them after their plan.
+// Kernels that were compiled at run time. They are never unloaded, since enqueued work and captured graphs may need
+// them after their plan has been destroyed.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,15 @@ namespace flashscan::cuda {
 class Module {
   public:
     explicit Module(const std::string& cubin);
-    // Loads it onto the current device, so that its first launch may be captured.
+    // Returns a kernel, loaded onto the current device so that its first launch may be captured.
     const void* kernel(const char* name) const;
 
   private:
     void* library_ = nullptr;
 };
 
-// Of each source: compiled for `device` when it is first asked for, else as it was then. What has to be compiled is so at
-// once, by a thread each. Many threads may ask.
+// Returns the module of each source, compiled for `device` at the first request. Sources that have to be compiled are
+// compiled at the same time, by one thread each. It is thread-safe.
 std::vector<const Module*> find_modules(const std::vector<KernelSource>& sources, const CustomOperator& custom,
                                         int device);
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Generates the source text around a user's functions.
 #include "cuda/jit/operator_source.h"
 
 #include <cctype>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernel of clear.cuh.
 #include "cuda/launch/clear.cuh"
 #include "cuda/launch/clear.h"
 

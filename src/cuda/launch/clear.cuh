@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that sets all bits of the memory through which chunks hand each other values, while the launch that uses
-// it already begins. A thread writes every so many words of 8 bytes.
+// The kernel that sets all bits of the memory through which chunks exchange values. It lets the launch that uses the
+// memory begin at once (programmatic dependent launch). A thread writes words of 8 bytes in a grid-stride loop.
 #pragma once
 
 #include <cstdint>

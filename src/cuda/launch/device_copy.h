@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes of the host that a plan keeps on its device.
+// A copy of bytes of the host that a plan keeps on its device.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class DeviceCopy {
         if (result != cudaSuccess && memory_ != nullptr) succeeds(cudaFree(memory_));
         check(result, "copying custom.state");
     }
-    // Waits for work that may still read it.
+    // cudaFree waits for work that may still read the memory.
     ~DeviceCopy() {
         if (memory_ == nullptr) return;
         release_on(device_, [this] {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Launches of kernels by cudaLaunchKernelExC.
 #include "cuda/launch/launch.h"
 
 #include <algorithm>

@@ -13,11 +13,11 @@ namespace flashscan::cuda {
 
 struct LaunchShape {
     dim3 blocks;
-    int threads = 0;  // of a block
+    int threads = 0;  // threads of a block
     int shared_bytes = 0;
-    bool overlaps = false;     // the kernel may begin while the one launched before it still runs; see can_overlap
-    bool cooperative = false;  // blocks wait for each other, so that all of them must run at once
-    int cluster = 0;           // blocks of a cluster; 0: none
+    bool overlaps = false;     // programmatic dependent launch: it may begin before the launch ahead of it has ended
+    bool cooperative = false;  // whether blocks wait for each other, so that all of them must run at once
+    int cluster = 0;           // blocks of a cluster; 0 for no clusters
 };
 
 // Throws where CUDA has no grid of so many blocks.
@@ -27,10 +27,10 @@ inline LaunchShape blocks_of(int64_t count, int threads) {
     return {dim3(static_cast<unsigned>(count)), threads};
 }
 
-// As many blocks as `threads` threads fill.
+// As many blocks of `block` threads as `threads` threads need.
 inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks_of(ceil_div(threads, block), block); }
 
-// How CUDA takes a shape.
+// A shape in the form that CUDA takes.
 struct LaunchConfig {
     LaunchConfig(const LaunchShape& shape, void* stream);
     LaunchConfig(const LaunchConfig&) = delete;
@@ -46,13 +46,14 @@ void launch(const void* kernel, const LaunchShape& shape, void* stream, const Pa
     check(cudaLaunchKernelExC(&launched.config, kernel, arguments), "launching a kernel");
 }
 
-// Sets all bits of 8-byte words: what blocks that hand each other numbers find before any is published.
+// Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published.
 void set_all_bits(void* memory, int64_t words, void* stream);
 
-// Clusters of a kernel that can run at once.
+// How many clusters of a kernel can run at once.
 int resident_clusters(const void* kernel, const LaunchShape& shape);
 
-// Whether `kernel` waits for the launch before it where it must: devices and code from compute capability 9.0 on do.
+// Whether launches of `kernel` may overlap the launch ahead: the device and the kernel's code must be of compute
+// capability 9.0 or newer, so that the kernel waits for that launch where it must.
 bool can_overlap(const void* kernel, int device);
 
 }  // namespace flashscan::cuda

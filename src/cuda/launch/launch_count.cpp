@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The count of launches of the current thread.
 #include "cuda/launch/launch_count.h"
 
 namespace flashscan::cuda {

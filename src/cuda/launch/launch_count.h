@@ -6,7 +6,7 @@
 
 namespace flashscan::cuda {
 
-// While one lives, what this thread would enqueue is counted and left out.
+// During the lifetime of an object, what this thread would enqueue is counted instead.
 class LaunchCount {
   public:
     LaunchCount();
@@ -20,9 +20,9 @@ class LaunchCount {
     int64_t count_ = 0;
 };
 
-// For all that enqueues something, before it does: whether this thread counts it and it is to be left out.
+// To be called before anything is enqueued: counts it and returns true if it is to be counted instead of enqueued.
 bool counts_launch();
-// Whether this thread counts.
+// Whether this thread is counting.
 bool is_counting_launches();
 
 }  // namespace flashscan::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One stream-ordered memory pool for each device.
 #include "cuda/launch/scratch_pool.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ class Pool {
     uint64_t kept_ = 0;
 };
 
-// Pools live as long as the process: at exit the driver may be gone before us.
+// Pools are never destroyed, because at exit the driver may be gone first.
 Pool& pool_of(int device) {
     static std::mutex mutex;
     static auto& pools = *new std::map<int, Pool>;
@@ -62,7 +63,7 @@ void release_scratch(void* memory, int device, cudaStream_t stream) noexcept {
 }
 
 std::shared_ptr<void> keep_scratch(size_t bytes, int device) {
-    constexpr size_t most = size_t{1} << 40;  // more than a device has, so that sums do not overflow
+    constexpr size_t most = size_t{1} << 40;  // more memory than a device has; the limit keeps sums from overflowing
     bytes = std::min(bytes, most);
     if (bytes == 0) return nullptr;
     Pool& pool = pool_of(device);

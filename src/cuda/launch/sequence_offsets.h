@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda {
 
-// Null where `problem` is not packed.
+// Its data is null where `problem` is not packed.
 inline SequenceOffsets offsets_of(const Sequences& problem, const void* seq_offsets) {
     if (!problem.packed()) return {};
     return {seq_offsets, problem.num_sequences, problem.time, problem.offsets_dtype == Dtype::i64, 0};

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Launches the kernels of state_rows.cuh.
 #include "cuda/launch/state_rows.h"
 
 #include "cuda/launch/launch.h"
@@ -12,7 +13,7 @@ const StateRowKernels& kernels() {
     return all;
 }
 
-// Whether rows begin and end at multiples of `bytes`.
+// Whether all rows begin and end at multiples of `bytes`.
 bool divides(int64_t bytes, const RowCopy& c) {
     const auto is_multiple = [&](int64_t number) { return number % bytes == 0; };
     return is_multiple(c.bytes) && is_multiple(c.to_step) && is_multiple(c.from_step) &&

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of state_rows.cuh.
 #include "cuda/launch/state_rows.cuh"
 #include "cuda/launch/state_rows_kernels.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of states between a pool and dense memory, and the zeros that calls write for rows of padding. An index that names no
-// row of the pool is padding, so that no access leaves the arrays whatever the indices are.
+// The kernels that copy rows of states between a pool and dense memory, and that write zeros for rows of padding. An
+// index that names no row of the pool counts as padding, so that no index leads to an access outside of the arrays.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"
@@ -8,14 +8,14 @@
 
 namespace flashscan::cuda {
 
-// The row that stands in the place of row i; -1: none.
+// The row of the pool that indices[i] names, or i without indices; -1 for padding.
 __device__ __forceinline__ int64_t indexed_row(const int32_t* indices, int64_t i, int64_t pool_rows) {
     if (indices == nullptr) return i;
     const int64_t row = indices[i];
     return row >= 0 && row < pool_rows ? row : -1;
 }
 
-// A thread a word.
+// Copies rows; a thread copies one word.
 template <typename Word>
 __global__ void __launch_bounds__(state_row_threads) copy_state_rows(const __grid_constant__ StateRowCopy p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(state_row_threads) copy_state_rows(const __gri
     reinterpret_cast<Word*>(static_cast<char*>(p.to) + to * p.to_step)[word] = value;
 }
 
-// Some blocks a row.
+// Clears the rows whose index is padding; clear_blocks blocks have a row.
 __global__ void __launch_bounds__(state_row_threads) clear_state_rows(const __grid_constant__ StateRowClear p) {
     const int64_t row = blockIdx.x / clear_blocks;
     if (indexed_row(p.indices, row, p.pool_rows) >= 0) return;

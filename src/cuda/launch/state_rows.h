@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that lie in a pool: rows that STATE_INDICES picks, on a device that alone can read the indices.
+// States in a pool, whose rows are picked by STATE_INDICES, which only the device can read.
 #pragma once
 
 #include "core/backend.h"
 
 namespace flashscan::cuda {
 
-// Copies rows of which one side has indices. One that names no row of the pool reads as zeros and is not written.
+// Copies rows to or from the rows that indices name. An index that names no row of the pool is read as zeros and is not
+// written.
 void copy_indexed_rows(const RowCopy& copy, void* stream);
 
-// Fills with zeros what belongs to rows whose index names no row of the pool.
+// Fills the parts of an argument with zeros that belong to rows whose index names no row of the pool.
 void clear_padding(const ArgumentSpec& spec, void* data, const RowSelection& rows, void* stream);
 
 }  // namespace flashscan::cuda

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens cuBLASLt and makes its handles.
 #include "cuda/loader/cublas.h"
 
 #include <mutex>
@@ -11,7 +12,7 @@ namespace flashscan::cuda {
 namespace {
 
 Cublas load() {
-    // The interface used here is the same in both.
+    // The functions used here are the same in both versions.
     const Library library("cuBLAS", {"libcublasLt.so.13", "libcublasLt.so.12"});
     Cublas table{};
     library.find("cublasLtCreate", table.create);

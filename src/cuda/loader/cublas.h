@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuBLAS, opened when a plan first needs it.
 //
-// Its Lt half is used throughout: stream, workspace and algorithm are arguments of every call, so one handle serves all
-// threads and streams of a device, a call allocates nothing and chooses nothing.
+// Only cuBLASLt is used. Stream, workspace and algorithm are arguments of its calls, so that one handle serves all
+// threads and streams of a device, and a call allocates nothing and chooses nothing.
 #pragma once
 
 #include <cublasLt.h>
@@ -32,8 +32,8 @@ struct Cublas {
 // Throws Error{dependency_missing} naming the file when it cannot be loaded.
 const Cublas& cublas();
 
-// The handle of a device, made at the first call and kept for the life of the process: destroying one waits for all work
-// on the device, and at exit the driver may be gone before us.
+// The handle of a device. It is made at the first call and never destroyed: destroying it would wait for all work on
+// the device, and at exit the driver may be gone first.
 cublasLtHandle_t cublas_handle(int device);
 
 }  // namespace flashscan::cuda

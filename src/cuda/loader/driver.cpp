@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Looks up functions of the driver through the runtime.
 #include "cuda/loader/driver.h"
 
 #include <mutex>
@@ -9,7 +10,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Null where the driver does not have it.
+// Sets `function` to null where the driver does not have it.
 template <typename Function>
 void find(const char* name, Function& function) {
     constexpr unsigned version = 12000;
@@ -46,7 +47,7 @@ Driver load() {
 }  // namespace
 
 const Driver& driver() {
-    static const Driver& table = *new Driver(load());  // still there at the end of the process
+    static const Driver& table = *new Driver(load());  // never destroyed, as it may be used while the process ends
     return table;
 }
 

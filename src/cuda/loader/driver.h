@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of the driver that the runtime has no equal of, looked up at run time: nothing links the driver.
+// Functions of the CUDA driver for which the runtime has no equivalent. They are looked up at run time, so that nothing
+// links the driver.
 #pragma once
 
 #include <cuda.h>
@@ -13,8 +14,8 @@ struct Driver {
     decltype(&cuCtxSetCurrent) set_context;
     decltype(&cuCtxGetDevice) device_of_context;
     decltype(&cuDevicePrimaryCtxRetain) retain_primary;
-    decltype(&cuTensorMapEncodeTiled) encode_map;  // null: the driver is too old for it
-    std::vector<CUdevice> devices;                 // by the runtime's number
+    decltype(&cuTensorMapEncodeTiled) encode_map;  // null where the driver is too old for it
+    std::vector<CUdevice> devices;                 // indexed by the runtime's number of a device
 };
 
 // Throws Error{device_error} where there is no driver, or one without the functions that every version has.

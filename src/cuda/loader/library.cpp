@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens shared libraries by dlopen.
 #include "cuda/loader/library.h"
 
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared libraries that are opened when a plan first needs them: nothing links them, and a machine without one misses
-// only those plans.
+// Shared libraries that are opened when a plan first needs them. Nothing links them, so that a machine without one
+// cannot make these plans but all others.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@ namespace flashscan::cuda {
 
 class Library {
   public:
-    // The first of `files` that the program has loaded already, since that fits its driver, or that can be loaded. It
-    // stays open. Throws Error{dependency_missing} naming the files; `what` is the library's name for the sentence.
+    // Opens the first of `files` that the program has loaded already, since that one fits the driver, or else the first
+    // that can be loaded. It stays open. Throws Error{dependency_missing} naming the files; `what` is the library's
+    // name in that sentence.
     Library(const char* what, std::vector<const char*> files);
 
     // Throws Error{dependency_missing} where the library has no `name`.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens nvJitLink.
 #include "cuda/loader/nvjitlink.h"
 
 #include "cuda/loader/library.h"
@@ -7,7 +8,7 @@ namespace flashscan::cuda {
 namespace {
 
 NvJitLink load() {
-    // The interface used here is the same in both.
+    // The functions used here are the same in both versions.
     const Library library("nvJitLink", {"libnvJitLink.so.13", "libnvJitLink.so.12"});
     NvJitLink table{};
     library.find("nvJitLinkCreate", table.create);

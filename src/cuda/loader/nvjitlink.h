@@ -6,7 +6,8 @@
 
 namespace flashscan::cuda {
 
-// The header has inline functions that call versioned symbols; the types are those of the unversioned ones.
+// Its functions. In NVIDIA's header these names are inline functions that call versioned symbols; here they only give
+// the types.
 struct NvJitLink {
     decltype(&nvJitLinkCreate) create;
     decltype(&nvJitLinkDestroy) destroy;

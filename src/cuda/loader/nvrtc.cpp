@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens NVRTC and finds the toolkit's headers beside it.
 #include "cuda/loader/nvrtc.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 namespace flashscan::cuda {
 namespace {
 
-// Toolkits and packages have lib/libnvrtc.so beside include/.
+// The folder of CUDA headers beside the library that has `function`: toolkits and packages have include/ beside lib/.
 std::string headers_beside(const void* function) {
     Dl_info where{};
     if (dladdr(function, &where) == 0 || where.dli_fname == nullptr) return "";
@@ -21,7 +22,7 @@ std::string headers_beside(const void* function) {
 }
 
 Nvrtc load() {
-    // The interface used here is the same in both.
+    // The functions used here are the same in both versions.
     const Library library("NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"});
     Nvrtc table{};
     library.find("nvrtcCreateProgram", table.create);
@@ -41,7 +42,7 @@ Nvrtc load() {
 }  // namespace
 
 const Nvrtc& nvrtc() {
-    static const Nvrtc& table = *new Nvrtc(load());  // still there at the end of the process
+    static const Nvrtc& table = *new Nvrtc(load());  // never destroyed, as it may be used while the process ends
     return table;
 }
 

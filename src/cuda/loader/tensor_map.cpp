@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks and encodes tensor maps.
 #include "cuda/loader/tensor_map.h"
 
 #include "cuda/runtime.h"
@@ -28,7 +29,7 @@ bool can_map(const MapShape& shape) {
         if (i == 0 ? axis.stride != shape.element_bytes : axis.stride % map_alignment != 0) return false;
         if (axis.stride <= 0 || axis.stride >= largest_stride) return false;
     }
-    // Stores write whole units of the innermost axis.
+    // Stores write whole units of 16 bytes along the innermost axis.
     return shape.axes[0].box * shape.element_bytes % map_alignment == 0 &&
            shape.axes[0].extent * shape.element_bytes % map_alignment == 0;
 }
@@ -41,7 +42,7 @@ void encode_map(CUtensorMap& map, const MapShape& shape, const void* base) {
         const int parts = i == 0 ? map_parts(shape.element_bytes) : 1;
         extents[i] = static_cast<cuuint64_t>(shape.axes[i].extent * parts);
         boxes[i] = static_cast<cuuint32_t>(shape.axes[i].box * parts);
-        // Any stride will do along an axis of one element.
+        // Along an axis of one element any valid stride will do.
         if (i > 0)
             strides[i - 1] = static_cast<cuuint64_t>(shape.axes[i].extent == 1 ? map_alignment : shape.axes[i].stride);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps of tensors for the bulk copy engine. The driver's encoder is looked up at run time: nothing links the driver.
+// Tensor maps, the descriptors of tensors for the bulk copy engine (TMA). The driver's function that encodes them is
+// looked up at run time.
 #pragma once
 
 #include <cuda.h>
@@ -17,16 +18,16 @@ struct MapAxis {
     int64_t box = 1;     // elements that one copy takes
 };
 
-// Axes from the innermost outwards, whose elements lie together.
+// The shape of a map: axes from the innermost outwards. The elements of the innermost one must be contiguous.
 struct MapShape {
     int element_bytes = 0;  // 2, 4, 8 or 16
     std::array<MapAxis, 3> axes;
 };
 
-// That bases and strides of tensors must have, in bytes.
+// The alignment in bytes that bases and strides of tensors must have.
 constexpr int64_t map_alignment = 16;
 
-// Elements of 16 bytes are two in a map.
+// How many elements of a map an element of a tensor is: those of 16 bytes are two, as maps have none so large.
 FLASHSCAN_HD constexpr int map_parts(int64_t element_bytes) { return element_bytes == 16 ? 2 : 1; }
 
 bool has_tensor_maps();
