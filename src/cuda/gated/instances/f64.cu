@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of gated layers for f64 data.
 #include "cuda/gated/instances/instance.cuh"
 
 namespace flashscan::cuda {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of the linear recurrence for bf16 data with f32 gates.
 #include "cuda/linear/instances/instance.cuh"
 
 namespace flashscan::cuda {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of the linear recurrence for f64 data and gates.
 #include "cuda/linear/instances/instance.cuh"
 
 namespace flashscan::cuda {

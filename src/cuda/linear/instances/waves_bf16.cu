@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "waves" of the linear recurrence for bf16.
 #include "cuda/linear/instances/waves_instance.cuh"
 
 namespace flashscan::cuda {

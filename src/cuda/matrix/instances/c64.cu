@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of chains of matrices for c64 numbers.
 #include "cuda/matrix/instances/instance.cuh"
 
 namespace flashscan::cuda {

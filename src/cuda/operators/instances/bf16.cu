@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of operators for bf16 data.
 #include "cuda/operators/instances/instance.cuh"
 
 namespace flashscan::cuda {

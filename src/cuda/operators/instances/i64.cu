@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of operators for i64 data.
 #include "cuda/operators/instances/instance.cuh"
 
 namespace flashscan::cuda {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "fused" of recurrent networks for f16 data.
 #include "cuda/rnn/instances/fused_instance.cuh"
 
 namespace flashscan::cuda {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of selective scans for f32 data.
 #include "cuda/selective/instances/instance.cuh"
 
 namespace flashscan::cuda {
