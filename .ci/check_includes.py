@@ -31,6 +31,7 @@ ALLOWED = {
     "capi": {PUBLIC, "src/core"},
     "bench": {PUBLIC, "src/math", "tests/support"},
     "bindings": {PUBLIC},
+    "examples": {PUBLIC},
     "tests/support": {PUBLIC, "src/core", "src/math", "src/reference"},
     "tests/api": {PUBLIC, "tests/support", "tests/fake"},
     "tests/fake": set(),
@@ -94,7 +95,7 @@ def problems(source: Path) -> list[str]:
 
 
 def main() -> int:
-    folders = ["bench", "bindings", "capi", "include", "src", "tests"]
+    folders = ["bench", "bindings", "capi", "examples", "include", "src", "tests"]
     sources = [p for f in folders for p in sorted((ROOT / f).rglob("*")) if p.suffix in SOURCES and p.is_file()]
     found = [problem for source in sources for problem in problems(source)]
     print("\n".join(found + [f"{len(sources)} files, {len(found)} includes against the direction of dependencies"]))

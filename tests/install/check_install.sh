@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# usage: check_install.sh BUILD WORK CONSUMER CMAKE CC CXX KIND
-# Installs BUILD under WORK and builds and runs CONSUMER with the installed files alone; KIND is cmake or pkg-config.
+# usage: check_install.sh BUILD WORK CONSUMER CMAKE CC CXX KIND EXAMPLES
+# Installs BUILD under WORK and builds and runs CONSUMER with the installed files alone, and by CMake the EXAMPLES; KIND is
+# cmake or pkg-config.
 set -eu
-build=$1 work=$2 consumer=$3 cmake=$4 cc=$5 cxx=$6 kind=$7
+build=$1 work=$2 consumer=$3 cmake=$4 cc=$5 cxx=$6 kind=$7 examples=$8
 rm -rf "$work"
 mkdir -p "$work"
 "$cmake" --install "$build" --prefix "$work/prefix" --component flashscan >"$work/install.log"
@@ -21,6 +22,10 @@ cmake)
     "$cmake" --build "$work/consumer"
     "$work/consumer/consumer_c"
     "$work/consumer/consumer_cpp"
+    "$cmake" -S "$examples" -B "$work/examples" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$cc" \
+        -DCMAKE_CXX_COMPILER="$cxx"
+    "$cmake" --build "$work/examples"
+    (cd "$work/examples" && ctest --output-on-failure --no-tests=error)
     ;;
 pkg-config)
     PKG_CONFIG_PATH=$folder/pkgconfig

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Learns a filter back from nothing but its input and its output, as bench/quickstart.c does with a recording.
+# Learns a filter back from nothing but its input and its output, as examples/quickstart.c does with a recording.
 #
 #     y[t] = 0.97 y[t-1] + x[t]
 #

@@ -188,7 +188,7 @@ def plot(losses, path, title):
 
 def documents():
     """The repository's own documents, one after the other."""
-    files = sorted(Path(__file__).resolve().parents[3].glob("**/*.md"))
+    files = sorted(Path(__file__).resolve().parents[1].glob("**/*.md"))
     return b"\n".join(file.read_bytes() for file in files if "build" not in file.parts)
 
 
