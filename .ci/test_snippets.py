@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the examples of README.md and docs/ as a reader would: against build/cpu, and with the installed Python package.
+"""Runs the examples of README.md and docs/ as a reader would: against build/cpu, and with the installed Python package;
+and the notebooks of examples/.
 
 A block that does not begin with an import continues the program of the blocks before it on its page, in languages that
 have no `main`. A `text` block right after a program is its output, which C and C++ must show. Commands in `sh` are run
@@ -18,6 +19,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,6 +31,7 @@ COMPAT = [path for path in sorted((PACKAGE / "compat").glob("*.py")) if path.ste
 OTHER_NAMES = {"scan_cu", "scan_cu_single", "scan_tr", "selective_scan_ref"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_generated" not in page.parts]
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 BLOCK = re.compile(r"^```([\w+{}-]*)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 FIRST_LINE = {"python": r"import |from ", "julia": r"using |import "}
 SHOWN = {"", "text", "console", "toml", "cmake", "mermaid", "{eval-rst}", "{toctree}", "{literalinclude}", "{include}"}
@@ -137,6 +141,16 @@ def test_sh(snippet):
     else:
         # `python` is the environment with the installed package.
         run("sh", "-ec", snippet.code, cwd=ROOT, PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook(path, tmp_path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    for cell in notebook.cells:
+        assert not cell.get("outputs") and not cell.get("execution_count"), "outputs are not kept in the repository"
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=where).execute()
 
 
 def test_every_language_is_run():
