@@ -275,3 +275,19 @@ def test_errors_of_the_data(device):
         pytest.skip("offsets are not read by the host")
     with pytest.raises(Exception, match=r"SEQ_OFFSETS\[2\] is 2"):
         fj.linear_scan(0.5, jnp.ones((1, 5, 3)), seq_offsets=jnp.array([0, 3, 2])).block_until_ready()
+
+
+@pytest.mark.parametrize("shape, axis, gate_shape", [((2, 3, 5, 4), 2, (3, 1, 1)), ((3, 6), -1, (6,)), ((6, 3), 0, ())])
+def test_any_axis(shape, axis, gate_shape, device):
+    rng = np.random.default_rng(12)
+    state = normal(rng, np.delete(shape, axis))
+    gate, x = normal(rng, gate_shape) / 2, normal(rng, shape)
+    call = functools.partial(fj.linear_scan, axis=axis, return_final_state=True)
+    got, vjp = jax.vjp(call, gate, x, state)
+    arrays = [np.asarray(each) for each in (gate, x, state)]
+    want = flashscan.linear_scan(*arrays, axis=axis, return_final_state=True)
+    assert_close(got, tuple(map(jnp.asarray, want)))
+    gradients = flashscan.linear_scan_backward(arrays[0], want[0], want[0], arrays[2], want[1], axis=axis)
+    assert_close(vjp(got), tuple(map(jnp.asarray, gradients)))
+    with pytest.raises(flashscan.FlashscanValueError, match="layout is 'bct' with axis"):
+        fj.linear_scan(gate, x, axis=axis, layout="bct")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 import struct
@@ -129,10 +130,10 @@ class Problem:
     """A kind of call while it is worked out. ``specs`` are the arrays', None for those that are not given."""
 
     def __init__(self, space: Any, names: Sequence[str], lead: int, signatures: Sequence[Signature | None]) -> None:
-        """Those of ``names`` that end in a question mark need not be given."""
+        """Those of ``names`` that end in a question mark need not be given, and the last ones be left out."""
         self.space = space
         self.specs = []
-        for i, (name, given) in enumerate(zip(names, signatures)):
+        for i, (name, given) in enumerate(itertools.zip_longest(names, signatures)):
             if given is None and not name.endswith("?"):
                 raise FlashscanTypeError(f"{name} is None; accepted are arrays")
             spec = None if given is None else space.spec(given)
@@ -199,6 +200,17 @@ class Problem:
         self.read(lib.SEQ_OFFSETS, spec)
         self.packed = True
         return spec.size - 1, spec.number
+
+    def write_into(self, number: int, spec: Spec, shape: tuple[int, ...], dtype: Any, dense: bool = False) -> None:
+        """``write`` to an array of the caller's, which may have gaps unless it has to be ``dense``."""
+        same_shape(spec, shape), same_dtype(spec, dtype)
+        if not (spec.writeable and (spec.dense or (spec.apart and not dense))):
+            accepted = "dense arrays" if dense else "arrays whose strides are positive and keep elements apart"
+            raise FlashscanValueError(
+                f"{spec.name} has strides {spec.strides} in bytes and can{'' if spec.writeable else 'not'} be written; "
+                f"accepted are {accepted} that can be written"
+            )
+        self.read(number, spec, in_place=True)
 
     def write(self, number: int, shape: tuple[int, ...], dtype: Any) -> None:
         # Steps behind the last packed sequence are not written by the library.
@@ -354,3 +366,10 @@ def look(
             arrays = [None if a is None else _converted(space, a, first, name) for a, name in zip(arrays, names)]
             return arrays, tuple([None if each is None else signature(each) for each in arrays])
     return arrays, tuple(signatures)
+
+
+def known_arrays(names: Sequence[str], arrays: Sequence[Any], lead: int) -> tuple[Any, list[Any]]:
+    """The space of the array of number ``lead``, and all arrays that are given as its own."""
+    space = space_of(arrays[lead])
+    first = _converted(space, arrays[lead], arrays[lead], names[lead])
+    return space, [None if a is None else _converted(space, a, first, name) for name, a in zip(names, arrays)]

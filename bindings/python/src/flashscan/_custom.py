@@ -136,13 +136,14 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
         raise
 
 
-def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, final: bool) -> list[Any]:
-    """The output, and the final state if asked for."""
-    problem, scan, arrays = _prepare(request, ("x", "initial?", "seq_offsets?"), (x, initial, seq_offsets))
-    spec = problem.specs[0]
+def forward(request: Request, x: Any, initial: Any, seq_offsets: Any, out: Any = None, *, final: bool) -> list[Any]:
+    """The output, unless it goes to ``out``, and the final state if asked for."""
+    names = ("x", "initial?", "out?", "seq_offsets?")
+    problem, scan, arrays = _prepare(request, names, (x, initial, out, seq_offsets))
+    spec, start, into, _ = problem.specs
     problem.read(lib.INPUT, spec)
-    problem.read_converted(lib.STATE_IN, problem.specs[1], scan.state_shape, spec.dtype)
-    problem.write(lib.OUTPUT, scan.output_shape, spec.dtype)
+    problem.read_converted(lib.STATE_IN, start, scan.state_shape, spec.dtype)
+    scan.write(problem, into, spec.dtype)
     if final:
         problem.write(lib.STATE_OUT, scan.state_shape, spec.dtype)
     return _run(request, problem, scan, arrays, False)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 INVALID_ARGUMENT = 10
-LAST_CALLER_MISTAKE = 19
+LAST_CALLER_MISTAKE = ALIASING = 19
 UNSUPPORTED = 20
 
 

@@ -3,9 +3,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _foreign
 from . import _library as lib
-from ._call import Call, Problem, choose, data_number, dtype_beside, flag, kind, same_dtype, same_shape
-from ._errors import FlashscanValueError
+from ._axis import TimeAxis, check_layout
+from ._call import (
+    Call,
+    Kind,
+    Problem,
+    choose,
+    data_number,
+    dtype_beside,
+    flag,
+    kind,
+    known_arrays,
+    same_dtype,
+    same_shape,
+    space_of,
+)
+from ._errors import FlashscanTypeError, FlashscanValueError
+from ._out import check_out, writing_into
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
@@ -35,6 +51,12 @@ def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int])
         return _DENSE
     problem.read(number, spec, in_place=True)
     return tuple(step // item for step in steps)
+
+
+def _write_into(problem: Problem, out: Spec, like: Spec, axes: tuple[int, int, int]) -> tuple[int, int, int]:
+    """Has the output written to ``out``. Returns its strides as ``_read`` does."""
+    problem.write_into(lib.OUTPUT, out, like.shape, like.dtype)
+    return _DENSE if out.dense else tuple(0 if out.shape[a] <= 1 else out.strides[a] // out.itemsize for a in axes)
 
 
 def _broadcast(gate: Spec, like: Spec, axes: tuple[int, int, int]) -> int:
@@ -73,17 +95,19 @@ class _Linear:
         self.state_dtype = problem.state_dtype(like.dtype, number)
 
 
-@kind(1, "gate", "input", "initial_state?", "seq_offsets?", "reset?")
+@kind(1, "gate", "input", "initial_state?", "seq_offsets?", "reset?", "out?")
 def forward(problem: Problem, final: bool, *options: Any) -> Call:
-    gate, x, state, seq_offsets, reset = problem.specs
+    gate, x, state, seq_offsets, reset, out = problem.specs
     _three_axes(x)
     linear = _Linear(problem, gate, x, seq_offsets, reset, options)
     strides = _read(problem, lib.INPUT, x, linear.axes)
     problem.read_converted(lib.STATE_IN, state, linear.state_shape, linear.state_dtype)
-    problem.write(lib.OUTPUT, x.shape, x.dtype)
+    out_strides = _DENSE if out is None else _write_into(problem, out, x, linear.axes)
+    if out is None:
+        problem.write(lib.OUTPUT, x.shape, x.dtype)
     if flag("return_final_state", final):
         problem.write(lib.STATE_OUT, linear.state_shape, linear.state_dtype)
-    fields = (*linear.fields, strides, linear.gate_strides, _DENSE, _DENSE, _DENSE, _DENSE)
+    fields = (*linear.fields, strides, linear.gate_strides, out_strides, _DENSE, _DENSE, _DENSE)
     return problem.call(problem.plan("linear", fields, linear.threads), False)
 
 
@@ -106,17 +130,45 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(problem.plan("linear", fields, linear.threads), True)
 
 
+def _along(kind: Kind, arrays: tuple, options: tuple, layout: Any, axis: Any) -> list[Any]:
+    """``forward`` or ``backward`` with time at ``axis`` of arrays of any rank."""
+    check_layout(layout)
+    if arrays[kind.lead] is None:
+        raise FlashscanTypeError(f"{kind.names[kind.lead]} is None; accepted are arrays")
+    if space_of(arrays[kind.lead]) is None:
+        return _foreign.call(lambda known: _along(kind, tuple(known), options, layout, axis), arrays, kind.lead)
+    space, known = known_arrays(kind.names, arrays, kind.lead)
+    given = dict(zip(kind.names, known))
+    time = TimeAxis(kind.names[kind.lead], axis, given[kind.names[kind.lead]].shape, given["seq_offsets"])
+    for name, array in given.items():
+        if array is None or name in ("gate", "seq_offsets"):
+            continue
+        if name == "reset":
+            given[name] = time.reset(array)
+        elif name == "out":
+            given[name] = time.into(name, array, space.spec(space.signature(array)).strides)
+        else:
+            given[name] = time.state(name, array) if name.endswith("state") else time.data(name, array)
+    gate, given["gate"] = given["gate"], time.gate(given["gate"], space.expand)
+    results = kind(tuple(given.values()), options)
+    if kind is forward:
+        return time.results(*results) if arrays[-1] is None else [state.reshape(time.state_shape) for state in results]
+    return [time.gate_gradient(results[0], gate, space.sum_over), *time.results(*results[1:])]
+
+
 def linear_scan(
     gate: ArrayLike,
     input: Array,
     initial_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
+    axis: int | None = None,
     gate_form: str = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
+    out: Array | None = None,
     threads: int = 0,
 ) -> Any:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` for every batch and channel, starting from ``initial_state``.
@@ -132,24 +184,38 @@ def linear_scan(
         initial_state: [B, C], [N, C] with ``seq_offsets``; zeros if not given. States are float32 for float32 and
             16-bit input, else of the input's dtype.
         layout: "btc" (channels innermost) or "bct" (time innermost).
+        axis: the axis of time of an input of any rank, in the place of ``layout``. ``gate`` broadcasts to the input's
+            shape as before, ``initial_state`` has that shape without this axis, and ``reset`` that up to and with this
+            axis; with ``seq_offsets`` the extents before it are 1, and states are [N, *axes behind it]. Views are read
+            in place where the axes before time have one stride together, and those behind it; others are copied.
         gate_form: "value": a = gate; "log": a = exp(gate); "logit": a = 1 / (1 + exp(-gate)).
         reverse: computes ``h[t] = a[t] * h[t+1] + input[t]``, from the last step to the first.
         seq_offsets: [N + 1], int32 or int64, never decreasing, from 0 to at most T; sequence n of the single row
             (B = 1) is steps ``seq_offsets[n]`` to ``seq_offsets[n+1] - 1``. The output is 0 behind the last sequence.
         reset: [B, T], bool or uint8; where it is not 0, the state before that step counts as 0.
         return_final_state: also return the state after the last step.
+        out: an array of the input's package, device, shape and dtype that the output is written to; the input itself, to
+            overwrite it, or one that overlaps no argument. It may have gaps. Steps behind the last sequence of
+            ``seq_offsets`` stay as they are.
         threads: number of CPU threads; 0 for all that OpenMP would use, and on a GPU.
 
     Returns:
-        The output h, of the input's package, shape and dtype, dense; with ``return_final_state`` the pair of it and the
-        final state, of ``initial_state``'s shape.
+        The output h, of the input's package, shape and dtype: ``out``, or a new dense array; with
+        ``return_final_state`` the pair of it and the final state, of ``initial_state``'s shape.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    arrays = (gate, input, initial_state, seq_offsets, reset)
-    results = forward(arrays, (return_final_state, layout, gate_form, reverse, threads))
+    arrays, options = (gate, input, initial_state, seq_offsets, reset, out), (layout, gate_form, reverse, threads)
+    if axis is None and out is None:
+        results = forward(arrays, (return_final_state, *options))
+        return tuple(results) if return_final_state else results[0]
+    check_out(out, input)
+    options = (return_final_state, *options)
+    with writing_into(out):
+        results = forward(arrays, options) if axis is None else _along(forward, arrays, options, layout, axis)
+    results = results if out is None else [out, *results]
     return tuple(results) if return_final_state else results[0]
 
 
@@ -161,6 +227,7 @@ def linear_scan_backward(
     grad_final_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
+    axis: int | None = None,
     gate_form: str = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
@@ -170,15 +237,16 @@ def linear_scan_backward(
     """The gradients of ``linear_scan``.
 
     Args:
-        gate, initial_state, layout, gate_form, reverse, seq_offsets, reset, threads: as ``linear_scan`` was given them.
-        output: what ``linear_scan`` returned, [B, T, C] or [B, C, T].
+        gate, initial_state, layout, axis, gate_form, reverse, seq_offsets, reset, threads: as ``linear_scan`` was given
+            them.
+        output: what ``linear_scan`` returned.
         grad_output: the gradient of the output, of its shape and dtype.
-        grad_final_state: the gradient of the final state, [B, C] or [N, C]; zeros if not given.
+        grad_final_state: the gradient of the final state, of its shape; zeros if not given.
 
     Returns:
         ``(grad_gate, grad_input, grad_initial_state)``: the gradient with respect to what ``gate`` was given as, in its
         shape and dtype, summed over the axes along which it was broadcast; that of the input, in its shape and dtype;
-        and that of the initial state, [B, C] or [N, C], whether or not one was given. Complex gradients follow
+        and that of the initial state, of its shape, whether or not one was given. Complex gradients follow
         PyTorch's convention. Behind the last sequence of ``seq_offsets`` they are 0.
 
     Raises:
@@ -186,4 +254,5 @@ def linear_scan_backward(
         FlashscanError: the library failed; ``status`` tells how.
     """
     arrays = (gate, output, grad_output, initial_state, grad_final_state, seq_offsets, reset)
-    return tuple(backward(arrays, (layout, gate_form, reverse, threads)))
+    options = (layout, gate_form, reverse, threads)
+    return tuple(backward(arrays, options) if axis is None else _along(backward, arrays, options, layout, axis))

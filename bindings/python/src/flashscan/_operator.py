@@ -9,6 +9,7 @@ from typing import Any, Union
 from . import _library as lib
 from ._call import INTEGERS, Call, Problem, data_number, flag, integer, kind, real_number
 from ._errors import FlashscanTypeError, FlashscanValueError
+from ._out import check_out, writing_into
 from ._spaces import Spec
 from ._types import Array, ArrayLike
 
@@ -146,6 +147,13 @@ class Scan:
         self.output_shape = self.state_shape if mode == REDUCTION else x.shape
         self.axis = axis
 
+    def write(self, problem: Problem, out: Spec | None, dtype: Any) -> None:
+        """Has the output written, to ``out`` if it is given."""
+        if out is None:
+            problem.write(lib.OUTPUT, self.output_shape, dtype)
+        else:
+            problem.write_into(lib.OUTPUT, out, self.output_shape, dtype, dense=True)
+
 
 def _scan_of(
     problem: Problem, x: Spec, op: str, mode: int, axis: int | None, reverse: bool, offsets: Spec | None
@@ -161,13 +169,13 @@ def _scan_of(
     return Scan(problem, x, number, mode, place, inner, reverse, offsets, dtype)
 
 
-@kind(0, "x", "initial?", "seq_offsets?")
+@kind(0, "x", "initial?", "seq_offsets?", "out?")
 def forward(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
-    x, initial, seq_offsets = problem.specs
+    x, initial, seq_offsets, out = problem.specs
     scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
     problem.read(lib.INPUT, x)
     problem.read_converted(lib.STATE_IN, initial, scan.state_shape, scan.state_dtype)
-    problem.write(lib.OUTPUT, scan.output_shape, x.dtype)
+    scan.write(problem, out, x.dtype)
     if flag("return_final", final):
         problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
@@ -206,17 +214,20 @@ def refuse_operator(op: Any) -> None:
     )
 
 
-def _run(
-    x: ArrayLike, op: Operator, initial: Any, seq_offsets: Any, final: bool, mode: int, *options: Any
-) -> list[Array]:
-    """``options``: axis, reverse, threads."""
-    if named(op, " and callables"):
-        return forward((x, initial, seq_offsets), (op, final, mode, *options))
-    if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
+def _run(x: ArrayLike, op: Operator, others: tuple, final: bool, mode: int, *options: Any) -> list[Array]:
+    """``others``: initial, seq_offsets, out; ``options``: axis, reverse, threads."""
+    is_name, out = named(op, " and callables"), others[-1]
+    if not is_name and not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
         refuse_operator(op)
-    from . import _custom
+    check_out(out, x)
+    with writing_into(out):
+        if is_name:
+            results = forward((x, *others), (op, final, mode, *options))
+        else:
+            from . import _custom
 
-    return _custom.forward(_custom.Request(op, mode, *options), x, initial, seq_offsets, final)
+            results = _custom.forward(_custom.Request(op, mode, *options), x, *others, final=final)
+    return results if out is None else [out, *results]
 
 
 def prefix_scan(
@@ -229,6 +240,7 @@ def prefix_scan(
     initial: ArrayLike | None = None,
     seq_offsets: ArrayLike | None = None,
     return_final: bool = False,
+    out: Array | None = None,
     threads: int = 0,
 ) -> Any:
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` of an associative operator along an axis.
@@ -247,13 +259,19 @@ def prefix_scan(
         initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
+        out: a dense array of ``x``'s package, device, shape and dtype that ``y`` is written to and that overlaps no
+            argument. Steps behind the last sequence of ``seq_offsets`` stay as they are.
         threads: number of CPU threads, 0 for all, and on a GPU.
 
     Returns:
-        ``y`` of ``x``'s shape, or ``(y, final)``.
+        ``y`` of ``x``'s shape, ``out`` if it is given, or ``(y, final)``.
+
+    Raises:
+        FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
+        FlashscanError: the library failed; ``status`` tells how.
     """
     mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
-    results = _run(x, op, initial, seq_offsets, return_final, mode, axis, reverse, threads)
+    results = _run(x, op, (initial, seq_offsets, out), return_final, mode, axis, reverse, threads)
     return tuple(results) if return_final else results[0]
 
 
@@ -265,10 +283,14 @@ def reduce(
     reverse: bool = False,
     initial: ArrayLike | None = None,
     seq_offsets: ArrayLike | None = None,
+    out: Array | None = None,
     threads: int = 0,
 ) -> Array:
-    """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``; see there for the arguments."""
-    return _run(x, op, initial, seq_offsets, False, REDUCTION, axis, reverse, threads)[0]
+    """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``; see there for the arguments.
+
+    ``out`` has the result's shape, that of ``initial``.
+    """
+    return _run(x, op, (initial, seq_offsets, out), False, REDUCTION, axis, reverse, threads)[0]
 
 
 def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:

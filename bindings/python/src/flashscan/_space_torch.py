@@ -94,6 +94,13 @@ class TorchSpace:
     def dense(self, tensor: Any, dtype: Any) -> Any:
         return tensor.to(dtype).resolve_conj().resolve_neg().contiguous()
 
+    def expand(self, tensor: Any, shape: tuple[int, ...]) -> Any:
+        return tensor.expand(shape)
+
+    def sum_over(self, tensor: Any, axes: tuple[int, ...]) -> Any:
+        dtype = torch.float32 if tensor.element_size() == 2 else tensor.dtype
+        return tensor.sum(axes, keepdim=True, dtype=dtype).to(tensor.dtype)
+
     def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
         # Making it like another takes half as long as by dtype and device.
         like = torch.empty((), dtype=dtype, device=device).expand(shape)

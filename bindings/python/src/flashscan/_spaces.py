@@ -51,6 +51,16 @@ class Spec:
         return self.plain
 
     @property
+    def apart(self) -> bool:
+        """Whether each element has memory of its own, and strides are positive multiples of its size."""
+        span = self.itemsize
+        for step, extent in sorted((step, n) for step, n in zip(self.strides, self.shape) if n != 1):
+            if step < span or step % self.itemsize:
+                return False
+            span += step * (extent - 1)
+        return self.plain
+
+    @property
     def span(self) -> int:
         """Bytes from the first element to behind the last."""
         return self.itemsize + sum((n - 1) * step for n, step in zip(self.shape, self.strides)) if self.size else 0
@@ -143,6 +153,14 @@ class NumpySpace:
     def dense(self, array: Any, dtype: Any) -> Any:
         return np.ascontiguousarray(array, dtype)
 
+    def expand(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(array, shape)
+
+    def sum_over(self, array: Any, axes: tuple[int, ...]) -> Any:
+        """The sum along axes, which stay with an extent of 1; of 16-bit numbers in float32."""
+        dtype = np.float32 if array.itemsize == 2 else array.dtype
+        return array.sum(axis=axes, dtype=dtype, keepdims=True).astype(array.dtype, copy=False)
+
     def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
         """Makes arrays, unwritten or zero."""
         return functools.partial(np.zeros if zero else np.empty, shape, dtype)
@@ -212,6 +230,9 @@ class CupySpace(NumpySpace):
 
     def dense(self, array: Any, dtype: Any) -> Any:
         return self.cupy.ascontiguousarray(array, dtype)
+
+    def expand(self, array: Any, shape: tuple[int, ...]) -> Any:
+        return self.cupy.broadcast_to(array, shape)
 
     def maker(self, shape: tuple[int, ...], dtype: Any, device: Any, zero: bool) -> Callable[[], Any]:
         make, current = self.cupy.zeros if zero else self.cupy.ndarray, self.cupy.cuda.runtime.getDevice

@@ -23,8 +23,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from . import _affine, _gated, _linear, _operator, _rnn, _selective
+from ._axis import TimeAxis, check_layout
 from ._call import choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
 from ._xla import call
@@ -56,6 +58,7 @@ def linear_scan(
     initial_state: ArrayLike | None = None,
     *,
     layout: str = "btc",
+    axis: int | None = None,
     gate_form: str = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
@@ -66,14 +69,23 @@ def linear_scan(
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` from ``initial_state``; arguments as in ``flashscan.linear_scan``.
 
     ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C],
-    or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]. Returns h, or the pair of it and the final state.
+    or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]; with ``axis`` the input has any rank. Returns h, or the
+    pair of it and the final state.
     """
     choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
     arrays = arrays_of(_linear.forward, gate, input, initial_state, seq_offsets, reset)
+    time = None if axis is None else TimeAxis("input", axis, arrays[1].shape, arrays[3])
+    if time is not None:
+        check_layout(layout)
+        gate, input, initial_state, seq_offsets, reset = arrays
+        arrays = [time.gate(gate, jnp.broadcast_to), time.data("input", input)]
+        arrays += [time.state("initial_state", initial_state), seq_offsets, time.reset(reset)]
     if arrays[0].ndim < 3:
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
     results = call(LINEAR, arrays, (final, layout, gate_form, reverse, thread_count(threads)))
+    if time is not None:
+        results = time.results(*results)
     return tuple(results) if return_final_state else results[0]
 
 

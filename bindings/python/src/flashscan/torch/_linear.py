@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .. import _linear
+from .._axis import TimeAxis, check_layout
 from .._call import choose, flag
 from .._errors import FlashscanTypeError
 from ._derivative import Derivative
@@ -135,6 +136,7 @@ def linear_scan(
     initial_state: Tensor | None = None,
     *,
     layout: str = "btc",
+    axis: int | None = None,
     gate_form: str = "value",
     reverse: bool = False,
     seq_offsets: Offsets = None,
@@ -150,8 +152,8 @@ def linear_scan(
         input: [B, T, C], or [B, C, T] with ``layout="bct"``; float32, bfloat16, float16, float64, complex64 or
             complex128, on the CPU or a GPU. Views are read in place.
         initial_state: [B, C], or [N, C] with ``seq_offsets``; zeros if not given.
-        layout, gate_form, reverse, seq_offsets, reset: as in ``flashscan.linear_scan``.
-        return_final_state: also return the last state, [B, C] or [N, C], in float32 for 16-bit input.
+        layout, axis, gate_form, reverse, seq_offsets, reset: as in ``flashscan.linear_scan``.
+        return_final_state: also return the last state, of ``initial_state``'s shape, in float32 for 16-bit input.
 
     Returns:
         h, of the input's shape and dtype, or ``(h, final_state)``.
@@ -167,5 +169,12 @@ def linear_scan(
     if autocast_dtype(input) is not None and gate.dtype not in (input.dtype, state_dtype(input.dtype)):
         gate = gate.to(input.dtype)
     state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
-    results = _op(gate, input, state, offsets, reset, layout, gate_form, reverse)
+    if axis is None:
+        results = _op(gate, input, state, offsets, reset, layout, gate_form, reverse)
+    else:
+        check_layout(layout)
+        time = TimeAxis("input", axis, input.shape, offsets)
+        gate, input = time.gate(gate, Tensor.expand), time.data("input", input)
+        state, reset = time.state("initial_state", state), time.reset(reset)
+        results = time.results(*_op(gate, input, state, offsets, reset, layout, gate_form, reverse))
     return tuple(results) if final else results[0]

@@ -156,7 +156,7 @@ class _Custom(torch.autograd.Function):
     ) -> Any:
         ctx.request, ctx.final = request, final
         ctx.save_for_backward(x, initial, seq_offsets)
-        results = _custom.forward(request, x, initial, seq_offsets, final)
+        results = _custom.forward(request, x, initial, seq_offsets, final=final)
         return tuple(results) if final else results[0]
 
     @staticmethod
@@ -196,7 +196,7 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
         _transforms.refuse_transforms(_WITH_FUNCTIONS)
     training = torch.is_grad_enabled() and (x.requires_grad or (initial is not None and initial.requires_grad))
     if not training:
-        results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final)
+        results = _custom.forward(_custom.Request(op, *options), x, initial, offsets, final=final)
         return tuple(results) if final else results[0]
     # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
     wide = state_dtype(x.dtype) if callable(op) else x.dtype

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time at any axis of arrays of any rank, and results that are written to the caller's arrays."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import reference
+
+import flashscan
+from flashscan import FlashscanError, linear_scan, linear_scan_backward, prefix_scan, reduce
+
+# (input, axis, gate): gates broadcast as wholes and along parts of what is before and behind time.
+CASES = {
+    "time alone": ((9,), 0, (9,)),
+    "time first": ((9, 4), 0, (4,)),
+    "time last": ((3, 9), -1, (3, 1)),
+    "rows of three axes": ((2, 3, 4, 9), 3, (2, 1, 4, 9)),
+    "in the middle": ((2, 3, 7, 4, 2), 2, (2, 3, 7, 4, 2)),
+    "all of the batch": ((2, 3, 7, 4), 2, (7, 4)),
+    "a part of the batch": ((2, 3, 7, 4), -2, (3, 1, 4)),
+    "parts of batch and channels": ((2, 3, 7, 4, 2), 2, (2, 1, 1, 1, 2)),
+    "a number": ((2, 7, 3, 1), 1, ()),
+    "no rows": ((2, 0, 7, 3), 2, (2, 1, 1, 1)),
+    "no steps": ((2, 3, 0, 2), 2, (3, 1, 1)),
+}
+
+
+def three(array, place):
+    """[batch, time, channels], as the reference wants arrays."""
+    shape = array.shape
+    return array.reshape(int(np.prod(shape[:place])), shape[place], int(np.prod(shape[place + 1 :])))
+
+
+def drawn(case, dtype=np.float64):
+    shape, axis, gate_shape = CASES[case]
+    rng, place = np.random.default_rng(1), axis % len(shape)
+    state_shape = shape[:place] + shape[place + 1 :]
+    gate, x, state = rng.uniform(0.2, 0.9, gate_shape), rng.standard_normal(shape), rng.standard_normal(state_shape)
+    reset = rng.uniform(size=shape[: place + 1]) < 0.2
+    return place, gate.astype(dtype), x.astype(dtype), state.astype(dtype), reset
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_any_axis(case):
+    place, gate, x, state, reset = drawn(case)
+    full, rows = np.broadcast_to(gate, x.shape), three(x, place).shape[::2]
+    flat = three(full, place), three(x, place), state.reshape(rows)
+    options = {"reverse": True, "reset": reset.reshape(rows[0], -1) if x.size else np.zeros((rows[0], x.shape[place]))}
+    out, last = linear_scan(gate, x, state, axis=CASES[case][1], reverse=True, reset=reset, return_final_state=True)
+    want, want_last = reference.scan(*flat, **options)
+    np.testing.assert_allclose(out, want.reshape(x.shape), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(last, want_last.reshape(state.shape), rtol=1e-12, atol=1e-12)
+    gradients = linear_scan_backward(gate, out, x, state, last, axis=CASES[case][1], reverse=True, reset=reset)
+    wanted = reference.backward(flat[0], want, flat[1], flat[2], want_last, **options)
+    wanted = reference.sum_to(wanted[0].reshape(x.shape), gate.shape), *wanted[1:]
+    for got, want, like in zip(gradients, wanted, (gate, x, state)):
+        np.testing.assert_allclose(got, np.reshape(want, like.shape), rtol=1e-11, atol=1e-11)
+        assert got.shape == like.shape
+
+
+@pytest.mark.parametrize("view", ["turned", "every other step", "backwards in memory"])
+def test_views_along_an_axis_equal_their_copies(view):
+    place, gate, x, state, _ = drawn("in the middle")
+    turned = {
+        "turned": lambda a: np.ascontiguousarray(a.T).T,
+        "every other step": lambda a: np.repeat(a, 2, axis=place)[:, :, ::2],
+        "backwards in memory": lambda a: a[:, ::-1].copy()[:, ::-1],
+    }[view]
+    got = linear_scan(turned(gate), turned(x), state, axis=place)
+    np.testing.assert_allclose(got, linear_scan(gate, x, state, axis=place), rtol=1e-12)
+
+
+def test_packed_along_an_axis():
+    rng = np.random.default_rng(2)
+    gate, x, states = rng.uniform(0, 1, (9, 1, 2)), rng.standard_normal((1, 9, 3, 2)), rng.standard_normal((2, 3, 2))
+    out, last = linear_scan(gate, x, states, axis=1, seq_offsets=[0, 4, 7], return_final_state=True)
+    full = np.broadcast_to(gate, x.shape)
+    for n, (begin, end) in enumerate(((0, 4), (4, 7))):
+        want, state = linear_scan(full[:, begin:end], x[:, begin:end], states[n : n + 1], axis=1, return_final_state=True)
+        np.testing.assert_allclose(out[:, begin:end], want, rtol=1e-12)
+        np.testing.assert_allclose(last[n : n + 1], state, rtol=1e-12)
+    assert not out[:, 7:].any() and last.shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("autograd", [False, True])
+@pytest.mark.parametrize("case", ["time last", "in the middle", "parts of batch and channels"])
+def test_any_axis_of_tensors(case, autograd):
+    torch = pytest.importorskip("torch")
+    place, *arrays, reset = drawn(case)
+    gate, x, state, reset = map(torch.from_numpy, (*arrays, reset))
+    numpy = [np.asarray(array) for array in (*arrays, reset)]
+    want = linear_scan(*numpy[:3], axis=place, reset=numpy[3], return_final_state=True)
+    wanted = linear_scan_backward(numpy[0], want[0], numpy[1], numpy[2], want[1], axis=place, reset=numpy[3])
+    if autograd:
+        import flashscan.torch as ft
+
+        leaves = [each.clone().requires_grad_() for each in (gate, x, state)]
+        results = ft.linear_scan(*leaves, axis=place, reset=reset, return_final_state=True)
+        gradients = torch.autograd.grad(results, leaves, (x, results[1].detach()))
+    else:
+        results = linear_scan(gate, x, state, axis=place, reset=reset, return_final_state=True)
+        gradients = linear_scan_backward(gate, results[0], x, state, results[1], axis=place, reset=reset)
+    for got, expected in zip((*results, *gradients), (*want, *wanted)):
+        np.testing.assert_allclose(got.detach().numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_an_axis_of_narrow_tensors_sums_gradients_of_gates_in_float32():
+    torch = pytest.importorskip("torch")
+    x = torch.ones(1, 300, 2, 1, dtype=torch.bfloat16)
+    gate = torch.zeros(1, 1, 2, 1, dtype=torch.bfloat16).expand(1, 1, 2, 1)
+    gradient = linear_scan_backward(gate, x, x, axis=2)[0]
+    assert gradient.dtype == torch.bfloat16 and gradient.flatten().tolist() == [0.0, 300.0]
+
+
+OUTS = {
+    "dense": lambda x: np.empty_like(x),
+    "half of a buffer": lambda x: np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)[..., : x.shape[-1]],
+    "turned": lambda x: np.zeros(x.shape[::-1], x.dtype).T,
+    "in place": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("package", ["numpy", "torch"])
+@pytest.mark.parametrize("layout", ["btc", "bct"])
+@pytest.mark.parametrize("kind", OUTS)
+def test_out_of_linear_scan(kind, layout, package):
+    rng = np.random.default_rng(3)
+    gate, x = rng.uniform(0, 1, (2, 1, 5)), rng.standard_normal((2, 9, 5))
+    want, last = linear_scan(gate, x, layout=layout, return_final_state=True)
+    out, made = OUTS[kind](x), lambda array: array
+    if package == "torch":
+        made = pytest.importorskip("torch").from_numpy
+    given = made(out)
+    results = linear_scan(made(gate), given if out is x else made(x), layout=layout, out=given, return_final_state=True)
+    assert results[0] is given
+    np.testing.assert_allclose(out, want, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(results[1]), last, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["time first", "in the middle", "rows of three axes"])
+def test_out_along_an_axis(case):
+    place, gate, x, state, reset = drawn(case)
+    want = linear_scan(gate, x, state, axis=place, reset=reset)
+    out = np.zeros((*x.shape[:-1], x.shape[-1] + 3), x.dtype)[..., : x.shape[-1]]
+    if len(x.shape[place + 1 :]) > 1:
+        out = np.empty_like(x)
+    assert linear_scan(gate, x, state, axis=place, reset=reset, out=out) is out
+    np.testing.assert_allclose(out, want, rtol=1e-12, atol=1e-13)
+
+
+def test_out_keeps_the_steps_behind_the_last_sequence():
+    x, out = np.ones((1, 6, 2)), np.full((1, 6, 2), 7.0)
+    assert linear_scan(0.5, x, seq_offsets=[0, 2, 4], out=out) is out
+    np.testing.assert_array_equal(out[0, :, 0], [1, 1.5, 1, 1.5, 7, 7])
+
+
+@pytest.mark.parametrize("op", ["add", "max", np.maximum])
+def test_out_of_operators(op):
+    x = np.random.default_rng(4).standard_normal((1, 8, 2))
+    out, total = np.empty_like(x), np.empty((1, 2))
+    result, last = prefix_scan(x, op, axis=1, return_final=True, out=out)
+    assert result is out and reduce(x, op, axis=1, out=total) is total
+    np.testing.assert_array_equal(out, prefix_scan(x, op, axis=1))
+    np.testing.assert_array_equal(total, reduce(x, op, axis=1))
+    np.testing.assert_array_equal(last, total)
+
+
+X = np.ones((2, 5, 3))
+WIDE = np.zeros((2, 7, 3))
+READ_ONLY = np.frombuffer(np.zeros(30).tobytes()).reshape(2, 5, 3)
+OVERLAPPING = np.lib.stride_tricks.as_strided(np.zeros(99), (2, 5, 3), (8, 24, 8), writeable=True)
+REFUSED = {
+    "shape": (lambda: linear_scan(0.5, X, out=np.zeros((2, 5, 4))), "out has shape (2, 5, 4); accepted is (2, 5, 3)"),
+    "dtype": (lambda: linear_scan(0.5, X, out=np.zeros((2, 5, 3), "f4")), "out has dtype float32; accepted is float64"),
+    "no array": (lambda: linear_scan(0.5, X, out=[[[0.0]]]), "out is a builtins.list; accepted is numpy.ndarray"),
+    "read only": (lambda: linear_scan(0.5, X, out=READ_ONLY), "out has strides (120, 24, 8) in bytes and cannot be"),
+    "backwards": (lambda: linear_scan(0.5, X, out=np.zeros((2, 5, 3))[:, ::-1]), "out has strides (120, -24, 8)"),
+    "overlapping itself": (lambda: linear_scan(0.5, X, out=OVERLAPPING), "out has strides (8, 24, 8)"),
+    "shifted": (lambda: linear_scan(0.5, WIDE[:, :5], out=WIDE[:, 2:]), "out, the library's OUTPUT, overlaps"),
+    "gate": (lambda: linear_scan(WIDE[:, :5], X, out=WIDE[:, :5]), "out, the library's OUTPUT, overlaps"),
+    "columns apart": (
+        lambda: linear_scan(0.5, np.ones((5, 3, 2)), axis=0, out=np.zeros((5, 3, 4))[..., :2]),
+        "out has shape (5, 3, 2) and strides (96, 32, 8); accepted with axis 0",
+    ),
+    "scan of gaps": (lambda: prefix_scan(X, "add", out=np.zeros((2, 5, 6))[..., :3]), "accepted are dense arrays"),
+    "scan in place": (lambda: prefix_scan(X, "add", out=X), "out, the library's OUTPUT, overlaps"),
+    "reduce": (lambda: reduce(X, "add", out=np.zeros((2, 5, 3))), "out has shape (2, 5, 3); accepted is (2, 5)"),
+    "axis and layout": (lambda: linear_scan(0.5, X, axis=1, layout="bct"), "layout is 'bct' with axis"),
+    "no such axis": (lambda: linear_scan(0.5, X, axis=3), "axis is 3 for an array of 3 axes; accepted are -3 to 2"),
+    "no axes": (lambda: linear_scan(0.5, np.array(1.0), axis=0), "axis is 0 for an array of 0 axes"),
+    "gate of an axis": (lambda: linear_scan(np.ones((5, 2)), X, axis=1), "gate has shape (5, 2); accepted are shapes"),
+    "state of an axis": (lambda: linear_scan(0.5, X, np.ones(3), axis=1), "initial_state has shape (3,)"),
+    "reset of an axis": (lambda: linear_scan(0.5, X, axis=0, reset=np.ones((2, 5), bool)), "reset has shape (2, 5)"),
+    "packed rows": (lambda: linear_scan(0.5, X, axis=1, seq_offsets=[0, 5]), "accepted are extents of 1 before axis 1"),
+    "grad_output": (lambda: linear_scan_backward(0.5, X, X[:1], axis=1), "grad_output has shape (1, 5, 3)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_name_the_argument(case):
+    call, words = REFUSED[case]
+    with pytest.raises(FlashscanError, match=re.escape(words)):
+        call()
+
+
+def test_tensors_that_lie_elsewhere_are_no_out():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(FlashscanError, match="out is a numpy.ndarray; accepted is torch.Tensor"):
+        linear_scan(0.5, torch.ones(1, 2, 3), out=np.zeros((1, 2, 3), np.float32))
+    with pytest.raises(FlashscanError, match="out is a torch.Tensor; accepted is numpy.ndarray"):
+        flashscan.prefix_scan(X, "add", out=torch.zeros(2, 5, 3))
