@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers between memory and the arithmetic: one number, and rows of adjacent numbers.
+// Conversions of numbers between the type that memory has (bf16, f16, f32, f64, integers) and the type of the
+// arithmetic T (float, double or the integer itself): of one number, of a vector, of a row of adjacent numbers, and of
+// a rectangle.
 #pragma once
 
 #include "cpu/kernels/linear.h"
@@ -32,7 +34,8 @@ FLASHSCAN_INLINE void exchange(P*& a, P*& b) {
     b = kept;
 }
 
-// The memory form M of a number and its conversions.
+// A form has the type that a number has in memory, and the conversions to (get) and from (put) the type of the
+// arithmetic.
 struct AsF32 {
     using Type = float;
     static constexpr Number number = Number::f32;
@@ -58,7 +61,7 @@ struct AsF16 {
     static FLASHSCAN_INLINE F16 put(float x) { return to_f16(x); }
 };
 
-// Integers stay what they are.
+// Integers are computed with in the type that memory has.
 template <typename T>
 struct AsInteger {
     using Type = T;
@@ -82,7 +85,8 @@ FLASHSCAN_INLINE void with_number(Number number, Use use) {
     }
 }
 
-// Between halves and words below 2^16. GCC 12 makes plain conversions of halves of vectors, or of numbers.
+// Widens 16-bit numbers to 32-bit words, and narrows words below 2^16. Intrinsics are used because GCC 12 splits the
+// builtin conversion into halves of vectors or into single numbers.
 FLASHSCAN_INLINE VecU words_of(VecHalf half) {
 #if defined(__AVX512F__)
     return reinterpret_cast<VecU>(_mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(half)));
@@ -108,7 +112,7 @@ FLASHSCAN_INLINE VecHalf low_halves(VecU words) {
 }
 
 #if defined(__AVX512F__)
-// The masked forms: GCC 12 warns about an uninitialised variable inside the plain ones.
+// The masked intrinsics are used because GCC 12 warns about an uninitialised variable inside the plain ones.
 FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
     return reinterpret_cast<VecF>(_mm512_maskz_cvtph_ps(0xffff, reinterpret_cast<__m256i>(half)));
 }
@@ -134,7 +138,7 @@ FLASHSCAN_INLINE VecF widen_f16(VecHalf half) {
     return v;
 #endif
 }
-// The bits of to_f16, in any rounding mode.
+// Gives the same bits as to_f16, whatever the rounding mode is.
 FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
     const VecU bits = reinterpret_cast<VecU>(v), size = bits & 0x7fffffffU;
     const VecU normal = (size - 0x38000000U + 0xfffU + ((size >> 13) & 1U)) >> 13;
@@ -147,7 +151,7 @@ FLASHSCAN_INLINE VecHalf narrow_f16(VecF v) {
 }
 #endif
 
-// As to_bf16, with the result in the upper half of each word and anything below it.
+// Rounds as to_bf16 does. The result is in the upper half of each word; the lower half holds anything.
 FLASHSCAN_INLINE VecU round_to_bf16(VecF v) {
     const VecU bits = reinterpret_cast<VecU>(v);
     const VecU rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
@@ -159,7 +163,7 @@ FLASHSCAN_INLINE VecF widened(VecHalf half, F16) { return widen_f16(half); }
 FLASHSCAN_INLINE VecHalf narrowed(VecF v, Bf16) { return low_halves(round_to_bf16(v) >> 16); }
 FLASHSCAN_INLINE VecHalf narrowed(VecF v, F16) { return narrow_f16(v); }
 
-// A vector of the arithmetic from and to memory; `streamed` as stream().
+// widen reads a vector of the arithmetic from memory and narrow writes one; narrow_streamed writes with stream().
 FLASHSCAN_INLINE VecF widen(const float* p) { return load(p); }
 FLASHSCAN_INLINE VecD widen(const double* p) { return load(p); }
 FLASHSCAN_INLINE void narrow(float* p, VecF v) { store(p, v); }
@@ -190,7 +194,8 @@ FLASHSCAN_INLINE void narrow_streamed(Half* p, VecF v) {
     stream(&p->bits, narrowed(v, Half{}));
 }
 
-// 2 * width adjacent numbers, apart by the parity of their places. In bf16 that is a shift and a mask.
+// widen_two reads 2 * width adjacent numbers into two vectors: those at even and those at odd places. In bf16 that
+// takes a shift and a mask. narrow_two writes them; `streamed` writes with stream().
 FLASHSCAN_INLINE Two<float> widen_two(const float* p) { return separate<float>(load(p), load(p + Simd<float>::width)); }
 FLASHSCAN_INLINE Two<double> widen_two(const double* p) {
     return separate<double>(load(p), load(p + Simd<double>::width));
@@ -231,7 +236,8 @@ FLASHSCAN_INLINE void narrow_two(bool streamed, F16* p, Two<float> v) {
     put_words(streamed, p, parities_together(apart));
 }
 
-// Rows of n adjacent numbers; those `ahead` are asked for early.
+// widen_row reads a row of n adjacent numbers, and prefetches those that lie `ahead` numbers further on. narrow_row
+// writes a row; `streamed` writes whole vectors with non-temporal stores.
 template <typename T, typename Form>
 FLASHSCAN_INLINE void widen_row(Form, T* to, const typename Form::Type* from, int64_t n, int64_t ahead) {
     int64_t i = 0;
@@ -261,7 +267,8 @@ struct Rectangle {
     bool adjacent() const { return inner_stride == parts || inner == 1; }
 };
 
-// Calls use(in panel, in memory) for each number, along the axis that is shorter in memory.
+// Calls use(place in the panel, place in memory) for each number. The axis with the smaller stride in memory is the
+// inner loop.
 template <typename Use>
 FLASHSCAN_INLINE void for_numbers(const Rectangle& r, int64_t pitch, Use use) {
     const int64_t step = r.outer_stride < 0 ? -r.outer_stride : r.outer_stride;
@@ -292,7 +299,7 @@ void load_panel(T* panel, int64_t pitch, Number number, const char* from, const 
     });
 }
 
-// `streamed`: past the caches where numbers are adjacent; ordered by stream_fence().
+// With `streamed`, adjacent numbers are written with non-temporal stores, which stream_fence() orders.
 template <typename T>
 void store_panel(const T* panel, int64_t pitch, Number number, char* to, const Rectangle& r, bool streamed = false) {
     with_number<T>(number, [&](auto form) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exp of vectors: x = n ln 2 + r with |r| <= ln(2) / 2, the Taylor series of exp(r), and 2^n.
+// exp of vectors: exp(x) = 2^n exp(r), where x = n ln 2 + r with an integer n and |r| <= ln(2) / 2, and exp(r) is its
+// Taylor series.
 #pragma once
 
 #include <type_traits>
@@ -14,7 +15,7 @@ constexpr double inverse_factorial(int k) {
     return 1 / product;
 }
 
-// n = shifted - magic, for x within the clamps of Simd.
+// r and n of the opening comment, with n = shifted - magic. x has to be between Simd's bottom and top.
 template <typename T>
 struct Reduced {
     Vec<T> r, shifted;
@@ -27,8 +28,8 @@ FLASHSCAN_INLINE Reduced<T> reduced(Vec<T> x) {
     return {fused(n, splat<T>(-S::ln2_low), fused(n, splat<T>(-S::ln2_high), x)), shifted};
 }
 
-// Terms [First, First + Count) of the Taylor series of exp(r), r^k / k!, over r^First. Halves of the series do not wait
-// for one another.
+// The sum of r^(k - First) / k! for k in [First, First + Count): a part of the Taylor series of exp(r), divided by
+// r^First. Pairs of terms are formed independently of each other.
 template <int First, int Count, typename T>
 FLASHSCAN_INLINE Vec<T> exponential_terms(Vec<T> r, Vec<T> square) {
     if constexpr (Count == 1) {
@@ -45,8 +46,8 @@ FLASHSCAN_INLINE Vec<T> exponential_series(Vec<T> r) {
     return exponential_terms<First, Simd<T>::terms + 1 - First, T>(r, r * r);
 }
 
-// v 2^n with n = shifted - magic, rounded once where the result is below the normal numbers. Without an instruction
-// for it, 2^n comes in two factors, so that neither overflows where the result does not.
+// Returns v 2^n with n = shifted - magic, rounded once where the result is below the normal numbers. Without an
+// instruction for it, 2^n is multiplied as two factors, so that neither overflows where the result does not.
 #if defined(__AVX512F__)
 FLASHSCAN_INLINE VecF times_power(VecF v, VecF shifted) {
     const VecF n = shifted - Simd<float>::magic;
@@ -71,7 +72,7 @@ FLASHSCAN_INLINE V times_power(V v, V shifted) {
 }
 #endif
 
-// x, but at most or at least `bound`; NaN stays.
+// at_most and at_least clamp x at `bound`; a NaN stays a NaN.
 #if defined(__AVX512F__)
 FLASHSCAN_INLINE VecF at_most(VecF x, float bound) {
     return reinterpret_cast<VecF>(_mm512_maskz_min_ps(0xffff, _mm512_set1_ps(bound), reinterpret_cast<__m512>(x)));

@@ -8,20 +8,21 @@
 
 namespace flashscan::cpu {
 
-// The recurrence runs on panels of a and x, so that of the LinearCall the tensors y, gate and previous are not used, and x
-// says how many parts a number has. The data of grad_gate says whether sums are wanted: of PARAM's rate and of BIAS, side
-// by side for each channel.
+// The recurrence runs on panels of a and x. So the tensors y, gate and previous of the LinearCall are not used, and of
+// its x only `parts` is. grad_gate.data is not null where the gradients of PARAM and BIAS are wanted: two sums for each
+// channel, first the gradient of PARAM's rate, then that of BIAS.
 struct GatedCall : LinearCall {
-    // `data` is null for what was not given. `output` and `states` are written forward; backward reads h from `states`.
+    // `data` is null where a tensor was not given. Forward writes `output` and `states`; backward reads h from
+    // `states`.
     Tensor input, gates, second_gate, input_gate, output_gate, output, states;
     Tensor grad_output, grad_input, grad_gates, grad_second_gate, grad_input_gate, grad_output_gate;
     Tensor param, bias;  // along channels
     GatedParts parts;
-    bool starts_with_one;  // m = 1 at the first step of each sequence
+    bool starts_with_one;  // m is 1 at the first step of each sequence
     double decay_rate, sqrt_slope_limit;
 };
 
-// The functions take a GatedCall.
+// The kernels of these tables have to be called with a GatedCall.
 namespace baseline {
 LinearKernels gated_kernels(const LinearVariant& variant);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers: the two engines of the linear recurrence on the panels of gated_tile.h: columns, with vectors across
-// channels, and rows, with vectors along time, one channel after the other.
+// Gated layers: two engines, which walk the panels of gated_tile.h by the steps of the linear recurrence. GatedColumns
+// puts neighbouring channels into the lanes of a vector. GatedRows puts consecutive steps of one channel into them, and
+// walks one channel after the other. One thread owns all channels of a block, and nothing is shared between threads.
 #pragma once
 
 #include "cpu/kernels/gated_tile.h"
@@ -9,7 +10,7 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Vectors across channels.
+// A panel is [steps][pitch] numbers, where pitch is the channels rounded up to whole vectors.
 template <typename T>
 class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     using Base = GatedEngine<T, GatedColumns<T>>;
@@ -82,7 +83,8 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         store_panel(panel, pitch_, to.number, address(to, t.row.batch, t.time, block_.c0),
                     {t.n, to.time, channels_, to.channels, 1}, p_.stream_stores);
     }
-    // A tile's numbers are added in T, tiles in double. Of a channel's two sums that by the rate comes first.
+    // The numbers of a tile are added in T, and the sums of tiles in double. For each channel w_.sums holds the sum by
+    // the rate and then the sum by the bias.
     void add_sums(const TileOf& t) const {
         constexpr int64_t width = Simd<T>::width;
         for (int64_t l = 0; l < pitch_; l += width) {
@@ -100,7 +102,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
   private:
     using Tile = ColumnTile<T, Own<T>, Own<T>>;
 
-    // A panel in walking order.
+    // The panel as a view whose step 0 is the first step walked.
     View<T> walked(const TileOf& t, T* panel) const {
         if (p_.ascending) return {panel, pitch_};
         return {panel + (t.n - 1) * pitch_, -pitch_};
@@ -119,7 +121,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
     int64_t pitch_;
 };
 
-// Vectors along time.
+// A panel is the steps of one channel.
 template <typename T>
 class GatedRows : public GatedEngine<T, GatedRows<T>> {
     using Base = GatedEngine<T, GatedRows<T>>;
@@ -132,7 +134,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
   public:
     GatedRows(const LinearCall& p, const LinearBlock& block, GatedWork<T>& work) : Base(p, block, work) {}
 
-    // Channels are walked one after the other, each as far as possible.
+    // Each channel is walked to the end of the range before the next begins.
     static int64_t tile_steps() { return int64_t(1) << 62; }
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
@@ -175,11 +177,11 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         const int64_t next = t.time + k + (p_.ascending ? most : -most), bytes = bytes_of(of.number);
         return {address(of, t.row.batch, next, block_.c0 + t.c), 0, of.time * bytes};
     }
-    // The vectors of a run of steps may reach past the tile.
+    // Needs whole vectors of steps: those of a run of steps may reach past the tile.
     bool in_place(const TileOf& t, const Tensor& from) const {
         return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && !t.flagged;
     }
-    // Numbers past the steps, which the last vector reads too, become 0.
+    // Fills the numbers past the steps, which the last vector reads too, with 0.
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
         if (count > 0)
             load_panel(to + skip, count, from.number,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers on panels: what happens to the numbers of a tile before and after the linear recurrence, a loop of
-// vectors for each choice of a part
+// Gated layers: the stages, which compute on the panels of a tile what comes before and after the linear recurrence.
+// Each stage is one loop over vectors, compiled once for each choice of the layer's part that it computes:
 //
 //     decay        gate, second gate -> a, m; backward also their slopes
 //     value        input, input gate, m -> x
@@ -8,7 +8,7 @@
 //     input        g, m -> gradients of input and input gate, and v
 //     gate         g, h before, v -> gradients of gate and second gate, and of the rate
 //
-// so that a choice costs one instance of one loop and not one of every combination. Panels stay in the caches.
+// So the number of instances is the sum of the choices and not their product. Panels stay in the caches between stages.
 #pragma once
 
 #include "cpu/kernels/gated.h"
@@ -17,15 +17,16 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// The numbers of a tensor's tile: a copy, or where they lie in memory if they lie there as a panel has them.
+// The numbers of a tensor's tile. `at` points to the copy in `own`, or into the tensor itself where its layout and
+// dtype are those of a panel.
 template <typename T>
 struct Panel {
     const T* at;
     alignas(64) T own[Work<T>::size];
 };
 
-// The memory of one worker, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. What is named as
-// in Work is used alike.
+// The memory of one worker thread, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. Members
+// with the names of those of Work (linear_tile.h) have the same use.
 template <typename T>
 struct GatedWork {
     static constexpr size_t size = Work<T>::size;
@@ -40,23 +41,24 @@ struct GatedWork {
     uint8_t flags[size];
 };
 
-// The address at which the next tile of a tensor has what a span has in this one; each row of the span is `row` bytes
-// further on, and each number of a row `number` bytes.
+// For prefetching: the address in a tensor of what the next tile has in the place of a span of this one. Rows of the
+// span are `row` bytes apart, and numbers of a row `number` bytes.
 struct Ahead {
     const char* at;
     int64_t row, number;
 };
 
-// Numbers of panels from `first` on: `rows` times `n` of them, `pitch` apart. Whole vectors are computed: what is past n
-// belongs to nobody or to a span that comes later. The numbers of a channel are at `channel`, `channel_step` further on
-// for each number of a row: 1 where lanes are channels, 0 where they are steps of one.
+// The numbers of panels that a stage computes: `rows` rows of `n` numbers, the first at `first` and each `pitch` after
+// the one before. Whole vectors are computed; what they write past n is unused or is computed again by a later span.
+// Parameters of a channel are read at `channel`, and `channel_step` further on for each number of a row: 1 where lanes
+// are channels, and 0 where they are steps of one channel.
 struct Span {
     int64_t first, rows, n, pitch, channel, channel_step;
-    Ahead ahead[2];  // of the tensors that a stage takes
+    Ahead ahead[2];  // for the two tensors that a stage reads
 };
 
-// Calls use(number of a panel, number of a channel) for each vector of the span, and asks for what the next tile has in
-// its place: memory is fetched while the stages compute, because the loop that loads a panel could only wait for it.
+// Calls use(place in the panels, place in the channels' parameters) for each vector of the span, and prefetches what
+// the next tile has in its place, so that memory is fetched while the stages compute.
 template <typename T, typename Use>
 FLASHSCAN_INLINE void for_vectors(const Span s, Use use) {
     constexpr int64_t width = Simd<T>::width;
@@ -110,7 +112,7 @@ void decay_stage(GatedWork<T>& w, const Span& s, T limit) {
         });
 }
 
-// `scaled` says whether there is an m.
+// Without `scaled` m is 1.
 template <Activation activation, InputGating gating, typename T>
 void value_stage(GatedWork<T>& w, const Span& s, bool scaled) {
     using V = Lanes<T>;
@@ -132,7 +134,7 @@ void epilogue_stage(GatedWork<T>& w, const Span& s) {
         });
 }
 
-// x becomes the gradient of h, which the recurrence backward takes.
+// Writes the gradient of h to w.x, which the backward recurrence reads.
 template <Epilogue epilogue, typename T>
 void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
     const T *states = w.states.at, *output_gate = w.output_gate.at, *grad_output = w.grad_output.at;
@@ -145,7 +147,7 @@ void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
         });
 }
 
-// g is in h. v is left in `value` for the gradient of the scale.
+// Reads g from w.h, and writes v to w.value for the gradient of the scale m.
 template <Activation activation, InputGating gating, typename T>
 void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
     using V = Lanes<T>;
@@ -166,7 +168,7 @@ void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
         });
 }
 
-// Without `carried` the state before the step was dropped.
+// Without `carried` the step had a reset, and the state before it has no part in the gradient.
 template <Scale scale, typename T>
 void gate_gradient_stage(GatedWork<T>& w, const Span& s, bool carried, bool second, bool rate) {
     using V = Lanes<T>;
@@ -183,7 +185,7 @@ void gate_gradient_stage(GatedWork<T>& w, const Span& s, bool carried, bool seco
         });
 }
 
-// ---- The instance of a stage for the choices of a call.
+// ---- The functions run_... call the instance of a stage that fits the parts of a call.
 
 template <Scale scale, bool Slopes, typename T>
 void run_decay(const GatedCall& p, GatedWork<T>& w, const Span& s) {

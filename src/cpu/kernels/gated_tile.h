@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers: tiles of a block of channels. A tile's tensors are taken as panels, copied once unless they lie in memory
-// as a panel does; the stages of gated_stages.h make a and x of them, an engine of gated_engines.h walks the panels by the
-// steps of the linear recurrence, and further stages make what is stored. Every named array moves once; in a chain of
-// chunks what the recurrence needs moves twice. Steps lie in panels in ascending time.
+// Gated layers: tiles of a block of channels, which one thread owns. A tile's tensors are read as panels, which are
+// copies unless a tensor has the layout and dtype of a panel. The stages of gated_stages.h compute a and x from them,
+// an engine of gated_engines.h walks the panels by the steps of the linear recurrence, and further stages compute what
+// is stored. Every tensor moves once; where a row is cut into chunks that several threads walk, what the recurrence
+// reads moves twice. Steps lie in panels in ascending time.
 #pragma once
 
 #include "cpu/kernels/gated_stages.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// A tile has steps [i, i + n) of a row in walking order, which are the times [time, time + n), and channels from `c` on in
-// a block. If it is `flagged`, the memory of a worker has a flag for each of its steps.
+// A tile has the steps [i, i + n) of a row in walking order, which are the times [time, time + n), and the channels of
+// a block from `c` on. Where it is `flagged`, GatedWork::flags holds the flags of each of its steps.
 struct TileOf {
     const Row& row;
     int64_t i, n, time, c;
@@ -27,11 +28,11 @@ class GatedTiles {
     }
 
   protected:
-    // Numbers of a panel that a tile fills where a step has less.
+    // A tile has as many steps as give this many numbers of a panel, and at least one.
     static constexpr int64_t tile_numbers = 4096 / int64_t(sizeof(T));
     enum Flag : uint8_t {
-        fresh = 1,   // m = 1
-        dropped = 2  // the state before is not carried on
+        fresh = 1,   // m is 1 at this step
+        dropped = 2  // a reset drops the state before this step
     };
 
     GatedTiles(const LinearCall& p, const LinearBlock& block, Memory& work)
@@ -42,7 +43,7 @@ class GatedTiles {
             const auto rate = gated::rate_of<T>(p_.parts.decay, w_.rate[c], static_cast<T>(p_.decay_rate));
             w_.rate[c] = rate.value, w_.rate_by_param[c] = rate.slope;
         }
-        // Whole vectors of channels are computed, and spare ones have gates of 1 or less.
+        // Whole vectors of channels are computed, and the spare channels need gates of 1 or less.
         const bool by_value = p_.parts.decay == Decay::value;
         for (int64_t c = channels_; c < round_to_vectors(channels_); ++c)
             w_.bias[c] = by_value ? T(1) : T(0), w_.rate[c] = 0;
@@ -55,10 +56,10 @@ class GatedTiles {
     }
     bool wants_input_gradients() const { return p_.grad_input.data != nullptr || p_.grad_input_gate.data != nullptr; }
 
-    // Fills flags, one for each step of the tile, with what is special about it; returns whether anything is.
+    // Fills w_.flags for the steps of the tile; returns whether any of them has a flag.
     bool flag_steps(const TileOf& t) const {
         const uint8_t* reset = reset_at(p_, t.row, t.time);
-        // The recurrence's first step is the walk's last one in backward.
+        // The first step of the sequence is the last step of the walk in backward.
         const int64_t first = p_.backward ? t.row.steps() - 1 : 0;
         const bool starts = p_.starts_with_one && first >= t.i && first < t.i + t.n;
         if (reset == nullptr && !starts) return false;
@@ -77,10 +78,10 @@ class GatedTiles {
         t.flagged = flag_steps(t);
         return t;
     }
-    // From one step of the walk to the next, in time.
+    // How much the time changes from one step of the walk to the next.
     int64_t walking_step() const { return p_.ascending ? 1 : -1; }
 
-    // Calls use(k, count, flags) for runs of steps of a tile that are alike.
+    // Calls use(first step, number of steps, flags) for each run of steps of a tile that have the same flags.
     template <typename Use>
     void for_runs(const TileOf& t, Use use) const {
         if (!t.flagged) return use(int64_t(0), t.n, uint8_t(0));
@@ -108,14 +109,15 @@ class GatedTiles {
     }
 };
 
-// An engine: Shape says how a tile lies in panels.
+// What both engines do before and after the walk over a tile. Shape is the engine; it says how a tile lies in panels:
 //
-//     in_place(tile, tensor)                                      whether memory has a tile as a panel does
-//     copy(tile, tensor, to, skip, shift, count)                  `count` steps from the tile's (skip + shift)-th on, to
-//                                                                 the skip-th of a panel
-//     store(tile, tensor, panel)                                  from a panel to memory
-//     place(tile, k, count)                                       steps of a tile as numbers of panels
-//     ahead(tile, k, tensor)                                      what the next tile has in place of those from k on
+//     in_place(tile, tensor)                        whether the tensor's memory can be used as a panel
+//     copy(tile, tensor, to, skip, shift, count)    copies `count` steps from the tile's step skip + shift on to a
+//     panel
+//                                                   from its step `skip` on
+//     store(tile, tensor, panel)                    copies a panel to the tensor
+//     place(tile, k, count)                         the Span of steps [k, k + count)
+//     ahead(tile, k, tensor)                        the Ahead of the steps from k on
 template <typename T, typename Shape>
 class GatedEngine : public GatedTiles<T> {
   protected:
@@ -126,7 +128,8 @@ class GatedEngine : public GatedTiles<T> {
 
     Shape& shape() { return static_cast<Shape&>(*this); }
 
-    // Steps [k, k + count) of a tile for a stage that takes two tensors, of which the second may be missing.
+    // The span of steps [k, k + count) of a tile for a stage that reads two tensors, of which the second may be
+    // missing.
     Span span(const TileOf& t, int64_t k, int64_t count, const Tensor& one, const Tensor& two) {
         Span s = shape().place(t, k, count);
         s.ahead[0] = shape().ahead(t, k, one);
@@ -134,7 +137,7 @@ class GatedEngine : public GatedTiles<T> {
         return s;
     }
 
-    // The tile of a tensor, `shift` steps later.
+    // Makes `panel` hold the tile of a tensor, taken `shift` times later.
     void load(const TileOf& t, const Tensor& from, Panel<T>& panel, int64_t shift = 0) {
         if (shape().in_place(t, from)) {
             panel.at = reinterpret_cast<const T*>(address(from, t.row.batch, t.time + shift, this->block_.c0 + t.c));
@@ -143,7 +146,7 @@ class GatedEngine : public GatedTiles<T> {
         panel.at = panel.own;
         shape().copy(t, from, panel.own, 0, shift, t.n);
     }
-    // The state before each step, which is what backward meets next.
+    // Loads the state before each step. Backward walks to it next, so it is one walking step further on.
     void load_previous(const TileOf& t) {
         const int64_t shift = this->walking_step(), skip = shift < 0 ? 1 : 0;
         if (t.i + t.n < t.row.steps()) return load(t, p_.states, w_.previous, shift);
@@ -155,12 +158,13 @@ class GatedEngine : public GatedTiles<T> {
         const int64_t lanes = s.channel_step == 0 ? 1 : this->channels_;
         for (int64_t l = 0; l < lanes; ++l) w_.previous.own[s.first + l] = state == nullptr ? T(0) : state[l];
     }
-    // The panel that the recurrence takes for x: in backward without an epilogue it is the gradient of the output.
+    // The panel that the recurrence reads as x. In backward without an epilogue it is the gradient of the output
+    // itself.
     T* recurrence_input() const {
         return p_.backward && !p_.parts.has_output_gate() ? const_cast<T*>(w_.grad_output.at) : w_.x;
     }
 
-    // a and x of a tile; x is the gradient of h in backward.
+    // Computes a and x of a tile; in backward x is the gradient of h.
     void before(const TileOf& t, bool slopes) {
         const bool second = p_.parts.has_second_gate();
         load(t, p_.gates, w_.gate);
@@ -197,7 +201,7 @@ class GatedEngine : public GatedTiles<T> {
         if (p_.states.data != nullptr) shape().store(t, p_.states, w_.h);
     }
 
-    // g of the tile is in h.
+    // Computes and stores the gradients of a tile, whose g is in w_.h.
     void after_backward(const TileOf& t) {
         const bool gates = this->wants_gate_gradients(), keeps = p_.parts.keeps_input();
         const bool inputs = keeps && (this->wants_input_gradients() || (gates && p_.parts.scale != Scale::one));

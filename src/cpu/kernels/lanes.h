@@ -36,7 +36,7 @@ FLASHSCAN_INLINE Lanes<T> select(Mask<T> mask, Lanes<T> a, Lanes<T> b) {
     return Lanes<T>(mask.bits ? a.v : b.v);
 }
 
-// A vector of integers, which wrap.
+// A vector of integers, whose arithmetic wraps around.
 template <typename T>
 struct Integers {
     using Unsigned = typename Simd<T>::Unsigned;
@@ -80,8 +80,9 @@ FLASHSCAN_INLINE Lanes<T> sqrt_of(Lanes<T> x) {
     return Lanes<T>(square_root(x.v));
 }
 
-// exp(x) as exponential() has it, 2^n (1 + r s), and 1 - exp(x) = -(2^n r s + (2^n - 1)). 2^n - 1 is exact where it does
-// not hide r s.
+// Returns exp(x) as exponential() computes it, 2^n (1 + r s) with exp(r) = 1 + r s, and
+// 1 - exp(x) = -(2^n r s + (2^n - 1)), which does not cancel near x = 0. 2^n - 1 is exact wherever r s counts beside
+// it.
 template <typename T>
 FLASHSCAN_INLINE ExpAndRest<Lanes<T>> exp_and_rest(Lanes<T> x) {
     const Reduced<T> at = reduced<T>(at_least(at_most(x.v, Simd<T>::top), Simd<T>::bottom));

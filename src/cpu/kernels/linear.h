@@ -2,8 +2,9 @@
 // What the host code and the kernels of the linear recurrence share: plain data and function pointers, so that files
 // built for different instruction sets have nothing else in common.
 //
-// Walking order is the order in which a pass computes: time ascending or descending as direction and pass say. A step
-// i is counted in walking order from the start of its row. A row is one sequence; a lane is one channel of it.
+// Walking order is the order in which a pass computes: time ascending or descending, as direction and pass say. A step
+// i is counted in walking order from the start of its row. A row is one sequence. A lane is one number of a step: a
+// channel, or the real or the imaginary part of one.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +31,11 @@ struct Tensor {
 };
 
 struct LinearCall {
-    // x and y: INPUT and OUTPUT forward, GRAD|OUTPUT and GRAD|INPUT backward. previous: OUTPUT of a backward call that
-    // wants GRAD|GATE. `data` is null for what was not given.
+    // x and y are INPUT and OUTPUT in forward, and GRAD|OUTPUT and GRAD|INPUT in backward. `previous` is OUTPUT in a
+    // backward call that wants GRAD|GATE. `data` is null where a tensor was not given.
     Tensor x, y, gate, previous, grad_gate;
-    // States are dense and hold numbers of the arithmetic. `first_state` is STATE_IN of a backward call.
+    // States are dense and hold numbers of the arithmetic. `start` is the state or gradient that the walk begins with,
+    // and `end` receives the one that it ends with. `first_state` is STATE_IN in a backward call.
     const char *start, *first_state;
     char* end;
     const uint8_t* reset;
@@ -44,12 +46,12 @@ struct LinearCall {
     int32_t form;  // FLASHSCAN_GATE_*
     bool sum_batch, sum_time, sum_channels;
     int64_t rows, time, channels;
-    int64_t chunk;  // steps, 0: a row is one chunk
-    char* carries;  // [rows][channels] numbers of the arithmetic, for sums over batch
+    int64_t chunk;  // steps of a chunk; 0: a row is one chunk
+    char* carries;  // [rows][channels] numbers of the arithmetic; used where sums go over the batch
 };
 
-// Channels [c0, c1) of rows [row0, row1). `sums` is null or where sums of the gate gradient go instead of into
-// grad_gate: doubles in the shape of grad_gate, dense, starting with all of its elements.
+// Channels [c0, c1) of rows [row0, row1). Where `sums` is not null, sums of the gate gradient are written there and not
+// to grad_gate, as doubles in a dense array of the whole shape of grad_gate.
 struct LinearBlock {
     int64_t row0, row1, c0, c1;
     double* sums;
@@ -60,33 +62,35 @@ struct LinearChunk {
     int64_t row, i0, steps, c0, c1;
 };
 
-// What a chunk does to the carry c: c' = product * c + local, the product as in kernels/linear_product.h. These, like
-// carries, are one number of the arithmetic for each lane of the chunk.
+// The affine map by which a chunk turns the carry c before it into the carry after it: c' = product * c + local. The
+// product is a mantissa and a power (linear_product.h). Each array, like a carry, has one number of the arithmetic for
+// each lane of the chunk.
 struct LinearSummary {
     void *product, *power, *local;
 };
 
-// `work` is memory of the worker, aligned to 64 bytes, with nothing in it.
+// The kernels of one LinearVariant. `work` is scratch memory of the calling thread: work_bytes bytes, aligned to 64,
+// with any contents.
 struct LinearKernels {
     int64_t work_bytes;
-    // Whole rows, one chunk after the other.
+    // Computes whole rows, one chunk after the other.
     void (*rows)(const LinearCall&, const LinearBlock&, void* work);
-    // True where a chunk resets: then c' is local alone.
+    // Computes the summary of a chunk. Returns true where the chunk has a reset: then c' is `local` alone.
     bool (*summarise)(const LinearCall&, const LinearChunk&, const LinearSummary&, void* work);
-    // c' from a summary; true where it is finite in all lanes.
+    // Computes c' from a summary; returns true where it is finite in all lanes.
     bool (*join)(const LinearCall&, const LinearChunk&, bool reset, const LinearSummary&, const void* carry,
                  void* next);
-    // c' step by step where `next`, from a summary, is not finite: a sum of a part of the steps may overflow where the sum
-    // of all does not.
+    // Computes c' again step by step in those lanes where `next`, as join computed it, is not finite: a sum over some
+    // of the steps may overflow where the sum over all does not.
     void (*walk)(const LinearCall&, const LinearChunk&, const void* carry, void* next, void* work);
-    // The outputs of a chunk, and the carry after it. Sums of the gate gradient over time go to `sums`: one double for
-    // each number of a step of GATE.
+    // Writes the outputs of a chunk, and replaces the carry by the one after it. Sums of the gate gradient over time
+    // are written to `sums`: one double for each number of a step of GATE.
     void (*apply)(const LinearCall&, const LinearChunk&, void* carry, double* sums, void* work);
-    // After a thread's last chunk: others may read what it wrote.
+    // Is called after a thread's last chunk: afterwards other threads may read what this one wrote.
     void (*finish)();
 };
 
-// Which of a table's kernels a problem needs.
+// Says which kernels of an instruction set a problem needs.
 struct LinearVariant {
     bool wide;  // arithmetic in f64
     bool complex_data;

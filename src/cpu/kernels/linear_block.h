@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of steps along time: whether products of gates within one lost what its states hold.
+// Blocks of steps along time (linear_row_steps.h): the checks whether products of gates within a block lost bits that
+// its states need. A block that fails them is computed again step by step.
 //
 // A block composes steps by products over windows of them. Each window's product is a quotient of two of the products
 // p[t] from the block's first step on, so where all p[t] are in the middle of the range none left the normal numbers.
-// Gates of at most 1 never make up for what fell below: no more is lost than 2^-120 (f64: 2^-1015) of the largest state.
+// Gates of at most 1 never make up for what fell below: no more is lost than 2^-120 (f64: 2^-1015) of the largest
+// state.
 #pragma once
 
 #include "cpu/kernels/linear_product.h"
@@ -30,7 +32,7 @@ FLASHSCAN_INLINE bool all_of(typename Simd<T>::Int mask) {
     return signs(reinterpret_cast<Vec<T>>(mask)) == (1U << Simd<T>::width) - 1;
 }
 
-// Whether states differ too little in size, or are too small, for what was lost to count.
+// Returns whether the states are so small, or differ so little in size, that what was lost does not count.
 template <typename T>
 __attribute__((noinline, cold)) bool keeps_uneven_states(const Vec<T>& state, const Vec<T>& carry) {
     using M = Middle<T>;
@@ -42,7 +44,8 @@ __attribute__((noinline, cold)) bool keeps_uneven_states(const Vec<T>& state, co
     return most <= M::faint || least >= most * M::ratio;
 }
 
-// Whether what was lost does not count: from sizes of states and of the carry, and squares of the gates' magnitudes.
+// Returns whether what was lost does not count. Takes the squares of the gates' magnitudes, and the magnitudes of the
+// states and of the carry.
 template <typename T>
 FLASHSCAN_INLINE bool keeps_far_states(Vec<T> gate_square, Vec<T> state, Vec<T> carry) {
     using M = Middle<T>;
@@ -52,8 +55,9 @@ FLASHSCAN_INLINE bool keeps_far_states(Vec<T> gate_square, Vec<T> state, Vec<T> 
     return keeps_uneven_states<T>(state, carry);
 }
 
-// Whether all states are finite and all products p[t] in the middle; complex ones by their squares, so half as far away.
-// 0 times a state is 0 or NaN, and NaN is not in the middle.
+// Returns whether all states are finite and all products p[t] are in the middle of the range. Complex products are
+// judged by the squares of their magnitudes, which leave the middle twice as early. 0 times a state is 0 or NaN, and
+// NaN is not in the middle.
 template <typename T>
 FLASHSCAN_INLINE bool plain_states(Vec<T> state, Vec<T> p) {
     return outside_middle<T>(fused(state, Vec<T>{}, p)) == 0;
@@ -64,8 +68,8 @@ FLASHSCAN_INLINE bool plain_states(Two<T> state, Two<T> p) {
     return outside_middle<T>(fused(state.even, zero, fused(state.odd, zero, square))) == 0;
 }
 
-// Whether a block stands though its products or its states are not plain: `out` is h forward and g
-// backward, whose states are conj(a) g.
+// Returns whether the result of a block is accurate although plain_states() is false. `out` is h in forward. In
+// backward it is g, and the states are conj(a) g.
 template <bool ComplexData, bool Mirror, bool Backward, typename T>
 __attribute__((noinline, cold)) bool stands(const Two<T>& gate, const Two<T>& out, const Two<T>& carry) {
     if (any_special(out.even, out.odd)) return false;
@@ -82,7 +86,7 @@ __attribute__((noinline, cold)) bool stands(const Two<T>& gate, const Two<T>& ou
     }
 }
 
-// linear_product.h's far_lanes for parts that lie apart.
+// The same as far_lanes of linear_product.h for complex products whose real and imaginary parts are in two vectors.
 template <typename T>
 __attribute__((noinline, cold)) void far_lanes(const Two<T>& gate, Two<T>& product, const Two<T>& next, T* power,
                                                unsigned outside) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence, vectors across channels: the steps of one tile, for every step, for every vector of lanes
+// Linear recurrence with neighbouring channels in the lanes of a vector: computes the steps of one tile in two loops,
+// over the steps and inside over the vectors of lanes:
 //
 //     forward    h = a h + x                       backward    g = dh + c,  da = g conj(previous a'),  c = conj(a) g
 //
-// Lanes are numbers: complex data with a real gate are twice as many real lanes, a complex gate pairs neighbours up.
-// The carried state stays in the L1 cache. Each lane is computed in the order of the definition.
+// Lanes are numbers: complex data with a real gate are twice as many real lanes, and with a complex gate two
+// neighbouring lanes are the parts of one number. One thread computes a tile. The carry of all lanes stays in the L1
+// cache. Each lane is computed in the order of the definition.
 #pragma once
 
 #include "cpu/kernels/linear_product.h"
@@ -18,7 +20,7 @@ struct View {
     int64_t pitch;
 };
 
-// X: form of x, y and previous in memory; A: of the gate and its gradient.
+// One tile. X is the form (convert.h) of x, y and previous in memory, and A that of the gate and its gradient.
 template <typename T, typename X, typename A>
 struct ColumnTile {
     int64_t steps, lanes;
@@ -26,14 +28,14 @@ struct ColumnTile {
     View<typename A::Type> gate, grad;
     View<T> slope;
     T *carry, *product, *power;
-    bool stream;           // y and grad are written past the caches
-    const uint8_t* reset;  // of the first step, null: none
+    bool stream;           // y and grad are written with non-temporal stores
+    const uint8_t* reset;  // points to the flag of the first step; null: no resets
     int64_t reset_step;
     FLASHSCAN_INLINE bool reset_at(int64_t i) const { return reset != nullptr && reset[i * reset_step] != 0; }
 };
 
-// The distance ahead of a lane at which memory is asked for, in numbers: 2 KB where memory is walked without gaps, else
-// the next step.
+// The distance of prefetches, in numbers: 2 KB where steps are adjacent in memory, else as many whole steps as have 2
+// KB of lanes.
 template <typename Tile, typename M>
 FLASHSCAN_INLINE int64_t look_ahead(const Tile& t, const View<M>& v) {
     constexpr int64_t most = 2048 / int64_t(sizeof(M));
@@ -42,8 +44,8 @@ FLASHSCAN_INLINE int64_t look_ahead(const Tile& t, const View<M>& v) {
     return (1 + most / t.lanes) * v.pitch;
 }
 
-// Calls use(l, n) for whole vectors, n = 0, and for the rest of the lanes; downwards where time is, so that steps that
-// touch are one walk through memory.
+// Calls use(l, 0) for each whole vector of lanes from l on, and use(l, n) for the n lanes that are left over. Lanes
+// descend where time does, so that steps that are adjacent in memory are walked in the order of addresses.
 template <typename T, typename Tile, typename Use>
 FLASHSCAN_INLINE void for_lanes(const Tile& t, Use use) {
     constexpr int64_t width = Simd<T>::width;
@@ -78,7 +80,7 @@ FLASHSCAN_INLINE void put_state(T* p, Vec<T> v, int n) {
     put<Own<T>, T>(false, p, v, n);
 }
 
-// The numbers that pass from step to step in a vector of lanes.
+// What one vector of lanes passes from step to step.
 template <typename T>
 struct LaneState {
     Vec<T> carry, product;
@@ -156,8 +158,8 @@ void columns_backward(const ColumnTile<T, X, A> t) {
         });
 }
 
-// The state that a zero carry ends in, and the product of the gates; returns whether there was a reset. Vectors are taken
-// by twos, whose products are looked at together.
+// Computes the state that the steps end in from a carry of zero, and the product of the gates; returns whether there
+// was a reset. Vectors are taken in pairs, which share the test whether a product has left the middle of the range.
 template <bool ComplexGate, bool Backward, typename T, typename X, typename A>
 bool columns_summarise(const ColumnTile<T, X, A> t) {
     const int64_t x_ahead = look_ahead(t, t.x), a_ahead = look_ahead(t, t.gate);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence, vectors across channels. What is done to a tile is in linear_column_steps.h. One thread owns a
-// block of channels (at most 8 KB of a step) and walks time. Tensors that lie as the kernel wants them are read and
-// written in place, whole steps at a time, so that memory sees one stream per tensor; any other dtype, stride,
-// broadcast or gate form goes through panels of 8 KB. Moves 2 reads and 1 write a number forward, 3 and 2 backward.
+// Linear recurrence with neighbouring channels in the lanes of a vector, for data whose innermost axis is channels. The
+// arithmetic of a tile is in linear_column_steps.h. One thread owns a block of channels (at most 8 KB of a step) and
+// walks time; threads do not wait for each other here. A tensor whose channels are adjacent and whose dtype is one of
+// the forms is read and written in place, whole steps at a time, so that memory sees one stream for each tensor. Any
+// other dtype, stride, broadcast or form of the gate is copied through panels of 8 KB. For each number forward moves 2
+// reads and 1 write, and backward 3 reads and 2 writes.
 #pragma once
 
 #include "cpu/kernels/linear_column_steps.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// An engine: runs ranges of steps of one block of channels.
+// The engine of linear_walk.h: computes ranges of steps of one block of channels.
 template <typename T, bool ComplexGate>
 class Columns {
   public:
@@ -105,7 +107,7 @@ class Columns {
                v.pitch * size % bytes == 0;
     }
 
-    // Panels hold numbers of T: what is not direct has that form.
+    // Panels hold numbers of T, so a tensor that is not used in place is read and written in that form.
     template <typename Form>
     View<typename Form::Type> target(const Tensor& t, T* panel, const Row& row, int64_t time) const {
         using M = typename Form::Type;
@@ -211,7 +213,7 @@ class Columns {
             for (int64_t l = lanes_; l < pitch_; ++l) gates[i * pitch_ + l] = ComplexGate && (l & 1) != 0 ? T(0) : T(1);
     }
 
-    // Gates of fewer channels or fewer parts than the data, once for every lane.
+    // Repeats gates that have fewer channels or parts than the data, so that each lane has one.
     void spread(T* to, const T* from, int64_t steps, int64_t channels) const {
         const int64_t parts = p_.gate.parts;
         for (int64_t i = 0; i < steps; ++i)
@@ -233,7 +235,7 @@ class Columns {
             columns_backward<ComplexGate, true, true>(t);
     }
 
-    // Real gates of complex data take the real part: the sum over both numbers.
+    // The gradient of a real gate of complex data is a real part: the sum over both numbers.
     void fold_parts(int64_t n) const {
         if (p_.gate.parts == parts_) return;
         for (int64_t i = 0; i < n; ++i)

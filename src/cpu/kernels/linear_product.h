@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of gates over many steps, which may leave the numbers of the arithmetic and come back: mantissa times
-// 2^(64 power), or 2^(512 power) in f64, with the mantissa held in the middle of the range. A step then multiplies and
-// looks whether a lane has left the middle, which is rare. Mantissas are scaled by powers of two alone, so that a
-// product's bits do not depend on when that happens.
+// Products of gates over many steps, which may overflow or underflow the type of the arithmetic and come back into its
+// range. So a product is a mantissa times 2^(64 power), in f64 times 2^(512 power), and the mantissa is kept in the
+// middle of the range. Each step multiplies the mantissa and tests whether a lane has left the middle, which is rare.
+// Mantissas are scaled by powers of two alone, so that a product's bits do not depend on when that happens.
 #pragma once
 
 #include "cpu/kernels/simd.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// The middle is [low, high). What is below `raise` is scaled by `up` when a lane of its vector has left the middle.
-// `least` is the least normal number; from `most` on a product keeps a power. Of blocks: states are plain between
-// plain_low and plain_high; below `faint`, or where they differ by less than 1 / ratio, nothing that counts was lost.
+// The middle of the range is [low, high). When a lane of a vector has left it, lanes of `high` and more are multiplied
+// by `down`, and lanes below `raise` by `up`. `least` is the least normal number; a product of `most` and more keeps a
+// power. The last four are for linear_block.h: where all states are between plain_low and plain_high, or all are at
+// most `faint`, or they differ by less than a factor of 1 / ratio, nothing that counts was lost.
 template <typename T>
 struct Middle;
 template <>
 struct Middle<float> {
     static constexpr float low = 0x1p-63F, high = 0x1p65F, up = 0x1p64F, down = 0x1p-64F, raise = 0x1p-16F;
     static constexpr float least = 0x1p-126F, most = 0x1p120F;
-    static constexpr float zero_power = 0x1p20F;  // of a product that is 0
+    static constexpr float zero_power = 0x1p20F;  // is subtracted from the power of a product that is 0
     static constexpr float faint = 0x1p-30F, ratio = 0x1p-90F, plain_low = 0x1p-30F, plain_high = 0x1p60F;
 };
 template <>
@@ -29,7 +30,7 @@ struct Middle<double> {
     static constexpr double faint = 0x1p-60, ratio = 0x1p-950, plain_low = 0x1p-400, plain_high = 0x1p500;
 };
 
-// A bit for every lane whose sign is set.
+// Returns a mask with a bit for each lane whose sign bit is set.
 FLASHSCAN_INLINE unsigned signs(VecF v) {
 #if defined(__AVX512F__)
     return _mm512_movepi32_mask(reinterpret_cast<__m512i>(v));
@@ -59,7 +60,8 @@ FLASHSCAN_INLINE unsigned signs(VecD v) {
 #endif
 }
 
-// The exponent's upper two bits differ in the middle of the range: half of it added sets the upper one there alone.
+// Sets the sign of exactly the lanes that are in the middle of the range. There the upper two bits of the exponent
+// differ; the addition carries so that the upper one is set there alone, and the shift moves it to the sign.
 FLASHSCAN_INLINE VecF sign_in_middle(VecF v) {
     return reinterpret_cast<VecF>((reinterpret_cast<VecU>(v) + 0x20000000U) << 1);
 }
@@ -67,7 +69,7 @@ FLASHSCAN_INLINE VecD sign_in_middle(VecD v) {
     return reinterpret_cast<VecD>((reinterpret_cast<VecQ>(v) + 0x2000000000000000U) << 1);
 }
 
-// A bit for every lane outside the middle.
+// Returns a mask with a bit for each lane outside the middle.
 template <typename T>
 FLASHSCAN_INLINE unsigned outside_middle(Vec<T> v) {
     return signs(sign_in_middle(v)) ^ ((1U << Simd<T>::width) - 1);
@@ -98,7 +100,7 @@ FLASHSCAN_INLINE VecD larger(VecD a, VecD b) {
 #endif
 }
 
-// The larger magnitude of the parts of a number, for each of its lanes.
+// Returns for each lane the larger of the magnitudes of the parts of its number.
 template <bool Complex, typename T>
 FLASHSCAN_INLINE Vec<T> size_of(Vec<T> v) {
     const Vec<T> size = magnitude<T>(v);
@@ -126,8 +128,8 @@ FLASHSCAN_INLINE void set_one(Complex<T>& x) {
     x = {1, 0};
 }
 
-// One number: a * b, rounded as `multiply` of vectors does it. Complex products say what is fused: GCC 12 fuses others
-// against its options.
+// Returns a * b of single numbers, rounded as `multiply` of vectors rounds it. Complex products name the operations
+// that are fused, because GCC 12 fuses others although its options forbid it.
 template <typename T>
 FLASHSCAN_INLINE T product_of(T a, T b) {
     return a * b;
@@ -137,7 +139,7 @@ FLASHSCAN_INLINE Complex<T> product_of(Complex<T> a, Complex<T> b) {
     return {fused(a.re, b.re, -a.im * b.im), fused(a.re, b.im, a.im * b.re)};
 }
 
-// One number: product *= a whatever their sizes. A NaN or an infinity stays what it is.
+// Computes product *= a for one number, whatever their sizes are. A NaN or an infinity stays what it is.
 template <typename T, typename Element>
 FLASHSCAN_INLINE void multiply_far(Element a, Element& product, T& power) {
     using M = Middle<T>;
@@ -159,7 +161,8 @@ FLASHSCAN_INLINE void multiply_far(Element a, Element& product, T& power) {
     product = next;
 }
 
-// One number: power 0 wherever the product is a normal number, so that equal products are the same two numbers.
+// Makes the power of one product 0 where the product is a normal number, so that equal products have the same mantissa
+// and power.
 template <typename T, typename Element>
 FLASHSCAN_INLINE void settle(Element& product, T& power) {
     using M = Middle<T>;
@@ -167,7 +170,7 @@ FLASHSCAN_INLINE void settle(Element& product, T& power) {
     for (; power > 0 && size_of(product) < M::most * M::down; power -= 1) product = M::up * product;
 }
 
-// One number: product * carry. What is scaled is the factor that loses nothing by it.
+// Returns product * carry for one number. Of the two factors the one is scaled that loses no bits by it.
 template <typename T, typename Element>
 FLASHSCAN_INLINE Element moved(Element product, T power, Element carry) {
     using M = Middle<T>;
@@ -182,8 +185,9 @@ FLASHSCAN_INLINE Element moved(Element product, T power, Element carry) {
     return product_of(product, carry);
 }
 
-// Brings products in vectors back that are outside the middle by little; those near its lower end rise with them, so
-// that lanes that decay alike come here together. False, and nothing done, where some have lost bits.
+// Computes factors that bring back the products of a vector that are a little outside the middle, and adapts the
+// powers. Products below `raise` are scaled as well, so that lanes that decay alike come here together. Returns false,
+// and changes nothing, where a lane outside the middle has lost bits.
 template <typename T>
 FLASHSCAN_INLINE bool recentre(Vec<T> size, unsigned outside, Vec<T>& factor, T* power, int n) {
     using M = Middle<T>;
@@ -197,7 +201,7 @@ FLASHSCAN_INLINE bool recentre(Vec<T> size, unsigned outside, Vec<T>& factor, T*
     return true;
 }
 
-// multiply_product for the lanes of `outside`, bits of the first n.
+// The rare part of multiply_product: `outside` has a bit for each lane of the first n that has left the middle.
 template <bool Complex, bool Conj, typename T>
 __attribute__((noinline, cold)) void far_lanes(const Vec<T>& gate, Vec<T>& product, const Vec<T>& next, T* power,
                                                unsigned outside, int n) {
@@ -222,14 +226,14 @@ __attribute__((noinline, cold)) void far_lanes(const Vec<T>& gate, Vec<T>& produ
     }
 }
 
-// product *= gate in the first n lanes, 0: in all.
+// Computes product *= gate in the first n lanes, or in all where n is 0.
 template <bool Complex, bool Conj, typename T>
 FLASHSCAN_INLINE void multiply_product(Vec<T> gate, Vec<T>& product, T* power, int n) {
     const Vec<T> next = multiply<Complex, Conj, T>(gate, product);
     unsigned outside = outside_middle<T>(Complex ? size_of<Complex, T>(next) : next);
     if (n != 0) outside &= (1U << n) - 1;
     if (outside != 0) [[unlikely]] {
-        // Copies, so that what the loop keeps in registers has no address.
+        // The call takes copies, so that the variables of the caller's loop have no address and stay in registers.
         const Vec<T> a = gate, far = next;
         Vec<T> p = product;
         far_lanes<Complex, Conj, T>(a, p, far, power, outside, n == 0 ? Simd<T>::width : n);
@@ -239,7 +243,7 @@ FLASHSCAN_INLINE void multiply_product(Vec<T> gate, Vec<T>& product, T* power, i
     }
 }
 
-// The products of two adjacent vectors in memory.
+// multiply_product for two adjacent vectors of products in memory, with one test for both.
 template <bool Complex, bool Conj, typename T>
 FLASHSCAN_INLINE void multiply_products(Vec<T> a, Vec<T> b, T* products, T* power) {
     constexpr int width = Simd<T>::width;

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence, vectors along time: the steps of one lane. Two vectors hold the numbers of a block, apart by
-// parity. Of real data that are pairs of steps, f before s, which compose to one:
+// Linear recurrence with consecutive steps in the lanes of a vector: computes the steps of one channel, a block of
+// 2 * width numbers at a time, which are in two vectors: those at even and those at odd places. With real data a lane
+// of both is a pair of steps, f before s, which compose to one:
 //
 //     p = a_s a_f,  l = a_s x_f + x_s           (backward: l = a_s (a_f x_f + x_s), whose scan is the carry c)
 //
-// and of complex data real and imaginary parts. log2(W) times, k = 1, 2, 4 ..
+// With complex data the vectors are the real and the imaginary parts. A scan over the lanes follows, in log2(W) rounds,
+// k = 1, 2, 4 ..
 //
 //     l += p shift(l, k),  p *= shift(p, k)        then  l + p carry        (backward: g = x + shift(c, 1))
 //
-// so only the last multiply-add waits for the block before. It is looked at what the scan gives; the steps between
-// follow from that as the recurrence has them. Products of gates may overflow, meet an infinity or fall
-// below the normal numbers where the recurrence does not: a block whose result is not finite, whose products lost what
-// counts, or that holds a reset, is walked again step by step.
-// Pointers are to the lowest time; Mirror walks from the highest.
+// Only the last multiply-add waits for the block before. Products of gates may overflow, meet an infinity or fall below
+// the normal numbers where the recurrence does not. So the scanned states and products are tested; the other step of
+// each pair follows from them by the recurrence. A block whose result is not finite, whose products lost bits that
+// count, or that has a reset, is computed again step by step. Pointers are to the lowest time; Mirror walks from the
+// highest.
 #pragma once
 
 #include <algorithm>
@@ -23,23 +25,26 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// X: form of x, y and previous in memory; A: of the gate and its gradient.
+// The steps of one channel. X is the form (convert.h) of x, y and previous in memory, and A that of the gate and its
+// gradient.
 template <typename T, bool ComplexData, typename X, typename A>
 struct RowTile {
     using Element = std::conditional_t<ComplexData, Complex<T>, T>;
     int64_t steps;
     const typename X::Type* x;
     const typename A::Type* gate;
-    const T* slope;                    // null: 1
-    typename X::Type* y;               // null: only the carry is wanted
-    const typename X::Type* previous;  // of the lowest time; null: no gate gradient
+    const T* slope;                    // derivative of the gate by GATE; null: it is 1
+    typename X::Type* y;               // null where only the carry is wanted
+    const typename X::Type* previous;  // h before each step; null where no gate gradient is wanted
     typename A::Type* grad;
     const uint8_t* reset;
-    bool stream;     // y and grad are written past the caches
-    bool real_gate;  // of complex data: imaginary parts are 0 and no infinity meets them
-    bool has_first;  // the last step walked has `first` before it instead of previous
+    bool stream;  // y and grad are written with non-temporal stores
+    bool
+        // Complex data have a real gate: its imaginary parts are 0, and single steps do not multiply by them.
+        real_gate;
+    bool has_first;  // before the last step walked the state is `first` and not that in previous
     Element first, carry, product;
-    T power;  // of the product, as in linear_product.h
+    T power;  // the power of the product (linear_product.h)
     bool any_reset;
 };
 
@@ -80,14 +85,15 @@ FLASHSCAN_INLINE void scan(V& l, V& p) {
     if constexpr (width > 8) scan_level<8, Mirror, T>(l, p);
 }
 
-// The arithmetic of one block: 2 * width numbers. `carry` is the same in every lane and moves on.
+// The arithmetic of one block of 2 * width numbers. `carry` is the same in every lane; forward and backward replace it
+// by the one after the block.
 template <typename T, bool ComplexData, bool Mirror>
 struct RowBlock;
 
 template <typename T, bool Mirror>
 struct RowBlock<T, false, Mirror> {
     static constexpr int steps = 2 * Simd<T>::width, last = Mirror ? 0 : Simd<T>::width - 1;
-    // The earlier and the later step of pairs, and back.
+    // Turns even and odd places into the earlier and the later step of each pair, and back.
     static FLASHSCAN_INLINE Two<T> ordered(Two<T> v) { return Mirror ? Two<T>{v.odd, v.even} : v; }
 
     static FLASHSCAN_INLINE bool forward(Two<T> x, Two<T> a, Two<T>& carry, Two<T>& h) {
@@ -127,7 +133,8 @@ struct RowBlock<T, false, Mirror> {
     static FLASHSCAN_INLINE Two<T> times_slope(Two<T> h, Two<T> slope, bool) {
         return {h.even * slope.even, h.odd * slope.odd};
     }
-    // `h` of the steps before these from those of one step earlier; the last walked is `first`.
+    // `h` has the states before those steps that are walked one step earlier. Returns the states before the steps of
+    // the block; before the last one walked it is `first`.
     static FLASHSCAN_INLINE Two<T> move_on(Two<T> h, T first) {
         h = ordered(h);
         return ordered({h.odd, shift<1, !Mirror, T>(h.even, splat<T>(first))});
@@ -178,8 +185,8 @@ struct RowBlock<T, true, Mirror> {
     }
 };
 
-// One step. Real gates of complex data scale both parts. Each is rounded as linear_column_steps.h does it: a sequence of
-// one step alone has no axis of time to walk along, and gives the bits that it gives among others.
+// The arithmetic of one step. A real gate of complex data scales both parts. Rounding is that of linear_column_steps.h,
+// so that a sequence of one step, which may go to either engine, gives the same bits.
 template <typename T>
 FLASHSCAN_INLINE T times(T a, T b, bool) {
     return a * b;
@@ -221,7 +228,7 @@ FLASHSCAN_INLINE void put_element(typename Form::Type* p, int64_t j, Element x) 
         p[2 * j] = Form::put(x.re), p[2 * j + 1] = Form::put(x.im);
 }
 
-// Steps [from, to) in walking order one by one.
+// Computes steps [from, to) in walking order one by one.
 template <bool Mirror, bool Backward, typename T, bool ComplexData, typename X, typename A>
 void rows_steps(RowTile<T, ComplexData, X, A>& t, int64_t from, int64_t to) {
     using Element = typename RowTile<T, ComplexData, X, A>::Element;
@@ -252,7 +259,8 @@ void rows_steps(RowTile<T, ComplexData, X, A>& t, int64_t from, int64_t to) {
     }
 }
 
-// Asks for what comes 2 KB later: behind this much arithmetic the hardware keeps too little in flight.
+// Prefetches what lies 2 KB further on in walking order: beside this much arithmetic the hardware prefetches too
+// little.
 template <bool Mirror, typename T, typename M>
 FLASHSCAN_INLINE void look_ahead(const M* p) {
     constexpr int line = 64, bytes = int(sizeof(M)) * 2 * Simd<T>::width;
@@ -273,8 +281,8 @@ FLASHSCAN_INLINE bool resets_within(const uint8_t* reset) {
     return any != 0;
 }
 
-// Whether a block of Steps, from walking step i, stands as vectors walked it to `out` and `next`; else it is walked one
-// by one.
+// Ends the block of `Steps` steps from walking step i on. Returns true where the vectors' results `out` and `next` can
+// be used; otherwise computes and writes the block step by step, and returns false.
 template <bool Mirror, bool Backward, int Steps, typename T, bool ComplexData, typename X, typename A>
 FLASHSCAN_INLINE bool end_block(RowTile<T, ComplexData, X, A>& t, int64_t i, bool good, Two<T> out, Two<T> next,
                                 Two<T>& carry) {
@@ -341,7 +349,7 @@ void rows_backward(RowTile<T, ComplexData, X, A>& t) {
     rows_steps<Mirror, true>(t, i, t.steps);
 }
 
-// The carry and the product alone.
+// Computes only the carry after the steps and the product of the gates, and writes no output.
 template <bool Mirror, bool Backward, typename T, bool ComplexData, typename X, typename A>
 void rows_summarise(RowTile<T, ComplexData, X, A>& t) {
     using Tile = RowTile<T, ComplexData, X, A>;

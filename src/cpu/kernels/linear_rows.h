@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence, vectors along time: for data whose innermost axis is time. What is done to a lane is in
-// linear_row_steps.h. One thread owns some channels and reads each as one stream, in place where it lies as the kernel
-// wants it, else through panels of 8 KB. Moves 2 reads and 1 write a number forward, 3 and 2 backward.
+// Linear recurrence with consecutive steps in the lanes of a vector, for data whose innermost axis is time. The
+// arithmetic of a channel is in linear_row_steps.h. One thread owns some channels and reads each as one stream: in
+// place where its steps are adjacent and its dtype is one of the forms, otherwise through panels of 8 KB. For each
+// number forward moves 2 reads and 1 write, and backward 3 reads and 2 writes.
 #pragma once
 
 #include "cpu/kernels/linear_row_steps.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// An engine: runs ranges of steps of one block of channels.
+// The engine of linear_walk.h: computes ranges of steps of one block of channels.
 template <typename T, bool ComplexData>
 class Rows {
     static constexpr int parts = ComplexData ? 2 : 1;
@@ -18,10 +19,10 @@ class Rows {
     Rows(const LinearCall& p, const LinearBlock& block, Work<T>& work)
         : p_(p), block_(block), w_(work), channels_(block.c1 - block.c0) {}
 
-    // Channels are walked one after the other, each as far as possible.
+    // Each channel is walked to the end of the range before the next begins.
     int64_t tile_steps() const {
         if (!p_.backward || !sums_gate(p_) || p_.sum_time) return int64_t(1) << 62;
-        // Sums are those of one panel.
+        // The sums of a tile have to fit one panel.
         const int64_t step = p_.gate.parts * (p_.sum_channels ? 1 : channels_);
         return panel_numbers<T> / (step > parts ? step : parts);
     }
@@ -63,7 +64,7 @@ class Rows {
     using Tile = RowTile<T, ComplexData, X, A>;
     using Element = std::conditional_t<ComplexData, Complex<T>, T>;
 
-    // Walking steps [i, i + n) of a row and the lowest of their times.
+    // Steps [i, i + n) of a row in walking order, and the lowest of their times.
     struct Part {
         int64_t i, n, time;
     };
@@ -81,8 +82,8 @@ class Rows {
         return p_.form == 0 && direct<A>(p_.gate);
     }
 
-    // Calls use(X, A, part, channel) for the parts of [i, i + n) of every channel; downwards where time is, so that
-    // memory is walked without gaps.
+    // Calls use(X, A, part, channel) for the parts of [i, i + n) of each channel. Channels descend where time does, so
+    // that memory is walked in the order of addresses.
     template <typename Use>
     void for_tiles(const Row& row, int64_t i, int64_t n, Use use) {
         with_forms<T, ComplexData>(p_, fits, [&](auto x, auto a) {
@@ -131,8 +132,8 @@ class Rows {
         return t;
     }
 
-    // Gates in the form of the data: the same for all steps where they are broadcast, without imaginary parts where
-    // they are real.
+    // Brings gates to the shape of the data: a broadcast gate is repeated for all steps, and a real gate of complex
+    // data gets imaginary parts of 0.
     template <typename X>
     void load_gate(Tile<X, Own<T>>& t, const Row& row, const Part& part, int64_t c) {
         const Tensor& gate = p_.gate;
@@ -184,7 +185,7 @@ class Rows {
             store_panel(w_.grad, n * p_.gate.parts, p_.grad_gate.number, at(p_.grad_gate, row, time, c),
                         {1, 0, n, p_.grad_gate.time, p_.gate.parts});
     }
-    // Panels hold numbers of T: what is not direct has that form.
+    // Panels hold numbers of T, so a tensor that is not used in place is read and written in that form.
     template <typename Form>
     static typename Form::Type* panel(T* numbers) {
         return reinterpret_cast<typename Form::Type*>(numbers);
@@ -197,7 +198,7 @@ class Rows {
                (t.grad == nullptr || reinterpret_cast<uintptr_t>(t.grad + top) % vector_bytes == 0);
     }
 
-    // OUTPUT one step earlier in the order of the recurrence: one lower where backward walks down.
+    // OUTPUT one step earlier in the order of the recurrence: one time lower where backward walks down.
     template <typename X, typename A>
     void read_previous(Tile<X, A>& t, const Row& row, const Part& part, int64_t c) {
         const int64_t time = part.time, n = part.n;
@@ -219,7 +220,7 @@ class Rows {
         t.previous = panel<X>(w_.previous);
     }
 
-    // Real gates of complex data take the real part.
+    // The gradient of a real gate of complex data is the real part.
     void fold_parts(int64_t n) const {
         if (p_.gate.parts == parts) return;
         for (int64_t j = 0; j < n; ++j) w_.grad[j] = w_.grad[2 * j];

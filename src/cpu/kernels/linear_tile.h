@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both engines of the linear recurrence share: rows, addresses, gates, and sums of the gate gradient.
+// What both engines of the linear recurrence share: rows, addresses, the forms of gates, and sums of the gate gradient.
 #pragma once
 
 #include <type_traits>
@@ -10,13 +10,13 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// The size of a tensor's panel; a step of a block has no more.
+// The size of a panel, the copy of a tensor's tile. One step of a block fits one panel.
 inline constexpr int64_t panel_bytes = 8192;
 template <typename T>
 inline constexpr int64_t panel_numbers = panel_bytes / int64_t(sizeof(T));
 
-// Numbers between panels, so that equal places of two panels do not fall on addresses that processors take for each
-// other, or into one set of the cache.
+// The gap between panels, in numbers. It keeps equal places of two panels from addresses with the same low bits, which
+// processors mistake for each other (4K aliasing) and put into the same set of the cache.
 template <typename T>
 inline constexpr int64_t skew = 320 / int64_t(sizeof(T));
 
@@ -90,13 +90,13 @@ FLASHSCAN_INLINE GateAndSlope<T> gate_and_slope(int32_t form, Vec<T> g) {
         const Vec<T> a = exponential<T>(g);
         return {a, a};
     }
-    // Of the two halves of 1 = sigmoid(g) + sigmoid(-g), each from the exponential that cannot overflow.
+    // 1 = sigmoid(g) + sigmoid(-g), the larger and the smaller both from exp(-|g|), which cannot overflow.
     const Vec<T> e = exponential_of_minus_magnitude<T>(g);
     const Vec<T> large = T(1) / (T(1) + e), small = e * large;
     return {g < 0 ? small : large, small * large};
 }
 
-// Replaces n numbers g by a(g); slope becomes da/dg where it is not null.
+// Replaces n numbers g of GATE by a(g), as `form` says; writes da/dg to `slope` unless that is null.
 template <typename T, bool ComplexGate>
 void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
     if (form == 0) {
@@ -128,7 +128,7 @@ void transform_gate(int32_t form, T* gate, T* slope, int64_t n) {
     }
 }
 
-// Adds the numbers of a vector to as many sums.
+// Adds each number of a vector to the sum of its lane.
 template <typename T>
 FLASHSCAN_INLINE void add_in_double(double* sums, Vec<T> v) {
     constexpr int width = Simd<double>::width;
@@ -140,7 +140,7 @@ FLASHSCAN_INLINE void add_in_double(double* sums, Vec<T> v) {
     }
 }
 
-// Adds n numbers with as many partial sums as a vector has lanes.
+// Returns the sum of n numbers, `step` apart, formed from as many partial sums as a vector has lanes.
 template <typename T>
 FLASHSCAN_INLINE double add_up(const T* numbers, int64_t n, int64_t step) {
     constexpr int width = Simd<T>::width;
@@ -153,8 +153,8 @@ FLASHSCAN_INLINE double add_up(const T* numbers, int64_t n, int64_t step) {
     return partial[0];
 }
 
-// Sums of the gate gradient of times [time, time + steps), ascending, in the shape [steps or 1][channels or 1], to
-// where they belong: grad_gate, or `to` in the shape of grad_gate.
+// Writes sums of the gate gradient of the times [time, time + steps), ascending, in the shape [steps or 1][channels or
+// 1], to grad_gate, or to the block's `sums` where that is not null.
 template <typename T>
 void flush_sums(const LinearCall& p, const LinearBlock& block, const Row& row, int64_t time, int64_t steps,
                 const double* sums, double* to) {

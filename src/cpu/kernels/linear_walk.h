@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear recurrence: the walk over rows, chunks of time and tiles, for any engine.
+// Linear recurrence: the walk over rows, chunks of time and tiles, for both engines.
 //
-// A row longer than a chunk is cut at fixed steps. For every chunk but the last the carry goes on as
-// c' = product * c + local, whoever computes it, so that the bits do not depend on how chunks meet threads. Where that
-// is not finite the chunk is walked from its carry, so that it is wherever the steps one by one are.
+// A row longer than a chunk is cut at fixed steps. The carry after each chunk but the last is c' = product * c + local,
+// whichever thread computes it, so that the bits do not depend on how chunks are given to threads. Lanes where that is
+// not finite are computed step by step from the chunk's carry, so that a carry is finite wherever the definition gives
+// a finite one.
 #pragma once
 
 #include "cpu/kernels/linear_row_steps.h"
@@ -28,13 +29,13 @@ FLASHSCAN_INLINE bool finite(T x) {
     return x - x == 0;
 }
 
-// next = product * carry + local for one number; `product` as in linear_product.h, settled.
+// Returns product * carry + local for one number. The product is one of linear_product.h on which settle() was called.
 template <typename T, typename Element>
 FLASHSCAN_INLINE Element join_one(Element product, T power, Element carry, Element local) {
     return power != 0 ? moved(product, power, carry) + local : next_state(product, carry, local, false);
 }
 
-// The same for `lanes` numbers; returns whether all are finite.
+// Writes the same of each of `lanes` numbers to `next`, or `local` alone after a reset; returns whether all are finite.
 template <typename T, bool ComplexGate>
 bool join_lanes(int64_t lanes, bool reset, const LinearSummary& summary, const T* carry, T* next) {
     using Element = std::conditional_t<ComplexGate, Complex<T>, T>;
@@ -53,7 +54,7 @@ bool join_lanes(int64_t lanes, bool reset, const LinearSummary& summary, const T
     return good;
 }
 
-// Gives equal products equal numbers.
+// Calls settle() for each lane.
 template <typename T, bool ComplexGate>
 void settle_lanes(int64_t lanes, T* product, T* power) {
     using Element = std::conditional_t<ComplexGate, Complex<T>, T>;
@@ -67,7 +68,7 @@ void settle_lanes(int64_t lanes, T* product, T* power) {
     }
 }
 
-// Takes the lanes of `walked` whose joined value is not finite.
+// Replaces those numbers of `next` that are not finite by those of `walked`.
 template <typename T, bool ComplexGate>
 void repair(int64_t lanes, const T* walked, T* next) {
     constexpr int64_t parts = ComplexGate ? 2 : 1;
@@ -130,7 +131,7 @@ class Walk {
         for (int64_t k = 0; k < steps; k += tile_) engine_.apply(row, i + k, at_most(tile_, steps - k), false);
     }
 
-    // Writes a chunk; sums over time are left in work().sums.
+    // Writes the outputs of a chunk; sums over time are left in the sums of the thread's memory.
     void apply(const Row& row, int64_t i, int64_t steps) {
         if (sums_ && p_.sum_time) clear(w_.sums, step_sums_);
         for (int64_t k = 0; k < steps; k += tile_) {
@@ -163,7 +164,8 @@ class Walk {
         for (int64_t l = 0; l < lanes_; ++l) w_.carry[l] = w_.next[l];
     }
 
-    // Sums over the batch: all rows of a tile of time before the next tile. Rows are whole chunks here.
+    // For sums over the batch but not over time: computes a tile of time in all rows before the next tile. Rows are not
+    // cut into chunks here.
     void tiles_across_rows() {
         for (int64_t i = 0; i < p_.time; i += tile_) {
             const int64_t n = at_most(tile_, p_.time - i);
