@@ -7,18 +7,18 @@
 
 namespace flashscan::cpu {
 
-// Steps [first, first + steps), in the order of computation, of the sequence at times [begin, end) of a row. Element
-// `base` + t * time_stride is the one at time t (of the first lane).
+// A chunk: the steps [first, first + steps), in the order of computation, of the sequence at times [begin, end) of a
+// row. The element at time t (of the first lane) is `base` + t * time_stride.
 struct OperatorPiece {
     int64_t base, begin, end;
     int64_t first, steps;
     int64_t lanes;
-    bool start;  // the first step has nothing before it: no STATE_IN
+    bool start;  // nothing comes before the first step, not even STATE_IN
 };
 
-// Operators on numbers, as complex ones if parts is 2. Tensors lie alike; strides in elements.
+// A call of an operator on numbers, complex ones where parts is 2. All tensors have the same strides, in elements.
 struct NumbersCall {
-    const char* x;   // INPUT; null: not needed
+    const char* x;   // INPUT, or null where it is not needed
     const char* dy;  // GRAD|OUTPUT of a scan, or null
     char* y;         // OUTPUT or GRAD|INPUT, or null
     Number number;
@@ -27,39 +27,44 @@ struct NumbersCall {
     bool ascending, exclusive;
 };
 
-// Carries, totals, gradients and products are `parts` numbers a lane. Tiles are what is loaded at once. Integers have no
-// pointers of backward: mark, backward and join_backward.
+// The kernels of one operator and type. Carries, totals, gradients and products have `parts` numbers for each lane. A
+// tile is the steps that are loaded at once. mark, backward and join_backward are null for integers, which have no
+// gradients.
 struct NumbersKernels {
     int64_t vector_bytes;
-    int64_t work_bytes;  // of `work`, memory of the worker aligned to 64 bytes with nothing in it
+    int64_t work_bytes;  // of `work`, scratch memory of the calling thread, aligned to 64 bytes, with any contents
     int64_t (*tile_steps)(int64_t lanes, int32_t parts);
-    // carry: y before the piece -> after it. fold writes nothing else, mark stores the carry before each tile.
+    // All three replace `carry`, y before the piece, by y after it. fold writes nothing else, scan writes the outputs,
+    // and mark writes the carry before each tile to `marks`.
     void (*fold)(const NumbersCall&, const OperatorPiece&, char* carry, char* work);
     void (*scan)(const NumbersCall&, const OperatorPiece&, char* carry, char* work);
     void (*mark)(const NumbersCall&, const OperatorPiece&, char* carry, char* marks, char* work);
-    // gradient: of y after the piece -> before it. `product`, unless null, is multiplied by the left slopes.
+    // Replaces `gradient`, that of y after the piece, by that of y before it. Multiplies `product`, unless it is null,
+    // by the left slopes of all steps.
     void (*backward)(const NumbersCall&, const OperatorPiece&, const char* marks, char* gradient, char* product,
                      char* work);
-    // next = carry o total, and gradient = local + product * gradient, of `numbers` numbers.
+    // For each of `numbers` numbers join computes next = carry o total, and join_backward
+    // gradient = local + product * gradient.
     void (*join)(int64_t numbers, const char* carry, const char* total, char* next);
     void (*join_backward)(int64_t numbers, const char* product, const char* local, char* gradient);
 };
 
-// Most lanes of a block.
+// A block of lanes has at most this many.
 inline constexpr int64_t numbers_lanes = 256;
 
-// Matrices and affine maps. An element is d x d or d numbers, as complex ones if parts is 2; GATE's are d x d. Strides
-// in elements.
+// A call of products of matrices or of affine maps. An element of INPUT is d x d numbers for matrices and d numbers for
+// affine maps, complex ones where parts is 2; an element of GATE is d x d numbers. Strides are in elements.
 struct MatrixCall {
     const char *x, *w;  // INPUT and GATE
     const char* dy;     // GRAD|OUTPUT of a scan, or null
-    char* y;            // OUTPUT of a scan forward; of affine maps GRAD|INPUT backward; or null
+    char* y;            // OUTPUT of a scan in forward; GRAD|INPUT of affine maps in backward; or null
     char* grad_w;       // GRAD|GATE, or null
-    // An element of numbers for each of INPUT: forward takes y[t-1], backward of matrices g[t], of affine maps it holds
-    // y[t-1]. Null: not wanted, or y[t-1] of affine maps is in `output`.
+    // One element, in the type of the arithmetic, for each of INPUT. Forward writes y[t-1] to it. Backward of matrices
+    // writes g[t] to it, and backward of affine maps reads y[t-1] from it. It is null where that is not wanted, or
+    // where affine maps find y[t-1] in `output`.
     char* prefix;
-    const char* output;       // OUTPUT of a scan, read
-    const char* first_state;  // y[-1] of the chain in backward of affine maps, numbers, or null
+    const char* output;       // OUTPUT of a scan, which backward of affine maps reads
+    const char* first_state;  // in backward of affine maps: y before the first step of the chain, or null
     Number number;
     int32_t parts;
     int64_t dim;
@@ -69,22 +74,23 @@ struct MatrixCall {
 
 struct MatrixKernels {
     int64_t vector_bytes;
-    // Numbers of a buffer, aligned to 64 bytes, for calls on `rows` rows.
+    // Returns how many numbers a `buffer` for calls on `rows` rows has. Buffers are aligned to 64 bytes.
     int64_t (*buffer_numbers)(int64_t dim, int32_t parts, int64_t rows);
-    // Rows [row, row + rows) of y, or backward of g; the same rows of carry, a matrix of numbers, before the piece ->
-    // after it, in the order of the pass.
+    // Compute rows [row, row + rows) of y, or in backward of g. They replace the same rows of `carry`, a matrix in the
+    // type of the arithmetic, by those after the piece, in the order of the pass.
     void (*forward)(const MatrixCall&, const OperatorPiece&, int64_t row, int64_t rows, char* carry, char* buffer);
     void (*backward)(const MatrixCall&, const OperatorPiece&, int64_t row, int64_t rows, char* carry, char* buffer);
-    // Rows of out = l r, matrices of numbers.
+    // Computes out = l r, matrices in the type of the arithmetic.
     void (*join)(int64_t dim, int32_t parts, const char* l, const char* r, char* out, char* buffer);
-    // GRAD|INPUT = before^H g, `before` of `number`, g of numbers.
+    // Computes GRAD|INPUT = before^H g, where `before` has the type `number` and g that of the arithmetic.
     void (*gradient)(const MatrixCall&, Number number, const char* before, const char* g, char* to, char* buffer);
-    // The whole piece of one chain of affine maps; carry is y, or backward the gradient of it.
+    // Compute the whole piece of one chain of affine maps. `carry` is y, or in backward the gradient of y.
     void (*affine_forward)(const MatrixCall&, const OperatorPiece&, char* carry, char* buffer);
     void (*affine_backward)(const MatrixCall&, const OperatorPiece&, char* carry, char* buffer);
 };
 
-// `kind` is the number of math/operator_table.h, `number` that of the arithmetic; null pointers where no kernel is for them.
+// `kind` is a number of math/operator_table.h, and `number` the type of the arithmetic. The pointers are null where
+// there is no kernel for them.
 namespace baseline {
 NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex);
 MatrixKernels matrix_kernels(bool wide);

@@ -2,8 +2,9 @@
 // Affine maps step by step: y[t] = W[t] y[t-1] + x[t], and backward g[t-1] = dy[t-1] + W[t]^H g[t], dx[t] = g[t],
 // dW[t] = g[t] y[t-1]^H.
 //
-// One thread walks a chain. Forward reads each W once, rows as vectors against y; backward reads and writes one each,
-// rows as vectors scaled by a number of g. Everything else is d numbers a step and stays in the cache.
+// One thread walks a chain of steps. Forward reads each W once: the dot products of its rows with y. Backward reads
+// each W and writes each dW once: rows scaled by a number of g. Everything else is d numbers for each step, and stays
+// in the cache.
 #pragma once
 
 #include "cpu/kernels/convert.h"
@@ -11,7 +12,7 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Sum of a[j] b[j], as complex numbers if parts is 2.
+// Adds the sum of w[j] y[j] to `sum`, as complex numbers where parts is 2.
 template <typename T, typename Form>
 void dot(Form, const typename Form::Type* w, const T* y, int64_t dim, int32_t parts, T* sum) {
     if (parts == 2) {
@@ -143,7 +144,7 @@ class AffineWalk {
         get(p_.dy, at, next_);
         for (int64_t j = 0; j < size_; ++j) y_[j] += next_[j];
     }
-    // y before step i into before_.
+    // Loads y before step i to before_.
     void previous(int64_t i, int64_t at) {
         const bool first = q_.first + i == 0;
         if (p_.prefix != nullptr)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prefix products of matrices: y[t] = y[t-1] x[t], and backward g[t-1] = dy[t-1] + g[t] x[t]^H, dx[t] = y[t-1]^H g[t].
 //
-// A row of y depends on the same row of y[t-1] alone, and so for g: a thread owns some rows and walks them through time,
-// n products in all, without a tree and without waiting for others. Each step brings x[t] into panels (O(d^2), which
-// every thread that shares the matrix repeats) and multiplies (rnn_product.h). dx takes both and is one product for each
-// step, all at once, from g kept in scratch. Sums run in order, so no bit depends on how rows are shared out.
+// A row of y depends on the same row of y[t-1] alone, and a row of g likewise. So a thread owns some rows and walks
+// them through time, which takes one product for each step and no waiting for other threads. Each step copies x[t] to
+// panels (O(d^2) numbers, which each of the threads that share a chain repeats) and multiplies by it (rnn_product.h).
+// dx needs y and g: it is one product for each step, and the steps are independent, with g kept in scratch. Sums run in
+// a fixed order, so no bit depends on how rows are given to threads.
 //
-// Real matrices of 2 to 4, 8 and 16 rows have walks of their own (operator_tiny.h, operator_small.h).
+// Forward of real matrices of 2 to 4, 8 and 16 rows has walks of its own (operator_tiny.h, operator_small.h).
 //
-// Complex matrices are real ones of twice the size: a row of l lies as (re, im) pairs, and r becomes the 2d x 2d matrix
-// whose row 2k is r[k] and whose row 2k + 1 is i r[k].
+// A product l r of complex matrices is computed as one of real matrices: a row of l is (re, im) pairs, and r becomes
+// the 2d x 2d matrix whose row 2k is r[k] and whose row 2k + 1 is i r[k].
 #pragma once
 
 #include "cpu/kernels/convert.h"
@@ -20,10 +21,10 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// The extents of a problem in numbers, and the parts of a buffer.
+// The extents of a matrix in numbers, and of the panels and buffers for it.
 template <typename T>
 struct Matrix {
-    int64_t dim, size, pitch;  // size: numbers of a row; pitch: whole panels
+    int64_t dim, size, pitch;  // size is the numbers of a row, and pitch the same rounded up to whole panels
     int32_t parts;
     int64_t element() const { return dim * size; }
     int64_t panels() const { return pitch / panel_width<T>; }
@@ -34,7 +35,7 @@ struct Matrix {
     }
 };
 
-// A row of x, or of x^H, as numbers.
+// Loads row k of x, or of x^H, in the type of the arithmetic.
 template <bool Adjoint, typename T, typename Form>
 void load_row(Form form, const Matrix<T>& m, const typename Form::Type* x, int64_t k, T* to) {
     if constexpr (!Adjoint) {
@@ -48,7 +49,7 @@ void load_row(Form form, const Matrix<T>& m, const typename Form::Type* x, int64
     }
 }
 
-// Fills the panels of x or x^H. `row` holds pitch numbers.
+// Copies x or x^H to panels. `row` is scratch for pitch numbers.
 template <bool Adjoint, typename T>
 void pack(const Matrix<T>& m, Number number, const char* from, T* panels, T* row) {
     constexpr int64_t width = panel_width<T>;
@@ -74,21 +75,22 @@ void pack(const Matrix<T>& m, Number number, const char* from, T* panels, T* row
     });
 }
 
-// Rows of y lie as vectors, number k at ((k / W) rows + r) W + k % W, where whole vectors make a row, so that the product
-// finds those of all rows at fixed distances; else row by row.
+// Returns how rows of y lie in buffers. Where a row is whole vectors, number k of row r is at ((k / W) rows + r) W + k
+// % W, so that the product finds the same vector of all rows side by side; otherwise rows lie one after the other.
 template <typename T>
 bool in_vectors(const Matrix<T>& m) {
     return m.size % Simd<T>::width == 0;
 }
 
-// Whether r can be multiplied by as it lies in memory, and is small enough that its rows stay in the cache.
+// Returns whether the product can read r in place, without panels: r has the type of the arithmetic and rows of whole
+// panels, and is so small that it stays in the cache.
 template <typename T>
 bool as_it_lies(const Matrix<T>& m, Number number) {
     constexpr int64_t most = 65536 / static_cast<int64_t>(sizeof(T));
     return m.parts == 1 && same_number<T>(number) && m.size == m.pitch && m.element() <= most;
 }
 
-// `panels`: as packed, or r as it lies.
+// Computes the product of `rows` rows and r. `panels` are those of r, or r itself where `packed` is false.
 template <typename T>
 void multiply_rows(const Matrix<T>& m, int64_t rows, const T* left, const T* panels, T* to, bool packed = true) {
     constexpr int64_t width = Simd<T>::width;
@@ -103,7 +105,7 @@ void multiply_rows(const Matrix<T>& m, int64_t rows, const T* left, const T* pan
         multiply<Left::rows, T>({left, m.pitch, rows, m.size, panels, m.panels(), to, m.pitch, false});
 }
 
-// Rows as the product takes them, to and from element [row][...] of a tensor in memory.
+// Copies rows [row, row + rows) of an element in memory to the layout of in_vectors(), and back.
 template <typename T>
 class MatrixRows {
   public:
@@ -129,7 +131,7 @@ class MatrixRows {
                     narrow(x + r * m_.size + k, load(from + k * rows_ + r * Simd<T>::width));
         });
     }
-    // Number k of row r.
+    // The place of number k of row r.
     T* at(T* rows, int64_t r, int64_t k) const {
         constexpr int64_t width = Simd<T>::width;
         return in_vectors(m_) ? rows + (k / width * rows_ + r) * width + k % width : rows + r * m_.pitch + k;
@@ -147,7 +149,7 @@ class MatrixRows {
     int64_t row_, rows_;
 };
 
-// One thread's walk over some rows of a piece.
+// One thread's walk through the steps of a piece, for the rows that it owns.
 template <typename T>
 class MatrixWalk {
   public:

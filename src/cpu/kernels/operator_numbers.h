@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Associative operators on numbers: y[t] = y[t-1] o x[t].
+// Scans and reductions by associative operators on numbers: y[t] = y[t-1] o x[t].
 //
-// One thread owns a block of lanes (chains that lie side by side, at most 256) and walks it in tiles of 16 KB, brought to
-// the arithmetic's type in a panel [steps][lanes]. Vectors hold lanes; where there is one lane they hold steps, and
-// log2(W) combinations with shifted vectors, identity where nothing is, scan a vector before the carry enters it:
+// One thread owns a block of lanes (at most 256 chains that lie side by side) and walks it in tiles of 16 KB, which are
+// copied to panels [steps][lanes] in the type of the arithmetic. The lanes of a vector are lanes of the block. With one
+// lane they are consecutive steps: log2(W) combinations with shifted vectors, filled with the identity, scan a vector,
+// and then the carry is combined with it:
 //
 //     v = shift(v, k) o v   k = 1, 2, 4 ..        y = carry o v
 //
-// Backward keeps nothing of forward: `mark` stores the carry before each tile, n / tile numbers, and backward goes from
-// the last tile to the first, computes y[t-1] again, and walks g = dy + c, dx = right_slope g, c' = left_slope g. With
-// one lane that is the affine scan of linear_rows.h. Moves a read and a write a number forward, three reads and a write
-// backward. Complex numbers go one by one.
+// Forward stores nothing for backward. In backward `mark` walks forward and stores the carry before each tile; then
+// `backward` goes from the last tile to the first, computes y[t-1] again, and walks g = dy + c, dx = right_slope g,
+// c' = left_slope g. With one lane that is the scan of affine maps of linear_row_steps.h. For each number forward moves
+// a read and a write, and backward three reads and a write. Complex numbers are computed one by one.
 #pragma once
 
 #include "cpu/kernels/lanes.h"
@@ -26,7 +27,8 @@ inline constexpr int64_t tile_numbers = 16384 / static_cast<int64_t>(sizeof(T));
 template <typename T>
 using LanesOf = std::conditional_t<is_integer<T>, Integers<T>, Lanes<T>>;
 
-// The numbers that the walk over lanes holds at once.
+// RealPack and ComplexPack say what the walk over lanes computes with at once: a vector of reals, or one complex
+// number.
 template <typename T>
 struct RealPack {
     using Type = LanesOf<T>;
@@ -44,7 +46,7 @@ struct ComplexPack {
     static FLASHSCAN_INLINE Type of(T x) { return {x, T(0)}; }
 };
 
-// A tile in panels: steps x pitch numbers, lowest time first.
+// A tile in panels of steps x pitch numbers, lowest time first.
 template <typename T>
 struct NumbersTile {
     T *x, *before, *dy;  // dy is overwritten by dx
@@ -53,8 +55,8 @@ struct NumbersTile {
     bool exclusive;
 };
 
-// Forward over lanes, to `to`. `carry` holds pitch numbers. Lanes go in the inner loop, so that many of these chains of
-// dependent operations are under way.
+// Forward of a tile of several lanes. Writes the outputs to `to` and replaces `carry`, which has pitch numbers. Lanes
+// are the inner loop, so that the dependent operations of many chains overlap.
 template <typename Op, typename Pack, bool Mirror, typename T>
 void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
     int64_t s = 0;
@@ -77,7 +79,7 @@ void lanes_forward(const NumbersTile<T>& t, T* carry, T* to) {
     }
 }
 
-// Backward over lanes from y[t-1] in `before`; dx replaces dy.
+// Backward of a tile of several lanes. Reads y[t-1] from t.before; dx replaces dy.
 template <typename Op, typename Pack, bool Mirror, typename T>
 void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
     for (int64_t s = t.steps - 1; s >= 0; --s) {
@@ -100,7 +102,7 @@ void lanes_backward(const NumbersTile<T>& t, T* gradient, T* product) {
 template <typename Op, bool Mirror, typename T>
 FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     constexpr int width = Simd<T>::width;
-    // A zero keeps its sign.
+    // -0 is used for 0, so that adding it keeps the sign of a zero.
     const Vec<T> none = splat<T>(Op::template identity<T>() == 0 ? T(-0.0) : Op::template identity<T>());
     using L = LanesOf<T>;
     v = Op::combine(L(shift<1, Mirror, T>(v.v, none)), v);
@@ -112,7 +114,7 @@ FLASHSCAN_INLINE LanesOf<T> scan_steps(LanesOf<T> v) {
     return v;
 }
 
-// Forward along one lane.
+// Forward of a tile of one lane.
 template <typename Op, bool Mirror, typename T>
 void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
     using L = LanesOf<T>;
@@ -142,7 +144,8 @@ void steps_forward(const NumbersTile<T>& t, T* carry_at, T* to) {
     *carry_at = carry;
 }
 
-// One step of backward at j.
+// Backward of the one step at place j of the panels. g is the gradient and p the product of the left slopes. `alone`
+// says that nothing comes before the step.
 template <typename Op, typename T>
 FLASHSCAN_INLINE void step_backward(const NumbersTile<T>& t, int64_t j, bool alone, T& g, T& p) {
     const T l = t.before[j], x = t.x[j], dy = t.dy[j];
@@ -154,7 +157,8 @@ FLASHSCAN_INLINE void step_backward(const NumbersTile<T>& t, int64_t j, bool alo
     if (t.exclusive) g += dy;
 }
 
-// Backward along one lane: steps i are counted in the order of backward, and Mirror is that order's.
+// Backward of a tile of one lane. Steps i are counted in the order of backward, and Mirror says that this order
+// descends.
 template <typename Op, bool Mirror, typename T>
 void steps_backward(const NumbersTile<T>& t, T* gradient, T* product) {
     constexpr int width = Simd<T>::width, last = Mirror ? 0 : width - 1;
@@ -266,7 +270,7 @@ class NumbersWalk {
         at_ = q_.first + k;
         return {x_, before_, dy_, steps, pitch_, q_.lanes, q_.start && k == 0, p_.exclusive};
     }
-    // The lowest time of the tile, as a place in the tensors.
+    // Where the tile's lowest time is in the tensors, in bytes.
     int64_t place(const NumbersTile<T>& t) const {
         const int64_t time = p_.ascending ? q_.begin + at_ : q_.end - at_ - t.steps;
         return (q_.base + time * p_.time_stride) * parts * bytes_of(p_.number);
@@ -300,7 +304,7 @@ class NumbersWalk {
     const NumbersCall& p_;
     const OperatorPiece& q_;
     int64_t pitch_, most_, at_ = 0;
-    T *x_, *before_, *dy_, *carry_, *gradient_, *product_;  // in Work
+    T *x_, *before_, *dy_, *carry_, *gradient_, *product_;  // point into Work
 };
 
 template <typename Op, typename T, bool IsComplex>
@@ -337,7 +341,7 @@ NumbersKernels numbers_of() {
     return k;
 }
 
-// Null pointers where no formula of the number takes numbers of type T.
+// The pointers are null where the operator `kind` has no formula for numbers of type T.
 template <typename T>
 NumbersKernels numbers_of_kind(int32_t kind) {
     NumbersKernels kernels{};

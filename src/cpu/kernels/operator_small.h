@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefix products of real matrices of D = 8 or 16 rows, a row in one vector of D numbers:
+// Prefix products of real matrices of D = 8 or 16 rows, where a row is one vector of D numbers:
 //
 //     y[i] = sum over k of y[i][k] x[k]
 //
-// x is taken as it lies and stays in registers for all rows of y, whose numbers are broadcast from a small array. A
-// thread owns some rows of y, as in operator_matrix.h.
+// x is read from memory without panels and stays in registers for all rows of y, whose numbers are broadcast from a
+// small array. A thread owns some rows of y, as in operator_matrix.h.
 #pragma once
 
 #include "cpu/kernels/convert.h"

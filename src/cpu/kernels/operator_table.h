@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of associative operators that a file is compiled with.
+// The tables of the kernels of associative operators, compiled once for each instruction set.
 #pragma once
 
 #include "cpu/kernels/operator_affine.h"
@@ -18,7 +18,7 @@ NumbersKernels numbers_kernels(int32_t kind, Number number, bool complex) {
     case Number::i64: return numbers_of_kind<int64_t>(kind);
     case Number::u8: return numbers_of_kind<uint8_t>(kind);
     case Number::bf16:
-    case Number::f16: break;  // nothing computes with them
+    case Number::f16: break;  // no arithmetic has these types
     }
     return {};
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefix products of real matrices of D = 2, 3, 4 rows, each of them in one vector of D D numbers (3 rows as 4):
+// Prefix products of real matrices of D = 2, 3 or 4 rows, where a matrix is one vector of D D numbers (of 4 x 4 for D =
+// 3):
 //
 //     y x = sum over k of rows(y, k) columns(x, k)     where rows takes y[i][k] and columns x[k][j] to lane (i, j)
 //
-// A step then waits for a shuffle and D multiply-adds, and nothing goes through memory but x and y.
+// One thread walks a chain. A step waits for a shuffle, a multiplication and the additions, and only x and y go through
+// memory.
 #pragma once
 
 #include <bit>
