@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few rows with a matrix as it lies: y[r][j] = sum over k of x[r][k] m[j][k], k innermost in memory.
+// Products of a few rows with a matrix that is not packed: y[r][j] = sum over k of x[r][k] m[j][k], k innermost in
+// memory.
 //
-// Packing a matrix into panels (rnn_product.h) costs more than multiplying a row by it once, so calls of few products do
-// without. A tile of J rows of m times R rows of x keeps J R sums of a vector each; a sum's lanes are added up at its end.
-// m is read from memory once, for the first R rows of x, and from the innermost cache for the others. The bits of a row of
-// y do not depend on the other rows, nor on which thread has which rows of m.
+// Packing a matrix into panels (rnn_product.h) costs more than multiplying one row by it, so calls of few products read
+// it in place. A tile of J rows of m times R rows of x keeps J R vectors of partial sums, whose lanes are added up at
+// the end. m is read from memory once, for the first R rows of x, and from the innermost cache for the others. The bits
+// of a row of y do not depend on the other rows, nor on which thread has which rows of m.
 #pragma once
 
 #include "cpu/kernels/rnn_memory.h"
@@ -13,9 +14,9 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 
 template <typename T>
 struct DirectProduct {
-    const T* x;  // rows as vectors: x[r][k] at ((k / W) pitch + r) W + k % W, zeros from `depth` on
+    const T* x;  // x[r][k] is at ((k / W) pitch + r) W + k % W, and 0 for k from `depth` on
     int64_t pitch, rows, depth;
-    const char* m;  // of numbers of this kind; row j begins at element j depth
+    const char* m;  // its numbers have the type `number`; row j begins at element j depth
     Number number;
     int64_t m_rows;
     T* y;

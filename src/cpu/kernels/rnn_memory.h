@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the numbers of a recurrent network lie, and vectors of them to and from memory.
+// Where the numbers of a recurrent network lie in memory, and functions that read and write vectors of them.
 #pragma once
 
 #include "cpu/kernels/convert.h"
@@ -10,7 +10,8 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Gates whose products have a common left factor; with a reset before the product the last gate is a group of its own.
+// A group is the gates whose products have the same left factor. In a cell that applies its reset before the product
+// the last gate is a group of its own, whose left factor is the reset h; otherwise all gates are one group.
 template <typename Cell>
 inline constexpr int num_groups = Cell::resets_before ? 2 : 1;
 template <typename Cell>
@@ -26,7 +27,8 @@ FLASHSCAN_INLINE constexpr int gates_of(int group) {
     return !Cell::resets_before ? Cell::gates : group == 0 ? Cell::gates - 1 : 1;
 }
 
-// The first `left` numbers, or a whole vector, from element `i` on; the others are 0 and are not touched.
+// get reads a vector of numbers from element `i` on, and put writes one. With fewer than W elements left, only `left`
+// of them are read or written, and the other lanes of what get returns are 0.
 template <typename T>
 FLASHSCAN_INLINE Vec<T> get(Number number, const char* data, int64_t i, int64_t left) {
     Vec<T> v = {};
@@ -63,7 +65,7 @@ inline constexpr Number number_of_type = sizeof(T) == 8 ? Number::f64 : Number::
 template <typename T, int N>
 using LaneArray = Lanes<T>[size_t{N}];
 
-// The step that is i-th in the order of computation.
+// The time of the step that is i-th in the order of computation.
 FLASHSCAN_INLINE int64_t step_of(const RnnCall& c, const RnnSequence& s, int64_t i) {
     return c.ascending ? s.begin + i : s.begin + s.length - 1 - i;
 }
@@ -71,7 +73,8 @@ FLASHSCAN_INLINE bool resets(const RnnCall& c, const RnnSequence& s, int64_t t) 
     return c.reset != nullptr && c.reset[s.batch * c.time + t] != 0;
 }
 
-// Elements d = 0 of a head.
+// The places of element d = 0 of a head: of state or gate j of a step in a tensor, of state j in the states, and of a
+// step in RESERVE.
 FLASHSCAN_INLINE int64_t place(const RnnCall& c, const RnnTensor& x, int64_t j, const RnnSequence& s, int64_t t,
                                int64_t head) {
     return j * x.state + s.batch * x.batch + t * x.time + head * c.dim;
@@ -83,12 +86,12 @@ FLASHSCAN_INLINE int64_t reserve_place(const RnnCall& c, const RnnSequence& s, i
     return ((s.batch * c.time + t) * c.heads + head) * c.dim * c.planes;
 }
 
-// A block of WEIGHT: element (j, k) is at `block` + j D + k.
+// The place of the matrix of one gate and head in WEIGHT: its element (j, k) is j D + k further on.
 FLASHSCAN_INLINE int64_t weight_block(const RnnCall& c, int64_t head, int64_t gate) {
     return (gate * c.heads + head) * c.dim * c.dim;
 }
 
-// The numbers that forward kept of elements d .. d + left - 1 of a step.
+// Reads what forward kept of the elements d .. d + left - 1 of a step. What is not in RESERVE is h, which OUTPUT has.
 template <typename Cell, typename T>
 FLASHSCAN_INLINE void get_kept(const RnnCall& c, const RnnSequence& s, int64_t t, int64_t head, int64_t d, int64_t left,
                                LaneArray<T, Cell::kept>& kept) {

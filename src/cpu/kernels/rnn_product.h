@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products with a few rows: y[r][j] = sum over k of x[r][k] m[k][j].
 //
-// m lies in panels of two vectors: panel q holds m[k][q width .. (q + 1) width) for k = 0, 1, ... one after another, so
-// that the inner loop reads it in order. A tile of sums stays in registers: R rows of x times P panels, R P about as
-// many as there are registers. Each k takes R numbers of x, broadcast, and 2 P vectors of m; a panel is read once for
-// every R rows. Every sum runs over k in order, whatever R, P and the number of rows are: the bits of a row do not
-// depend on the rows beside it.
+// m is packed in panels of two vectors: panel q holds m[k][q width .. (q + 1) width) for k = 0, 1, ... one after
+// another, so that the inner loop reads it in order. A tile of sums stays in registers: R rows of x times P panels are
+// 2 R P vectors, which fit in registers beside the factors. Each k reads R numbers of x, which are broadcast, and 2 P
+// vectors of m; a panel is read once for every R rows. Each sum runs over k in order, whatever R, P and the number of
+// rows are, so that the bits of a row do not depend on the rows beside it.
 #pragma once
 
 #include "cpu/kernels/simd.h"
@@ -14,7 +14,7 @@ namespace flashscan::cpu::FLASHSCAN_ISA {
 
 template <typename T>
 inline constexpr int panel_width = 2 * Simd<T>::width;
-// Sums of two vectors that fit in registers beside the factors.
+// The greatest R P: so many sums, of two vectors each, fit in registers beside the factors.
 inline constexpr int tile_sums = vector_bytes == 64 ? 12 : 6;
 
 template <typename T>
@@ -28,23 +28,24 @@ FLASHSCAN_INLINE int64_t padded_depth(int64_t n) {
 
 // How x lies in memory.
 enum class Left {
-    blocks,  // x[r][k] at ((k / W) pitch + r) W + k % W with W the width of a vector: rows as vectors
-    rows,    // x[r][k] at r pitch + k
-    columns  // x[r][k] at k pitch + r
+    blocks,  // x[r][k] is at ((k / W) pitch + r) W + k % W, with W the width of a vector
+    rows,    // x[r][k] is at r pitch + k
+    columns  // x[r][k] is at k pitch + r
 };
 
 template <typename T>
 struct Product {
     const T* x;
     int64_t pitch;
-    int64_t rows, depth;  // depth: a multiple of W for blocks
+    int64_t rows, depth;  // depth is a multiple of W with Left::blocks
     const T* panels;
     int64_t num_panels;
     T* y;
     int64_t y_pitch;
-    bool add;                           // to what y holds
-    int64_t y_vector = Simd<T>::width;  // from one vector of a row of y to the next
-    // From one k to the next in a panel, and from one panel to the next: a matrix of whole panels can be taken as it lies.
+    bool add;                           // says whether the product is added to what y holds
+    int64_t y_vector = Simd<T>::width;  // the distance of one vector of a row of y from the next
+    // The distance of one k from the next in a panel, and of one panel from the next. With other values a row-major
+    // matrix of whole panels is read without packing.
     int64_t k_step = panel_width<T>, panel_step = depth * panel_width<T>;
 };
 
@@ -80,7 +81,7 @@ void tile(const Product<T>& m, int64_t row, int64_t panel) {
         for (int p = 0; p < 2 * P; ++p) store<T>(y + r * m.y_pitch + p * m.y_vector, sum[r][p]);
 }
 
-// Few rows take several panels at once, so that enough sums are under way.
+// Few rows are multiplied by several panels at once, so that enough independent sums overlap.
 constexpr int panels_at_once(int64_t rows) { return rows <= tile_sums / 4 ? 4 : rows <= tile_sums / 2 ? 2 : 1; }
 
 template <Left Form, int R, typename T>
@@ -93,7 +94,7 @@ void tile_of_rows(const Product<T>& m, int64_t row, int64_t rows, int64_t begin,
     for (; panel < end; ++panel) tile<Form, R, 1>(m, row, panel);
 }
 
-// Tiles of rows of about one size; all of them use some panels before the next are read.
+// Cuts the rows into tiles of about the same size. All tiles use some panels before the next panels are read.
 template <Left Form, typename T>
 void multiply(const Product<T>& m) {
     if (m.rows == 0) return;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recurrent networks, step by step: the formulas of math/rnn.h on vectors of neighbouring elements of a head.
 //
-// A block is one head of some sequences, walked from the first step to the last by one thread or, where there are fewer
-// blocks than threads and R is large, by several that share its elements and the columns of its products: they wait for
-// each other before a product, which reads all of the left factor, and after it. Blocks share nothing. Sequences are sorted by length: those that still run at step i are the first of the block. Each step
-// multiplies their h (backward: the gradients of the pre-activations), a few rows, by the head's R (R^T) and then goes
-// through the elements. R is read from the caches once a step, and once for every tile of rows within a panel.
-// Memory sees INPUT and OUTPUT once (in training what the cell keeps as well), and R wherever a core's caches do not hold
+// A block is one head of some sequences. One thread walks it from the first step to the last. Where there are fewer
+// blocks than threads and R is large, several threads walk it together: each owns some of its elements and some columns
+// of its products, and they wait at a barrier before a product, which reads all of the left factor, and after it.
+// Blocks share nothing. Sequences are sorted by length, so that those that still run at step i are the first of the
+// block. Each step multiplies their h (in backward the gradients of the pre-activations), a few rows, by the head's R
+// (R^T), and then computes the cell for each element. Each step reads R from the caches, once for every tile of rows.
+// Memory sees INPUT and OUTPUT once (in training also what the cell keeps), and R wherever a core's caches do not hold
 // its G D D numbers.
 //
-// Buffers of a block hold "rows as vectors": vector v of row r at (v pitch + r) W, which is how the product wants its
-// left factor. Lanes past D of left factors stay 0; those of other rows hold anything and are never stored.
+// Buffers of a block have vector v of row r at (v pitch + r) W, which is the product's Left::blocks. Lanes past D of
+// left factors stay 0; those of other buffers hold anything and are never stored.
 #pragma once
 
 #include "cpu/kernels/rnn_direct.h"
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// Memory of a block.
+// The buffers of a block, and this thread's share of the work on it.
 template <typename Cell, typename T>
 struct Buffers {
     static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states;
@@ -52,7 +53,7 @@ struct Buffers {
         }
     }
 
-    // Left factors and states begin as zeros. For one of the block's threads; the others wait.
+    // Fills left factors and states with zeros. One of the block's threads does that, and the others wait for it.
     void clear() const {
         const int64_t count = pitch * (S * c.depth + factor_numbers(c, is_backward));
         for (int64_t i = 0; b.member == 0 && i < count; ++i) states[i] = 0;
@@ -61,7 +62,7 @@ struct Buffers {
     void wait() const {
         if (b.members > 1) b.wait(b.barrier);
     }
-    // This thread's share of `count` things that lie side by side: from first to before last.
+    // This thread's share of `count` things is [first, last).
     int64_t first(int64_t count) const { return count * b.member / b.members; }
     int64_t last(int64_t count) const { return count * (b.member + 1) / b.members; }
 
@@ -69,14 +70,15 @@ struct Buffers {
     const RnnSequence& sequence(int64_t r) const { return c.sequences[b.begin + r]; }
     T* state(int s, int64_t r, int64_t d) const { return states + s * c.depth * pitch + (d / W * pitch + r) * W; }
     T* factor(int group, int64_t r, int64_t k) const { return factors[group] + (k / W * pitch + r) * W; }
-    // Backward: where the gradient that gate g's rows of R take lies.
+    // In backward: where the gradient is that gate g's rows of R are multiplied by.
     T* factor_of_gate(int g, int64_t r, int64_t d) const {
         const int group = group_of<Cell>(g);
         return factor(group, r, (g - first_gate<Cell>(group)) * c.depth + d);
     }
     const T* product(int group, int64_t r) const { return products[group] + r * product_pitch(c, is_backward, group); }
 
-    // This thread's columns of a product, once all threads have written the left factor; all have theirs when it returns.
+    // Waits until all threads have written the left factor, computes this thread's columns of a product, and waits
+    // until all threads have computed theirs.
     void multiply(int group, int64_t rows) const {
         wait();
         if (c.direct)
@@ -112,7 +114,7 @@ struct Buffers {
     const RnnBlock& b;
     int64_t pitch;
     bool is_backward;
-    int64_t begin, end;  // this thread's elements, the last vector's lanes past D among them
+    int64_t begin, end;  // this thread's elements, in whole vectors: the last may reach past D
     T *states, *factors[2], *products[num_groups<Cell>];
     const T* matrices[num_groups<Cell>];
 };
@@ -125,7 +127,8 @@ FLASHSCAN_INLINE void store_lanes(T* p, Vec<T> v, int64_t left) {
         store_part<T>(p, v, static_cast<int>(left));
 }
 
-// Elements d .. of states as the user gives them; 0 without data.
+// Reads and writes elements of states in the user's layout, from d on. Without data the states are 0 or are not
+// written.
 template <std::size_t S, typename T>
 FLASHSCAN_INLINE void get_states(const RnnCall& c, const char* data, const RnnSequence& s, int64_t head, int64_t d,
                                  int64_t left, Lanes<T> (&state)[S]) {
@@ -189,7 +192,7 @@ struct Forward {
         }
     }
 
-    // BIAS, INPUT and the product of a gate, in the order of the definition.
+    // These read BIAS, INPUT and the product of a gate, which step() adds in the order of the definition.
     FLASHSCAN_INLINE Vec<T> bias(int p, int64_t d) const {
         return load(reinterpret_cast<const T*>(c.bias_numbers) + (p * c.heads + b.head) * c.depth + d);
     }
@@ -201,7 +204,7 @@ struct Forward {
         return load(m.product(group, r) + (g - first_gate<Cell>(group)) * c.dim + d);
     }
 
-    // The left factor of the last gate's product where the reset comes before it.
+    // Computes the left factor of the last gate's product where the reset is applied before it.
     void reset_product(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t start = place(c, c.input, 0, s, step_of(c, s, i), b.head);
@@ -241,7 +244,7 @@ struct Backward {
     static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states, P = Cell::biases, K = Cell::kept;
     const RnnCall& c;
     const RnnBlock& b;
-    Buffers<Cell, T> m;  // its states are the carry
+    Buffers<Cell, T> m;  // its states are the gradients that are carried backward
 
     Backward(const RnnCall& call, const RnnBlock& block) : c(call), b(block), m(call, block, true) {}
 
@@ -261,7 +264,7 @@ struct Backward {
         for (int64_t r = 0; r < m.pitch; ++r) finish(r);
     }
 
-    // The states before step i, of which those that the cell's backward looks at.
+    // Reads those states before step i that the cell's backward uses; the others are 0.
     FLASHSCAN_INLINE void previous_states(const RnnSequence& s, int64_t i, int64_t d, LaneArray<T, S>& state) const {
         if (i == 0) return get_states(c, c.state_in, s, b.head, d, c.dim - d, state);
         LaneArray<T, K> kept;
@@ -320,7 +323,7 @@ struct Backward {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);
         const int64_t out = place(c, c.grad_output, 0, s, t, b.head);
-        constexpr int first = Cell::resets_before ? 1 : 0;  // the first gate's gradient is complete later
+        constexpr int first = Cell::resets_before ? 1 : 0;  // reset_gradient() completes the first gate's gradient
         for (int64_t d = m.begin; d < m.end; d += W) {
             const int64_t left = c.dim - d;
             LaneArray<T, S> given, previous, carry;
@@ -344,7 +347,7 @@ struct Backward {
         }
     }
 
-    // The rest of the first gate's gradient, and what reaches h through the reset, which replaces the product.
+    // Adds the rest of the first gate's gradient, and replaces the product by what reaches h through the reset.
     void reset_gradient(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const int64_t t = step_of(c, s, i), in = place(c, c.input, 0, s, t, b.head);

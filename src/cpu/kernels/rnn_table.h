@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of recurrent networks that a file is compiled with.
+// The tables of the kernels of recurrent networks, compiled once for each instruction set.
 #pragma once
 
 #include "cpu/kernels/rnn_steps.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What surrounds the steps of a recurrent network: WEIGHT into panels before them, and the sums over batch and time
-// after them.
+// What a recurrent network computes before its steps, copies of WEIGHT and BIAS in panels and numbers, and after them,
+// the sums over batch and time:
 //
 //     GRAD|WEIGHT[g][j][k] = sum over steps n of d_pre_g[n][j] h_before[n][k]
 //
-// is one product for each slice of rows j, in pieces of steps that fit the caches. d_pre is read from GRAD|INPUT, as it
-// was stored; h_before from OUTPUT and STATE_IN. A sum runs over the sequences in their order and over their steps in
-// the order of computation, whatever the slices are.
+// One thread computes a slice of rows j as one product, in pieces of steps that fit the caches. d_pre is read from
+// GRAD|INPUT, as it was stored, and h_before from OUTPUT and STATE_IN. A sum runs over the sequences in their order and
+// over their steps in the order of computation, whatever the slices are.
 #pragma once
 
 #include "cpu/kernels/rnn_memory.h"
@@ -26,7 +26,7 @@ template <typename Cell, typename T>
 struct Packing {
     static constexpr int W = Simd<T>::width, width = panel_width<T>;
     const RnnCall& c;
-    T* panels;  // of the gate's group
+    T* panels;  // the panels of the gate's group
     int64_t block, depth, gate;
 
     Packing(const RnnCall& call, int64_t head, int64_t g, bool backward)
@@ -40,8 +40,8 @@ struct Packing {
     }
     T& number(int64_t k, int64_t n) const { return panels[n / width * width * depth + k * width + n % width]; }
 
-    // R^T for y = R h: column gate D + j holds row j of the gate. Squares of W rows by W numbers are transposed where the
-    // columns of W rows are one vector of a panel.
+    // Packs R^T for y = R h: column gate D + j holds row j of the gate. Where W rows become the lanes of one vector of
+    // a panel, squares of W rows by W numbers are transposed in registers; other rows are copied one by one.
     void forward(bool last_gate) const {
         for (int64_t j = 0; j < c.dim;) {
             const bool square = (gate * c.dim + j) % W == 0 && j + W <= c.dim;
@@ -69,7 +69,7 @@ struct Packing {
         T* to = &number(k, gate * c.dim + j);
         for (int i = 0; i < W; ++i) store<T>(to + i * width, v[i]);
     }
-    // R for y = R^T d: row gate depth + j holds row j of the gate.
+    // Packs R for y = R^T d: row gate depth + j holds row j of the gate.
     void backward() const {
         for (int64_t n = 0; n < c.width; n += W)
             for (int64_t j = 0; j < c.depth; ++j) {
@@ -113,12 +113,12 @@ void bias_gradient(const RnnCall& c) {
 template <typename Cell, typename T>
 struct WeightGradient {
     static constexpr int W = Simd<T>::width;
-    static constexpr int64_t piece = 256;  // steps
+    static constexpr int64_t piece = 256;  // the steps of a piece
     const RnnCall& c;
     const RnnSlice& q;
     int64_t pitch;
     T *left, *right, *sums;
-    int64_t n = 0, i = 0;  // the next step: sequence, and step of it
+    int64_t n = 0, i = 0;  // the next step is step i of sequence n
 
     static int64_t left_pitch(int64_t rows) { return padded_depth<T>(rows); }
     static int64_t numbers(const RnnCall& call, int64_t rows) { return piece * (left_pitch(rows) + call.width); }
@@ -143,7 +143,7 @@ struct WeightGradient {
                        c.dim - k, load(sums + j * c.width + k));
     }
 
-    // Copies the factors of the next steps, and returns how many.
+    // Copies the factors of the next piece of steps; returns how many steps it has.
     int64_t gather() {
         const int64_t steps = remaining();
         const int64_t first_n = n, first_i = i;
@@ -152,7 +152,7 @@ struct WeightGradient {
         for (int64_t step = 0; step < steps; ++step, advance()) copy_right(step, steps);
         return steps;
     }
-    // Skips sequences that are done; steps of the next piece.
+    // Skips sequences that are done; returns the number of steps of the next piece.
     int64_t remaining() {
         int64_t steps = 0, at = i;
         while (n < c.num_sequences && i >= c.sequences[n].length) ++n, i = at = 0;
@@ -169,7 +169,8 @@ struct WeightGradient {
         const int64_t t = step_of(c, s, i), at = place(c, c.input, q.gate, s, t, q.head);
         for (int64_t j = q.begin; j < q.end; j += W) {
             Vec<T> v = get<T>(c.input.number, c.input.data, at + j, c.dim - j);
-            // The pre-activation R_n h + BIAS_rn, whose gradient GRAD|INPUT does not hold.
+            // The gate has its product in a pre-activation of its own, R_n h + BIAS_rn, whose gradient GRAD|INPUT does
+            // not hold: it is that of the gate times the reset gate.
             if (Cell::recurrent(static_cast<int>(q.gate)) != q.gate) v *= reset_gate(s, t, j);
             store<T>(left + step * pitch + (j - q.begin), v);
         }
@@ -185,7 +186,7 @@ struct WeightGradient {
                      v);
         }
     }
-    // h before step i.
+    // Reads h before step i.
     FLASHSCAN_INLINE Vec<T> before(const RnnSequence& s, int64_t k) const {
         if (i > 0)
             return get<T>(c.output.number, c.output.data, place(c, c.output, 0, s, step_of(c, s, i - 1), q.head) + k,

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host code and the kernels of selective scans share: plain data and function pointers. "Numbers" are numbers of
-// the arithmetic, W of them a vector.
+// What the host code and the kernels of selective scans share: plain data and function pointers. "Numbers" have the
+// type of the arithmetic, and a vector has W of them.
 #pragma once
 
 #include "cpu/kernels/linear.h"
 
 namespace flashscan::cpu {
 
-// Steps [begin, begin + length) of row `batch`, whose states are row `state`.
+// A sequence: the steps [begin, begin + length) of row `batch`. Its initial and final states are row `state`.
 struct SelectiveSequence {
     int64_t batch, begin, length, state;
 };
 
 struct SelectiveCall {
-    // Tensors of the call; `data` is null for what was not given or is not wanted, and for constant b and c.
+    // Tensors of the call. `data` is null for what was not given or is not wanted, and for a constant b or c.
     Tensor input, delta, gate, b, c, output;
     Tensor grad_output, grad_input, grad_delta, grad_gate;
-    // Numbers: A and constant B and C [channels][states], D and BIAS [channels], states [rows][channels][states]. Null:
-    // zeros, or not wanted.
+    // These have numbers: A, constant B and constant C are [channels][states], D and BIAS are [channels], and states
+    // are [rows][channels][states]. A null input stands for zeros, and a null output is not wanted.
     const char *a, *constant_b, *constant_c, *d, *bias;
     const char *first_state, *grad_last_state;
     char *last_state, *grad_first_state;
@@ -27,18 +27,19 @@ struct SelectiveCall {
     const SelectiveSequence* sequences;
 };
 
-// Channels [begin, end) of one group in sequences [first, last).
+// The work of one thread: channels [begin, end) of one group in the sequences [first, last).
 struct SelectiveTask {
     int64_t first, last, begin, end;
-    char* buffer;  // forward_numbers() or backward_numbers() of them
-    // Backward: where sums of these sequences go, numbers [channels][states] and [channels]; and those over these channels
-    // of the gradients of b and c, [rows][time][groups][states], null where b or c is constant.
+    char* buffer;  // has forward_numbers() or backward_numbers() numbers
+    // In backward: sum_... receive the sums over these sequences, numbers [channels][states] or [channels]. step_b and
+    // step_c receive the gradients of b and c summed over these channels, [rows][time][groups][states]; they are null
+    // where b or c is constant.
     char *sum_a, *sum_b, *sum_c, *sum_d, *sum_bias;
     char *step_b, *step_c;
 };
 
 struct SelectiveKernels {
-    int64_t width;  // W: most channels of a forward task, and what those of backward are best a multiple of
+    int64_t width;  // W: a forward task has at most so many channels, and a backward task best a multiple of it
     void (*forward)(const SelectiveCall&, const SelectiveTask&);
     void (*backward)(const SelectiveCall&, const SelectiveTask&);
     int64_t (*forward_numbers)(int64_t states);

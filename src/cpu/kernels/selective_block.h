@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of up to W channels of one sequence of a selective scan: its panels of a tile, brought from memory and back, and
-// one step of its states. What is computed is in selective_steps.h.
+// A block of up to W channels of one sequence of a selective scan, one channel for each lane of a vector: the panels of
+// a tile of it, their copies from and to memory, and one step of its states. The formulas are in selective_steps.h.
 #pragma once
 
 #include "cpu/kernels/convert.h"
@@ -20,7 +20,7 @@ FLASHSCAN_INLINE T sum_of_lanes(Vec<T> v) {
     return parts[0];
 }
 
-// Hands out pieces of a buffer.
+// Allocates consecutive pieces of a buffer.
 template <typename T>
 struct Pieces {
     T* at;
@@ -31,7 +31,7 @@ struct Pieces {
     }
 };
 
-// One block of up to W channels of one sequence, and the panels of a tile of it.
+// The block. Panels are [step][W] numbers, and states and constant matrices [state][W].
 template <typename T, bool BStep, bool CStep>
 struct SelectiveBlock {
     static constexpr int W = Simd<T>::width;
@@ -52,7 +52,8 @@ struct SelectiveBlock {
         for (T* p = u; p < u + numbers(N); ++p) *p = 0;
     }
 
-    // Channels [begin, begin + count), of which h becomes the states before the first step.
+    // Begins with channels [begin, begin + count) of a sequence: loads A, constant B and C, and the initial states to
+    // h.
     void start(const SelectiveSequence& sequence, int64_t begin, int64_t count) {
         s = &sequence;
         channel = begin;
@@ -63,7 +64,7 @@ struct SelectiveBlock {
         gather(c.first_state, state_place(), h);
     }
     int64_t state_place() const { return (s->state * c.channels + channel) * N; }
-    // Numbers [channel][state] as vectors of channels, and back.
+    // gather copies numbers [channel][state] to vectors of channels, [state][W]; scatter copies them back.
     void gather(const char* data, int64_t place, T* to) const {
         const T* from = reinterpret_cast<const T*>(data) + place;
         for (int64_t n = 0; n < N; ++n)
@@ -77,7 +78,7 @@ struct SelectiveBlock {
 
     int64_t time_of(int64_t i) const { return c.ascending ? s->begin + i : s->begin + s->length - 1 - i; }
     bool resets(int64_t i) const { return c.reset != nullptr && c.reset[s->batch * c.time + time_of(i)] != 0; }
-    // Where `count` channels from `first` on lie in steps [i, i + steps) of a tensor.
+    // rectangle and place say where `count` channels from `first` on are in steps [i, i + steps) of a tensor.
     Rectangle rectangle(const Tensor& x, int64_t steps, int64_t count) const {
         return {steps, c.ascending ? x.time : -x.time, count, x.channels, 1};
     }
@@ -93,7 +94,7 @@ struct SelectiveBlock {
         if (x.data != nullptr) store_panel<T>(from, W, x.number, place(x, i, channel), rectangle(x, steps, lanes));
     }
 
-    // u, d and its derivative by DELTA in steps [i, i + steps).
+    // Loads u, and computes d and its derivative by DELTA, in steps [i, i + steps).
     void load_tile(int64_t i, int64_t steps) {
         bring(c.input, i, steps, u);
         bring(c.delta, i, steps, delta);
@@ -112,7 +113,7 @@ struct SelectiveBlock {
             store<T>(slope + k, (x < T(0) ? e : splat<T>(1)) / (e + T(1)));
         }
     }
-    // z s(z) and its derivative; 1 without a gate.
+    // Computes z s(z), with s the sigmoid, and its derivative; without a gate z s(z) is replaced by 1.
     void load_gate(int64_t i, int64_t steps) {
         if (c.gate.data != nullptr) bring(c.gate, i, steps, z);
         for (int64_t k = 0; k < steps * W; k += W) {
@@ -137,8 +138,8 @@ struct SelectiveBlock {
     FLASHSCAN_INLINE Vec<T> c_of(const T* step_c, int64_t n) const {
         return CStep ? splat<T>(step_c[n]) : load(constant_c + n * W);
     }
-    // h after step k of a tile, whose B and C are step_b and step_c. `to` has room for its states; it may be h. Returns the
-    // sum over states of C h where `sums`.
+    // Computes the states after step k of a tile from those before it, `from`, and writes them to `to`, which may be
+    // the same. step_b and step_c are B and C of the step. With `sums` returns the sum over states of C h.
     template <bool sums>
     FLASHSCAN_INLINE Vec<T> advance(int64_t k, bool reset, const T* step_b, const T* step_c, const T* from,
                                     T* to) const {
@@ -160,7 +161,7 @@ struct SelectiveBlock {
     T *u, *delta, *slope, *z, *gate_slope, *y, *rates, *constant_b, *constant_c, *h;
 };
 
-// B or C of a group in steps [i, i + steps) of a sequence.
+// Loads B or C of the block's group in steps [i, i + steps) of its sequence.
 template <typename Block, typename T>
 void load_matrix(const Block& block, const Tensor& x, int64_t i, int64_t steps, T* to) {
     const int64_t first = block.channel / block.c.group_channels * block.N;

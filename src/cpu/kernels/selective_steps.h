@@ -3,20 +3,20 @@
 //
 //     h[n] = exp(d A[n]) h[n] + d u B[n],   y = sum over n of C[n] h[n] + D u,   OUTPUT = y z s(z)
 //
-// A thread walks the channels of its task from tile to tile of `tile_steps` steps. Of a tile it brings the tensors into
-// panels of numbers, [step][W], and B and C of each step into [step][N]; states stay in the innermost cache. What costs is
-// the exponential of every state and step, about three quarters of the work.
+// One thread walks the channels of its task from tile to tile of `tile_steps` steps; threads do not wait for each
+// other. It copies the tensors of a tile to panels of numbers, [step][W], and B and C of each step to [step][N]. States
+// stay in the innermost cache. The exponential of each state and step is about three quarters of the work.
 //
-// Backward walks the sequence once forward and keeps the states before each tile; then from the last tile to the first, in
-// each of which it computes the states again, keeps them, and goes back through the steps with g, the gradient of the
-// states:
+// Backward walks the sequence once forward and keeps the states before each tile. Then it goes from the last tile to
+// the first. In each it computes the states of all steps again, keeps them, and goes back through the steps with g, the
+// gradient of the states, and a = exp(d A[n]):
 //
 //     g[n] += dy C[n],   dC[n] += dy h[n],   dB[n] += d u g[n],   du += d g[n] B[n]
 //     dA[n] += d g[n] a h_before[n],   dd += u g[n] B[n] + A[n] g[n] a h_before[n],   g[n] *= a
 //
-// Gradients of B and C of a step are sums over channels: lane by lane over the blocks of the task, and over the lanes when
-// a tile is done; the host adds the tasks up in order. Sums over time are formed tile by tile. Lanes past the last channel
-// hold zeros in every panel, so that they add nothing.
+// Gradients of B and C of a step are sums over channels. They are formed lane by lane over the blocks of the task, and
+// over the lanes when a tile is done; the host adds the sums of tasks in a fixed order. Sums over time are formed tile
+// by tile. Lanes past the last channel hold zeros in every panel, so that they add nothing.
 #pragma once
 
 #include "cpu/kernels/selective_block.h"
@@ -130,7 +130,7 @@ struct SelectiveBackward {
         for (int64_t i = begin; i < end; ++i) reinterpret_cast<T*>(sums)[i] = 0;
     }
 
-    // The states before each tile, and in carries the gradient of those after the last step.
+    // Walks forward and keeps the states before each tile; loads the gradient of the final states to carries.
     void keep_states(const SelectiveSequence& s, int64_t tiles, int64_t j, int64_t begin, int64_t count) {
         block.start(s, begin, count);
         block.gather(c.grad_last_state, block.state_place(), carries + j * N * W);
@@ -163,7 +163,7 @@ struct SelectiveBackward {
             sum_d = fused(dy, u, sum_d);
             sum_bias += d_raw;
             store<T>(grad_u + k * W, fused(d, dy, step.u));
-            // The panels of d and of the gate are not needed any more.
+            // Step k of the panels of d and of the gate is not read again, so the gradients replace it.
             store<T>(block.delta + k * W, d_raw);
             store<T>(block.z + k * W, out * fused(d, u, load(block.y + k * W)) * load(block.gate_slope + k * W));
         }
@@ -225,13 +225,13 @@ struct SelectiveBackward {
     const int64_t N;
     Pieces<T> pieces;
     Block block;
-    T *b, *cs;                 // of a tile's steps
-    T *grad_u, *grad_out;      // panels
-    T* states;                 // before the first step of a tile, and after each
-    T *sum_a, *sum_b, *sum_c;  // over a tile
-    T *tile_b, *tile_c;        // [step][state][W], over the task's blocks
-    T* carries;                // [block][state][W]
-    T* kept;                   // [block][tile][state][W]
+    T *b, *cs;                 // B and C of a tile's steps, [step][state]
+    T *grad_u, *grad_out;      // panels of GRAD|INPUT and GRAD|OUTPUT
+    T* states;                 // the states before the first step of a tile, and after each step
+    T *sum_a, *sum_b, *sum_c;  // sums over the steps of a tile, [state][W]
+    T *tile_b, *tile_c;        // sums over the task's blocks, [step][state][W]
+    T* carries;                // g of each block, [block][state][W]
+    T* kept;                   // the states before each tile, [block][tile][state][W]
 };
 
 template <typename T, bool BStep, bool CStep>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of the instruction set that this file is compiled for. FLASHSCAN_ISA names it and is the namespace of
-// everything here, all of it forced inline: nothing may be shared between files built for different machines.
+// everything here. All functions are forced inline, because the linker must not share them between files built for
+// different machines.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ struct Simd<float> {
     using Int = VecI;
     static constexpr int width = vector_bytes / 4;
     static constexpr int mantissa = 23, bias = 127, terms = 7;
-    // Rounding to an integer: adding 1.5 * 2^23 leaves the integer in the low bits.
+    // Adding this, 1.5 * 2^23, rounds to an integer, which is then in the low bits.
     static constexpr float magic = 12582912.0F;
     static constexpr float ln2_high = 0x1.62e4p-1F, ln2_low = 0x1.7f7d1cp-20F;
     static constexpr float top = 88.8F, bottom = -104.0F;
@@ -61,7 +62,7 @@ struct Simd<double> {
     static constexpr double top = 709.9, bottom = -745.2;
 };
 
-// Integers; Unsigned is what wraps.
+// Integers. Arithmetic is done in Unsigned, which wraps around.
 template <>
 struct Simd<int32_t> {
     using Vec = VecI;
@@ -107,7 +108,7 @@ FLASHSCAN_INLINE void store(T* p, Vec<T> v) {
     __builtin_memcpy(p, &v, sizeof v);
 }
 
-// The first n < width numbers.
+// Stores the first n < width numbers.
 template <typename T>
 FLASHSCAN_INLINE void store_part(T* p, Vec<T> v, int n) {
     for (int i = 0; i < n; ++i) p[i] = v[i];
@@ -118,7 +119,7 @@ FLASHSCAN_INLINE Vec<T> splat(T x) {
     return x - Vec<T>{};  // keeps -0, so that nothing is left of the subtraction
 }
 
-// Past the caches; p is a multiple of vector_bytes. Ordered by stream_fence().
+// A non-temporal store, past the caches. p is a multiple of vector_bytes. stream_fence() orders it.
 FLASHSCAN_INLINE void stream(float* p, VecF v) {
 #if defined(__AVX512F__)
     _mm512_stream_ps(p, reinterpret_cast<__m512>(v));
@@ -131,7 +132,7 @@ FLASHSCAN_INLINE void stream(float* p, VecF v) {
 #endif
 }
 FLASHSCAN_INLINE void stream(double* p, VecD v) { stream(reinterpret_cast<float*>(p), reinterpret_cast<VecF>(v)); }
-// Half a vector; p is a multiple of its size.
+// The same for half a vector; p is a multiple of its size.
 FLASHSCAN_INLINE void stream(uint16_t* p, VecHalf v) {
 #if defined(__AVX512F__)
     _mm256_stream_si256(reinterpret_cast<__m256i*>(p), reinterpret_cast<__m256i>(v));
@@ -150,7 +151,7 @@ FLASHSCAN_INLINE void stream_fence() {
 #endif
 }
 
-// Any address may be asked for.
+// p may be any address, also one that is not mapped.
 FLASHSCAN_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
 
 FLASHSCAN_INLINE VecF square_root(VecF v) {
@@ -220,8 +221,8 @@ FLASHSCAN_INLINE V shift_lanes(V v, V fill, std::integer_sequence<int, I...>) {
     return __builtin_shufflevector(v, fill, (I >= K ? I - K : width + I)...);
 }
 
-// Lane i takes the value K lanes earlier in walking order, `fill` where there is none. Mirror: lanes are walked from
-// the last to the first.
+// Gives each lane the value that is K lanes earlier in walking order, or `fill` where there is none. With Mirror lanes
+// are walked from the last to the first.
 template <int K, bool Mirror, typename T>
 FLASHSCAN_INLINE Vec<T> shift(Vec<T> v, Vec<T> fill) {
     return shift_lanes<K, Mirror>(v, fill, std::make_integer_sequence<int, Simd<T>::width>{});
@@ -229,7 +230,7 @@ FLASHSCAN_INLINE Vec<T> shift(Vec<T> v, Vec<T> fill) {
 
 template <int Pick, typename V, int... I>
 FLASHSCAN_INLINE V pick_lanes(V v, std::integer_sequence<int, I...>) {
-    // Pick: 0 to width-1 one lane everywhere; -1 even lanes doubled; -2 odd lanes doubled; -3 neighbours swapped.
+    // Pick: 0 to width - 1 copies that lane to all, -1 doubles even lanes, -2 odd lanes, -3 swaps neighbours.
     return __builtin_shufflevector(v, v,
                                    (Pick == -1   ? (I & ~1)
                                     : Pick == -2 ? (I | 1)
@@ -242,7 +243,7 @@ FLASHSCAN_INLINE Vec<T> pick(Vec<T> v) {
     return pick_lanes<Pick>(v, std::make_integer_sequence<int, Simd<T>::width>{});
 }
 
-// Two vectors: numbers at even and at odd places of 2 * width adjacent ones.
+// 2 * width adjacent numbers as two vectors: those at even and those at odd places.
 template <typename T>
 struct Two {
     Vec<T> even, odd;
@@ -271,8 +272,8 @@ FLASHSCAN_INLINE Vec<T> high_half(Two<T> v) {
     return interleave<Simd<T>::width / 2>(v.even, v.odd, std::make_integer_sequence<int, Simd<T>::width>{});
 }
 
-// Number l of vector i becomes number i of vector l. Each pass interleaves the first half of the vectors with the second,
-// which moves the top bit of l to the end of i and that of i to the end of l.
+// Transposes: number l of vector i becomes number i of vector l. Each pass interleaves the first half of the vectors
+// with the second, which moves the top bit of l to the end of i and that of i to the end of l.
 template <typename T>
 FLASHSCAN_INLINE void transpose(Vec<T> (&v)[size_t(Simd<T>::width)]) {
     constexpr int width = Simd<T>::width;
@@ -288,7 +289,7 @@ FLASHSCAN_INLINE void transpose(Vec<T> (&v)[size_t(Simd<T>::width)]) {
     }
 }
 
-// Halves at even places before those at odd places, and back.
+// parities_apart moves the numbers at even places before those at odd places; parities_together undoes that.
 template <int... I>
 FLASHSCAN_INLINE VecW parities_apart_lanes(VecW v, std::integer_sequence<int, I...>) {
     constexpr int half = sizeof...(I) / 2;
@@ -348,7 +349,7 @@ FLASHSCAN_INLINE float fused(float a, float b, float c) { return a * b + c; }
 FLASHSCAN_INLINE double fused(double a, double b, double c) { return a * b + c; }
 #endif
 
-// Whether some lane of some of these is NaN or infinite: 0 times it is NaN then.
+// Returns whether a lane of any of these is NaN or infinite: 0 times it is NaN then.
 template <typename V, typename... More>
 FLASHSCAN_INLINE bool any_special(V v, More... more) {
     V sum = v * 0;
@@ -368,7 +369,7 @@ FLASHSCAN_INLINE Vec<T> minus_magnitude(Vec<T> v) {
     return reinterpret_cast<Vec<T>>(reinterpret_cast<Int>(v) | reinterpret_cast<Int>(splat<T>(T(-0.0))));
 }
 
-// v, which is not negative, with the sign bit of the other.
+// Returns v, whose sign bit has to be 0, with the sign bit of the other.
 template <typename T>
 FLASHSCAN_INLINE Vec<T> with_sign_of(Vec<T> v, Vec<T> sign) {
     using Int = typename Simd<T>::Int;
@@ -382,7 +383,7 @@ FLASHSCAN_INLINE Vec<T> imaginary_factor(Vec<T> a) {
     return pick<-2, T>(a) * alternate<T>(Conj ? T(1) : T(-1), Conj ? T(-1) : T(1));
 }
 
-// a * b, or the complex products of neighbouring lanes.
+// Returns a * b, or with Complex the products of the complex numbers that neighbouring lanes hold.
 template <bool Complex, bool Conj, typename T>
 FLASHSCAN_INLINE Vec<T> multiply(Vec<T> a, Vec<T> b) {
     if constexpr (!Complex) return a * b;
