@@ -12,8 +12,8 @@ namespace {
 
 bool may_share(const ArgumentSpec& a, const ArgumentSpec& b) { return a.may_be == b.id || b.may_be == a.id; }
 
-// Whether two arguments of equal strides and dtype interleave: seen as one tensor with a further axis of extent 2, no two
-// elements coincide.
+// Returns whether two arguments of equal strides and dtype interleave: whether, seen as one tensor with a further axis
+// of extent 2, they have no two elements in the same place.
 bool interleaved(const ArgumentSpec& a, const void* a_data, const ArgumentSpec& b, const void* b_data) {
     if (a.axes.count != b.axes.count || a.strides != b.strides || a.dtype != b.dtype) return false;
     const auto start_a = reinterpret_cast<uintptr_t>(a_data), start_b = reinterpret_cast<uintptr_t>(b_data);
@@ -30,7 +30,7 @@ bool interleaved(const ArgumentSpec& a, const void* a_data, const ArgumentSpec& 
     return strides_nest(extents, strides, static_cast<int>(a.axes.count + 1));
 }
 
-// What may overlap in this pass, for the sentence of an error.
+// Lists what may overlap in this pass, for the sentence of an error.
 std::string shareable(std::span<const ArgumentSpec> specs) {
     std::string text;
     for (const ArgumentSpec& a : specs)
@@ -48,7 +48,7 @@ void check_overlap(std::span<const ArgumentSpec> specs, const ArgumentSpec& a, c
     if (!a.written && !b.written) return;
     if (a.bytes == 0 || b.bytes == 0) return;
     const auto start_a = reinterpret_cast<uintptr_t>(arg_a.data), start_b = reinterpret_cast<uintptr_t>(arg_b.data);
-    // Differences, since a sum may be past the last address.
+    // Differences are compared, since a sum may be past the last address.
     if (start_a <= start_b ? start_b - start_a >= a.bytes : start_a - start_b >= b.bytes) return;
     const bool same = start_a == start_b && a.strides == b.strides && a.dtype == b.dtype;
     if (same && may_share(a, b)) return;
@@ -60,7 +60,7 @@ void check_overlap(std::span<const ArgumentSpec> specs, const ArgumentSpec& a, c
 void check_one(const ArgumentSpec& spec, const Argument& argument) {
     if (argument.bytes < spec.bytes)
         fail(Code::buffer_too_small, "{} has {} bytes; this plan needs {}", spec.name, argument.bytes, spec.bytes);
-    if (spec.bytes == 0) return;  // nothing is there that could lie askew
+    if (spec.bytes == 0) return;  // there is nothing that could be misaligned
     if (reinterpret_cast<uintptr_t>(argument.data) % static_cast<uintptr_t>(spec.alignment) != 0)
         fail(Code::invalid_pointer, "{} is at {}, which is not a multiple of {} bytes", spec.name, argument.data,
              spec.alignment);
@@ -69,7 +69,7 @@ void check_one(const ArgumentSpec& spec, const Argument& argument) {
              argument.data, spec.bytes);
 }
 
-// The gradients that a pass can write, for the sentence of an error.
+// Lists the gradients that a pass can write, for the sentence of an error.
 std::string gradients_of(std::span<const ArgumentSpec> specs) {
     std::string text;
     for (const ArgumentSpec& spec : specs)

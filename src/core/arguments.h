@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of one call: which a pass takes, how large they are, and the checks before a kernel sees them.
+// The arguments of one call: which of them a pass takes, how large they are, and the checks before a kernel sees them.
 #pragma once
 
 #include <array>
@@ -23,14 +23,14 @@ enum class Presence {
     optional
 };
 
-// Extents of an argument, outermost first.
+// The extents of an argument's axes, the outermost first.
 struct Axes {
     static constexpr size_t most = 6;
     Axes() = default;
     Axes(std::initializer_list<Extent> given) {
         for (const Extent extent : given) extents[count++] = extent;
     }
-    // Their product; `what` names it where it does not fit.
+    // Returns the product of the extents; `what` is its name in the Error where it does not fit.
     Extent product(const char* what) const;
 
     std::array<Extent, most> extents;
@@ -46,11 +46,11 @@ struct ArgumentSpec {
     size_t bytes = 0;
     Dtype dtype = Dtype::f32;
     int64_t alignment = 1;
-    // The argument whose memory, start and strides included, this one may have; 0: none.
+    // The argument that this one may share its memory with, where their start and strides are the same; 0: none.
     int32_t may_be = 0;
     Axes axes;
-    std::array<int64_t, Axes::most> strides{};  // of each axis, in elements
-    // Which axes count rows of the batch (of a state: sequences, if packed) and steps; none: -1.
+    std::array<int64_t, Axes::most> strides{};  // one for each axis, in elements
+    // The axis of the rows of the batch (in a state of packed sequences: of the sequences) and that of time; -1: none.
     int batch_axis = -1, time_axis = -1;
 };
 
@@ -59,13 +59,13 @@ constexpr int32_t grad_of(ArgId id) { return grad_bit | static_cast<int32_t>(id)
 
 ArgumentSpec dense_argument(int32_t id, const char* name, Presence presence, bool written, const Axes& axes,
                             Dtype dtype);
-// A state, whose rows may have strides and lie in a pool: axis `row_axis` of `axes` counts those that a call works on, and
-// the axis before it, if any, a cell's states.
+// Returns the spec of a state, whose rows may have strides and lie in a pool. Axis `row_axis` of `axes` is that of the
+// rows that a call works on; the axis before it, if there is one, is that of a cell's states.
 ArgumentSpec state_argument(int32_t id, const char* name, Presence presence, bool written, Axes axes, int row_axis,
                             const Sequences& sequences, Dtype dtype);
-// RESET, SEQ_OFFSETS and STATE_INDICES where the problem has them.
+// Adds RESET, SEQ_OFFSETS and STATE_INDICES where the problem has them.
 void add_sequence_arguments(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
-// SCRATCH, last in every list.
+// Adds SCRATCH, which is the last in every list.
 void add_scratch_argument(std::vector<ArgumentSpec>& specs, size_t bytes, bool required);
 
 // The pointers of a call by id; null where an argument was not given.

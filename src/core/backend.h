@@ -17,7 +17,7 @@
 
 namespace flashscan {
 
-// Memory for scratch in place of the backend's; null functions: none.
+// The caller's functions that allocate scratch in place of the backend. They are null where the caller gave none.
 struct Allocator {
     void* user = nullptr;
     void* (*allocate)(void* user, size_t bytes, void* stream) = nullptr;
@@ -35,20 +35,20 @@ struct Options {
     int32_t threads = 0;
     bool batch_invariant = false;
     bool caller_scratch = false;
-    std::string kernel;  // forced kernel, empty: the planner chooses
+    std::string kernel;  // the name of a forced kernel; empty: the planner chooses
     Allocator allocator;
-    Communicator communicator;                       // of the ranks that hold the sequence
+    Communicator communicator;                       // connects the ranks that hold parts of one sequence
     std::function<void(LogLevel, const char*)> log;  // may be empty
 };
 
-// A kernel bound to one problem. Immutable; called from any number of threads.
+// A kernel bound to one problem. It does not change, and any number of threads may call it at once.
 template <typename Buffers>
 class Kernel {
   public:
     virtual ~Kernel() = default;
-    // Why this kernel, and with which parameters: one line, no newline.
+    // Says why this kernel was chosen and with which parameters it runs, in one line without a newline.
     virtual std::string describe() const = 0;
-    // Bytes of Buffers::scratch, aligned to 256, that a call of `pass` may use.
+    // Returns how many bytes of Buffers::scratch, aligned to 256, a call of `pass` may use.
     virtual size_t scratch_bytes(Pass pass) const = 0;
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
@@ -68,7 +68,7 @@ using LinearCandidate = Candidate<LinearKernel, LinearProblem>;
 
 class RnnKernel : public Kernel<RnnBuffers> {
   public:
-    // Bytes of RESERVE, aligned to 64; asked of training plans only.
+    // Returns how many bytes of RESERVE, aligned to 64, the kernel uses. Is called for training plans only.
     virtual size_t reserve_bytes() const = 0;
 };
 using RnnCandidate = Candidate<RnnKernel, RnnProblem>;
@@ -82,21 +82,21 @@ using GatedCandidate = Candidate<GatedKernel, GatedProblem>;
 using SelectiveKernel = Kernel<SelectiveBuffers>;
 using SelectiveCandidate = Candidate<SelectiveKernel, SelectiveProblem>;
 
-// A backend tells people with this what it was built for and what of it can be used.
+// What a backend was built for and what of it can be used, as text for people.
 struct BackendFacts {
     std::string built_for;  // architectures or instruction sets
-    std::string in_use;     // of the latter the one that plans run with; empty: none
+    std::string in_use;     // the instruction set that plans run with; empty: the backend has none
     std::string unusable;   // why no device can be used; empty: one can
     int32_t toolkit = 0, driver = 0;
 };
 
-// Rows of a tensor by their index: those of the batch, or, where they are packed, sequences along time.
+// Selects rows of a tensor by their indices in a pool: rows of the batch or, where sequences are packed, parts of time.
 struct RowSelection {
     const int32_t* indices = nullptr;
     int64_t count = 0;
     const void* seq_offsets = nullptr;  // null: not packed
     Dtype offsets_dtype{};
-    int64_t pool_rows = 0;  // that an index may name
+    int64_t pool_rows = 0;  // indices are less than this
 };
 
 class Backend {
@@ -107,38 +107,44 @@ class Backend {
     virtual BackendFacts facts() const = 0;
     // Throws Error unless `options` name a device and settings that this backend has.
     virtual void check(const Options& options) const = 0;
-    // In order of preference; the last takes every problem, unless the backend has none for the family.
+    // The lists of kernels are in order of preference. The last kernel of a list takes every problem; a list is empty
+    // where the backend has no kernels for the family.
     virtual std::span<const LinearCandidate> linear_candidates() const = 0;
     virtual std::span<const RnnCandidate> rnn_candidates() const = 0;
     virtual std::span<const OperatorCandidate> operator_candidates() const = 0;
     virtual std::span<const GatedCandidate> gated_candidates() const = 0;
     virtual std::span<const SelectiveCandidate> selective_candidates() const = 0;
-    // Scratch for one call, ordered on `stream` where the backend has streams. Throws Error when there is no memory.
+    // Allocates scratch for one call, in the order of `stream` where the backend has streams. Throws Error when there
+    // is no memory.
     virtual void* allocate(size_t bytes, const Options& options, void* stream) const = 0;
     virtual void release(void* memory, const Options& options, void* stream) const noexcept = 0;
-    // A plan holds what it returns, and with it the promise that its calls allocate up to `bytes` at a time.
+    // Tells the backend that calls of a plan will allocate up to `bytes` at a time. That holds until the plan releases
+    // what is returned.
     virtual std::shared_ptr<void> keep_scratch(size_t bytes, const Options& options) const = 0;
-    // Checks that `arguments` lie in this backend's memory, where that costs nothing or FLASHSCAN_CHECK=1 asks for it.
+    // Checks that `arguments` point to this backend's memory, where that costs nothing or FLASHSCAN_CHECK=1 asks for
+    // it.
     virtual void check_memory(std::span<const ArgumentSpec> specs, std::span<const Argument> arguments,
                               const Options& options) const = 0;
-    // Write and read the first bytes of RESERVE, in the order of `stream`, where the backend checks RESERVE in this call;
-    // false where it does not.
+    // Write and read the first bytes of RESERVE, in the order of `stream`, where the backend checks RESERVE in this
+    // call. Return false where it does not.
     virtual bool write_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     // Copies rows within this backend's memory, in the order of `stream`.
     virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;
-    // Calls `call`, which calls kernels and copy_rows, and returns how much of it would have been enqueued on a stream;
-    // nothing is.
+    // Calls `call`, which calls kernels and copy_rows, and returns how many operations that would have enqueued on a
+    // stream. Nothing is enqueued.
     virtual int64_t count_launches(const std::function<void()>& call) const = 0;
-    // The values of SEQ_OFFSETS or STATE_INDICES where the backend can or was asked to look at them, else empty.
+    // Returns the values of SEQ_OFFSETS or STATE_INDICES where the backend can read them or was asked to, else an empty
+    // list.
     virtual std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options& options,
                                                void* stream) const = 0;
-    // Fills with zeros what belongs to rows whose index is negative. Pointers of `rows` lie in this backend's memory.
+    // Fills those rows of `data` with zeros whose index is negative. The pointers of `rows` are to this backend's
+    // memory.
     virtual void clear_rows(const ArgumentSpec& spec, void* data, const RowSelection& rows, const Options& options,
                             void* stream) const = 0;
 };
 
-// The backend of this number; throws Error when the library was built without it. Defined in backends.cpp.
+// Returns the backend of this number; throws Error when the library was built without it. Defined in backends.cpp.
 const Backend& find_backend(BackendId id);
 
 }  // namespace flashscan

@@ -18,7 +18,7 @@ const RankNote& note_at(const std::byte* notes, size_t step, int32_t rank) {
     return *reinterpret_cast<const RankNote*>(notes + static_cast<size_t>(rank) * step);
 }
 
-// The plans of all ranks are made; throws where they differ.
+// Is called when all ranks have made their plans; throws where the plans differ.
 void check_agreement(const Communicator& ranks, const std::vector<RankNote>& notes) {
     const RankNote& first = notes.front();
     for (int32_t r = 1; r < ranks.size; ++r) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sequence over several ranks: the caller's communicator, and what ranks tell each other before they compute.
+// Sequence parallelism, one sequence over several ranks: the caller's communicator, and the notes that ranks exchange
+// to agree before they compute.
 #pragma once
 
 #include <cstddef>
@@ -15,45 +16,45 @@ namespace flashscan {
 
 class Plan;
 
-// Ranks are numbered in the order of time. A size of 0 stands for no communicator.
+// The ranks that hold one sequence, numbered in the order of time. A size of 0 stands for no communicator.
 struct Communicator {
     int32_t rank = 0, size = 0;
     void* user = nullptr;
     int32_t (*all_gather)(void* user, const void* send, void* receive, size_t bytes, void* stream) = nullptr;
 
     explicit operator bool() const { return size > 0; }
-    // The place of a rank in the order of computation, and the rank at a place, which is the same sum.
+    // Returns the place of a rank in the order of computation, and also the rank at a place: both are the same sum.
     int32_t place(int32_t of, Direction direction) const {
         return direction == Direction::forward ? of : size - 1 - of;
     }
-    // Throws Error{callback_failed}.
+    // Calls all_gather. Throws Error{callback_failed} where that fails.
     void gather(const void* send, void* receive, size_t bytes, void* stream) const;
 };
 
-// Whether an argument belongs to another rank: states go in at the first of them and come out at the last.
+// Returns whether an argument belongs to another rank: the initial state belongs to the first in the order of
+// computation, and the final state to the last.
 bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
-// Throws Error{unknown_argument} for one that is.
+// Throws Error{unknown_argument} for an argument that is.
 void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
 
-// Each rank's message begins with this note.
+// The note with which each rank's message begins.
 struct alignas(64) RankNote {
     int32_t rank = 0, size = 0, version = 0;
     Code code = Code::ok;
     int64_t steps = 0;
     Pass pass = Pass::forward;
-    uint32_t flags = 0;   // what else a kernel tells
+    uint32_t flags = 0;   // bits whose meaning a kernel defines
     char text[480] = {};  // ends with a zero: the sentence of a failure, or what all ranks have to agree about
 };
 static_assert(sizeof(RankNote) == 512);
 
 RankNote make_note(const Communicator& ranks, Pass pass, Code code, std::string_view text);
-// Throws the same Error on every rank where the note of one of them says that it failed, lies in another's place, or is of
-// another pass.
-// Notes are `step` bytes apart.
+// Throws the same Error on every rank where the note of one of them says that it failed, is in the place of another
+// rank's, or is of another pass. Notes are `step` bytes apart.
 void check_notes(const Communicator& ranks, const std::byte* notes, size_t step);
 
 // Calls `make` on every rank, and throws the same Error on all of them if one has failed or if the plans do not agree.
-// Without a communicator only calls it.
+// Without a communicator it only calls `make`.
 std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
                                     const std::function<std::unique_ptr<Plan>()>& make);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of RESERVE: which plan filled it, and with what.
+// The first bytes of RESERVE, by which backward recognises that forward of the same plan filled it.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct Cookie {
 
     uint64_t magic = 0;
     uint64_t plan = 0;       // a hash of what the plan computes and by which kernel
-    uint64_t state_in = 0;   // 1 if forward had STATE_IN
-    uint64_t reserved[5]{};  // 0
+    uint64_t state_in = 0;   // 1 if forward had STATE_IN, else 0
+    uint64_t reserved[5]{};  // always 0
 };
 static_assert(sizeof(Cookie) == Cookie::bytes);
 

@@ -17,7 +17,7 @@ namespace flashscan {
 class Extent {
   public:
     constexpr Extent() = default;
-    // Extents are numbers like any other where nothing is formed of them.
+    // The conversions are implicit, so that extents can be used like other numbers where nothing is computed from them.
     template <std::integral T>
     constexpr Extent(T value, const char* what = nullptr) : value_(static_cast<int64_t>(value)), what_(what) {
         if (!std::in_range<int64_t>(value)) overflow(std::numeric_limits<int64_t>::max(), '+', 1);
@@ -44,7 +44,8 @@ class Extent {
     friend constexpr Extent operator%(Extent a, Extent b) { return {a.value_ % b.value_, name(a, b)}; }
     constexpr Extent& operator+=(Extent b) { return *this = *this + b; }
 
-    // Beside the conversions, numbers on either side would leave the choice between these and the built-in operators.
+    // Because of the conversions an operator of an Extent and a number would be ambiguous between those above and the
+    // built-in ones.
 #define FLASHSCAN_WITH_NUMBERS(op)                       \
     template <std::integral T>                           \
     friend constexpr Extent operator op(Extent a, T b) { \

@@ -12,21 +12,21 @@
 
 namespace flashscan {
 
-// In elements; 0 along a broadcast axis and along axes of extent 1.
+// The strides of a tensor, in elements. They are 0 along a broadcast axis and along axes of extent 1.
 struct Strides {
     int64_t batch = 0, time = 0, channels = 0;
     friend bool operator==(const Strides&, const Strides&) = default;
 };
 
-// Whether no two elements of a tensor with these extents and strides share memory. Judged by nesting: each stride must
-// step over everything that the smaller strides cover.
+// Returns whether no two elements of a tensor with these extents and strides share memory. The test is that strides
+// nest: each must step over everything that the smaller strides cover.
 bool strides_nest(const int64_t* extents, const int64_t* strides, int axes);
 
 // Throws Error unless `value` is one of `accepted`.
 void check_dtype(Dtype value, std::initializer_list<Dtype> accepted, const char* field);
 
 void check_extent(int64_t value, int64_t least, const char* field);
-// At least 1: an extent of 0 does not make the product of the others any size.
+// Returns at least 1, so that an extent of 0 does not hide that the product of the others does not fit.
 inline Extent nonzero(Extent extent) { return max(extent, 1); }
 
 // Checks the dtype of the weights or gates beside `dtype`; 0 becomes `dtype`, and `wide` is accepted too.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// This file has what each family of problems adds to a plan.
+// What each family of problems adds to a plan: a class of static functions, which FamilyPlan in plan.cpp takes as its
+// template parameter.
 #pragma once
 
 #include <string>
@@ -76,7 +77,7 @@ struct RnnFamily {
         if (pass == Pass::backward && !problem.training) return {};
         return rnn_arguments(problem, pass, reserve_bytes(problem, kernel), kernel.scratch_bytes(pass), caller_scratch);
     }
-    // An empty problem leaves nothing for backward, not even a cookie.
+    // An empty problem has no RESERVE, not even a cookie.
     static size_t reserve_bytes(const Problem& problem, const Kernel& kernel) {
         return problem.training && !problem.empty() ? Cookie::bytes + kernel.reserve_bytes() : 0;
     }

@@ -7,12 +7,13 @@
 
 namespace flashscan {
 
-// What a kernel works on. Optional arguments that were not given, and those that the layer has not, are null.
+// The pointers that a kernel works on. Optional arguments that were not given, and those that the layer does not have,
+// are null.
 struct GatedBuffers {
     const void *input = nullptr, *gate = nullptr, *second_gate = nullptr, *input_gate = nullptr, *output_gate = nullptr;
     const void *param = nullptr, *bias = nullptr;
     void* output = nullptr;   // only read in backward
-    void* reserve = nullptr;  // h where OUTPUT hides it; only read in backward
+    void* reserve = nullptr;  // h, where OUTPUT is not h; only read in backward
     const void* state_in = nullptr;
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;
@@ -23,7 +24,7 @@ struct GatedBuffers {
     void *grad_param = nullptr, *grad_bias = nullptr, *grad_state_in = nullptr;
     void* scratch = nullptr;
 
-    // h of backward; null where nothing needs it.
+    // Where backward reads h; null where nothing needs it.
     const void* states() const { return reserve != nullptr ? reserve : output; }
 };
 

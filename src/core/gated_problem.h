@@ -17,23 +17,24 @@ struct GatedProblem : Sequences {
     Layout layout{};
     const GatedLayer* layer = nullptr;  // null: `parts` were given one by one
     GatedParts parts{};
-    double decay_rate = 0;        // c of Decay::softplus
-    double sqrt_slope_limit = 0;  // infinite: none
+    double decay_rate = 0;        // the constant c of Decay::softplus
+    double sqrt_slope_limit = 0;  // infinite where there is no limit
     Extent channels;
     Strides input, gate, second_gate, input_gate, output_gate, output;
     Strides grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate, grad_output;
 
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
     Extent state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
-    // Whether OUTPUT is not h, so that backward reads h from RESERVE: dense, as numbers of dtype in the layout.
+    // Returns whether OUTPUT is not h. Then backward reads h from RESERVE, where it is dense, in `dtype` and the
+    // layout.
     bool hides_state() const { return parts.has_output_gate(); }
     Extent element_count() const { return batch * time * channels; }
     Strides reserve_strides() const;
-    // Whether m is 1 where a sequence starts that has or has not a STATE_IN.
+    // Returns whether m is 1 at the first step of a sequence; `has_state` says whether there is a STATE_IN.
     bool starts_with_one(bool has_state) const { return parts.first_step && !has_state; }
 
     std::string describe() const;
-    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
+    // The text that has to be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

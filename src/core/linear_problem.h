@@ -19,7 +19,8 @@ struct LinearProblem : Sequences {
     Strides input, gate, output, grad_input, grad_gate, grad_output;
 
     Extent state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
-    // From the first to the last element of a tensor with these strides; the gate's extents where it is the gate.
+    // Return the bytes from the first to the last element of a tensor with these strides, which has the extents of the
+    // data or those of the gate.
     int64_t tensor_bytes(const Strides& strides) const;
     int64_t gate_bytes(const Strides& strides) const;
     bool broadcasts(GateBroadcast axis) const { return (gate_broadcast & axis) != 0; }
@@ -29,7 +30,7 @@ struct LinearProblem : Sequences {
     Extent gate_channels() const { return broadcasts(broadcast_channels) ? Extent(1) : channels; }
 
     std::string describe() const;
-    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
+    // The text that has to be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

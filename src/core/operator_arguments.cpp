@@ -8,7 +8,7 @@ namespace {
 
 using enum Presence;
 
-// Whether backward reads OUTPUT, or INPUT for the gradients beside GRAD|INPUT.
+// Return whether backward may read OUTPUT, and whether it may read INPUT. Affine maps read them for GRAD|GATE alone.
 bool keeps_output(const OperatorProblem& p) { return !p.is_reduction() && (p.is_affine() || p.is_matmul()); }
 bool keeps_input(const OperatorProblem& p) { return p.has_slopes() && (!p.is_affine() || p.is_reduction()); }
 
@@ -16,7 +16,7 @@ Axes with(Axes axes, std::initializer_list<Extent> inner) {
     for (const Extent extent : inner) axes.extents[axes.count++] = extent;
     return axes;
 }
-// Followed by the axes of an element.
+// Returns `axes` followed by the axes of an element.
 Axes with_element(const OperatorProblem& p, const Axes& axes) {
     if (p.on_numbers()) return axes;
     if (p.is_custom()) return with(axes, {p.custom.element_bytes});

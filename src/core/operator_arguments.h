@@ -7,7 +7,7 @@
 
 namespace flashscan {
 
-// What a kernel works on. Optional arguments that were not given are null.
+// The pointers that a kernel works on. Optional arguments that were not given are null.
 struct OperatorBuffers {
     const void* input = nullptr;
     const void* gate = nullptr;

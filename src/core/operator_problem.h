@@ -14,10 +14,11 @@ enum class CodeKind : int32_t {
     lto_ir = 2
 };
 
-// An operator on elements of any bytes, in the ways that it was given; null and empty: not given.
+// A caller's operator on elements of any bytes. It may be given as host functions, as batched callbacks and as device
+// code; what was not given is null or empty.
 struct CustomOperator {
     Extent element_bytes;
-    void* state = nullptr;  // of the host functions and callbacks
+    void* state = nullptr;  // is passed to the host functions and callbacks
     void (*host)(void* state, const void* lhs, const void* rhs, void* out) = nullptr;
     void (*host_adjoint)(void* state, const void* lhs, const void* rhs, const void* grad_out, void* grad_lhs,
                          void* grad_rhs) = nullptr;
@@ -27,7 +28,7 @@ struct CustomOperator {
                                void* grad_rhs, int64_t count, void* stream) = nullptr;
     CodeKind code_kind{};
     std::string code, name, adjoint_name;
-    std::string device_state;  // the bytes that the device code's state is a copy of
+    std::string device_state;  // bytes; the device code gets a copy of them as its state
 };
 
 struct OperatorProblem : Sequences {
@@ -45,29 +46,30 @@ struct OperatorProblem : Sequences {
     bool is_affine() const { return kind == OperatorKind::affine; }
     bool is_matmul() const { return kind == OperatorKind::matmul; }
     bool on_numbers() const { return row_of(kind).on_numbers; }
-    // Whether derivatives depend on the operands.
+    // Returns whether derivatives depend on the operands.
     bool has_slopes() const { return row_of(kind).has_slopes; }
     bool is_reduction() const { return mode == OperatorMode::reduction; }
     bool differentiable() const;
-    // Numbers of an element of INPUT, OUTPUT and the states, and of GATE; for a custom operator its bytes.
+    // Return how many numbers an element of INPUT, OUTPUT and the states has, and an element of GATE. For a custom
+    // operator they are bytes.
     Extent element() const;
     Extent gate_element() const { return is_affine() ? dim * dim : Extent(); }
-    // Bytes of a number of INPUT, and of a state.
+    // Return how many bytes a number of INPUT has, and a number of a state.
     int64_t number_bytes() const { return is_custom() ? 1 : size_of(dtype); }
     int64_t state_number_bytes() const { return is_custom() ? 1 : size_of(state_dtype(dtype)); }
     Extent chains() const { return state_rows() * channels; }
-    // Elements of INPUT and of OUTPUT.
+    // The counts are in elements.
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
     Extent input_count() const { return batch * time * channels; }
     Extent output_count() const { return is_reduction() ? chains() : input_count(); }
-    // Element (b, t, c) is the one at b * batch + t * time + c * channels of these.
+    // Strides: element (b, t, c) is at b * batch + t * time + c * channels.
     struct Steps {
         int64_t batch, time, channels;
     };
     Steps steps() const;
 
     std::string describe() const;
-    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
+    // The text that has to be the same on all ranks that hold one sequence: all of the problem but the time.
     std::string describe_ranks() const;
 
   private:

@@ -126,7 +126,7 @@ class FamilyPlan final : public Plan {
         }
     }
 
-    // With addresses that nothing reads.
+    // Runs a call with made-up addresses, which nothing reads because nothing is enqueued.
     int64_t launches(Pass pass) const override {
         check_pass(pass);
         std::vector<Argument> all;
@@ -153,7 +153,7 @@ class FamilyPlan final : public Plan {
                                              std::declval<const Pointers&>()));
     static constexpr bool has_reserve = requires(Buffers buffers) { buffers.reserve; };
 
-    // `started` says how far the call came: to the kernel.
+    // Sets `started` when the call has come as far as the kernel.
     void execute(Pass pass, std::span<const Argument> arguments, void* stream, bool& started) const {
         check_pass(pass);
         for (const Argument& argument : arguments)
@@ -175,10 +175,11 @@ class FamilyPlan final : public Plan {
         if (pass == Pass::forward) mark_reserve(buffers, stream);
     }
 
-    // `buffers` are of what was given; states that have strides are replaced by copies in scratch.
+    // `buffers` has the pointers that were given. States with strides or in a pool are replaced by dense copies in
+    // scratch.
     void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream, bool& started) const {
         const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
-        std::vector<RowCopy> into_scratch, out_of_scratch;  // made before anything is written, as memory may be short
+        std::vector<RowCopy> into_scratch, out_of_scratch;  // are filled before anything is written, as that may throw
         if (!states.none()) {
             buffers = Family::buffers(problem_, pass, states.in_scratch(given, scratch));
             into_scratch = states.copies(given, scratch, false);
@@ -237,7 +238,7 @@ class FamilyPlan final : public Plan {
     std::shared_ptr<void> kept_scratch_;
     std::vector<ArgumentSpec> forward_, backward_;
     StridedStates forward_states_, backward_states_;
-    Cookie cookie_;  // but for state_in
+    Cookie cookie_;  // its state_in is set by each call
     std::string kernel_name_, kernel_detail_, description_;
 };
 

@@ -20,14 +20,14 @@ class Plan {
     virtual const Options& options() const = 0;
     virtual const std::string& kernel_name() const = 0;
     virtual const std::string& kernel_detail() const = 0;
-    // What a call that is given all arguments enqueues on a stream.
+    // Returns how many operations a call that is given all arguments enqueues on a stream.
     virtual int64_t launches(Pass pass) const = 0;
-    // The text that the plans of all ranks of a communicator must have in common.
+    // The text that has to be the same in the plans of all ranks of a communicator.
     virtual std::string agreement() const = 0;
     virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;
 };
 
-// Check the problem and the options and walk the backend's candidates. Throw Error.
+// Check the problem and the options, and take the first of the backend's kernels that takes the problem. Throw Error.
 std::unique_ptr<Plan> make_plan(const LinearProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const RnnProblem& problem, const Options& options);
 std::unique_ptr<Plan> make_plan(const OperatorProblem& problem, const Options& options);

@@ -8,14 +8,14 @@
 
 namespace flashscan {
 
-// How many there are of what a cell has.
+// How many gates, biases and states a cell has.
 struct CellCounts {
     int64_t gates, biases, states;
 };
 CellCounts counts_of(Cell cell);
 
-// Element (s, b, t, h, d) of a tensor is at s * state + b * batch + t * time + h * D + d; for INPUT, whose gates lie in
-// front of the heads, `state` is that of a gate.
+// The strides of a tensor, whose element (s, b, t, h, d) is at s * state + b * batch + t * time + h * D + d. INPUT has
+// gates in the place of states, and `state` is their stride.
 struct RnnStrides {
     int64_t state = 0, batch = 0, time = 0;
 };
@@ -28,14 +28,14 @@ struct RnnProblem : Sequences {
     bool all_states = false;
     bool training = false;
     Extent heads, head_dim;
-    double recurrent_clip = 0;  // 0: no limit
+    double recurrent_clip = 0;  // 0 stands for no limit
 
     CellCounts counts() const { return counts_of(cell); }
     Extent width() const { return heads * head_dim; }
     int64_t output_states() const { return all_states ? counts().states : 1; }
     RnnStrides input_strides() const;   // of GRAD|INPUT too
     RnnStrides output_strides() const;  // of GRAD|OUTPUT too
-    // In elements.
+    // The counts are in elements.
     bool empty() const { return batch == 0 || time == 0; }
     Extent input_count() const { return batch * time * counts().gates * width(); }
     Extent output_count() const { return output_states() * batch * time * width(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole units, for numbers that are not negative.
+// Division and rounding up to whole units, for numbers that are not negative.
 #pragma once
 
 #include <type_traits>

@@ -17,7 +17,7 @@ struct List {
         specs.push_back(
             tensor_argument(id, name, presence, written, {p.batch, p.time, p.channels}, strides, p.layout, p.dtype));
     }
-    // B, C or the gradient of one.
+    // Adds B, C or the gradient of one of them.
     void matrix(int32_t id, const char* name, Presence presence, bool written, bool per_step, const Strides& strides) {
         if (per_step)
             specs.push_back(tensor_argument(id, name, presence, written, {p.batch, p.time, p.groups * p.states},

@@ -15,13 +15,13 @@ struct SelectiveProblem : Sequences {
     Layout layout{};
     bool softplus = false, b_per_step = false, c_per_step = false;
     Extent channels, states, groups;
-    Strides input, delta, output_gate, b, c, output;  // those of constant B and C are not used
+    Strides input, delta, output_gate, b, c, output;  // b and c are not used where B or C is constant
     Strides grad_input, grad_delta, grad_output_gate, grad_b, grad_c, grad_output;
 
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
     bool is_complex() const { return flashscan::is_complex(matrix_dtype); }
     Extent state_bytes() const { return state_rows() * channels * states * size_of(matrix_dtype); }
-    // Of D and BIAS.
+    // The dtype of D and BIAS.
     Dtype param_dtype() const { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
     Dtype step_dtype() const { return is_complex() ? matrix_dtype : dtype; }
     int64_t group_of(int64_t channel) const { return channel / (channels / groups); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels read and write dense states. States with strides, and those that lie in a pool, are copied into SCRATCH before a
-// kernel and out of it after.
+// States with strides, and states in a pool. Kernels read and write dense states, so these are copied to SCRATCH before
+// a kernel and from it after.
 #pragma once
 
 #include <string>
@@ -10,8 +10,9 @@
 
 namespace flashscan {
 
-// `count` rows of `bytes`, at `from + i * from_step` and `to + i * to_step`; steps in bytes. On a side that has indices,
-// row indices[i] of `pool_rows` stands in the place of row i; a negative one reads as zeros and is not written.
+// A copy of `count` rows of `bytes` bytes each, from `from + i * from_step` to `to + i * to_step`, with steps in bytes.
+// A side that has indices is a pool of `pool_rows` rows, of which row indices[i] is used in place of row i. A row with
+// a negative index is read as zeros and is not written.
 struct RowCopy {
     void* to = nullptr;
     int64_t to_step = 0;
@@ -22,19 +23,20 @@ struct RowCopy {
     int64_t pool_rows = 0;
 };
 
-// The states of one pass that kernels cannot have as they lie.
+// The states of one pass that have to be copied because they are not dense.
 class StridedStates {
   public:
     StridedStates() = default;
-    // Enlarges SCRATCH, the last of `specs`, by the dense copies.
+    // Finds those states among `specs`, and enlarges SCRATCH, the last of `specs`, by their dense copies.
     StridedStates(std::vector<ArgumentSpec>& specs, const Sequences& sequences);
 
     bool none() const { return states_.empty(); }
-    // Their names.
+    // Returns the names of the states.
     std::string describe() const;
-    // Puts the copies in the place of the states that are given.
+    // Returns `given` with pointers to the copies in place of the states.
     Pointers in_scratch(const Pointers& given, void* scratch) const;
-    // Between the caller's states and the copies: those that the pass reads, or those that it wrote.
+    // Returns the copies to make: without `written` to scratch of the states that the pass reads, and with it from
+    // scratch of those that it wrote.
     std::vector<RowCopy> copies(const Pointers& given, void* scratch, bool written) const;
 
   private:
@@ -42,8 +44,8 @@ class StridedStates {
         int32_t id;
         const char* name;
         bool written, indexed;
-        size_t offset;                      // in SCRATCH
-        int64_t row_bytes, rows, row_step;  // steps in bytes
+        size_t offset;                      // of the dense copy in SCRATCH
+        int64_t row_bytes, rows, row_step;  // row_step and state_step are in bytes
         int64_t states, state_step;
     };
     std::vector<State> states_;

@@ -12,7 +12,7 @@ struct TensorExtents {
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
 };
 
-// From the first to the last element; `what` names the tensor where that does not fit.
+// Returns the bytes from the first to the last element; `what` names the tensor in the Error where that does not fit.
 int64_t span_bytes(const TensorExtents& extents, const Strides& strides, Dtype dtype, const char* what);
 
 // Fills in strides that are all zero, and checks others: none is negative, and no two elements of a tensor that is
@@ -20,13 +20,13 @@ int64_t span_bytes(const TensorExtents& extents, const Strides& strides, Dtype d
 void settle_tensor(Strides& strides, const TensorExtents& extents, Layout layout, Dtype dtype, bool written,
                    const char* tensor);
 
-// The argument of such a tensor.
+// Returns the spec of such a tensor as an argument.
 ArgumentSpec tensor_argument(int32_t id, const char* name, Presence presence, bool written,
                              const TensorExtents& extents, const Strides& strides, Layout layout, Dtype dtype);
 
-// The argument that this one may be in the place of: each element is read before the same thread writes it. States of
-// packed sequences may not: pieces of time run at once, so one is read after its sequence's end was written; those of a
-// pool are copied first.
+// Returns the argument whose memory the argument `id` may share, or 0. They may share it because each element is read
+// before the same thread writes it. States of packed sequences may not, because parts of time run at once and an
+// initial state may be read after the final state was written; states in a pool may, because they are copied first.
 int32_t same_memory(const Sequences& p, int32_t id);
 
 }  // namespace flashscan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vocabulary of the core. capi converts the numbers of the C header; ids of arguments are the header's.
+// The types that the whole core uses. capi converts the numbers of the C header to these enumerations; ids of arguments
+// are those of the header.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A ledger of the sub-buffers of SCRATCH: booked when a plan is made, found at their offsets in every call.
+// The layout of SCRATCH: sub-buffers are given offsets when a plan is made, and every call finds them at these offsets.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ inline constexpr size_t workspace_alignment = 256;
 
 class Workspace {
   public:
-    // The offset of a new sub-buffer of `bytes`. Throws Error{size_overflow} when there would be too many.
+    // Adds a sub-buffer of `bytes` bytes and returns its offset. Throws Error{size_overflow} when there would be too
+    // many.
     size_t book(Extent bytes) {
         const auto offset = static_cast<size_t>(bytes_);
         bytes_ += round_up(bytes, workspace_alignment);
