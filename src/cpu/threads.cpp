@@ -72,6 +72,15 @@ void parallel_team(int threads, void (*body)(void* context, int i, int count) no
     mode.share([&] { body(context, omp_get_thread_num(), omp_get_num_threads()); });
 }
 
+// Tells the core that the thread only waits.
+static void pause_thread() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
 // Spins for a few microseconds, and then lets others run: where there are more threads than cores, one that is waited for
 // may not be running.
 void Barrier::wait(int count) noexcept {
@@ -84,11 +93,10 @@ void Barrier::wait(int count) noexcept {
         return;
     }
     for (int i = 0; round_.load(std::memory_order_acquire) == round; ++i) {
-        if (i >= spins) sched_yield();
-#if defined(__x86_64__)
+        if (i < spins)
+            pause_thread();
         else
-            __builtin_ia32_pause();
-#endif
+            sched_yield();
     }
 }
 
