@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,6 +29,13 @@ inline void expect_failure(flashscan_status got, flashscan_status status, const 
     const std::string sentence = got == FLASHSCAN_STATUS_OK ? "" : flashscan_last_error();
     for (const std::string& word : words)
         EXPECT_NE(sentence.find(word), std::string::npos) << "\"" << word << "\" is not in: " << sentence;
+}
+
+// Processor time of this thread or of the process, which other programs on the machine do not lengthen.
+inline double cpu_seconds(clockid_t clock) {
+    timespec time{};
+    if (clock_gettime(clock, &time) != 0) ADD_FAILURE() << "no clock " << clock;
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
 inline void drop(support::Call& call, int32_t id) {
