@@ -85,7 +85,7 @@ def row_of(case, target, backend):
         return "packed"
     if case["batch"] * case["channels"] < 1024:
         return "long"
-    if "strided" in options or "misaligned" in options or case["time"] % 2 or case["channels"] % 2:
+    if "strided" in options or "place-misaligned" in options or case["time"] % 2 or case["channels"] % 2:
         return "ragged"
     return "large" if case["array_bytes"] >= 64e6 else "medium"
 

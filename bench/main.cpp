@@ -61,6 +61,10 @@ int main(int argc, char** argv) {
             fmt::print("{}", command.help);
             return 0;
         }
+        if (command.list) {
+            for (const auto& [set, problem] : command.problems) fmt::print("{}\n", problem.text);
+            return 0;
+        }
         return bench::run(command);
     } catch (const bench::UsageError& error) {
         std::fprintf(stderr, "flashscan_bench: %s\n", error.what());

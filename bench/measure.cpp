@@ -31,18 +31,7 @@ class Plan {
         options.device = settings.device;
         options.threads = settings.backend == FLASHSCAN_BACKEND_CPU ? settings.threads : 0;
         options.kernel = settings.kernel.empty() ? nullptr : settings.kernel.c_str();
-        if (problem.rnn) {
-            const flashscan_rnn_desc desc = problem.describe_rnn();
-            expect_ok(flashscan_plan_rnn(&plan_, &desc, &options));
-        } else if (problem.op) {
-            const flashscan_operator_desc desc = problem.describe_operator();
-            expect_ok(flashscan_plan_operator(&plan_, &desc, &options));
-        } else if (problem.layer) {
-            expect_ok(plan_layer(&plan_, *problem.layer, options));
-        } else {
-            const flashscan_linear_desc desc = problem.describe();
-            expect_ok(flashscan_plan_linear(&plan_, &desc, &options));
-        }
+        expect_ok(make_plan(&plan_, problem.line, options));
     }
     ~Plan() { flashscan_plan_destroy(plan_); }
     Plan(const Plan&) = delete;
@@ -150,8 +139,8 @@ void measure_time(Machine& machine, const Settings& settings, const Call& call, 
     result.median_us = median(runs.us);
     result.spread_percent = (quantile(runs.us, 0.9) - quantile(runs.us, 0.1)) / result.median_us * 100;
     result.gbps = static_cast<double>(problem.required_bytes()) / result.median_us * 1e-3;
-    if (problem.rnn) result.step_us = result.median_us / static_cast<double>(problem.extents.time);
-    if (problem.rnn && settings.backend == FLASHSCAN_BACKEND_CUDA) {
+    if (problem.rnn() != nullptr) result.step_us = result.median_us / static_cast<double>(problem.extents.time);
+    if (problem.rnn() != nullptr && settings.backend == FLASHSCAN_BACKEND_CUDA) {
         result.step_floor_us = rnn_step_floor_us(problem);
         result.floor_percent = result.step_floor_us / result.step_us * 100;
     }
@@ -187,9 +176,8 @@ void measure_or_throw(Machine& machine, const Settings& settings, Result& result
         }
         measure_time(machine, settings, call, result);
     }
-    if (problem.rnn) return;  // no stream bounds what waits from step to step
-    const Ceiling& ceiling =
-        machine.ceiling(problem.backward, static_cast<size_t>(problem.array_bytes()), settings.runs);
+    if (problem.rnn() != nullptr) return;  // no stream bounds what waits from step to step
+    const Ceiling& ceiling = machine.ceiling(problem.backward, static_cast<size_t>(problem.array_bytes), settings.runs);
     result.ceiling_gbps = ceiling.gbps;
     result.ceiling_percent = result.gbps / ceiling.gbps * 100;
 }

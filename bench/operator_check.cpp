@@ -5,64 +5,46 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
-#include "check.h"
+#include "reference.h"
 
 namespace bench {
 namespace {
 
-constexpr int32_t grad = FLASHSCAN_GRAD;
-
-using Values = std::map<int32_t, std::vector<double>>;
-
-bool is_state(int32_t id) { return (id & ~grad) == FLASHSCAN_ARG_STATE_IN || (id & ~grad) == FLASHSCAN_ARG_STATE_OUT; }
-
 int64_t choose_rows(const Problem& p) {
-    const auto d = static_cast<double>(std::max<int64_t>(p.op->dim, 1));
-    const double step = p.op->matmul() ? d * d * d : d * d;
+    const auto d = static_cast<double>(std::max<int64_t>(p.op()->dim, 1));
+    const double step = p.op()->matmul() ? d * d * d : d * d;
     return std::clamp(static_cast<int64_t>(1e9 / (step * static_cast<double>(p.extents.time * p.extents.channels))),
                       int64_t{1}, p.extents.batch);
 }
 
-// Batch is the outermost axis of every argument.
+// Batch is the outermost axis of every argument, but for states of packed sequences, of which all are taken.
 std::vector<double> fetch(Machine& machine, const Problem& p, const Tensor& tensor, int64_t rows) {
-    const int64_t row = tensor.box.count() / p.extents.batch;
-    Box box{static_cast<char*>(tensor.box.data) + (p.extents.batch - rows) * row * size_of(tensor.box.dtype),
-            tensor.box.dtype,
-            {1, rows, row},
-            {0, row, 1}};
-    return widen(machine.gather(box), tensor.box.dtype);
-}
-
-void run_wide(const Problem& p, int64_t rows, bool backward, Values& values, const std::vector<int32_t>& ids) {
-    flashscan_operator_desc desc = p.describe_plain_operator();
-    desc.dtype = is_complex(p.dtype) ? FLASHSCAN_DTYPE_C128 : FLASHSCAN_DTYPE_F64;
-    desc.batch = rows;
-    flashscan_plan* made = nullptr;
-    if (flashscan_plan_operator(&made, &desc, nullptr) != FLASHSCAN_STATUS_OK)
-        throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
-    const std::unique_ptr<flashscan_plan, void (*)(flashscan_plan*)> plan(made, flashscan_plan_destroy);
-    // A custom operator's calls have other arguments than those of the operator built in.
-    const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
-    std::vector<flashscan_arg> args;
-    for (const int32_t id : ids) {
-        size_t bytes = 0;
-        if (values.contains(id) && flashscan_plan_arg_bytes(plan.get(), pass, id, &bytes) == FLASHSCAN_STATUS_OK)
-            args.push_back({id, 0, values[id].data(), values[id].size() * sizeof(double)});
+    const int64_t skipped = p.extents.batch - rows;
+    Box box = tensor.box;
+    int64_t first = 0;
+    if (is_state(tensor.id)) {
+        const support::Tensor states = state_tensor(*p.op());
+        const int64_t left = p.num_sequences > 0 ? 0 : skipped;
+        box = {box.data, box.dtype, {1, states.extents[1] - left, states.extents[2]}, {0, states.strides[1], 1}};
+        first = left * states.strides[1];
+    } else {
+        const int64_t row = tensor.box.count() / p.extents.batch;
+        box = {box.data, box.dtype, {1, rows, row}, {0, row, 1}};
+        first = skipped * row;
     }
-    if (flashscan_execute(plan.get(), pass, args.data(), static_cast<int32_t>(args.size()), nullptr) !=
-        FLASHSCAN_STATUS_OK)
-        throw Failure(fmt::format("64 bits: {}", flashscan_last_error()));
+    box.data = static_cast<char*>(box.data) + first * size_of(box.dtype);
+    return widen(machine.gather(box), box.dtype);
 }
 
 // A rounding to the output's dtype, and those of a random walk over the operations on a path; OUTPUT of 16 bits, which
-// backward reads, once more.
+// backward reads, once more. With tf32 these are of its 11 bits.
 double error_bound(const Problem& p, const Tensor& tensor) {
-    const double length = static_cast<double>(p.extents.time * std::max<int64_t>(p.op->dim, 1));
-    const double read = p.backward && (p.op->matmul() || p.op->affine()) ? 2 * roundoff(p.dtype) : 0;
-    return 2 * roundoff(is_state(tensor.id) ? tensor.box.dtype : p.dtype) + read +
-           (16 + 4 * std::sqrt(length)) * roundoff(state_dtype(p.dtype));
+    const double unit =
+        p.op()->allow_tf32 ? std::max(0x1p-11, roundoff(state_dtype(p.dtype))) : roundoff(state_dtype(p.dtype));
+    const double length = static_cast<double>(p.extents.time * std::max<int64_t>(p.op()->dim, 1));
+    const double read = p.backward && (p.op()->matmul() || p.op()->affine()) ? 2 * roundoff(p.dtype) : 0;
+    return 2 * roundoff(is_state(tensor.id) ? tensor.box.dtype : p.dtype) + read + (16 + 4 * std::sqrt(length)) * unit;
 }
 
 }  // namespace
@@ -74,16 +56,13 @@ Verdict check_operator_outputs(Machine& machine, const Problem& problem, const T
         values[tensor.id] = fetch(machine, problem, tensor, rows);
         if (tensor.written) got[tensor.id] = values[tensor.id];
     }
-    std::vector<int32_t> ids;
-    for (const Tensor& tensor : tensors.tensors())
-        if ((tensor.id & grad) == 0) ids.push_back(tensor.id);
-    run_wide(problem, rows, false, values, ids);
-    if (problem.backward) {
-        ids.assign(1, FLASHSCAN_ARG_OUTPUT);
-        for (const flashscan_arg& arg : tensors.args())
-            if (arg.id != FLASHSCAN_ARG_OUTPUT) ids.push_back(arg.id);
-        run_wide(problem, rows, true, values, ids);
-    }
+    support::OperatorProblem part = problem.op()->widened();
+    part.batch = rows;
+    Reference<support::OperatorProblem> reference(part, nullptr, {}, tensors.offsets());
+    // Backward takes OUTPUT as it is in 64 bits.
+    for (auto& [id, written] : reference.run(false, values)) values[id] = std::move(written);
+    if (problem.backward)
+        for (auto& [id, written] : reference.run(true, values)) values[id] = std::move(written);
     Verdict verdict;
     for (const Tensor& tensor : tensors.tensors())
         if (got.contains(tensor.id))

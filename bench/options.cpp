@@ -22,20 +22,22 @@ int32_t default_backend() {
 
 constexpr const char* problem_lines = R"(A problem is one line:
   linear fwd|bwd DTYPE BTC|BCT bN tN cN [options] [targets]
-    options: gate-DTYPE log logit broadcast-AXES reverse reset sequencesN states strided misaligned
+    options: gate-DTYPE form-log form-logit broadcast-AXES reverse reset sequencesN state-in state-out strided
+             place-PLACE
     targets: @95% of the stream ceiling, @4us, @host3us, @plain+3% of the case without options
   rnn CELL fwd|bwd DTYPE bN tN hN dN [options] [targets]
-    options: TBGHD weight-f32 training reverse reset sequencesN states all-states
+    options: TBGHD weight-f32 training reverse reset sequencesN state-in state-out all-states no-bias
     targets: @1.2us/step, @4us, @host3us
   operator KIND fwd|bwd DTYPE bN tN cN [dN] [options] [targets]
-    options: exclusive reduction BCT reverse states; targets: @95%, @4us
+    options: exclusive reduction BCT reverse sequencesN state-in state-out custom tf32; targets: @95%, @4us, @plain+3%
   gated fwd|bwd DTYPE BTC|BCT bN tN cN LAYER [options] [targets]
     LAYER: mingru minlstm hgrn rglru qrnn gilr, or parts: decay-exp scale-sqrt ... (a wrong word lists them)
-    options: no-bias gate-DTYPE param-DTYPE reverse reset sequencesN state-in state-out grads-LETTERS place-PLACE
+    options: no-bias gate-DTYPE param-DTYPE reverse reset sequencesN state-in state-out place-PLACE
     targets: @85%, @4us, @host3us
   selective fwd|bwd DTYPE BTC|BCT bN tN cN nN [options] [targets]
     options: gN b-per-step c-per-step softplus gate skip bias complex, and those of gated layers from reverse on
-  Lines of gated layers and selective scans are also what the tests print and take.
+  Lines are also what the tests print and take; all families have the options invariant pooled threadsN
+  seedN too, all but operators grads-LETTERS. A wrong word lists those that there are.
 
 Exit status: 0, 1 when a result was wrong or failed, 2 for a mistake in the command line.)";
 
@@ -62,6 +64,7 @@ void add_options(CLI::App& app, CommandLine& command, Words& words) {
     app.add_option("--set", words.sets, "problems/NAME.txt, may be repeated; default: quick")->allow_extra_args(false);
     app.add_option("--problem", words.lines, "one problem, may be repeated")->allow_extra_args(false);
     app.add_option("--problems-dir", words.directory, "default: problems beside the executable");
+    app.add_flag("--list", command.list, "print the problems as they are understood, and time nothing");
     app.add_option("--runs", settings.runs, "timed runs of each problem, default 30")->check(from_1);
     app.add_option("--budget-s", settings.budget_s,
                    "seconds after which the runs of one problem stop early, default 10")

@@ -13,6 +13,7 @@ namespace bench {
 struct CommandLine {
     Settings settings;
     bool flush = true;
+    bool list = false;  // print the problems alone
     std::string json, commit;
     std::string help;                                       // what --help asked for, else empty
     std::vector<std::pair<std::string, Problem>> problems;  // with the set they come from, "" for --problem

@@ -4,110 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "support/words.h"
 
 namespace bench {
 namespace {
 
-uint32_t parse_broadcast(std::string_view axes) {
-    uint32_t bits = 0;
-    for (const char axis : axes) {
-        const size_t place = std::string_view("btc").find(axis);
-        if (place == std::string_view::npos)
-            throw UsageError(fmt::format("'broadcast-{}': accepted axes are b, t and c", axes));
-        bits |= 1U << place;
-    }
-    if (bits == 0) throw UsageError("'broadcast-' names no axis; accepted are b, t and c");
-    return bits;
-}
-
-void parse_option(Problem& p, const std::string& word) {
-    if (word.starts_with("gate-"))
-        p.gate_dtype = parse_dtype(std::string_view(word).substr(5));
-    else if (word == "log" || word == "form-log")
-        p.gate_form = FLASHSCAN_GATE_LOG;
-    else if (word == "logit" || word == "form-logit")
-        p.gate_form = FLASHSCAN_GATE_LOGIT;
-    else if (word.starts_with("broadcast-"))
-        p.gate_broadcast = parse_broadcast(std::string_view(word).substr(10));
-    else if (word == "reverse")
-        p.reverse = true;
-    else if (word == "reset")
-        p.reset = true;
-    else if (word.starts_with("sequences"))
-        p.num_sequences = parse_count(word, "sequences");
-    else if (word == "states")
-        p.states = true;
-    else if (word == "strided" || word == "place-fused")
-        p.strided = true;
-    else if (word == "misaligned" || word == "place-misaligned")
-        p.misaligned = true;
-    else if (word.starts_with("@"))
-        p.targets.push_back(parse_target(word));
-    else
-        throw UsageError(
-            fmt::format("'{}' is no option; accepted are gate-DTYPE, log, logit, broadcast-AXES, reverse, reset, "
-                        "sequencesN, states, strided, misaligned and targets",
-                        word));
-}
-
-std::string head(const Problem& p) {
-    return fmt::format("linear {} {} {} b{} t{} c{}", p.backward ? "bwd" : "fwd", name_of(p.dtype),
-                       p.layout == FLASHSCAN_LAYOUT_BTC ? "BTC" : "BCT", p.extents.batch, p.extents.time,
-                       p.extents.channels);
-}
-
-std::string write_problem(const Problem& p) {
-    std::string text = head(p);
-    if (p.gate_dtype != p.dtype) text += fmt::format(" gate-{}", name_of(p.gate_dtype));
-    if (p.gate_form == FLASHSCAN_GATE_LOG) text += " log";
-    if (p.gate_form == FLASHSCAN_GATE_LOGIT) text += " logit";
-    if (p.gate_broadcast != 0) {
-        text += " broadcast-";
-        for (uint32_t axis = 0; axis < 3; ++axis)
-            if ((p.gate_broadcast >> axis & 1U) != 0) text += "btc"[axis];
-    }
-    if (p.reverse) text += " reverse";
-    if (p.reset) text += " reset";
-    if (p.num_sequences > 0) text += fmt::format(" sequences{}", p.num_sequences);
-    if (p.states) text += " states";
-    if (p.strided) text += " strided";
-    if (p.misaligned) text += " misaligned";
-    return text;
-}
-
-void check(const Problem& p) {
-    if (p.num_sequences > 0 && p.extents.batch != 1)
-        throw UsageError(fmt::format("sequences{} needs b1, not b{}", p.num_sequences, p.extents.batch));
-    if (p.num_sequences > p.extents.time)
-        throw UsageError(
-            fmt::format("sequences{} needs at least as many steps, not t{}", p.num_sequences, p.extents.time));
-    if (p.strided && (p.gate_broadcast != 0 || p.gate_dtype != p.dtype))
-        throw UsageError("strided needs a gate of the input's shape and dtype");
-    constexpr int64_t most = int64_t{1} << 50;
-    if (p.extents.time > most / p.extents.batch / p.extents.channels)
-        throw UsageError(fmt::format("b * t * c is more than 2^50 in '{}'", p.text));
-}
-
-}  // namespace
-
-int32_t parse_dtype(std::string_view word) {
-    if (const int32_t dtype = support::dtype_named(word); dtype != 0 && !support::is_integer(dtype)) return dtype;
-    throw UsageError(fmt::format("'{}' is no dtype; accepted are f32, bf16, f16, f64, c64 and c128", word));
-}
-
-int64_t parse_count(std::string_view word, std::string_view prefix) {
-    int64_t value = 0;
-    const char* last = word.data() + word.size();
-    if (word.starts_with(prefix)) {
-        const auto [end, error] = std::from_chars(word.data() + prefix.size(), last, value);
-        if (error == std::errc{} && end == last && value >= 1) return value;
-    }
-    throw UsageError(fmt::format("'{}' must be '{}' and a number from 1 up", word, prefix));
-}
+constexpr int64_t most = int64_t{1} << 50;
 
 Target parse_target(const std::string& word) {
     struct Form {
@@ -136,34 +41,188 @@ Target parse_target(const std::string& word) {
         fmt::format("'{}' is no target; accepted are @95%, @1.2us/step, @4us, @host3us and @plain+3%", word));
 }
 
+// Of families whose steps depend on each other one step has a time of its own; others have a plain case.
+void check_target(const Problem& p, const Target& target) {
+    const bool plain = p.linear() != nullptr || p.op() != nullptr;
+    if ((target.measure == Measure::step_us && p.rnn() == nullptr) ||
+        (target.measure == Measure::plain_percent && !plain))
+        throw UsageError(fmt::format("'{}' is no target of this family; accepted are @95%, @4us and @host3us{}",
+                                     target.text,
+                                     plain                ? ", and @plain+3%"
+                                     : p.rnn() != nullptr ? ", and @1.2us/step"
+                                                          : ""));
+}
+
+// Timed calls are repeated in the same memory, take scratch memory from the library and have values of the driver's own.
+template <typename P>
+void refuse_test_words(const P& p) {
+    if constexpr (requires { p.in_place; })
+        if (p.in_place) throw UsageError("'in-place': timed calls must not write what they read");
+    if (p.caller_scratch) throw UsageError("'caller-scratch': calls take scratch memory from the library here");
+    bool values = false;
+    if constexpr (requires { p.values; }) values = p.values != P{}.values;
+    if constexpr (requires { p.gates == support::Gates::mixed; }) values = p.gates != support::Gates::mixed;
+    if (values)
+        throw UsageError(
+            "'gates-', 'values-', 'saturated' and 'growing' are for tests: the driver has values of its own");
+}
+
+void check_family(const support::Problem& p) {
+    const bool dense = p.placement == support::Placement::dense || p.placement == support::Placement::misaligned;
+    if (p.strided && (p.broadcast != 0 || p.gate_dtype != p.dtype || !dense))
+        throw UsageError("strided needs a gate of the input's shape and dtype, and no placement but place-misaligned");
+}
+
+void check_family(const support::RnnProblem& p) {
+    if (is_complex(p.dtype)) throw UsageError(fmt::format("'{}': rnn takes f32, bf16, f16 and f64", name_of(p.dtype)));
+    if (std::max({p.batch, p.time, p.heads, p.dim}) > int64_t{1} << 20)
+        throw UsageError("b, t, h and d must be at most 2^20");
+}
+
+void check_family(const support::OperatorProblem& p) {
+    const bool matrices = p.matmul() || p.affine();
+    if (support::is_integer(p.dtype))
+        throw UsageError(fmt::format("'{}': accepted are f32, bf16, f16, f64, c64 and c128", name_of(p.dtype)));
+    if (matrices ? p.dim < 1 || p.dim > 1024 : p.dim != 0)
+        throw UsageError(fmt::format("d{} must be from 1 to 1024 for matmul and affine, and is for no other", p.dim));
+    if (p.batch * p.time * p.channels > most / std::max<int64_t>({p.element(), p.gate_element(), 1}))
+        throw UsageError("b * t * c * the numbers of an element is more than 2^50");
+    if (p.custom) (void)operator_code(p);
+}
+
+void check_family(const support::GatedProblem&) {}
+
+void check_family(const support::SelectiveProblem& p) {
+    if (p.states < 1 || p.groups < 1 || p.groups > p.channels)
+        throw UsageError(fmt::format("n{} and g{} must be from 1 up, g at most c{}", p.states, p.groups, p.channels));
+    if (p.states > most / (p.batch * p.time * p.channels)) throw UsageError("b * t * c * n is more than 2^50");
+}
+
+template <typename P>
+Extents extents_of(const P& p) {
+    return {p.batch, p.time, p.channels};
+}
+Extents extents_of(const support::RnnProblem& p) {
+    return {p.batch, p.time, p.dim > 0 && p.heads > most / p.dim ? most + 1 : p.width()};
+}
+
+template <typename P>
+bool is_backward(const P& p) {
+    if constexpr (requires { p.backward; })
+        return p.backward;
+    else
+        return p.gradients != 0;
+}
+
+// The words that every line of the family has: all up to the last extent, and the layer.
+size_t head_words(const Problem& p) {
+    if (p.linear() != nullptr) return 7;
+    return p.op() == nullptr || p.op()->dim > 0 ? 8 : 7;
+}
+
+template <typename P>
+void take_over(Problem& p, const P& of) {
+    p.backward = is_backward(of);
+    p.dtype = of.dtype;
+    p.layout = of.layout;
+    p.extents = extents_of(of);
+    p.num_sequences = of.sequences;
+    p.text = text_of(of);
+    const Extents& e = p.extents;
+    if (std::min({e.batch, e.time, e.channels}) < 1) throw UsageError("extents are numbers from 1 up");
+    if (std::max(e.time, e.channels) > most || e.time > most / e.batch / e.channels)
+        throw UsageError("b * t * c is more than 2^50");
+    if (p.num_sequences > 0 && e.batch != 1)
+        throw UsageError(fmt::format("sequences{} needs b1, not b{}", p.num_sequences, e.batch));
+    if (p.num_sequences < 0 || p.num_sequences > e.time)
+        throw UsageError(fmt::format("sequences{} must be from 1 to t{}", p.num_sequences, e.time));
+    refuse_test_words(of);
+    check_family(of);
+    if (p.backward && written_by(of, true).empty())
+        throw UsageError("no gradient of 'grads-' is an argument of this problem");
+    p.array_bytes = of.elements() * size_of(of.dtype);
+}
+
+// Nothing that decides what is measured is left to a default.
+void check_head(const Problem& p, const std::vector<std::string>& words) {
+    const std::vector<std::string> read = support::words_of(p.text);
+    for (size_t i = 0; i < head_words(p); ++i)
+        if (std::find(words.begin(), words.end(), read[i]) == words.end())
+            throw UsageError(fmt::format("it is understood as '{}', but does not say '{}'", p.text, read[i]));
+}
+
+Problem parse_words(const std::string& line) {
+    Problem p;
+    std::string rest;
+    std::vector<std::string> words = support::words_of(line);
+    for (const std::string& word : words)
+        if (word.starts_with("@"))
+            p.targets.push_back(parse_target(word));
+        else
+            rest += word + " ";
+    p.line = support::any_problem_of(rest);
+    std::visit([&](const auto& of) { take_over(p, of); }, p.line);
+    check_head(p, words);
+    for (const Target& target : p.targets) check_target(p, target);
+    return p;
+}
+
+template <typename P>
+int64_t bytes_of(const P& p, const std::vector<int32_t>& ids) {
+    int64_t bytes = 0;
+    for (const int32_t id : ids) {
+        const auto& extents = tensor_of(p, id).extents;
+        bytes += extents[0] * extents[1] * extents[2] * size_of(dtype_of(p, id));
+    }
+    return bytes;
+}
+
+// Each tensor of the pass once; of RESERVE, where it has nothing but the states that OUTPUT hides, an array.
+template <typename P>
+int64_t required_bytes_of(const Problem& problem, const P& p) {
+    int64_t bytes = bytes_of(p, read_by(p, problem.backward)) + bytes_of(p, written_by(p, problem.backward));
+    if constexpr (std::is_same_v<P, support::GatedProblem>)
+        if (problem.backward && has_reserve(p)) bytes += problem.array_bytes;
+    if constexpr (requires { p.reset; })
+        if (p.reset) bytes += p.batch * p.time;
+    if (p.sequences > 0) bytes += (p.sequences + 1) * size_of(p.offsets_dtype);
+    return bytes;
+}
+
+flashscan_status create(flashscan_plan** plan, const flashscan_linear_desc& desc, const flashscan_options& options) {
+    return flashscan_plan_linear(plan, &desc, &options);
+}
+flashscan_status create(flashscan_plan** plan, const flashscan_rnn_desc& desc, const flashscan_options& options) {
+    return flashscan_plan_rnn(plan, &desc, &options);
+}
+flashscan_status create(flashscan_plan** plan, const flashscan_operator_desc& desc, const flashscan_options& options) {
+    return flashscan_plan_operator(plan, &desc, &options);
+}
+flashscan_status create(flashscan_plan** plan, const flashscan_gated_desc& desc, const flashscan_options& options) {
+    return flashscan_plan_gated(plan, &desc, &options);
+}
+flashscan_status create(flashscan_plan** plan, const flashscan_selective_desc& desc, const flashscan_options& options) {
+    return flashscan_plan_selective(plan, &desc, &options);
+}
+
+}  // namespace
+
 int64_t size_of(int32_t dtype) { return dtype == 0 ? 1 : static_cast<int64_t>(support::size_of(dtype)); }
 
+flashscan_status make_plan(flashscan_plan** plan, const AnyProblem& problem, flashscan_options options) {
+    return std::visit(
+        [&](const auto& of) {
+            if (options.threads == 0 && options.backend == FLASHSCAN_BACKEND_CPU) options.threads = of.threads;
+            if (of.batch_invariant) options.determinism = FLASHSCAN_DETERMINISM_BATCH_INVARIANT;
+            return create(plan, desc_of(of), options);
+        },
+        problem);
+}
+
 Problem parse_problem(const std::string& line) {
-    std::istringstream stream(line);
-    std::vector<std::string> words;
-    for (std::string word; stream >> word;) words.push_back(word);
     try {
-        if (!words.empty() && words[0] == "rnn") return parse_rnn_problem(words);
-        if (!words.empty() && words[0] == "operator") return parse_operator_problem(words);
-        if (!words.empty() && (words[0] == "gated" || words[0] == "selective")) return parse_layer_problem(words);
-        if (words.size() < 7) throw UsageError("too few words");
-        if (words[0] != "linear")
-            throw UsageError(
-                fmt::format("'{}' is no family; accepted are linear, rnn, operator, gated and selective", words[0]));
-        Problem p;
-        if (words[1] != "fwd" && words[1] != "bwd")
-            throw UsageError(fmt::format("'{}' is no pass; accepted are fwd and bwd", words[1]));
-        p.backward = words[1] == "bwd";
-        p.dtype = p.gate_dtype = parse_dtype(words[2]);
-        if (words[3] != "BTC" && words[3] != "BCT")
-            throw UsageError(fmt::format("'{}' is no layout; accepted are BTC and BCT", words[3]));
-        p.layout = words[3] == "BTC" ? FLASHSCAN_LAYOUT_BTC : FLASHSCAN_LAYOUT_BCT;
-        p.extents = {parse_count(words[4], "b"), parse_count(words[5], "t"), parse_count(words[6], "c")};
-        for (size_t i = 7; i < words.size(); ++i) parse_option(p, words[i]);
-        check(p);
-        p.text = write_problem(p);
-        return p;
-    } catch (const UsageError& error) {
+        return parse_words(line);
+    } catch (const std::exception& error) {
         throw UsageError(
             fmt::format("problem '{}': {}\na problem reads: linear fwd|bwd DTYPE BTC|BCT bN tN cN [options]\n"
                         "or: rnn CELL fwd|bwd DTYPE bN tN hN dN [options]\n"
@@ -193,51 +252,22 @@ std::vector<Problem> read_problem_set(const std::string& directory, const std::s
     return problems;
 }
 
-Extents Problem::gate_extents() const {
-    return {(gate_broadcast & FLASHSCAN_BROADCAST_BATCH) != 0 ? 1 : extents.batch,
-            (gate_broadcast & FLASHSCAN_BROADCAST_TIME) != 0 ? 1 : extents.time,
-            (gate_broadcast & FLASHSCAN_BROADCAST_CHANNELS) != 0 ? 1 : extents.channels};
-}
-
-int64_t Problem::array_bytes() const { return extents.count() * (op ? op->element() : 1) * size_of(dtype); }
-
 int64_t Problem::required_bytes() const {
-    if (rnn) return rnn_required_bytes(*this);
-    if (op) return operator_required_bytes(*this);
-    if (layer) return layer_required_bytes(*this);
-    const int64_t gate = gate_extents().count() * size_of(gate_dtype);
-    const int64_t state = state_rows() * extents.channels * size_of(state_dtype(dtype));
-    int64_t bytes = backward ? 3 * array_bytes() + 2 * gate : 2 * array_bytes() + gate;
-    if (states) bytes += backward ? 3 * state : 2 * state;
-    if (reset) bytes += extents.batch * extents.time;
-    if (num_sequences > 0) bytes += (num_sequences + 1) * size_of(FLASHSCAN_DTYPE_I64);
-    return bytes;
+    return std::visit([&](const auto& of) { return required_bytes_of(*this, of); }, line);
 }
 
-std::string Problem::plain_text() const { return op ? text.substr(0, text.rfind(" custom")) : head(*this); }
-
-flashscan_strides Problem::strides(const Extents& tensor, bool half) const {
-    const int64_t parts = half ? 2 : 1;
-    if (layout == FLASHSCAN_LAYOUT_BTC) return {tensor.time * tensor.channels * parts, tensor.channels * parts, 1};
-    return {tensor.time * tensor.channels * parts, 1, tensor.time};
+bool Problem::has_reserve() const {
+    return (backward || rnn() != nullptr) && std::visit([](const auto& of) { return bench::has_reserve(of); }, line);
 }
 
-flashscan_linear_desc Problem::describe() const {
-    flashscan_linear_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.dtype = dtype;
-    desc.gate_dtype = gate_dtype;
-    desc.layout = layout;
-    desc.gate_form = gate_form;
-    desc.gate_broadcast = gate_broadcast;
-    desc.direction = reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
-    desc.flags = reset ? FLASHSCAN_LINEAR_FLAG_RESET : 0;
-    desc.batch = extents.batch;
-    desc.time = extents.time;
-    desc.channels = extents.channels;
-    desc.num_sequences = num_sequences;
-    if (strided) desc.input = desc.gate = desc.grad_input = desc.grad_gate = strides(extents, true);
-    return desc;
+std::string Problem::plain_text() const {
+    if (op() != nullptr) {
+        support::OperatorProblem built_in = *op();
+        built_in.custom = false;
+        return text_of(built_in);
+    }
+    const std::vector<std::string> words = support::words_of(text);
+    return fmt::format("{}", fmt::join(words.begin(), words.begin() + static_cast<ptrdiff_t>(head_words(*this)), " "));
 }
 
 }  // namespace bench

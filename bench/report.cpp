@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "support/operators.h"
+
 namespace bench {
 namespace {
 
@@ -64,7 +66,7 @@ Json list(const Items& items, Write write) {
 }
 
 const char* layout_name(const Problem& p) {
-    if (p.rnn) return p.layout == FLASHSCAN_LAYOUT_BTGHD ? "BTGHD" : "TBGHD";
+    if (p.rnn() != nullptr) return p.layout == FLASHSCAN_LAYOUT_BTGHD ? "BTGHD" : "TBGHD";
     return p.layout == FLASHSCAN_LAYOUT_BTC ? "BTC" : "BCT";
 }
 
@@ -80,7 +82,7 @@ Json problem_json(const Result& r) {
             {"batch", p.extents.batch},
             {"time", p.extents.time},
             {"channels", p.extents.channels},
-            {"array_bytes", p.array_bytes()},
+            {"array_bytes", p.array_bytes},
             {"required_bytes", p.required_bytes()},
             {"kernel", r.kernel},
             {"description", r.description}};
@@ -105,43 +107,36 @@ Json measures_json(const Result& r) {
             {"scratch_bytes", r.scratch_bytes}};
 }
 
-// What only recurrent networks have.
-Json rnn_json(const Result& r) {
-    const RnnPart& rnn = *r.problem.rnn;
-    return {{"cell", rnn.cell_name()},
-            {"heads", rnn.heads},
-            {"head_dim", rnn.dim},
-            {"weight_dtype", bench::name_of(rnn.weight_dtype)},
-            {"training", rnn.training},
+// Fields that only one family has.
+Json family_json(const support::Problem&, const Result&) { return Json::object(); }
+Json family_json(const support::RnnProblem& p, const Result& r) {
+    return {{"cell", support::cell_row(p.cell).word},
+            {"heads", p.heads},
+            {"head_dim", p.dim},
+            {"weight_dtype", bench::name_of(p.weight_dtype)},
+            {"training", p.trains()},
             {"step_us", number(r.step_us)},
             {"step_floor_us", number(r.step_floor_us)},
             {"floor_percent", number(r.floor_percent)},
             {"reserve_bytes", r.reserve_bytes}};
 }
-
-// What only associative operators have.
-Json operator_json(const OperatorPart& op) {
-    return {{"operator", op.kind_name()}, {"mode", op.mode_name()}, {"dim", op.dim}};
+Json family_json(const support::OperatorProblem& p, const Result&) {
+    return {{"operator", support::operator_row(p.kind).word}, {"mode", mode_name(p)}, {"dim", p.dim}};
 }
-
-// Fields that only gated layers and selective scans have.
-Json layer_json(const support::GatedProblem& p, const Result& r) {
+Json family_json(const support::GatedProblem& p, const Result& r) {
     return {{"layer", layer_text(p)},
             {"gate_dtype", bench::name_of(p.gate_dtype)},
             {"param_dtype", bench::name_of(p.param_dtype)},
             {"reserve_bytes", r.reserve_bytes}};
 }
-Json layer_json(const support::SelectiveProblem& p, const Result&) {
+Json family_json(const support::SelectiveProblem& p, const Result&) {
     return {{"states", p.states}, {"groups", p.groups}, {"matrix_dtype", bench::name_of(p.matrix_dtype())}};
 }
 
 Json case_json(const Result& r) {
     Json json = problem_json(r);
     json.update(measures_json(r));
-    if (r.problem.rnn) json.update(rnn_json(r));
-    if (r.problem.op) json.update(operator_json(*r.problem.op));
-    if (r.problem.layer)
-        json.update(std::visit([&](const auto& layer) { return layer_json(layer, r); }, *r.problem.layer));
+    json.update(std::visit([&](const auto& of) { return family_json(of, r); }, r.problem.line));
     json["targets"] = list(r.judgements, target_json);
     json["us"] = list(r.us, number);
     return json;
@@ -178,7 +173,7 @@ std::string table_header(size_t width) {
 std::string table_row(const Result& r, size_t width) {
     if (r.outcome != Outcome::measured)
         return fmt::format("{:<{}} {:<14} {}: {}\n", r.problem.text, width, r.kernel, name_of(r.outcome), r.note);
-    const double percent = r.problem.rnn ? r.floor_percent : r.ceiling_percent;
+    const double percent = r.problem.rnn() != nullptr ? r.floor_percent : r.ceiling_percent;
     const auto optional = [](double value) { return value > 0 ? fmt::format("{:.2f}", value) : std::string("-"); };
     return fmt::format(
         "{:<{}} {:<14} {:>9.2f} {:>9.2f} {:>5.1f}% {:>6} {:>7} {:>8} {:>7} {:>7} {:>14} {:>8} {:>8.1e}  {}{}\n",

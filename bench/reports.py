@@ -10,6 +10,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PASS_NAMES = {"fwd": "forward", "bwd": "backward"}
 DTYPE_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "f64": 8, "c64": 8, "c128": 16}
+# Words of problem lines in results up to 2026-11-24, and of today; tests/support/words.cpp has the same table.
+RENAMED = {"states": "state-in state-out", "log": "form-log", "logit": "form-logit", "misaligned": "place-misaligned"}
 TARGET = re.compile(r"@(plain\+|host)?([\d.]+)(%|us/step|us)")
 
 
@@ -30,7 +32,14 @@ def load(path):
     if not isinstance(report, dict):
         sys.exit(f"{path}: holds no JSON object")
     report["file"] = Path(path).name
+    if program_of(report) == "flashscan_bench":
+        for case in report["cases"]:
+            case["problem"] = in_todays_words(case["problem"])
     return report
+
+
+def in_todays_words(problem):
+    return " ".join(RENAMED.get(word, word) for word in problem.split())
 
 
 def program_of(report):
@@ -61,7 +70,7 @@ def load_results(paths):
 
 def parse_problem(line):
     """The fields of a problem line that a case of the JSON has too; `line` as in problems/*.txt."""
-    words = line.split()
+    words = in_todays_words(line).split()
     problem = " ".join(word for word in words if not word.startswith("@"))
     targets = [{"target": word} for word in words if word.startswith("@")]
     if words[0] == "rnn":
@@ -105,7 +114,7 @@ def moves_numbers(case):
 
 
 def options_of(case):
-    """The words after the extents: states, reset, strided, ..."""
+    """The words after the extents: state-in, reset, strided, ..."""
     return case["problem"].split()[8 if is_rnn(case) else 7:]
 
 

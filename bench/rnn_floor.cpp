@@ -31,7 +31,7 @@ constexpr double sums_flops_per_us = 600e6;    // of a large bf16 product
 constexpr int64_t sms = 132;
 
 double floor_of(const Problem& p, int64_t n, int64_t groups) {
-    const auto gates = static_cast<double>(p.rnn->gates()), dim = static_cast<double>(p.rnn->dim);
+    const auto gates = static_cast<double>(p.rnn()->gates()), dim = static_cast<double>(p.rnn()->dim);
     const auto size = static_cast<double>(size_of(p.dtype));
     const double slice = gates * dim * dim * size / static_cast<double>(n);
     if (slice > chip_bytes) return INFINITY;
@@ -43,7 +43,7 @@ double floor_of(const Problem& p, int64_t n, int64_t groups) {
     const double exchange = n == 1    ? alone_us
                             : n <= 16 ? cluster_us + bytes / cluster_bytes_per_us
                                       : grid_us + bytes / grid_bytes_per_us;
-    const double flops = 2 * gates * dim * dim * static_cast<double>(p.extents.batch * p.rnn->heads);
+    const double flops = 2 * gates * dim * dim * static_cast<double>(p.extents.batch * p.rnn()->heads);
     return point_us + feed + exchange + (p.backward ? flops / sums_flops_per_us : 0);
 }
 
@@ -55,9 +55,9 @@ double rnn_step_floor_us(const Problem& p) {
     for (const int64_t n : {1, 2, 4, 8, 16}) {
         // Clusters of 16 fit 7 times, as they stay within a part of the card.
         const int64_t clusters = n == 16 ? 7 : sms / n;
-        least = std::min(least, floor_of(p, n, std::max<int64_t>(1, clusters / p.rnn->heads)));
+        least = std::min(least, floor_of(p, n, std::max<int64_t>(1, clusters / p.rnn()->heads)));
     }
-    if (const int64_t n = sms / p.rnn->heads; n > 16) least = std::min(least, floor_of(p, n, 1));
+    if (const int64_t n = sms / p.rnn()->heads; n > 16) least = std::min(least, floor_of(p, n, 1));
     return std::isfinite(least) ? least : 0;
 }
 

@@ -9,6 +9,8 @@
 namespace bench {
 namespace {
 
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
 // N sequences between random distinct steps: lengths vary from 1 to many times the mean. The same for every run.
 std::vector<int64_t> uneven_offsets(int64_t num_sequences, int64_t time) {
     std::set<int64_t> cuts{0, time};
@@ -17,127 +19,189 @@ std::vector<int64_t> uneven_offsets(int64_t num_sequences, int64_t time) {
     return {cuts.begin(), cuts.end()};
 }
 
-Kind gate_kind(int32_t form) {
-    return form == FLASHSCAN_GATE_LOG     ? Kind::gate_log
-           : form == FLASHSCAN_GATE_LOGIT ? Kind::gate_logit
-                                          : Kind::gate_value;
-}
-
-}  // namespace
-
-Box ordered_box(void* data, int32_t dtype, const Extents& extents, const flashscan_strides& strides) {
-    struct Axis {
-        int64_t extent, stride;
-    } axes[3] = {{extents.batch, strides.batch}, {extents.time, strides.time}, {extents.channels, strides.channels}};
-    std::stable_sort(std::begin(axes), std::end(axes),
-                     [](const Axis& a, const Axis& b) { return a.stride > b.stride; });
+// The axes by falling stride, so that filling writes memory in order.
+Box ordered_box(void* data, int32_t dtype, const support::Tensor& tensor) {
+    std::array<size_t, 3> axes{0, 1, 2};
+    std::stable_sort(axes.begin(), axes.end(),
+                     [&](size_t a, size_t b) { return tensor.strides[a] > tensor.strides[b]; });
     Box box{data, dtype, {}, {}};
-    for (int i = 0; i < 3; ++i) {
-        box.extent[i] = axes[i].extent;
-        box.stride[i] = axes[i].stride;
+    for (size_t i = 0; i < 3; ++i) {
+        box.extent[i] = tensor.extents[axes[i]];
+        box.stride[i] = tensor.strides[axes[i]];
     }
     return box;
 }
 
+// ---- values: what is read needs no product that leaves the range of numbers ----
+
+Kind kind_of(const support::Problem& p, int32_t id) {
+    if (id != FLASHSCAN_ARG_GATE) return Kind::data;
+    return p.form == FLASHSCAN_GATE_LOG     ? Kind::gate_log
+           : p.form == FLASHSCAN_GATE_LOGIT ? Kind::gate_logit
+                                            : Kind::gate_value;
+}
+
+Kind kind_of(const support::RnnProblem&, int32_t id) {
+    return id == FLASHSCAN_ARG_WEIGHT || id == FLASHSCAN_ARG_BIAS ? Kind::weight : Kind::data;
+}
+
+Kind kind_of(const support::OperatorProblem&, int32_t id) {
+    return id == FLASHSCAN_ARG_STATE_IN ? Kind::gate_value : Kind::data;
+}
+
+// Decays near 1 where the gate is the decay itself or its logarithm; sigmoids and activations take data.
+Kind kind_of(const support::GatedProblem& p, int32_t id) {
+    const bool value = p.decay == FLASHSCAN_GATED_DECAY_VALUE, log = p.decay == FLASHSCAN_GATED_DECAY_EXP;
+    if (id == FLASHSCAN_ARG_GATE && value) return Kind::gate_value;
+    if ((id == FLASHSCAN_ARG_GATE && log) || (id == FLASHSCAN_ARG_BIAS && (value || log))) return Kind::gate_log;
+    if (id == FLASHSCAN_ARG_PARAM && p.decay == FLASHSCAN_GATED_DECAY_LOWER_BOUND) return Kind::gate_value;
+    return Kind::data;
+}
+
+// Steps are positive, and A has the real parts of logarithms of decays.
+Kind kind_of(const support::SelectiveProblem& p, int32_t id) {
+    if (id == FLASHSCAN_ARG_A) return Kind::gate_log;
+    if (id == FLASHSCAN_ARG_DELTA && !p.softplus) return Kind::gate_value;
+    return Kind::data;
+}
+
+template <typename P>
+void fill(Machine& machine, const P& p, int32_t id, const Box& box, uint64_t seed) {
+    machine.fill(box, kind_of(p, id), seed);
+}
+
+float uniform(uint64_t index, uint64_t seed) { return random_value(Kind::data, false, index, seed).re; }
+
+// Rows of matrices sum to 1: neighbours in a row deviate from 1 / d by as much in either direction.
+float matrix_number(int64_t dim, int64_t place, uint64_t seed) {
+    const int64_t row = place / dim, column = place % dim;
+    const float mean = 1.0F / static_cast<float>(dim);
+    if (column == dim - 1 && dim % 2 == 1) return mean;
+    const float deviation = uniform(static_cast<uint64_t>(row * dim + column / 2), seed);
+    return mean * (1 + 0.9F * (column % 2 == 0 ? deviation : -deviation));
+}
+
+// Matrices, and factors near 1, are made here and copied.
+void fill(Machine& machine, const support::OperatorProblem& p, int32_t id, const Box& box, uint64_t seed) {
+    const bool matrix = id == FLASHSCAN_ARG_GATE || (p.matmul() && id == FLASHSCAN_ARG_INPUT);
+    const bool factor = p.kind == FLASHSCAN_OPERATOR_MUL && id == FLASHSCAN_ARG_INPUT;
+    if (!matrix && !factor) return machine.fill(box, kind_of(p, id), seed);
+    std::vector<std::byte> data(static_cast<size_t>(box.count() * size_of(box.dtype)));
+    for (int64_t i = 0; i < box.count(); ++i) {
+        const float value =
+            matrix ? matrix_number(p.dim, i, seed) : 1 + 0.001F * uniform(static_cast<uint64_t>(i), seed);
+        store(data.data(), box.dtype, i, {value, 0});
+    }
+    machine.upload(box.data, data.data(), data.size());
+}
+
+// ---- places ----
+
+// The argument in the second half of whose array this one lies; 0: it has an array of its own.
+template <typename P>
+int32_t first_half_of(const P&, int32_t) {
+    return 0;
+}
+int32_t first_half_of(const support::Problem& p, int32_t id) {
+    const bool gate = (id & ~grad) == FLASHSCAN_ARG_GATE;
+    return p.strided && gate ? FLASHSCAN_ARG_INPUT | (id & grad) : 0;
+}
+
+// Whether backward reads what forward wrote, and is given it. OUTPUT of a linear recurrence may be any numbers.
+template <typename P>
+bool needs_forward(const P&) {
+    return true;
+}
+bool needs_forward(const support::Problem&) { return false; }
+
+}  // namespace
+
 int64_t Tensors::bytes(const Problem& p) {
+    if (p.linear() != nullptr) return p.required_bytes();
     // Both passes' tensors, and as much again for RESERVE and scratch.
-    if (p.rnn) return 2 * (p.required_bytes() + (p.backward ? p.rnn->gates() * p.array_bytes() : 0));
-    if (p.op || p.layer) return 2 * p.required_bytes();
-    const int64_t gate = p.gate_extents().count() * size_of(p.gate_dtype);
-    const int64_t state = p.state_rows() * p.extents.channels * size_of(state_dtype(p.dtype));
-    return (p.backward ? 3 * p.array_bytes() + 2 * gate : 2 * p.array_bytes() + gate) + (p.states ? 3 * state : 0) +
-           (p.reset ? p.extents.batch * p.extents.time : 0);
+    const int64_t input = p.rnn() != nullptr && p.backward ? p.rnn()->gates() * p.array_bytes : 0;
+    return 2 * (p.required_bytes() + input);
 }
 
 Tensors::Tensors(Machine& machine, const Problem& problem, const flashscan_plan* plan)
     : machine_(machine), problem_(problem), plan_(plan) {
-    const Problem& p = problem_;
-    if (p.rnn) {
-        add_rnn();
-        return;
-    }
-    if (p.op) {
-        add_operator();
-        return;
-    }
-    if (p.layer) {
-        add_layer();
-        return;
-    }
-    const flashscan_strides dense = p.strides(p.extents, false);
-    const Extents state{p.state_rows(), 1, p.extents.channels};
-    const flashscan_strides state_strides{p.extents.channels, 0, 1};
-    const int32_t wide = state_dtype(p.dtype);
-    constexpr int32_t grad_input = FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT,
-                      grad_gate = FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE;
-    if (p.backward) {
-        add_gate(FLASHSCAN_ARG_GATE, false);
-        add(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents, dense, false);
-        add(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents, dense, false);
-        if (p.strided) {
-            add_fused(grad_input, grad_gate, Kind::data, true);
-        } else {
-            add(grad_input, p.dtype, Kind::data, p.extents, dense, true);
-            add_gate(grad_gate, true);
-        }
-        if (p.states) {
-            add(FLASHSCAN_ARG_STATE_IN, wide, Kind::data, state, state_strides, false);
-            add(FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_OUT, wide, Kind::data, state, state_strides, false);
-            add(FLASHSCAN_GRAD | FLASHSCAN_ARG_STATE_IN, wide, Kind::data, state, state_strides, true);
-        }
-    } else {
-        if (p.strided) {
-            add_fused(FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, gate_kind(p.gate_form), false);
-        } else {
-            add(FLASHSCAN_ARG_INPUT, p.dtype, Kind::data, p.extents, dense, false);
-            add_gate(FLASHSCAN_ARG_GATE, false);
-        }
-        add(FLASHSCAN_ARG_OUTPUT, p.dtype, Kind::data, p.extents, dense, true);
-        if (p.states) {
-            add(FLASHSCAN_ARG_STATE_IN, wide, Kind::data, state, state_strides, false);
-            add(FLASHSCAN_ARG_STATE_OUT, wide, Kind::data, state, state_strides, true);
-        }
-    }
-    if (p.reset)
-        add(FLASHSCAN_ARG_RESET, 0, Kind::reset, {p.extents.batch, p.extents.time, 1}, {p.extents.time, 1, 0}, false);
-    if (p.num_sequences > 0) add_offsets(FLASHSCAN_DTYPE_I64);
+    std::visit([&](const auto& p) { add_all(p); }, problem.line);
     machine_.synchronize();
 }
 
-char* Tensors::reserve(int64_t count, int32_t dtype) {
-    const int64_t shift = problem_.misaligned ? size_of(dtype) : 0;
-    buffers_.emplace_back(machine_, static_cast<size_t>(count * size_of(dtype) + shift));
-    return buffers_.back().get() + shift;
+const Tensor& Tensors::operator[](int32_t id) const {
+    for (const Tensor& tensor : tensors_)
+        if (tensor.id == id) return tensor;
+    throw Failure(fmt::format("the problem has no argument {:#x}", id));
 }
 
-void Tensors::add(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,
-                  bool written) {
-    char* data = reserve(extents.count(), dtype);
-    place(id, dtype, kind, extents, strides, written, data, static_cast<size_t>(extents.count() * size_of(dtype)));
+bool Tensors::contains(int32_t id) const {
+    return std::any_of(tensors_.begin(), tensors_.end(), [=](const Tensor& tensor) { return tensor.id == id; });
 }
 
-void Tensors::add_gate(int32_t id, bool written) {
-    const Extents extents = problem_.gate_extents();
-    // The fused halves of a strided problem are the projection's: in backward the gate alone is left of them.
-    const bool half = problem_.strided;
-    const int64_t count = extents.count() * (half ? 2 : 1);
-    const Kind kind = written ? Kind::data : gate_kind(problem_.gate_form);
-    char* data = reserve(count, problem_.gate_dtype);
-    place(id, problem_.gate_dtype, kind, extents, problem_.strides(extents, half), written, data,
-          static_cast<size_t>(count * size_of(problem_.gate_dtype)));
+template <typename P>
+void Tensors::add_all(const P& p) {
+    const bool forward_first = problem_.backward && needs_forward(p);
+    add_pass(p, problem_.backward && !forward_first);
+    if constexpr (requires { p.reset; })
+        if (p.reset) add_reset(p.batch, p.time);
+    if (p.sequences > 0) add_offsets(p.offsets_dtype);
+    if (problem_.has_reserve()) add_reserve();
+    if (!forward_first) return;
+    run_forward();
+    keep_read(p);
+    add_pass(p, true);
 }
 
-void Tensors::add_fused(int32_t first_id, int32_t second_id, Kind second_kind, bool written) {
-    const Extents& extents = problem_.extents;
-    const flashscan_strides strides = problem_.strides(extents, true);
-    const int64_t size = size_of(problem_.dtype);
-    const int64_t half =
-        (problem_.layout == FLASHSCAN_LAYOUT_BTC ? extents.channels : extents.channels * extents.time) * size;
-    const int64_t bytes = 2 * extents.count() * size;
-    char* data = reserve(2 * extents.count(), problem_.dtype);
-    place(first_id, problem_.dtype, Kind::data, extents, strides, written, data, static_cast<size_t>(bytes));
-    place(second_id, problem_.dtype, second_kind, extents, strides, written, data + half,
-          static_cast<size_t>(bytes - half));
+// Those that are not there yet.
+template <typename P>
+void Tensors::add_pass(const P& p, bool backward) {
+    for (const int32_t id : read_by(p, backward))
+        if (!contains(id)) add_tensor(p, id, false);
+    for (const int32_t id : written_by(p, backward)) add_tensor(p, id, true);
+}
+
+// Leaves those arguments of forward that backward has too.
+template <typename P>
+void Tensors::keep_read(const P& p) {
+    const std::vector<int32_t> reads = read_by(p, true);
+    std::erase_if(args_, [&](const flashscan_arg& arg) {
+        const bool tensor = contains(arg.id) && arg.id != FLASHSCAN_ARG_RESET;
+        return tensor && std::find(reads.begin(), reads.end(), arg.id) == reads.end();
+    });
+}
+
+template <typename P>
+void Tensors::add_tensor(const P& p, int32_t id, bool written) {
+    const support::Tensor tensor = tensor_of(p, id);
+    const int32_t dtype = dtype_of(p, id), first_half = first_half_of(p, id);
+    const int64_t size = size_of(dtype), shift = tensor.misaligned ? size : 0, bytes = tensor.span() * size;
+    const int64_t half = tensor.strides[2] * tensor.extents[2] * size;
+    const bool has_second_half = first_half_of(p, (id & grad) | FLASHSCAN_ARG_GATE) == id;
+    char* data = nullptr;
+    if (first_half != 0 && contains(first_half))
+        data = static_cast<char*>((*this)[first_half].box.data) + half;
+    else
+        data = reserve(shift + bytes + (has_second_half ? half : 0)) + shift;
+    const Box box = ordered_box(data, dtype, tensor);
+    if (written)
+        machine_.poison(data, static_cast<size_t>(bytes));
+    else
+        fill(machine_, p, id, box, static_cast<uint64_t>(id) + 1000 * (p.seed - 1));
+    tensors_.push_back({id, written, box});
+    args_.push_back({id, 0, data, static_cast<size_t>(bytes)});
+}
+
+char* Tensors::reserve(int64_t bytes) {
+    buffers_.emplace_back(machine_, static_cast<size_t>(bytes));
+    return buffers_.back().get();
+}
+
+void Tensors::add_reset(int64_t batch, int64_t time) {
+    const Box box{reserve(batch * time), 0, {batch, time, 1}, {time, 1, 0}};
+    machine_.fill(box, Kind::reset, FLASHSCAN_ARG_RESET);
+    tensors_.push_back({FLASHSCAN_ARG_RESET, false, box});
+    args_.push_back({FLASHSCAN_ARG_RESET, 0, box.data, static_cast<size_t>(batch * time)});
 }
 
 void Tensors::add_offsets(int32_t dtype) {
@@ -165,24 +229,6 @@ void Tensors::run_forward() {
                           machine_.stream()) != FLASHSCAN_STATUS_OK)
         throw Failure(fmt::format("forward: {}", flashscan_last_error()));
     for (Tensor& tensor : tensors_) tensor.written = false;
-}
-
-void Tensors::place(int32_t id, int32_t dtype, Kind kind, const Extents& extents, const flashscan_strides& strides,
-                    bool written, char* data, size_t bytes) {
-    const Box box = ordered_box(data, dtype, extents, strides);
-    if (written)
-        machine_.poison(data, bytes);
-    else
-        machine_.fill(box, kind, static_cast<uint64_t>(id));
-    tensors_.push_back({id, written, extents.batch > 1 ? strides.batch : 0, extents.time > 1 ? strides.time : 0,
-                        extents.channels > 1 ? strides.channels : 0, box});
-    size_t needed = 0;
-    const int32_t pass = problem_.backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
-    if (flashscan_plan_arg_bytes(plan_, pass, id, &needed) != FLASHSCAN_STATUS_OK)
-        throw Failure(flashscan_last_error());
-    if (needed > bytes)
-        throw Failure(fmt::format("the plan wants {} bytes of argument {:#x}, which has {}", needed, id, bytes));
-    args_.push_back({id, 0, data, needed});
 }
 
 }  // namespace bench

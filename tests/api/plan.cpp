@@ -134,7 +134,7 @@ TEST(Plan, BytesOfStridedAndPackedArguments) {
     p.placement = Placement::padded;
     const Plan strided(p, {});
     ASSERT_TRUE(strided) << strided.message();
-    const auto span = static_cast<size_t>(tensor_of(p, Role::input).span());
+    const auto span = static_cast<size_t>(tensor_of(p, FLASHSCAN_ARG_INPUT).span());
     EXPECT_EQ(strided.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_INPUT), 4 * span);
     p = small_problem();
     p.batch = 1;

@@ -27,12 +27,6 @@ void spoil(const RnnProblem& p, RnnData& data) {
         }
 }
 
-int32_t dtype_of(const RnnProblem& p, int32_t id) {
-    const int32_t argument = id & ~FLASHSCAN_GRAD;
-    if (argument == FLASHSCAN_ARG_WEIGHT || argument == FLASHSCAN_ARG_BIAS) return p.weight_dtype;
-    return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_OUTPUT ? p.dtype : state_dtype(p.dtype);
-}
-
 }  // namespace
 
 void check_rnn(const Session& session, const Line& line) {

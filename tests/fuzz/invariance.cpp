@@ -67,7 +67,7 @@ void linear(const Session& session, const std::string& line) {
     p.batch_invariant = true;
     // Strides that depend on how many rows there are make another problem.
     if (p.placement == Placement::time_major || p.placement == Placement::mixed) p.placement = Placement::dense;
-    if (p.gradients == gradient_state && !p.state_in) p.gradients = gradient_input;
+    if (written_by(p, true).empty()) p.gradients = gradient_input;
     if (p.state_rows() == 0) return;
     Data data = make_data(p);
     for (const Target& target : wanted(session, all_targets())) {

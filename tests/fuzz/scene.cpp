@@ -39,8 +39,7 @@ Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(b
         data.output = linear_loop(p, data, false).output;
         for (Value& value : data.output) value = rounded(p.dtype, value);
         calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
-        if (p.gradients != gradient_state || p.state_in)
-            calls_.push_back(backward_call(p, *plan_, backend, data, Guard::end));
+        if (!written_by(p, true).empty()) calls_.push_back(backward_call(p, *plan_, backend, data, Guard::end));
     } else if (family == "operator") {
         const OperatorProblem p = operator_problem_of(line);
         begin(p);
@@ -71,7 +70,7 @@ Scene::Scene(const std::string& line, int32_t backend) : line_(line), backend_(b
         const RnnData data = make_data(p);
         calls_.push_back(forward_call(p, *plan_, backend, data, Guard::end));
         run(calls_[0], *plan_);
-        if (p.backward && (p.gradients != rnn_gradient_state || p.state_in))
+        if (!written_by(p, true).empty())
             calls_.push_back(backward_call(p, *plan_, backend, data, calls_[0], Guard::end));
     }
     for (Call& call : calls_) {

@@ -185,7 +185,7 @@ void run_big(const Target& target, int32_t layout, int64_t batch, int64_t time, 
     SCOPED_TRACE(text_of(p));
     const Plan plan(p, target);
     ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
-    const Tensor tensor = tensor_of(p, Role::input);
+    const Tensor tensor = tensor_of(p, FLASHSCAN_ARG_INPUT);
     Array gate(p.elements(), 0x3f), input(p.elements(), 0), output(p.elements(), 0xff);
     Array grad_output(p.elements(), 0), grad_input(p.elements(), 0xff), grad_gate(p.elements(), 0xff);
     Array::Expectation h, g, d;

@@ -252,7 +252,7 @@ TEST_P(Narrow, WritesBothHalvesOfAFusedGradient) {
     const Plan plan(p, GetParam().target);
     ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
     Call call = backward_call(p, plan, backend, data, Guard::end);
-    const Tensor tensor = tensor_of(p, Role::grad_input);
+    const Tensor tensor = tensor_of(p, FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT);
     const int64_t half = p.layout == FLASHSCAN_LAYOUT_BTC ? p.channels : p.channels * p.time;
     const size_t size = size_of(p.dtype), offset = static_cast<size_t>(half) * size;
     const auto both = make_buffer(backend, static_cast<size_t>(tensor.span()) * size + offset, Guard::end, size, 0);

@@ -279,58 +279,33 @@ void add_scratch(Call& call, const Plan& plan, int32_t pass) {
     if (bytes > 0) call.opaque(FLASHSCAN_ARG_SCRATCH, bytes);
 }
 
-// States of packed sequences may not share memory.
-static bool states_in_place(const Problem& p) { return p.in_place && p.sequences == 0; }
+static const Values& values_of(const Data& data, int32_t id) {
+    switch (id) {
+    case FLASHSCAN_ARG_INPUT: return data.input;
+    case FLASHSCAN_ARG_GATE: return data.gate;
+    case FLASHSCAN_ARG_STATE_IN: return data.state_in;
+    case FLASHSCAN_ARG_OUTPUT: return data.output;
+    case FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT: return data.grad_output;
+    default: return data.grad_state_out;
+    }
+}
 
-Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
-    const int32_t state = state_dtype(p.dtype);
-    const Tensor states = state_tensor(p);
-    call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
-    call.input(FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::input), data.input);
-    if (p.in_place)
-        call.output_in(FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output),
-                       written_time(p, data));
-    else
-        call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), written_time(p, data));
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
-    if (p.state_out && p.state_in && states_in_place(p))
-        call.output_in(FLASHSCAN_ARG_STATE_IN, FLASHSCAN_ARG_STATE_OUT, state, states, p.state_rows());
-    else if (p.state_out)
-        call.output(FLASHSCAN_ARG_STATE_OUT, state, states, p.state_rows());
+static Call make_call(const Problem& p, bool backward, const Plan& plan, int32_t backend, const Data& data,
+                      Guard guard) {
+    Call call = call_of(
+        p, backward, backend, guard, [&](int32_t id) -> const Values& { return values_of(data, id); },
+        written_time(p, data));
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
+    if (p.caller_scratch) add_scratch(call, plan, backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD);
     return call;
 }
 
+Call forward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
+    return make_call(p, false, plan, backend, data, guard);
+}
+
 Call backward_call(const Problem& p, const Plan& plan, int32_t backend, const Data& data, Guard guard) {
-    constexpr int32_t grad = FLASHSCAN_GRAD;
-    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
-    const int32_t state = state_dtype(p.dtype);
-    const Tensor states = state_tensor(p);
-    call.input(FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::gate), data.gate);
-    if ((p.gradients & gradient_gate) != 0)
-        call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::output), data.output);
-    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, tensor_of(p, Role::grad_output), data.grad_output);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, states, data.state_in);
-    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, states, data.grad_state_out);
-    const bool input_wanted = (p.gradients & gradient_input) != 0;
-    if (input_wanted && p.in_place)
-        call.output_in(grad | FLASHSCAN_ARG_OUTPUT, grad | FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::grad_input),
-                       written_time(p, data));
-    else if (input_wanted)
-        call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, tensor_of(p, Role::grad_input), written_time(p, data));
-    if ((p.gradients & gradient_gate) != 0)
-        call.output(grad | FLASHSCAN_ARG_GATE, p.gate_dtype, tensor_of(p, Role::grad_gate),
-                    p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : written_time(p, data));
-    const bool state_wanted = (p.gradients & gradient_state) != 0 && p.state_in;
-    if (state_wanted && p.state_out && states_in_place(p))
-        call.output_in(grad | FLASHSCAN_ARG_STATE_OUT, grad | FLASHSCAN_ARG_STATE_IN, state, states, p.state_rows());
-    else if (state_wanted)
-        call.output(grad | FLASHSCAN_ARG_STATE_IN, state, states, p.state_rows());
-    add_masks(call, data.reset, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
-    return call;
+    return make_call(p, true, plan, backend, data, guard);
 }
 
 bool run_repeatedly(Call& call, const Plan& plan, int times, Run& outcome) {

@@ -96,6 +96,24 @@ class Call {
     std::string trouble_;
 };
 
+// The tensors of a pass: `values_of` gives what an argument that is read holds, and `written_time` is the end of the steps
+// that are written.
+template <typename P, typename ValuesOf>
+Call call_of(const P& problem, bool backward, int32_t backend, Guard guard, ValuesOf values_of, int64_t written_time) {
+    Call call(backend, backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD, guard);
+    for (const int32_t id : read_by(problem, backward))
+        call.input(id, dtype_of(problem, id), tensor_of(problem, id), values_of(id));
+    for (const int32_t id : written_by(problem, backward)) {
+        const Tensor tensor = tensor_of(problem, id);
+        const int64_t end = has_steps(problem, id) ? written_time : tensor.extents[1];
+        if (const int32_t place = place_of(problem, id); place != 0)
+            call.output_in(place, id, dtype_of(problem, id), tensor, end);
+        else
+            call.output(id, dtype_of(problem, id), tensor, end);
+    }
+    return call;
+}
+
 // The arguments that `problem` calls for, ready to run.
 Call forward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);
 Call backward_call(const Problem& problem, const Plan& plan, int32_t backend, const Data& data, Guard guard);

@@ -8,33 +8,6 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-int64_t written_of(const GatedProblem& p, const GatedData& data, int32_t id) {
-    switch (id & ~grad) {
-    case FLASHSCAN_ARG_PARAM:
-    case FLASHSCAN_ARG_BIAS: return 1;
-    case FLASHSCAN_ARG_STATE_IN:
-    case FLASHSCAN_ARG_STATE_OUT: return p.state_rows();
-    default: return written_time(p, data);
-    }
-}
-
-void add_output(Call& call, const GatedProblem& p, const GatedData& data, int32_t id) {
-    if (const int32_t place = place_of(p, id); place != 0)
-        call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
-    else
-        call.output(id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
-}
-
-std::array<int64_t, 3> extents_of(const GatedProblem& p, int32_t id) {
-    switch (id & ~grad) {
-    case FLASHSCAN_ARG_PARAM:
-    case FLASHSCAN_ARG_BIAS: return {1, 1, p.channels};
-    case FLASHSCAN_ARG_STATE_IN:
-    case FLASHSCAN_ARG_STATE_OUT: return {1, p.state_rows(), p.channels};
-    default: return p.extents();
-    }
-}
-
 void collect(const Call& call, GatedOutcome& outcome) {
     for (const auto& [id, bytes] : call.output_bytes())
         if (id != FLASHSCAN_ARG_RESERVE) outcome.values[id] = call.values(id);
@@ -43,9 +16,9 @@ void collect(const Call& call, GatedOutcome& outcome) {
 }  // namespace
 
 Call forward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
-    for (const int32_t id : read_by(p, false)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
-    for (const int32_t id : written_by(p, false)) add_output(call, p, data, id);
+    Call call = call_of(
+        p, false, backend, guard, [&](int32_t id) -> const Values& { return data.values.at(id); },
+        written_time(p, data));
     if (p.has_output_gate())
         call.opaque(FLASHSCAN_ARG_RESERVE, plan.bytes(FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE));
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
@@ -55,12 +28,12 @@ Call forward_call(const GatedProblem& p, const Plan& plan, int32_t backend, cons
 
 Call backward_call(const GatedProblem& p, const Plan& plan, int32_t backend, const GatedData& data, const Call& forward,
                    const Values& output, Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
-    for (const int32_t id : read_by(p, true))
-        call.input(id, dtype_of(p, id), tensor_of(p, id), id == FLASHSCAN_ARG_OUTPUT ? output : data.values.at(id));
+    const auto values_of = [&](int32_t id) -> const Values& {
+        return id == FLASHSCAN_ARG_OUTPUT ? output : data.values.at(id);
+    };
+    Call call = call_of(p, true, backend, guard, values_of, written_time(p, data));
     if (p.has_output_gate())
         call.input_bytes(FLASHSCAN_ARG_RESERVE, forward.output_bytes().at(FLASHSCAN_ARG_RESERVE), 64);
-    for (const int32_t id : written_by(p, true)) add_output(call, p, data, id);
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
     return call;
@@ -87,7 +60,9 @@ GatedOutcome run_gated(const GatedProblem& p, const Target& target, const GatedD
 Comparison compare(const GatedProblem& p, const GatedData& data, int32_t id, const Values& got,
                    const GatedReference& reference) {
     const std::string name = fmt::format("output {}{}", (id & grad) != 0 ? "GRAD|" : "", id & ~grad);
-    return compare(name, extents_of(p, id), written_of(p, data, id), got, reference.expected.at(id));
+    return compare(name, tensor_of(p, id).extents,
+                   has_steps(p, id) ? written_time(p, data) : tensor_of(p, id).extents[1], got,
+                   reference.expected.at(id));
 }
 
 std::ostream& operator<<(std::ostream& stream, const GatedCase& c) {

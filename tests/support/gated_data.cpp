@@ -61,6 +61,16 @@ std::vector<int32_t> read_by(const GatedProblem& p, bool backward) {
     return ids;
 }
 
+bool has_steps(const GatedProblem&, int32_t id) {
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_PARAM:
+    case FLASHSCAN_ARG_BIAS:
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return false;
+    default: return true;
+    }
+}
+
 int32_t dtype_of(const GatedProblem& p, int32_t id) {
     switch (id & ~FLASHSCAN_GRAD) {
     case FLASHSCAN_ARG_GATE:

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <ostream>
-#include <sstream>
 #include <stdexcept>
 
 #include "support/words.h"
@@ -156,8 +155,7 @@ std::string text_of(const GatedProblem& p) {
 
 GatedProblem gated_problem_of(const std::string& text) {
     GatedProblem problem;
-    std::istringstream words(text);
-    for (std::string word; words >> word;)
+    for (const std::string& word : words_of(text))
         if (!parse_word(problem, word))
             throw std::invalid_argument(fmt::format(
                 "'{}' is no word of a gated line; accepted are fwd, bwd, DTYPE, BTC, BCT, bN, tN, cN, a layer ({}) or "

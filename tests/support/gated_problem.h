@@ -79,8 +79,8 @@ std::ostream& operator<<(std::ostream& stream, const GatedProblem& problem);
 bool has_argument(const GatedProblem& problem, int32_t id);
 // The tensors that a pass reads: all but RESERVE, RESET and SEQ_OFFSETS.
 std::vector<int32_t> read_by(const GatedProblem& problem, bool backward);
+bool has_steps(const GatedProblem& problem, int32_t id);
 int32_t dtype_of(const GatedProblem& problem, int32_t id);
-// Also of gradients.
 Tensor tensor_of(const GatedProblem& problem, int32_t id);
 flashscan_gated_desc desc_of(const GatedProblem& problem);
 flashscan_options options_of(const GatedProblem& problem, int32_t backend, const std::string& kernel);

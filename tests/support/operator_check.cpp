@@ -12,54 +12,36 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-Tensor dense(const OperatorProblem& p, const std::array<int64_t, 3>& e) {
-    Tensor tensor;
-    tensor.misaligned = p.misaligned;
-    tensor.extents = e;
-    tensor.strides = {e[1] * e[2], e[2], 1};
-    return tensor;
+const Values& values_of(const OperatorData& data, const Values& output, int32_t id) {
+    switch (id) {
+    case FLASHSCAN_ARG_INPUT: return data.input;
+    case FLASHSCAN_ARG_GATE: return data.gate;
+    case FLASHSCAN_ARG_STATE_IN: return data.state_in;
+    case FLASHSCAN_ARG_OUTPUT: return output;
+    case grad | FLASHSCAN_ARG_OUTPUT: return data.grad_output;
+    default: return data.grad_state_out;
+    }
 }
 
-// Whether backward reads INPUT, and OUTPUT.
-bool reads_input(const OperatorProblem& p) { return p.affine() ? p.reduction() : operator_row(p.kind).has_slopes; }
-bool reads_output(const OperatorProblem& p) { return (p.affine() || p.matmul()) && !p.reduction(); }
-
-int64_t output_time(const OperatorProblem& p, const OperatorData& data) {
-    return p.reduction() ? 1 : written_time(p, data);
+Call make_call(const OperatorProblem& p, bool backward, const Plan& plan, int32_t backend, const OperatorData& data,
+               const Values& output, Guard guard) {
+    Call call = call_of(
+        p, backward, backend, guard, [&](int32_t id) -> const Values& { return values_of(data, output, id); },
+        written_time(p, data));
+    add_masks(call, {}, data.offsets, p.offsets_dtype);
+    if (p.caller_scratch) add_scratch(call, plan, backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD);
+    return call;
 }
 
 }  // namespace
 
 Call forward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data, Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_FORWARD, guard);
-    const int32_t state = state_dtype(p.dtype);
-    call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
-    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
-    call.output(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output_time(p, data));
-    if (p.state_out) call.output(FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), p.state_rows());
-    add_masks(call, {}, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_FORWARD);
-    return call;
+    return make_call(p, false, plan, backend, data, {}, guard);
 }
 
 Call backward_call(const OperatorProblem& p, const Plan& plan, int32_t backend, const OperatorData& data,
                    const Values& output, Guard guard) {
-    Call call(backend, FLASHSCAN_PASS_BACKWARD, guard);
-    const int32_t state = state_dtype(p.dtype);
-    if (reads_input(p)) call.input(FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), data.input);
-    if (reads_output(p)) call.input(FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), output);
-    if (p.affine()) call.input(FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), data.gate);
-    if (p.state_in) call.input(FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), data.state_in);
-    call.input(grad | FLASHSCAN_ARG_OUTPUT, p.dtype, dense(p, p.output_extents()), data.grad_output);
-    if (p.state_out) call.input(grad | FLASHSCAN_ARG_STATE_OUT, state, state_tensor(p), data.grad_state_out);
-    const int64_t end = written_time(p, data);
-    call.output(grad | FLASHSCAN_ARG_INPUT, p.dtype, dense(p, p.extents(p.element())), end);
-    if (p.affine()) call.output(grad | FLASHSCAN_ARG_GATE, p.dtype, dense(p, p.extents(p.gate_element())), end);
-    if (p.state_in) call.output(grad | FLASHSCAN_ARG_STATE_IN, state, state_tensor(p), p.state_rows());
-    add_masks(call, {}, data.offsets, p.offsets_dtype);
-    if (p.caller_scratch) add_scratch(call, plan, FLASHSCAN_PASS_BACKWARD);
-    return call;
+    return make_call(p, true, plan, backend, data, output, guard);
 }
 
 namespace {
@@ -164,19 +146,13 @@ OperatorOutcome run_operator(const OperatorProblem& p, const flashscan_operator_
 }
 
 std::array<int64_t, 3> extents_of(const OperatorProblem& p, int32_t id) {
-    switch (id & ~grad) {
-    case FLASHSCAN_ARG_GATE: return p.extents(p.gate_element());
-    case FLASHSCAN_ARG_INPUT: return p.extents(p.element());
-    case FLASHSCAN_ARG_OUTPUT: return p.output_extents();
-    default: return p.state_extents();
-    }
+    const int32_t argument = id & ~grad;
+    const bool state = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
+    return state ? p.state_extents() : tensor_of(p, id).extents;
 }
 
 int64_t written_time(const OperatorProblem& p, const OperatorData& data, int32_t id) {
-    const int32_t argument = id & ~grad;
-    const bool steps = argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_GATE ||
-                       (argument == FLASHSCAN_ARG_OUTPUT && !p.reduction());
-    return steps ? written_time(p, data) : 1;
+    return has_steps(p, id) ? written_time(p, data) : 1;
 }
 
 std::map<int32_t, Values> operator_reference(const OperatorProblem& p, const OperatorData& data) {
@@ -187,16 +163,14 @@ std::map<int32_t, Values> operator_reference(const OperatorProblem& p, const Ope
 
 std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData& data, const OperatorOracle& oracle) {
     const bool ordered = !takes(p.kind, FLASHSCAN_DTYPE_C128);
-    OperatorProblem wide = p;
-    wide.dtype = wide_dtype(p.dtype);
-    wide.pooled = wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = false;
+    const OperatorProblem wide = p.widened();
     std::map<int32_t, Values> values = oracle(wide, data);
     if (p.integers()) {
         std::map<int32_t, Expected> exact;
         for (auto& [id, value] : values) exact[id] = {value, std::vector<double>(value.size())};
         return exact;
     }
-    if (p.backward && reads_output(p)) {
+    if (p.backward && (p.affine() || p.matmul()) && !p.reduction()) {
         const Values exact = values.at(FLASHSCAN_ARG_OUTPUT);
         data.output = exact;
         for (Value& y : data.output) y = rounded(p.dtype, y);
@@ -227,9 +201,7 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData&
     if ((p.affine() || p.matmul()) && near_zero) losses = losses_of(wide, sizes, bounds, oracle);
     std::map<int32_t, Expected> expected;
     for (const auto& [id, value] : values) {
-        const int32_t argument = id & ~grad;
-        const bool state = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
-        const int32_t dtype = state ? state_dtype(p.dtype) : p.dtype;
+        const int32_t dtype = dtype_of(p, id);
         const double error = relative_error(p, id, largest);
         const auto lost = losses.find(id);
         Expected& e = expected[id];

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <stdexcept>
 
 #include "support/operators.h"
+#include "support/words.h"
 
 namespace support {
 namespace {
@@ -24,64 +24,38 @@ enum Stream : uint64_t {
     stream_grad_state
 };
 
-template <typename Names>
-bool named(const Names& names, const std::string& name, int32_t& found, int32_t first = 0) {
-    const auto place = std::find(std::begin(names), std::end(names), name);
-    if (place == std::end(names)) return false;
-    found = first + static_cast<int32_t>(place - std::begin(names));
-    return true;
-}
+constexpr Flag<OperatorProblem> flags[] = {{"state-in", &OperatorProblem::state_in},
+                                           {"state-out", &OperatorProblem::state_out},
+                                           {"custom", &OperatorProblem::custom},
+                                           {"invariant", &OperatorProblem::batch_invariant},
+                                           {"pooled", &OperatorProblem::pooled},
+                                           {"caller-scratch", &OperatorProblem::caller_scratch},
+                                           {"place-misaligned", &OperatorProblem::misaligned},
+                                           {"tf32", &OperatorProblem::allow_tf32}};
 
-// `c64` is a dtype where none was seen yet and an extent after that.
-bool parse_flag(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
+bool parse_flag(OperatorProblem& p, const std::string& word) {
+    if (flag_named(flags, word, p)) return true;
     if (const int32_t kind = operator_named(word); kind != 0) {
         p.kind = kind;
         return true;
     }
-    if (named(mode_names, word, p.mode, FLASHSCAN_MODE_INCLUSIVE)) return true;
-    if (!dtype_seen && dtype_named(word) != 0) {
-        p.dtype = dtype_named(word);
-        dtype_seen = true;
-    } else if (word == "fwd" || word == "bwd")
+    if (word == "fwd" || word == "bwd") {
         p.backward = word == "bwd";
-    else if (word == "BTC" || word == "BCT")
-        p.layout = word == "BCT" ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC;
-    else if (word == "offsets-i32")
-        p.offsets_dtype = FLASHSCAN_DTYPE_I32;
-    else if (word == "reverse")
-        p.reverse = true;
-    else if (word == "state-in")
-        p.state_in = true;
-    else if (word == "state-out")
-        p.state_out = true;
-    else if (word == "invariant")
-        p.batch_invariant = true;
-    else if (word == "pooled")
-        p.pooled = true;
-    else if (word == "caller-scratch")
-        p.caller_scratch = true;
-    else if (word == "misaligned")
-        p.misaligned = true;
-    else if (word == "tf32")
-        p.allow_tf32 = true;
-    else
-        return word == "operator";
-    return true;
+        return true;
+    }
+    if (word == "reverse") return p.reverse = true;
+    return parse_layout(word, p.layout) || word == "operator";
 }
 
-void parse_word(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
-    if (parse_flag(p, word, dtype_seen)) return;
-    const auto after = [&](const char* prefix, auto& to) {
-        if (!word.starts_with(prefix)) return false;
-        to = static_cast<std::remove_reference_t<decltype(to)>>(std::stoll(word.substr(std::string(prefix).size())));
-        return true;
-    };
-    int32_t values = 0;
-    if (word.starts_with("values-") && named(values_names, word.substr(7), values))
-        p.values = static_cast<OperatorValues>(values);
-    else if (!after("threads", p.threads) && !after("sequences", p.sequences) && !after("seed", p.seed) &&
-             !after("b", p.batch) && !after("t", p.time) && !after("c", p.channels) && !after("d", p.dim))
-        throw std::invalid_argument("unknown word: " + word);
+// `c64` is a dtype where none was seen yet and an extent after that.
+bool parse_word(OperatorProblem& p, const std::string& word, bool& dtype_seen) {
+    if (parse_flag(p, word)) return true;
+    if (!dtype_seen && dtype_after(word, "", p.dtype)) return dtype_seen = true;
+    return name_after(word, "", mode_names, p.mode, FLASHSCAN_MODE_INCLUSIVE) ||
+           dtype_after(word, "offsets-", p.offsets_dtype) || name_after(word, "values-", values_names, p.values) ||
+           number_after(word, "threads", p.threads) || number_after(word, "sequences", p.sequences) ||
+           number_after(word, "seed", p.seed) || number_after(word, "b", p.batch) || number_after(word, "t", p.time) ||
+           number_after(word, "c", p.channels) || number_after(word, "d", p.dim);
 }
 
 // Numbers around `middle`, of both signs or of one, with some imaginary part where the dtype has one.
@@ -139,34 +113,91 @@ std::array<int64_t, 3> OperatorProblem::extents(int64_t size) const {
     return {batch * channels, time, size};
 }
 
+OperatorProblem OperatorProblem::widened() const {
+    OperatorProblem wide = *this;
+    wide.dtype = wide_dtype(dtype);
+    wide.pooled = wide.misaligned = wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = wide.custom = false;
+    return wide;
+}
+
+const char* mode_name(const OperatorProblem& p) { return mode_names[p.mode - FLASHSCAN_MODE_INCLUSIVE]; }
+
 std::string text_of(const OperatorProblem& p) {
-    std::string text = fmt::format("operator {} {} {} {} b{} t{} c{}", operator_row(p.kind).word,
-                                   mode_names[p.mode - FLASHSCAN_MODE_INCLUSIVE], p.backward ? "bwd" : "fwd",
-                                   name_of(p.dtype), p.batch, p.time, p.channels);
+    std::string text = fmt::format("operator {} {} {} b{} t{} c{}", operator_row(p.kind).word,
+                                   p.backward ? "bwd" : "fwd", name_of(p.dtype), p.batch, p.time, p.channels);
     if (p.dim > 0) text += fmt::format(" d{}", p.dim);
+    if (p.mode != FLASHSCAN_MODE_INCLUSIVE) text += fmt::format(" {}", mode_name(p));
     if (p.layout == FLASHSCAN_LAYOUT_BCT) text += " BCT";
     if (p.reverse) text += " reverse";
     if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
-    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_DTYPE_I32) text += " offsets-i32";
-    if (p.state_in) text += " state-in";
-    if (p.state_out) text += " state-out";
-    if (p.batch_invariant) text += " invariant";
-    if (p.pooled) text += " pooled";
-    if (p.caller_scratch) text += " caller-scratch";
-    if (p.misaligned) text += " misaligned";
-    if (p.allow_tf32) text += " tf32";
+    if (p.offsets_dtype != FLASHSCAN_DTYPE_I64) text += fmt::format(" offsets-{}", name_of(p.offsets_dtype));
+    text += text_of(flags, p);
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values != OperatorValues::positive)
         text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);
-    return text + fmt::format(" seed{}", p.seed);
+    if (p.seed != 1) text += fmt::format(" seed{}", p.seed);
+    return text;
 }
 
 OperatorProblem operator_problem_of(const std::string& text) {
     OperatorProblem problem;
-    std::istringstream words(text);
     bool dtype_seen = false;
-    for (std::string word; words >> word;) parse_word(problem, word, dtype_seen);
+    for (const std::string& word : words_of(text))
+        if (!parse_word(problem, word, dtype_seen))
+            throw std::invalid_argument(fmt::format(
+                "'{}' is no word of an operator line; accepted are an operator ({}), fwd, bwd, DTYPE, BTC, BCT, bN, "
+                "tN, "
+                "cN, dN, {}, reverse, sequencesN, offsets-i32, state-in, state-out, custom, invariant, pooled, "
+                "caller-scratch, place-misaligned, tf32, threadsN, values- {} and seedN",
+                word, fmt::join(operator_words(), " "), fmt::join(mode_names, ", "), fmt::join(values_names, " ")));
     return problem;
+}
+
+bool has_argument(const OperatorProblem& p, int32_t id) {
+    switch (id) {
+    case FLASHSCAN_ARG_GATE: return p.affine();
+    case FLASHSCAN_ARG_STATE_IN: return p.state_in;
+    case FLASHSCAN_ARG_STATE_OUT: return p.state_out;
+    default: return true;
+    }
+}
+
+std::vector<int32_t> read_by(const OperatorProblem& p, bool backward) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    const bool input = !backward || p.custom || (p.affine() ? p.reduction() : operator_row(p.kind).has_slopes);
+    const bool output = backward && !p.custom && (p.affine() || p.matmul()) && !p.reduction();
+    std::vector<int32_t> ids;
+    if (input) ids.push_back(FLASHSCAN_ARG_INPUT);
+    ids.insert(ids.end(), {FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN});
+    if (output) ids.push_back(FLASHSCAN_ARG_OUTPUT);
+    if (backward) ids.insert(ids.end(), {grad | FLASHSCAN_ARG_OUTPUT, grad | FLASHSCAN_ARG_STATE_OUT});
+    std::erase_if(ids, [&](int32_t id) { return !has_argument(p, id & ~grad); });
+    return ids;
+}
+
+bool has_steps(const OperatorProblem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_GATE ||
+           (argument == FLASHSCAN_ARG_OUTPUT && !p.reduction());
+}
+
+int32_t dtype_of(const OperatorProblem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    const bool state = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
+    return state ? state_dtype(p.dtype) : p.dtype;
+}
+
+Tensor tensor_of(const OperatorProblem& p, int32_t id) {
+    Tensor tensor;
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_INPUT: tensor.extents = p.extents(p.element()); break;
+    case FLASHSCAN_ARG_GATE: tensor.extents = p.extents(p.gate_element()); break;
+    case FLASHSCAN_ARG_OUTPUT: tensor.extents = p.output_extents(); break;
+    default: return state_tensor(p);
+    }
+    tensor.strides = {tensor.extents[1] * tensor.extents[2], tensor.extents[2], 1};
+    tensor.misaligned = p.misaligned;
+    return tensor;
 }
 
 Tensor state_tensor(const OperatorProblem& p) {
@@ -191,6 +222,11 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     desc.dim = p.dim;
     desc.num_sequences = p.sequences;
     set_state_strides(desc, state_tensor(p));
+    if (p.custom) {
+        desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+        desc.dim = 0;
+        desc.custom = operator_code(p);
+    }
     return desc;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which arguments a pass of a gated or a selective problem writes, and where they lie; `read_by` says what it reads.
+// Which arguments a pass of a problem writes, and where they lie; `read_by` says what it reads.
 #pragma once
 
 #include <flashscan/flashscan.h>
@@ -9,13 +9,19 @@
 
 namespace support {
 
+// Which of gradients_of a problem asks for.
+template <typename P>
+uint32_t wanted_gradients(const P& p) {
+    return p.gradients;
+}
+
 // The tensors that the pass writes: all but RESERVE and SCRATCH.
 template <typename P>
 std::vector<int32_t> written_by(const P& p, bool backward) {
     if (!backward && p.state_out) return {FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_OUT};
     if (!backward) return {FLASHSCAN_ARG_OUTPUT};
     std::vector<int32_t> ids;
-    uint32_t wanted = p.gradients;
+    uint32_t wanted = wanted_gradients(p);
     for (const int32_t id : gradients_of(p)) {
         if ((wanted & 1U) != 0 && has_argument(p, id)) ids.push_back(FLASHSCAN_GRAD | id);
         wanted >>= 1U;
@@ -27,7 +33,11 @@ std::vector<int32_t> written_by(const P& p, bool backward) {
 template <typename P>
 int32_t place_of(const P& p, int32_t id) {
     constexpr int32_t grad = FLASHSCAN_GRAD;
-    if (!p.in_place) return 0;
+    if constexpr (requires { p.in_place; }) {
+        if (!p.in_place) return 0;
+    } else {
+        return 0;
+    }
     const bool states = p.sequences == 0;  // those of packed sequences may not share memory
     switch (id) {
     case FLASHSCAN_ARG_OUTPUT: return FLASHSCAN_ARG_INPUT;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
 
@@ -17,16 +16,25 @@ namespace {
 constexpr const char* form_names[] = {"value", "log", "logit"};
 constexpr const char* gates_names[] = {"mixed", "ones", "large", "range"};
 
+constexpr const char gradient_letters[] = "xgs";
+
+// Words before and after those of packing.
+constexpr Flag<Problem> flags[] = {{"reverse", &Problem::reverse}, {"reset", &Problem::reset}};
+constexpr Flag<Problem> later_flags[] = {{"state-in", &Problem::state_in},
+                                         {"state-out", &Problem::state_out},
+                                         {"strided", &Problem::strided},
+                                         {"in-place", &Problem::in_place},
+                                         {"invariant", &Problem::batch_invariant},
+                                         {"pooled", &Problem::pooled},
+                                         {"caller-scratch", &Problem::caller_scratch}};
+
 bool parse_flag(Problem& p, const std::string& word) {
-    if (word == "reverse") return p.reverse = true;
-    if (word == "reset") return p.reset = true;
-    if (word == "state-in") return p.state_in = true;
-    if (word == "state-out") return p.state_out = true;
-    if (word == "in-place") return p.in_place = true;
-    if (word == "invariant") return p.batch_invariant = true;
-    if (word == "caller-scratch") return p.caller_scratch = true;
-    if (word == "pooled") return p.pooled = true;
-    return parse_layout(word, p.layout) || word == "linear";
+    if (flag_named(flags, word, p) || flag_named(later_flags, word, p)) return true;
+    if (word == "fwd") {
+        p.gradients = 0;
+        return true;
+    }
+    return parse_layout(word, p.layout) || word == "bwd" || word == "linear";
 }
 
 // `c64` is a dtype where none was seen yet and an extent after that.
@@ -38,7 +46,8 @@ bool parse_word(Problem& p, const std::string& word, bool& dtype_seen) {
     }
     return dtype_after(word, "gate-", p.gate_dtype) ||
            name_after(word, "form-", form_names, p.form, FLASHSCAN_GATE_VALUE) ||
-           letters_after(word, "broadcast-", "btc", p.broadcast) || letters_after(word, "grads-", "xgs", p.gradients) ||
+           letters_after(word, "broadcast-", "btc", p.broadcast) ||
+           letters_after(word, "grads-", gradient_letters, p.gradients) ||
            placement_after(word, "place-", p.placement) || name_after(word, "gates-", gates_names, p.gates) ||
            number_after(word, "threads", p.threads) || number_after(word, "seed", p.seed) ||
            dtype_after(word, "offsets-", p.offsets_dtype) || number_after(word, "sequences", p.sequences) ||
@@ -58,11 +67,14 @@ std::array<int64_t, 3> nested(const std::array<int64_t, 3>& extents, const std::
     return strides;
 }
 
-Placement placement_of(const Problem& p, Role role) {
+Placement placement_of(const Problem& p, int32_t id) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
     if (p.placement != Placement::mixed) return p.placement;
-    if (p.in_place && role == Role::output) role = Role::input;
-    if (p.in_place && role == Role::grad_input) role = Role::grad_output;
-    return mixed_placement(static_cast<uint64_t>(role) + p.seed);
+    if (p.in_place && id == FLASHSCAN_ARG_OUTPUT) id = FLASHSCAN_ARG_INPUT;
+    if (p.in_place && id == (grad | FLASHSCAN_ARG_INPUT)) id = grad | FLASHSCAN_ARG_OUTPUT;
+    const int32_t argument = id & ~grad;
+    const uint64_t place = argument == FLASHSCAN_ARG_INPUT ? 0 : argument == FLASHSCAN_ARG_GATE ? 1 : 2;
+    return mixed_placement(place + ((id & grad) != 0 ? 3 : 0) + p.seed);
 }
 
 }  // namespace
@@ -84,33 +96,34 @@ Problem Problem::widened() const {
 }
 
 std::string text_of(const Problem& p) {
-    std::string text = fmt::format("linear {} {} b{} t{} c{}", name_of(p.dtype),
+    std::string text = fmt::format("linear {} {} {} b{} t{} c{}", p.gradients == 0 ? "fwd" : "bwd", name_of(p.dtype),
                                    p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels);
     if (p.gate_dtype != p.dtype) text += fmt::format(" gate-{}", name_of(p.gate_dtype));
     if (p.form != FLASHSCAN_GATE_VALUE) text += fmt::format(" form-{}", form_names[p.form - FLASHSCAN_GATE_VALUE]);
     if (p.broadcast != 0) text += " broadcast-" + spell(p.broadcast, "btc");
-    if (p.reverse) text += " reverse";
-    if (p.reset) text += " reset";
-    if (p.sequences > 0) text += fmt::format(" sequences{} offsets-{}", p.sequences, name_of(p.offsets_dtype));
-    if (p.state_in) text += " state-in";
-    if (p.state_out) text += " state-out";
-    text += " grads-" + spell(p.gradients, "xgs");
+    text += text_of(flags, p);
+    if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
+    if (p.offsets_dtype != FLASHSCAN_DTYPE_I64) text += fmt::format(" offsets-{}", name_of(p.offsets_dtype));
+    text += text_of(later_flags, p);
+    if (p.gradients != 7 && p.gradients != 0) text += " grads-" + spell(p.gradients, gradient_letters);
     if (p.placement != Placement::dense) text += fmt::format(" place-{}", name_of(p.placement));
-    if (p.in_place) text += " in-place";
-    if (p.batch_invariant) text += " invariant";
-    if (p.pooled) text += " pooled";
-    if (p.caller_scratch) text += " caller-scratch";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.gates != Gates::mixed) text += fmt::format(" gates-{}", gates_names[static_cast<int>(p.gates)]);
-    return text + fmt::format(" seed{}", p.seed);
+    if (p.seed != 1) text += fmt::format(" seed{}", p.seed);
+    return text;
 }
 
 Problem problem_of(const std::string& text) {
     Problem problem;
-    std::istringstream words(text);
     bool dtype_seen = false;
-    for (std::string word; words >> word;)
-        if (!parse_word(problem, word, dtype_seen)) throw std::invalid_argument("unknown word: " + word);
+    for (const std::string& word : words_of(text))
+        if (!parse_word(problem, word, dtype_seen))
+            throw std::invalid_argument(fmt::format(
+                "'{}' is no word of a linear line; accepted are fwd, bwd, DTYPE, BTC, BCT, bN, tN, cN, gate-DTYPE, "
+                "form-log, form-logit, broadcast-AXES of btc, reverse, reset, sequencesN, offsets-i32, state-in, "
+                "state-out, strided, in-place, invariant, pooled, caller-scratch, grads-LETTERS of {}, place-PLACE, "
+                "threadsN, gates- {} and seedN",
+                word, gradient_letters, fmt::join(gates_names, " ")));
     return problem;
 }
 
@@ -149,9 +162,45 @@ Tensor placed(const std::array<int64_t, 3>& e, int32_t layout, Placement placeme
     return tensor;
 }
 
-Tensor tensor_of(const Problem& p, Role role) {
-    const bool gate = role == Role::gate || role == Role::grad_gate;
-    Tensor tensor = placed(gate ? p.gate_extents() : p.extents(), p.layout, placement_of(p, role));
+bool has_argument(const Problem& p, int32_t id) {
+    if (id == FLASHSCAN_ARG_STATE_IN) return p.state_in;
+    return id != FLASHSCAN_ARG_STATE_OUT || p.state_out;
+}
+
+std::vector<int32_t> read_by(const Problem& p, bool backward) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    std::vector<int32_t> ids{FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN};
+    if (backward)
+        ids = {FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_OUTPUT, grad | FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_IN,
+               grad | FLASHSCAN_ARG_STATE_OUT};
+    std::erase_if(ids, [&](int32_t id) {
+        return !has_argument(p, id & ~grad) || (id == FLASHSCAN_ARG_OUTPUT && (p.gradients & gradient_gate) == 0);
+    });
+    return ids;
+}
+
+bool has_steps(const Problem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    if (argument == FLASHSCAN_ARG_GATE) return !p.broadcasts(FLASHSCAN_BROADCAST_TIME);
+    return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_OUTPUT;
+}
+
+int32_t dtype_of(const Problem& p, int32_t id) {
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_GATE: return p.gate_dtype;
+    case FLASHSCAN_ARG_STATE_IN:
+    case FLASHSCAN_ARG_STATE_OUT: return state_dtype(p.dtype);
+    default: return p.dtype;
+    }
+}
+
+Tensor tensor_of(const Problem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    if (argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT) return state_tensor(p);
+    const bool gate = argument == FLASHSCAN_ARG_GATE, half = p.strided && argument != FLASHSCAN_ARG_OUTPUT;
+    const Placement placement = placement_of(p, id);
+    Tensor tensor = placed(gate ? p.gate_extents() : p.extents(), p.layout, half ? Placement::fused : placement);
+    tensor.misaligned = placement == Placement::misaligned;
     for (size_t i = 0; i < 3; ++i)
         if (gate && (p.broadcast >> i & 1U) != 0) tensor.strides[i] = 0;
     return tensor;
@@ -190,17 +239,17 @@ flashscan_linear_desc desc_of(const Problem& p) {
     desc.channels = p.channels;
     desc.num_sequences = p.sequences;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
-    const auto strides = [&](Role role) -> flashscan_strides {
-        const Tensor tensor = tensor_of(p, role);
+    const auto strides = [&](int32_t id) -> flashscan_strides {
+        const Tensor tensor = tensor_of(p, id);
         if (!tensor.strides_given) return {};
         return {tensor.strides[0], tensor.strides[1], tensor.strides[2]};
     };
-    desc.input = strides(Role::input);
-    desc.gate = strides(Role::gate);
-    desc.output = strides(Role::output);
-    desc.grad_input = strides(Role::grad_input);
-    desc.grad_gate = strides(Role::grad_gate);
-    desc.grad_output = strides(Role::grad_output);
+    desc.input = strides(FLASHSCAN_ARG_INPUT);
+    desc.gate = strides(FLASHSCAN_ARG_GATE);
+    desc.output = strides(FLASHSCAN_ARG_OUTPUT);
+    desc.grad_input = strides(FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT);
+    desc.grad_gate = strides(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE);
+    desc.grad_output = strides(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT);
     set_state_strides(desc, state_tensor(p));
     return desc;
 }
@@ -223,63 +272,6 @@ flashscan_options make_options(int32_t backend, const std::string& kernel, int32
     options.workspace = caller_scratch ? FLASHSCAN_WORKSPACE_CALLER : FLASHSCAN_WORKSPACE_LIBRARY;
     options.kernel = kernel.empty() ? nullptr : kernel.c_str();
     return options;
-}
-
-std::string text_of(const Target& target) {
-    return fmt::format("{}_{}", target.backend == FLASHSCAN_BACKEND_CUDA ? "cuda" : "cpu",
-                       target.kernel.empty() ? "auto" : target.kernel);
-}
-
-std::vector<Target> planner_targets() { return {{FLASHSCAN_BACKEND_CPU, ""}, {FLASHSCAN_BACKEND_CUDA, ""}}; }
-
-std::vector<std::string> names_in(const std::string& sentence) {
-    const std::string mark = " accepts ";
-    const size_t start = sentence.find(mark);
-    if (start == std::string::npos) return {};
-    std::istringstream list(sentence.substr(start + mark.size()));
-    std::vector<std::string> names;
-    for (std::string name; list >> name;) {
-        if (name.back() == ',') name.pop_back();
-        names.push_back(name);
-    }
-    return names;
-}
-
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_linear_desc desc = desc_of(Problem{});
-    const std::string unknown = "?";  // the options point into it
-    const flashscan_options options = options_of(Problem{}, backend, unknown);
-    if (flashscan_plan_linear(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
-}
-
-std::vector<Target> kernel_targets() {
-    std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA})
-        for (const std::string& kernel : kernels_of(backend))
-            if (kernel != "reference") targets.push_back({backend, kernel});
-    return targets;
-}
-
-std::vector<Target> targets_of(std::vector<std::string> (*kernels_of)(int32_t backend)) {
-    std::vector<Target> targets;
-    for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA}) {
-        const std::vector<std::string> kernels = kernels_of(backend);
-        if (!kernels.empty()) targets.push_back({backend, ""});
-        for (const std::string& kernel : kernels)
-            if (kernel != "reference") targets.push_back({backend, kernel});
-    }
-    return targets;
-}
-
-std::vector<Target> all_targets() {
-    std::vector<Target> targets = planner_targets();
-    for (const Target& target : kernel_targets()) targets.push_back(target);
-    targets.push_back({FLASHSCAN_BACKEND_CPU, "reference"});
-    return targets;
 }
 
 }  // namespace support

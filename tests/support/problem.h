@@ -7,10 +7,12 @@
 
 #include <array>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "support/number.h"
+#include "support/pass_arguments.h"
 
 namespace support {
 
@@ -50,8 +52,9 @@ struct Problem {
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
-    uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in
+    uint32_t gradients = 7;                    // GRAD|STATE_IN only together with state_in; 0: forward alone
     Placement placement = Placement::dense;
+    bool strided = false;   // INPUT and GATE, and their gradients, lie like the halves of arrays of twice the channels
     bool in_place = false;  // every pair of arguments that may be the same memory is
     bool pooled = false;    // states are rows of a pool, with gaps between them
     bool batch_invariant = false, caller_scratch = false;
@@ -74,6 +77,8 @@ struct Problem {
     Problem widened() const;
 };
 
+// "linear bwd bf16 BTC b8 t8192 c1024 form-log state-in state-out": what is as in a new problem has no word; `bwd` runs
+// forward too. flashscan_bench takes the lines of all families, and words may stand in any order.
 std::string text_of(const Problem& problem);
 // Throws std::invalid_argument naming the word that is not understood.
 Problem problem_of(const std::string& text);
@@ -94,15 +99,18 @@ Tensor placed(const std::array<int64_t, 3>& extents, int32_t layout, Placement p
 // The place of the k-th tensor of a problem whose tensors are mixed.
 Placement mixed_placement(uint64_t k);
 
-enum class Role {
-    input,
-    gate,
-    output,
-    grad_input,
-    grad_gate,
-    grad_output
-};
-Tensor tensor_of(const Problem& problem, Role role);
+// The inputs whose gradients backward may write, in the order of Problem::gradients.
+inline constexpr int32_t linear_gradients[] = {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN};
+inline std::span<const int32_t> gradients_of(const Problem&) { return linear_gradients; }
+
+// The problems of all families have these functions. Whether there is this argument, gradients by that of the argument
+// itself; the tensors that a pass reads: all but RESERVE, RESET and SEQ_OFFSETS; whether a tensor has a value for each
+// step; of which type it is and where it lies, gradients too.
+bool has_argument(const Problem& problem, int32_t id);
+std::vector<int32_t> read_by(const Problem& problem, bool backward);
+bool has_steps(const Problem& problem, int32_t id);
+int32_t dtype_of(const Problem& problem, int32_t id);
+Tensor tensor_of(const Problem& problem, int32_t id);
 Tensor dense_tensor(int64_t rows, int64_t channels);
 // The axes are a cell's states, rows, and what lies in a row.
 Tensor state_tensor(int64_t states, int64_t rows, int64_t width, bool pooled);

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <ostream>
-#include <sstream>
 #include <stdexcept>
+
+#include "support/words.h"
 
 namespace support {
 namespace {
@@ -25,83 +25,38 @@ enum Stream : uint64_t {
     stream_grad_state
 };
 
-template <typename Names>
-bool named(const Names& names, const std::string& name, int& found) {
-    const auto place = std::find(std::begin(names), std::end(names), name);
-    found = static_cast<int>(place - std::begin(names));
-    return place != std::end(names);
-}
+// Words before and after those of packing, and after those of BIAS and of gradients.
+constexpr Flag<RnnProblem> flags[] = {
+    {"training", &RnnProblem::training}, {"reverse", &RnnProblem::reverse}, {"reset", &RnnProblem::reset}};
+constexpr Flag<RnnProblem> later_flags[] = {
+    {"state-in", &RnnProblem::state_in},     {"state-out", &RnnProblem::state_out},
+    {"all-states", &RnnProblem::all_states}, {"invariant", &RnnProblem::batch_invariant},
+    {"pooled", &RnnProblem::pooled},         {"caller-scratch", &RnnProblem::caller_scratch}};
 
-// Words without a number.
 bool parse_flag(RnnProblem& p, const std::string& word) {
+    if (flag_named(flags, word, p) || flag_named(later_flags, word, p)) return true;
     if (cell_named(word) != 0)
         p.cell = cell_named(word);
-    else if (dtype_named(word) != 0)
-        p.dtype = p.weight_dtype = dtype_named(word);
+    else if (dtype_after(word, "", p.dtype))
+        p.weight_dtype = p.dtype;
     else if (word == "fwd" || word == "bwd")
         p.backward = word == "bwd";
     else if (word == "BTGHD" || word == "TBGHD")
         p.layout = word == "TBGHD" ? FLASHSCAN_LAYOUT_TBGHD : FLASHSCAN_LAYOUT_BTGHD;
-    else if (word == "weight-f32")
-        p.weight_dtype = FLASHSCAN_DTYPE_F32;
-    else if (word == "offsets-i32")
-        p.offsets_dtype = FLASHSCAN_DTYPE_I32;
-    else if (word == "reverse")
-        p.reverse = true;
-    else if (word == "reset")
-        p.reset = true;
-    else if (word == "state-in")
-        p.state_in = true;
-    else if (word == "state-out")
-        p.state_out = true;
-    else if (word == "all-states")
-        p.all_states = true;
     else if (word == "no-bias")
         p.bias = false;
-    else if (word == "invariant")
-        p.batch_invariant = true;
-    else if (word == "pooled")
-        p.pooled = true;
-    else if (word == "caller-scratch")
-        p.caller_scratch = true;
     else
         return word == "rnn";
     return true;
 }
 
-void parse_word(RnnProblem& p, const std::string& word) {
-    if (parse_flag(p, word)) return;
-    const auto after = [&](const char* prefix, auto set) {
-        if (!word.starts_with(prefix)) return false;
-        set(word.substr(std::string(prefix).size()));
-        return true;
-    };
-    const bool known = after("values-",
-                             [&](const std::string& rest) {
-                                 int number = 0;
-                                 if (!named(values_names, rest, number))
-                                     throw std::invalid_argument("unknown word: " + word);
-                                 p.values = static_cast<RnnValues>(number);
-                             }) ||
-                       after("grads-",
-                             [&](const std::string& rest) {
-                                 p.gradients = 0;
-                                 for (const char letter : rest) {
-                                     const size_t place = std::string(gradient_letters).find(letter);
-                                     if (place == std::string::npos)
-                                         throw std::invalid_argument("unknown letters: " + rest);
-                                     p.gradients |= 1U << place;
-                                 }
-                             }) ||
-                       after("clip", [&](const std::string& rest) { p.clip = std::stod(rest); }) ||
-                       after("threads", [&](const std::string& rest) { p.threads = std::stoi(rest); }) ||
-                       after("sequences", [&](const std::string& rest) { p.sequences = std::stoll(rest); }) ||
-                       after("seed", [&](const std::string& rest) { p.seed = std::stoull(rest); }) ||
-                       after("b", [&](const std::string& rest) { p.batch = std::stoll(rest); }) ||
-                       after("t", [&](const std::string& rest) { p.time = std::stoll(rest); }) ||
-                       after("h", [&](const std::string& rest) { p.heads = std::stoll(rest); }) ||
-                       after("d", [&](const std::string& rest) { p.dim = std::stoll(rest); });
-    if (!known) throw std::invalid_argument("unknown word: " + word);
+bool parse_word(RnnProblem& p, const std::string& word) {
+    return parse_flag(p, word) || dtype_after(word, "weight-", p.weight_dtype) ||
+           dtype_after(word, "offsets-", p.offsets_dtype) || name_after(word, "values-", values_names, p.values) ||
+           letters_after(word, "grads-", gradient_letters, p.gradients) || number_after(word, "clip", p.clip) ||
+           number_after(word, "threads", p.threads) || number_after(word, "sequences", p.sequences) ||
+           number_after(word, "seed", p.seed) || number_after(word, "b", p.batch) || number_after(word, "t", p.time) ||
+           number_after(word, "h", p.heads) || number_after(word, "d", p.dim);
 }
 
 Values uniform_values(const RnnProblem& p, int32_t dtype, Stream stream, const std::array<int64_t, 3>& extents,
@@ -172,36 +127,81 @@ std::string text_of(const RnnProblem& p) {
                                    name_of(p.dtype), p.batch, p.time, p.heads, p.dim);
     if (p.layout == FLASHSCAN_LAYOUT_TBGHD) text += " TBGHD";
     if (p.weight_dtype != p.dtype) text += fmt::format(" weight-{}", name_of(p.weight_dtype));
-    if (p.reverse) text += " reverse";
-    if (p.reset) text += " reset";
+    text += text_of(flags, p);
     if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
-    if (p.sequences > 0 && p.offsets_dtype == FLASHSCAN_DTYPE_I32) text += " offsets-i32";
-    if (p.state_in) text += " state-in";
-    if (p.state_out) text += " state-out";
+    if (p.offsets_dtype != FLASHSCAN_DTYPE_I64) text += fmt::format(" offsets-{}", name_of(p.offsets_dtype));
+    text += text_of(later_flags, p);
     if (!p.bias) text += " no-bias";
-    if (p.all_states) text += " all-states";
-    if (p.gradients != 15) {
-        text += " grads-";
-        for (size_t i = 0; i < 4; ++i)
-            if ((p.gradients >> i & 1U) != 0) text += gradient_letters[i];
-    }
+    if (p.gradients != 15) text += " grads-" + spell(p.gradients, gradient_letters);
     if (p.clip > 0) text += fmt::format(" clip{}", p.clip);
-    if (p.batch_invariant) text += " invariant";
-    if (p.pooled) text += " pooled";
-    if (p.caller_scratch) text += " caller-scratch";
     if (p.threads != 0) text += fmt::format(" threads{}", p.threads);
     if (p.values != RnnValues::usual) text += fmt::format(" values-{}", values_names[static_cast<int>(p.values)]);
-    return text + fmt::format(" seed{}", p.seed);
+    if (p.seed != 1) text += fmt::format(" seed{}", p.seed);
+    return text;
 }
 
 RnnProblem rnn_problem_of(const std::string& text) {
     RnnProblem problem;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) parse_word(problem, word);
+    for (const std::string& word : words_of(text))
+        if (!parse_word(problem, word))
+            throw std::invalid_argument(fmt::format(
+                "'{}' is no word of an rnn line; accepted are a cell ({}), fwd, bwd, DTYPE, bN, tN, hN, dN, BTGHD, "
+                "TBGHD, weight-f32, training, reverse, reset, sequencesN, offsets-i32, state-in, state-out, no-bias, "
+                "all-states, grads-LETTERS of {}, clipX, invariant, pooled, caller-scratch, threadsN, values- {} and "
+                "seedN",
+                word, fmt::join(cell_words(), " "), gradient_letters, fmt::join(values_names, " ")));
+    problem.training = problem.training && !problem.backward;
     return problem;
 }
 
 std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem) { return stream << text_of(problem); }
+
+bool has_argument(const RnnProblem& p, int32_t id) {
+    switch (id) {
+    case FLASHSCAN_ARG_BIAS: return p.bias;
+    case FLASHSCAN_ARG_STATE_IN: return p.state_in;
+    case FLASHSCAN_ARG_STATE_OUT: return p.state_out;
+    default: return true;
+    }
+}
+
+std::vector<int32_t> gradients_of(const RnnProblem&) {
+    return {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_WEIGHT, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_STATE_IN};
+}
+
+std::vector<int32_t> read_by(const RnnProblem& p, bool backward) {
+    constexpr int32_t grad = FLASHSCAN_GRAD;
+    std::vector<int32_t> ids{FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_BIAS, FLASHSCAN_ARG_WEIGHT, FLASHSCAN_ARG_STATE_IN};
+    if (backward)
+        ids = {FLASHSCAN_ARG_WEIGHT, FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_IN, grad | FLASHSCAN_ARG_OUTPUT,
+               grad | FLASHSCAN_ARG_STATE_OUT};
+    std::erase_if(ids, [&](int32_t id) { return !has_argument(p, id & ~grad); });
+    return ids;
+}
+
+bool has_steps(const RnnProblem&, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_OUTPUT;
+}
+
+int32_t dtype_of(const RnnProblem& p, int32_t id) {
+    const int32_t argument = id & ~FLASHSCAN_GRAD;
+    if (argument == FLASHSCAN_ARG_WEIGHT || argument == FLASHSCAN_ARG_BIAS) return p.weight_dtype;
+    return has_steps(p, id) ? p.dtype : state_dtype(p.dtype);
+}
+
+Tensor tensor_of(const RnnProblem& p, int32_t id) {
+    Tensor tensor;
+    switch (id & ~FLASHSCAN_GRAD) {
+    case FLASHSCAN_ARG_INPUT: tensor.extents = p.input_extents(); break;
+    case FLASHSCAN_ARG_WEIGHT: tensor.extents = p.weight_extents(); break;
+    case FLASHSCAN_ARG_BIAS: tensor.extents = p.bias_extents(); break;
+    case FLASHSCAN_ARG_OUTPUT: tensor.extents = p.output_extents(); break;
+    default: return state_tensor(p);
+    }
+    tensor.strides = {tensor.extents[1] * tensor.extents[2], tensor.extents[2], 1};
+    return tensor;
+}
 
 Tensor state_tensor(const RnnProblem& p) { return state_tensor(p.states(), p.state_rows(), p.width(), p.pooled); }
 
@@ -215,7 +215,7 @@ flashscan_rnn_desc desc_of(const RnnProblem& p) {
     desc.direction = p.reverse ? FLASHSCAN_DIRECTION_REVERSE : FLASHSCAN_DIRECTION_FORWARD;
     if (p.reset) desc.flags |= FLASHSCAN_RNN_FLAG_RESET;
     if (p.all_states) desc.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES;
-    if (p.backward) desc.flags |= FLASHSCAN_RNN_FLAG_TRAINING;
+    if (p.trains()) desc.flags |= FLASHSCAN_RNN_FLAG_TRAINING;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
     desc.batch = p.batch;
     desc.time = p.time;

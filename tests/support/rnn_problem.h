@@ -2,8 +2,6 @@
 // A test problem of recurrent networks: everything that a plan and its data depend on, with a one-line text form.
 #pragma once
 
-#include <functional>
-
 #include "support/cells.h"
 #include "support/data.h"
 
@@ -28,7 +26,8 @@ struct RnnProblem {
     int32_t dtype = FLASHSCAN_DTYPE_F32, weight_dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTGHD;
     int64_t batch = 1, time = 1, heads = 1, dim = 1;
-    bool backward = true;  // a training plan, and both passes
+    bool backward = true;   // a training plan, and both passes
+    bool training = false;  // a training plan for forward alone, which fills RESERVE
     bool reverse = false, reset = false;
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
@@ -42,11 +41,13 @@ struct RnnProblem {
     RnnValues values = RnnValues::usual;
     uint64_t seed = 1;
 
+    bool trains() const { return backward || training; }
     int64_t gates() const;
     int64_t biases() const;
     int64_t states() const;
     int64_t output_states() const { return all_states ? states() : 1; }
     int64_t width() const { return heads * dim; }
+    int64_t elements() const { return batch * time * width(); }
     int64_t state_rows() const { return sequences > 0 ? sequences : batch; }
     // Places in arrays that lie as in memory.
     size_t input_index(int64_t b, int64_t t, int64_t gate, int64_t w) const;
@@ -62,12 +63,20 @@ struct RnnProblem {
     RnnProblem widened() const;
 };
 
-// "rnn lstm fwd bf16 b16 t1024 h1 d768"
+inline uint32_t wanted_gradients(const RnnProblem& p) { return p.backward ? p.gradients : 0; }
+std::vector<int32_t> gradients_of(const RnnProblem& problem);
+
+// "rnn lstm fwd bf16 b16 t1024 h1 d768", as lines of linear recurrences.
 std::string text_of(const RnnProblem& problem);
 // Throws std::invalid_argument naming the word that is not understood.
 RnnProblem rnn_problem_of(const std::string& text);
 std::ostream& operator<<(std::ostream& stream, const RnnProblem& problem);
 
+bool has_argument(const RnnProblem& problem, int32_t id);
+std::vector<int32_t> read_by(const RnnProblem& problem, bool backward);
+bool has_steps(const RnnProblem& problem, int32_t id);
+int32_t dtype_of(const RnnProblem& problem, int32_t id);
+Tensor tensor_of(const RnnProblem& problem, int32_t id);
 Tensor state_tensor(const RnnProblem& problem);
 flashscan_rnn_desc desc_of(const RnnProblem& problem);
 flashscan_options options_of(const RnnProblem& problem, int32_t backend, const std::string& kernel);

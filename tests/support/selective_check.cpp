@@ -13,19 +13,12 @@ int64_t written_of(const SelectiveProblem& p, const SelectiveData& data, int32_t
     return has_steps(p, id) ? written_time(p, data) : tensor_of(p, id).extents[1];
 }
 
-void add_output(Call& call, const SelectiveProblem& p, const SelectiveData& data, int32_t id) {
-    if (const int32_t place = place_of(p, id); place != 0)
-        call.output_in(place, id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
-    else
-        call.output(id, dtype_of(p, id), tensor_of(p, id), written_of(p, data, id));
-}
-
 Call make_call(const SelectiveProblem& p, const Plan& plan, int32_t backend, int32_t pass, const SelectiveData& data,
                Guard guard) {
     const bool backward = pass == FLASHSCAN_PASS_BACKWARD;
-    Call call(backend, pass, guard);
-    for (const int32_t id : read_by(p, backward)) call.input(id, dtype_of(p, id), tensor_of(p, id), data.values.at(id));
-    for (const int32_t id : written_by(p, backward)) add_output(call, p, data, id);
+    Call call = call_of(
+        p, backward, backend, guard, [&](int32_t id) -> const Values& { return data.values.at(id); },
+        written_time(p, data));
     add_masks(call, data.reset, data.offsets, p.offsets_dtype);
     if (p.caller_scratch) add_scratch(call, plan, pass);
     return call;

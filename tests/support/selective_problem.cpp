@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <sstream>
 #include <stdexcept>
 
 #include "support/words.h"
@@ -15,25 +14,21 @@ namespace {
 
 constexpr const char gradient_letters[] = "udzABCDbs";
 
-struct Flag {
-    const char* word;
-    bool SelectiveProblem::*field;
-};
-constexpr Flag flags[] = {{"complex", &SelectiveProblem::complex},
-                          {"b-per-step", &SelectiveProblem::b_per_step},
-                          {"c-per-step", &SelectiveProblem::c_per_step},
-                          {"softplus", &SelectiveProblem::softplus},
-                          {"gate", &SelectiveProblem::gate},
-                          {"skip", &SelectiveProblem::skip},
-                          {"bias", &SelectiveProblem::bias},
-                          {"reverse", &SelectiveProblem::reverse},
-                          {"reset", &SelectiveProblem::reset},
-                          {"state-in", &SelectiveProblem::state_in},
-                          {"state-out", &SelectiveProblem::state_out},
-                          {"in-place", &SelectiveProblem::in_place},
-                          {"pooled", &SelectiveProblem::pooled},
-                          {"invariant", &SelectiveProblem::batch_invariant},
-                          {"caller-scratch", &SelectiveProblem::caller_scratch}};
+constexpr Flag<SelectiveProblem> flags[] = {{"complex", &SelectiveProblem::complex},
+                                            {"b-per-step", &SelectiveProblem::b_per_step},
+                                            {"c-per-step", &SelectiveProblem::c_per_step},
+                                            {"softplus", &SelectiveProblem::softplus},
+                                            {"gate", &SelectiveProblem::gate},
+                                            {"skip", &SelectiveProblem::skip},
+                                            {"bias", &SelectiveProblem::bias},
+                                            {"reverse", &SelectiveProblem::reverse},
+                                            {"reset", &SelectiveProblem::reset},
+                                            {"state-in", &SelectiveProblem::state_in},
+                                            {"state-out", &SelectiveProblem::state_out},
+                                            {"in-place", &SelectiveProblem::in_place},
+                                            {"pooled", &SelectiveProblem::pooled},
+                                            {"invariant", &SelectiveProblem::batch_invariant},
+                                            {"caller-scratch", &SelectiveProblem::caller_scratch}};
 
 struct Count {
     const char* prefix;
@@ -44,8 +39,7 @@ constexpr Count counts[] = {
     {"c", &SelectiveProblem::channels},          {"n", &SelectiveProblem::states}, {"g", &SelectiveProblem::groups}};
 
 bool parse_word(SelectiveProblem& p, const std::string& word) {
-    for (const Flag& flag : flags)
-        if (word == flag.word) return p.*flag.field = true;
+    if (flag_named(flags, word, p)) return true;
     if (word == "fwd") {
         p.gradients = 0;
         return true;
@@ -84,8 +78,7 @@ std::string text_of(const SelectiveProblem& p) {
         fmt::format("selective {} {} {} b{} t{} c{} n{}", p.gradients == 0 ? "fwd" : "bwd", name_of(p.dtype),
                     p.layout == FLASHSCAN_LAYOUT_BCT ? "BCT" : "BTC", p.batch, p.time, p.channels, p.states);
     if (p.groups != 1) text += fmt::format(" g{}", p.groups);
-    for (const Flag& flag : flags)
-        if (p.*flag.field) text += fmt::format(" {}", flag.word);
+    text += text_of(flags, p);
     if (p.sequences > 0) text += fmt::format(" sequences{}", p.sequences);
     if (p.offsets_dtype != FLASHSCAN_DTYPE_I64) text += fmt::format(" offsets-{}", name_of(p.offsets_dtype));
     if (p.gradients != 0x1ff && p.gradients != 0) text += " grads-" + spell(p.gradients, gradient_letters);
@@ -97,11 +90,10 @@ std::string text_of(const SelectiveProblem& p) {
 
 SelectiveProblem selective_problem_of(const std::string& text) {
     SelectiveProblem problem;
-    std::istringstream words(text);
-    for (std::string word; words >> word;) {
+    for (const std::string& word : words_of(text)) {
         if (parse_word(problem, word)) continue;
         std::string names;
-        for (const Flag& flag : flags) names += fmt::format("{}, ", flag.word);
+        for (const auto& flag : flags) names += fmt::format("{}, ", flag.word);
         throw std::invalid_argument(
             fmt::format("'{}' is no word of a selective line; accepted are fwd, bwd, DTYPE, BTC, BCT, bN, tN, cN, nN, "
                         "gN, {}sequencesN, offsets-i32, grads-LETTERS of {}, place-PLACE, threadsN and seedN",

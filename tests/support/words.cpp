@@ -1,13 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/words.h"
 
+#include <sstream>
+
 namespace support {
 namespace {
 
 constexpr const char* placement_names[] = {"dense",      "fused",  "transposed", "padded",
                                            "misaligned", "spread", "time-major", "mixed"};
 
+// bench/reports.py has the same table.
+struct Renamed {
+    std::string_view old_word;
+    std::vector<std::string> words;
+};
+const std::vector<Renamed>& renamed_words() {
+    static const std::vector<Renamed> table{{"states", {"state-in", "state-out"}},
+                                            {"log", {"form-log"}},
+                                            {"logit", {"form-logit"}},
+                                            {"misaligned", {"place-misaligned"}}};
+    return table;
+}
+
 }  // namespace
+
+std::vector<std::string> words_of(std::string_view line) {
+    std::vector<std::string> words;
+    std::istringstream stream{std::string(line)};
+    for (std::string word; stream >> word;) {
+        const auto& table = renamed_words();
+        const auto renamed =
+            std::find_if(table.begin(), table.end(), [&](const Renamed& r) { return r.old_word == word; });
+        if (renamed == table.end())
+            words.push_back(word);
+        else
+            words.insert(words.end(), renamed->words.begin(), renamed->words.end());
+    }
+    return words;
+}
 
 bool dtype_after(std::string_view word, std::string_view prefix, int32_t& to) {
     const int32_t dtype = word.starts_with(prefix) ? dtype_named(word.substr(prefix.size())) : 0;

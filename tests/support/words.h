@@ -7,10 +7,35 @@
 #include <charconv>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "support/problem.h"
 
 namespace support {
+
+// The words of a line. Those of results up to 2026-11 that have other names today come as these: `states` as `state-in` and
+// `state-out`, `log` as `form-log`, `logit` as `form-logit`, `misaligned` as `place-misaligned`.
+std::vector<std::string> words_of(std::string_view line);
+
+// A word that sets a field; in text_of these stand in the order of their table.
+template <typename P>
+struct Flag {
+    const char* word;
+    bool P::*field;
+};
+template <typename P, size_t n>
+bool flag_named(const Flag<P> (&flags)[n], std::string_view word, P& to) {
+    for (const Flag<P>& flag : flags)
+        if (word == flag.word) return to.*flag.field = true;
+    return false;
+}
+template <typename P, size_t n>
+std::string text_of(const Flag<P> (&flags)[n], const P& problem) {
+    std::string text;
+    for (const Flag<P>& flag : flags)
+        if (problem.*flag.field) text += std::string(" ") + flag.word;
+    return text;
+}
 
 template <typename Number>
 bool number_after(std::string_view word, std::string_view prefix, Number& to) {

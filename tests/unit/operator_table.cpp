@@ -69,7 +69,6 @@ struct Mention {
 constexpr Mention mentions[] = {
     {"tests/abi/layout.c", "FLASHSCAN_OPERATOR_{0} == ", true},
     {"docs/operators.md", "\\b{1}\\b", true},
-    {"bench/operator_problem.cpp", "FLASHSCAN_OPERATOR_{0}, \"{1}\""},
     {"bindings/python/src/flashscan/_library.py", "\\bOPERATOR_{0}\\b", true},
     {"bindings/python/src/flashscan/_operator.py", "lib.OPERATOR_{0}\\b", true},
     {"bindings/rust/flashscan-sys/src/lib.rs", "\\bFLASHSCAN_OPERATOR_{0} = ", true},

@@ -4,9 +4,9 @@
 
 #include <set>
 
+#include "support/any_problem.h"
 #include "support/memory.h"
 #include "support/pairwise.h"
-#include "support/problem.h"
 
 namespace unit {
 namespace {
@@ -51,7 +51,7 @@ TEST(Tensors, PlacementsNest) {
     p.channels = 7;
     for (int i = 0; i < placement_count; ++i) {
         p.placement = static_cast<Placement>(i);
-        const Tensor tensor = tensor_of(p, Role::output);
+        const Tensor tensor = tensor_of(p, FLASHSCAN_ARG_OUTPUT);
         std::set<int64_t> places;
         for (int64_t b = 0; b < 3; ++b)
             for (int64_t t = 0; t < 5; ++t)
@@ -59,6 +59,35 @@ TEST(Tensors, PlacementsNest) {
         EXPECT_EQ(places.size(), 105U) << i;
         EXPECT_EQ(*places.rbegin() + 1, tensor.span()) << i;
     }
+}
+
+TEST(Tensors, HalvesOfOneArrayLieBesideEachOther) {
+    const Problem p = problem_of("linear bwd f32 BCT b3 t5 c7 strided place-misaligned");
+    const int32_t halves[] = {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE};
+    for (const int32_t id : halves) {
+        EXPECT_EQ(tensor_of(p, id).strides, (std::array<int64_t, 3>{70, 1, 5}));
+        EXPECT_TRUE(tensor_of(p, id).misaligned);
+    }
+    EXPECT_EQ(tensor_of(p, FLASHSCAN_ARG_OUTPUT).strides, (std::array<int64_t, 3>{35, 1, 5}));
+}
+
+// Words that results up to 2026-11 have, in today's words; what is as in a new problem has none.
+TEST(Lines, KnowWordsOfBefore) {
+    const std::pair<const char*, const char*> lines[] = {
+        {"linear fwd c64 BTC b1 t2 c64 log states misaligned",
+         "linear fwd c64 BTC b1 t2 c64 form-log state-in state-out "
+         "place-misaligned"},
+        {"linear f32 BCT b1 t2 c3 grads-xgs seed1", "linear bwd f32 BCT b1 t2 c3"},
+        {"rnn gru fwd bf16 b1 t2 h3 d4 states training", "rnn gru fwd bf16 b1 t2 h3 d4 training state-in state-out"},
+        {"operator add inclusive bwd i32 b1 t2 c3 misaligned", "operator add bwd i32 b1 t2 c3 place-misaligned"},
+        {"selective f32 BTC b1 t2 c3 n4 g1 states", "selective bwd f32 BTC b1 t2 c3 n4 state-in state-out"}};
+    for (const auto& [before, today] : lines) {
+        EXPECT_EQ(text_of(any_problem_of(before)), today);
+        EXPECT_EQ(text_of(any_problem_of(today)), today);
+    }
+    for (const char* wrong :
+         {"", "scan fwd f32", "linear fwd f32 q3", "rnn lstm h", "operator add values-", "gated t1x"})
+        EXPECT_THROW(any_problem_of(wrong), std::invalid_argument) << wrong;
 }
 
 }  // namespace

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <stdexcept>
 #include <tuple>
 
-#include "problem.h"
+#include "support/operator_problem.h"
 
-namespace bench {
+namespace support {
 namespace {
 
 constexpr const char* add_code = R"(
@@ -49,18 +50,18 @@ struct Code {
 
 }  // namespace
 
-const flashscan_custom_operator* operator_code(const OperatorPart& op, int32_t dtype) {
-    const bool add = op.kind == FLASHSCAN_OPERATOR_ADD;
-    if (!(add || op.matmul()) || (dtype != FLASHSCAN_DTYPE_F32 && dtype != FLASHSCAN_DTYPE_F64))
-        throw UsageError("custom is for add and matmul in f32 and f64");
+const flashscan_custom_operator* operator_code(const OperatorProblem& p) {
+    const bool add = p.kind == FLASHSCAN_OPERATOR_ADD;
+    if (!(add || p.matmul()) || (p.dtype != FLASHSCAN_DTYPE_F32 && p.dtype != FLASHSCAN_DTYPE_F64))
+        throw std::invalid_argument("custom is for add and matmul in f32 and f64");
     static std::map<std::tuple<int32_t, int64_t, int32_t>, Code> codes;
-    Code& code = codes[{op.kind, op.dim, dtype}];
+    Code& code = codes[{p.kind, p.dim, p.dtype}];
     if (!code.text.empty()) return &code.custom;
     code.text = fmt::format("using Number = {};\nconstexpr int d = {};\n{}",
-                            dtype == FLASHSCAN_DTYPE_F64 ? "double" : "float", op.dim, add ? add_code : matmul_code);
+                            p.dtype == FLASHSCAN_DTYPE_F64 ? "double" : "float", p.dim, add ? add_code : matmul_code);
     code.custom.struct_size = sizeof code.custom;
     code.custom.code_kind = FLASHSCAN_CODE_CUDA_SOURCE;
-    code.custom.element_bytes = op.element() * size_of(dtype);
+    code.custom.element_bytes = p.element() * static_cast<int64_t>(size_of(p.dtype));
     code.custom.code = code.text.data();
     code.custom.code_bytes = code.text.size();
     code.custom.name = "combine";
@@ -68,4 +69,4 @@ const flashscan_custom_operator* operator_code(const OperatorPart& op, int32_t d
     return &code.custom;
 }
 
-}  // namespace bench
+}  // namespace support
