@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -87,20 +86,36 @@ void check_notes(const Communicator& ranks, const std::byte* notes, size_t step)
             fail(Code::invalid_argument, "rank 0 calls the {} pass, rank {} the {} pass", name(first), r, name(pass));
 }
 
+void send_failure(const Communicator& ranks, Pass pass, Code code, std::string_view text, size_t bytes, void* stream) {
+    const size_t notes = bytes / sizeof(RankNote) + 1;
+    std::vector<RankNote> sent(notes), received(notes * static_cast<size_t>(ranks.size));
+    sent[0] = make_note(ranks, pass, code, text);
+    // The call has its error already.
+    ranks.all_gather(ranks.user, sent.data(), received.data(), bytes, stream);
+}
+
+void check_given(const Communicator& ranks, const std::byte* notes, size_t step, uint32_t wants, uint32_t gives,
+                 const char* argument, const char* reader) {
+    int32_t wanting = -1, lacking = -1;
+    for (int32_t r = 0; r < ranks.size; ++r) {
+        const uint32_t flags = note_at(notes, step, r).flags;
+        if (wanting < 0 && (flags & wants) != 0) wanting = r;
+        if (lacking < 0 && (flags & gives) == 0) lacking = r;
+    }
+    if (wanting >= 0 && lacking >= 0)
+        fail(Code::missing_argument, "{} is not given on rank {}; {} of rank {} needs it there", argument, lacking,
+             reader, wanting);
+}
+
 std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
                                     const std::function<std::unique_ptr<Plan>()>& make) {
     if (!ranks) return make();
     std::vector<RankNote> notes(static_cast<size_t>(ranks.size));
     std::unique_ptr<Plan> plan;
-    RankNote mine;
-    try {
+    RankNote mine = note_of(ranks, Pass::forward, [&] {
         plan = make();
-        mine = make_note(ranks, Pass::forward, Code::ok, plan->agreement());
-    } catch (const Error& error) {
-        mine = make_note(ranks, Pass::forward, error.code(), error.what());
-    } catch (const std::bad_alloc&) {
-        mine = make_note(ranks, Pass::forward, Code::out_of_memory, "out of host memory");
-    }
+        return plan->agreement();
+    });
     mine.version = version;
     ranks.gather(&mine, notes.data(), sizeof(RankNote), nullptr);
     check_notes(ranks, reinterpret_cast<const std::byte*>(notes.data()), sizeof(RankNote));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include "core/error.h"
@@ -49,9 +50,27 @@ struct alignas(64) RankNote {
 static_assert(sizeof(RankNote) == 512);
 
 RankNote make_note(const Communicator& ranks, Pass pass, Code code, std::string_view text);
+// Makes the note of `body`, which gives the text; where it throws, the note tells of the failure.
+template <typename Body>
+RankNote note_of(const Communicator& ranks, Pass pass, Body&& body) {
+    try {
+        return make_note(ranks, pass, Code::ok, body());
+    } catch (const Error& error) {
+        return make_note(ranks, pass, error.code(), error.what());
+    } catch (const std::bad_alloc&) {
+        return make_note(ranks, pass, Code::out_of_memory, "out of host memory");
+    }
+}
 // Throws the same Error on every rank where the note of one of them says that it failed, is in the place of another
 // rank's, or is of another pass. Notes are `step` bytes apart.
 void check_notes(const Communicator& ranks, const std::byte* notes, size_t step);
+
+// Sends the note of a rank that has failed in place of its message of `bytes`, so that the others do not wait.
+void send_failure(const Communicator& ranks, Pass pass, Code code, std::string_view text, size_t bytes, void* stream);
+// Throws the same Error on every rank where the flags of one have `wants` and those of another lack `gives`, of which the
+// sentence says that `argument` is not given and `reader` needs it.
+void check_given(const Communicator& ranks, const std::byte* notes, size_t step, uint32_t wants, uint32_t gives,
+                 const char* argument, const char* reader);
 
 // Calls `make` on every rank, and throws the same Error on all of them if one has failed or if the plans do not agree.
 // Without a communicator it only calls `make`.

@@ -42,10 +42,7 @@ struct LinearFamily {
     using Kernel = LinearKernel;
     static auto candidates(const Backend& backend) { return backend.linear_candidates(); }
     static void check_pass(const Problem&, Pass) {}
-    static void check_ranks(const Problem& problem) {
-        refuse_packed(problem);
-        refuse_pool(problem);
-    }
+    static void check_ranks(const Problem& problem) { refuse_pool(problem); }
     static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
                                                bool caller_scratch) {
@@ -120,10 +117,7 @@ struct GatedFamily {
     using Problem = GatedProblem;
     using Kernel = GatedKernel;
     static auto candidates(const Backend& backend) { return backend.gated_candidates(); }
-    static void check_ranks(const Problem& problem) {
-        refuse_packed(problem);
-        refuse_pool(problem);
-    }
+    static void check_ranks(const Problem& problem) { refuse_pool(problem); }
     static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static void check_pass(const Problem&, Pass) {}
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,

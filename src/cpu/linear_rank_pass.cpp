@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/workspace.h"
+#include "cpu/linear_chain.h"
 #include "cpu/threads.h"
 
 namespace flashscan::cpu {
@@ -14,6 +15,13 @@ namespace {
 constexpr int64_t most_block_bytes = 8192;  // what the kernels' panels hold of a step
 constexpr int64_t least_block_bytes = 256;  // of a state: what is worth a task
 constexpr int64_t wanted_tasks = 16;
+
+// What a message says about a piece of a row.
+enum Mark : char {
+    no_steps = 0,
+    has_summary = 1,
+    has_reset = 2
+};
 
 // Narrow rows are cut in time instead, by the extents that all ranks have in common.
 int64_t choose_pieces(int64_t all_rows, int64_t row_bytes, bool batch_invariant) {
@@ -47,7 +55,7 @@ RankPlan::RankPlan(const RankProblem& p, const Options& options, Pass pass, int 
     const Extent states = Extent(rows, "SCRATCH") * row_bytes, all = states * pieces;
     Workspace message, scratch;
     message.book(Extent(sizeof(RankNote)));
-    resets = message.book(Extent(rows) * pieces);
+    marks = message.book(Extent(rows) * pieces);
     product = message.book(all);
     power = message.book(all);
     local = message.book(all);
@@ -72,13 +80,10 @@ LinearSummary RankPass::summary(const char* message, int64_t piece, const Linear
     return {at + plan_.product, at + plan_.power, at + plan_.local};
 }
 
-LinearChunk RankPass::chunk(int64_t row, int64_t piece, int64_t steps) const {
-    const int64_t most = plan_.piece_steps(steps), begin = std::min(steps, piece * most);
-    return {row, begin, std::min(steps - begin, most), 0, call_.channels};
-}
-
 LinearChunk RankPass::own_chunk(int64_t task, int64_t piece) const {
-    LinearChunk own = chunk(task / plan_.blocks, piece, call_.time);
+    const int64_t row = task / plan_.blocks, steps = row_steps(call_, row);
+    const int64_t most = ceil_div(steps, plan_.pieces), begin = std::min(steps, piece * most);
+    LinearChunk own{row, begin, std::min(steps - begin, most), 0, call_.channels};
     const int64_t width = ceil_div(call_.channels, plan_.blocks);
     own.c0 = std::min(call_.channels, task % plan_.blocks * width);
     own.c1 = std::min(call_.channels, own.c0 + width);
@@ -93,7 +98,7 @@ void RankPass::summarise_block(int64_t task, char* work) {
         if (own.steps == 0 || own.c0 == own.c1) continue;
         const LinearSummary summarised = summary(to, piece, own);
         const bool reset = plan_.own.summarise(call_, own, summarised, work);
-        if (own.c0 == 0) to[plan_.resets + static_cast<size_t>(piece * plan_.rows + own.row)] = reset ? 1 : 0;
+        if (own.c0 == 0) to[plan_.mark(piece, own.row)] = reset ? has_reset : has_summary;
         if (!variant.along_time || !variant.complex_data || variant.complex_gate) continue;
         if (variant.wide)
             spread_products<double>(summarised, own.c1 - own.c0);
@@ -129,7 +134,7 @@ void RankPass::walk_own(const char* carry, char* end) {
             if (own.steps == 0 || own.c0 == own.c1) continue;
             const int64_t place = own.row * plan_.row_bytes + own.c0 * plan_.channel_bytes;
             char *here = end + place, *there = scratch_ + plan_.next + place;
-            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + own.row)] != 0;
+            const bool reset = from[plan_.mark(piece, own.row)] == has_reset;
             if (!plan_.joining.join(call_, own, reset, summary(from, piece, own), here, there))
                 plan_.own.walk(call_, own, here, there, work);
             std::memcpy(here, there, static_cast<size_t>((own.c1 - own.c0) * plan_.channel_bytes));
@@ -138,15 +143,13 @@ void RankPass::walk_own(const char* carry, char* end) {
 }
 
 void RankPass::exchange() {
-    const char* received = scratch_ + plan_.received;
     ranks_.gather(scratch_ + plan_.sent, scratch_ + plan_.received, plan_.message_bytes, stream_);
-    check_notes(ranks_, reinterpret_cast<const std::byte*>(received), plan_.message_bytes);
+    check_notes(ranks_, notes(), plan_.message_bytes);
 }
 
 // False where a number of `next` is not finite.
 bool RankPass::join_rank(int32_t rank, const char* carry, char* next) const {
     const char* from = message(rank);
-    const int64_t steps = note(rank).steps;
     std::atomic<bool> finite{true};
     for_each(plan_.threads, plan_.rows, [&](int64_t row, int64_t) {
         const auto bytes = static_cast<size_t>(plan_.row_bytes);
@@ -155,10 +158,10 @@ bool RankPass::join_rank(int32_t rank, const char* carry, char* next) const {
         // Both are taken in turn; the kernels read a lane before they write it.
         bool good = true;
         for (int64_t piece = 0; piece < plan_.pieces; ++piece) {
-            const LinearChunk all = chunk(row, piece, steps);
-            if (all.steps == 0) continue;
-            const bool reset = from[plan_.resets + static_cast<size_t>(piece * plan_.rows + row)] != 0;
-            good = plan_.joining.join(call_, all, reset, summary(from, piece, all), before, after);
+            const char mark = from[plan_.mark(piece, row)];
+            if (mark == no_steps) continue;
+            const LinearChunk all{row, 0, 0, 0, call_.channels};
+            good = plan_.joining.join(call_, all, mark == has_reset, summary(from, piece, all), before, after);
             before = after;
         }
         if (before != after) std::memcpy(after, before, bytes);

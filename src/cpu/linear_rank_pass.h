@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass of the linear recurrence over several ranks, up to the carry that enters a rank's own steps: they are a few
-// pieces, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each joins them in
-// order. Every rank does the same arithmetic on the same numbers, so all know alike where a carry is not finite. The rank
-// whose steps would make it so then walks them from their carry, and tells the others in another all-gather.
+// pieces of each row, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each joins
+// them in order. Rows are sequences, of which packed ones may have no step here. Every rank does the same arithmetic on the
+// same numbers, so all know alike where a carry is not finite. The rank whose steps would make it so then walks them from
+// their carry, and tells the others in another all-gather.
 #pragma once
 
 #include "core/rounding.h"
@@ -30,13 +31,13 @@ struct RankPlan {
     int64_t channel_bytes;    // of a state
     int64_t blocks, tasks;    // of channels in a row; of all rows
     int threads;
-    // Places in a message, behind its note: of each piece one byte for each row, and states; the last step's OUTPUT.
-    size_t resets, product, power, local, edge, message_bytes;
+    // Places in a message, behind its note: of each piece one mark for each row, and states; the last step's OUTPUT.
+    size_t marks, product, power, local, edge, message_bytes;
     // Places in scratch.
     size_t sent, received, carry, mine, next, end, round, work, inner, scratch_bytes;
 
     size_t state_bytes() const { return static_cast<size_t>(rows * row_bytes); }
-    int64_t piece_steps(int64_t steps) const { return ceil_div(steps, pieces); }
+    size_t mark(int64_t piece, int64_t row) const { return marks + static_cast<size_t>(piece * rows + row); }
 };
 
 class RankPass {
@@ -51,9 +52,13 @@ class RankPass {
     // Throws Error where a rank has failed.
     void exchange();
     const RankNote& note(int32_t rank) const { return *reinterpret_cast<const RankNote*>(message(rank)); }
+    const std::byte* notes() const { return reinterpret_cast<const std::byte*>(scratch_ + plan_.received); }
     const char* edge(int32_t rank) const { return message(rank) + plan_.edge; }
+    bool has_steps(int32_t rank, int64_t row) const { return message(rank)[plan_.mark(0, row)] != 0; }
     // The state that enters the own steps.
     const char* find_carry();
+    // Room for the states of all rows once the carry is known.
+    char* spare() { return scratch_ + plan_.end; }
 
     char* inner_scratch() { return scratch_ + plan_.inner; }
 
@@ -63,8 +68,7 @@ class RankPass {
     }
     int32_t place(int32_t rank) const { return call_.ascending ? rank : ranks_.size - 1 - rank; }
     LinearSummary summary(const char* message, int64_t piece, const LinearChunk& chunk) const;
-    // A piece of `steps` steps: all channels of a row, or those of a task.
-    LinearChunk chunk(int64_t row, int64_t piece, int64_t steps) const;
+    // A piece of the own steps of a row, and the channels of a task.
     LinearChunk own_chunk(int64_t task, int64_t piece) const;
     void summarise_block(int64_t task, char* work);
     // Carries from `carry` over the own steps to `end`, from summaries where that is finite.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear recurrences and gated layers, which are one inside, on one rank of several: what comes from the others becomes
-// the states of an ordinary pass over its own steps. Nothing is written before all ranks have heard of each other.
+// the states of an ordinary pass over its own steps. A row of states is a sequence, and of packed ones a rank may have no
+// step. Nothing is written before all ranks have heard of each other.
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "core/error.h"
 #include "cpu/gated.h"
@@ -18,8 +18,8 @@ namespace flashscan::cpu {
 namespace {
 
 // Bits of a note's flags: of backward whether a gradient is asked for that reads states, and whether they are given;
-// whether the first rank has what comes before its first step.
-constexpr uint32_t wants_states = 1, has_states = 2, has_start = 4;
+// whether STATE_IN is given.
+constexpr uint32_t wants_states = 1, has_states = 2, has_state_in = 4;
 
 struct LinearRanks {
     using Problem = LinearProblem;
@@ -97,8 +97,8 @@ class Ranks final : public Family::Kernel {
     void forward(const Buffers& buffers, void* stream) const override {
         const auto call = own_call(Pass::forward, buffers);
         RankPass pass = begin(Pass::forward, call, buffers, stream);
-        set_note(pass, Pass::forward, start_flag(buffers));
-        exchange(pass);
+        set_note(pass, Pass::forward, state_flag(buffers));
+        exchange(pass, Pass::forward);
         Buffers own = buffers;
         own.scratch = pass.inner_scratch();
         const char* carry = pass.find_carry();
@@ -110,10 +110,10 @@ class Ranks final : public Family::Kernel {
         const auto call = own_call(Pass::backward, buffers);
         RankPass pass = begin(Pass::backward, call, buffers, stream);
         set_note(pass, Pass::backward,
-                 start_flag(buffers) | (Family::reads_states(buffers) ? wants_states : 0) |
+                 state_flag(buffers) | (Family::reads_states(buffers) ? wants_states : 0) |
                      (Family::states(buffers) != nullptr || p_.empty() ? has_states : 0));
         fill_edge(buffers, pass.own_edge());
-        exchange(pass);
+        exchange(pass, Pass::backward);
         Buffers own = buffers;
         own.scratch = pass.inner_scratch();
         const char* carry = pass.find_carry();
@@ -123,11 +123,7 @@ class Ranks final : public Family::Kernel {
     }
 
     void withdraw(Pass pass, Code code, const char* sentence, void* stream) const override {
-        const size_t notes = plan(pass).message_bytes / sizeof(RankNote) + 1;
-        std::vector<RankNote> sent(notes), received(notes * static_cast<size_t>(ranks_.size));
-        sent[0] = make_note(ranks_, pass, code, sentence);
-        // The call has its error already.
-        ranks_.all_gather(ranks_.user, sent.data(), received.data(), plan(pass).message_bytes, stream);
+        send_failure(ranks_, pass, code, sentence, plan(pass).message_bytes, stream);
     }
 
   private:
@@ -155,50 +151,59 @@ class Ranks final : public Family::Kernel {
         note.flags = flags;
         pass.own_note() = note;
     }
-    uint32_t start_flag(const Buffers& buffers) const {
-        return p_.time > 0 || buffers.state_in != nullptr ? has_start : 0;
-    }
+    uint32_t state_flag(const Buffers& buffers) const { return buffers.state_in != nullptr ? has_state_in : 0; }
 
     // Every rank sees the same notes and throws the same Error.
-    void exchange(RankPass& pass) const {
+    void exchange(RankPass& pass, Pass which) const {
         pass.exchange();
-        int32_t wants = -1, lacks = -1;
-        for (int32_t r = 0; r < ranks_.size; ++r) {
-            const uint32_t flags = pass.note(r).flags;
-            if (wants < 0 && (flags & wants_states) != 0) wants = r;
-            if (lacks < 0 && (flags & has_states) == 0) lacks = r;
-        }
-        if (wants >= 0 && lacks >= 0)
-            fail(Code::missing_argument, "OUTPUT is not given on rank {}; {} of rank {} needs it there", lacks,
-                 Family::reader, wants);
+        check_given(ranks_, pass.notes(), plan(which).message_bytes, wants_states, has_states, "OUTPUT",
+                    Family::reader);
+        if (Family::needs_start(p_)) check_starts(pass);
+    }
+    // Whether a rank's first step is the sequence's follows from its place.
+    void check_starts(const RankPass& pass) const {
         const int32_t first = ranks_.place(0, p_.direction);
-        if (Family::needs_start(p_) && (pass.note(first).flags & has_start) == 0)
-            fail(Code::unsupported,
-                 "rank {} has neither steps nor STATE_IN; with GATED_FLAG_FIRST_STEP the first rank to compute needs "
-                 "one",
-                 first);
+        if ((pass.note(first).flags & has_state_in) != 0) return;
+        for (int64_t row = 0; row < p_.state_rows(); ++row)
+            for (int32_t r = 0; r < ranks_.size; ++r)
+                if (pass.has_steps(r, row) && !pass.has_steps(first, row))
+                    fail(Code::unsupported,
+                         "rank {} has neither steps{} nor STATE_IN, and rank {} has steps; with GATED_FLAG_FIRST_STEP "
+                         "the "
+                         "first rank to compute needs one",
+                         first, p_.packed() ? fmt::format(" of sequence {}", row) : "", r);
     }
 
-    // The state after the own steps, as backward reads states. The first rank's is STATE_IN where it has no steps.
+    // The states after the own steps, as backward reads states. The first rank's is STATE_IN where it has no steps.
     void fill_edge(const Buffers& buffers, char* edge) const {
-        const size_t bytes = backward_.state_bytes();
-        if (p_.time == 0) {
-            if (place() == 0 && buffers.state_in != nullptr) std::memcpy(edge, buffers.state_in, bytes);
-            return;
-        }
         const void* states = Family::states(buffers);
-        if (states == nullptr) return;
+        const auto row_bytes = static_cast<size_t>(p_.channels * size_of(state_dtype(p_.dtype)));
         const Strides s = Family::state_strides(p_);
-        const int64_t last = p_.direction == Direction::forward ? p_.time - 1 : Extent();
-        for (int64_t b = 0; b < p_.batch; ++b)
-            for (int64_t c = 0; c < p_.channels; ++c)
-                reference::convert(edge, state_dtype(p_.dtype), b * p_.channels + c, states, p_.dtype,
-                                   b * s.batch + last * s.time + c * s.channels);
+        for (int64_t n = 0; n < p_.state_rows(); ++n) {
+            const reference::Sequence row = reference::sequence_of(p_, buffers.seq_offsets, n);
+            const auto start = static_cast<size_t>(row.state) * row_bytes;
+            if (row.length() == 0) {
+                if (place() == 0 && buffers.state_in != nullptr)
+                    std::memcpy(edge + start, static_cast<const char*>(buffers.state_in) + start, row_bytes);
+                continue;
+            }
+            const int64_t last = row.step(p_.direction, row.length() - 1);
+            for (int64_t c = 0; states != nullptr && c < p_.channels; ++c)
+                reference::convert(edge, state_dtype(p_.dtype), row.state * p_.channels + c, states, p_.dtype,
+                                   row.b * s.batch + last * s.time + c * s.channels);
+        }
     }
-    const char* state_before(const RankPass& pass) const {
-        int32_t k = place() - 1;
-        while (k > 0 && pass.note(ranks_.place(k, p_.direction)).steps == 0) --k;
-        return pass.edge(ranks_.place(k, p_.direction));
+    // Those before the own steps.
+    const char* state_before(RankPass& pass) const {
+        char* before = pass.spare();
+        const auto row_bytes = static_cast<size_t>(p_.channels * size_of(state_dtype(p_.dtype)));
+        for (int64_t row = 0; row < p_.state_rows(); ++row) {
+            int32_t k = place() - 1;
+            while (k > 0 && !pass.has_steps(ranks_.place(k, p_.direction), row)) --k;
+            const size_t start = static_cast<size_t>(row) * row_bytes;
+            std::memcpy(before + start, pass.edge(ranks_.place(k, p_.direction)) + start, row_bytes);
+        }
+        return before;
     }
 
     Problem p_;

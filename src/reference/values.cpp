@@ -62,14 +62,14 @@ int64_t load_offset(const void* data, Dtype dtype, int64_t index) {
     return dtype == Dtype::i32 ? static_cast<const int32_t*>(data)[index] : static_cast<const int64_t*>(data)[index];
 }
 
+Sequence sequence_of(const Sequences& p, const void* seq_offsets, int64_t row) {
+    if (!p.packed()) return {row, 0, p.time, row};
+    return {0, load_offset(seq_offsets, p.offsets_dtype, row), load_offset(seq_offsets, p.offsets_dtype, row + 1), row};
+}
+
 std::vector<Sequence> sequences_of(const Sequences& p, const void* seq_offsets) {
     std::vector<Sequence> list;
-    for (int64_t n = 0; n < p.state_rows(); ++n)
-        if (p.packed())
-            list.push_back(
-                {0, load_offset(seq_offsets, p.offsets_dtype, n), load_offset(seq_offsets, p.offsets_dtype, n + 1), n});
-        else
-            list.push_back({n, 0, p.time, n});
+    for (int64_t row = 0; row < p.state_rows(); ++row) list.push_back(sequence_of(p, seq_offsets, row));
     return list;
 }
 

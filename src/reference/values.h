@@ -39,6 +39,7 @@ struct Sequence {
         return direction == Direction::forward ? begin + i : end - 1 - i;
     }
 };
+Sequence sequence_of(const Sequences& problem, const void* seq_offsets, int64_t row);
 std::vector<Sequence> sequences_of(const Sequences& problem, const void* seq_offsets);
 
 }  // namespace flashscan::reference

@@ -110,10 +110,6 @@ TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
                    {"communicator", "BACKEND_CUDA (102)", "BACKEND_CPU (101)"});
     EXPECT_EQ(calls, 0);
     options.backend = FLASHSCAN_BACKEND_CPU;
-    flashscan_linear_desc packed = linear;
-    packed.batch = 1, packed.num_sequences = 3;
-    expect_failure(flashscan_plan_linear(&plan, &packed, &options), FLASHSCAN_STATUS_UNSUPPORTED,
-                   {"num_sequences is 3", "communicator", "packed"});
     flashscan_linear_desc pooled = linear;
     pooled.state_pool = 7;
     expect_failure(flashscan_plan_linear(&plan, &pooled, &options), FLASHSCAN_STATUS_UNSUPPORTED,

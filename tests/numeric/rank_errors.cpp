@@ -95,6 +95,10 @@ TEST(RankErrors, DisagreementsAreFoundWhenThePlanIsMade) {
         {"reverse",
          [](int32_t rank, auto& desc, auto&) { desc.direction = rank == 1 ? FLASHSCAN_DIRECTION_REVERSE : 0; }},
         {"reset", [](int32_t rank, auto& desc, auto&) { desc.flags = rank == 1 ? FLASHSCAN_LINEAR_FLAG_RESET : 0; }},
+        {"sequences2",
+         [](int32_t rank, auto& desc, auto&) {
+             if (rank == 1) desc.batch = 1, desc.num_sequences = 2;
+         }},
         {"logit", [](int32_t rank, auto& desc, auto&) { desc.gate_form = rank == 1 ? FLASHSCAN_GATE_LOGIT : 0; }},
         {"BCT", [](int32_t rank, auto& desc, auto&) { desc.layout = rank == 1 ? FLASHSCAN_LAYOUT_BCT : 0; }},
         {"broadcast-b",

@@ -44,7 +44,12 @@ std::vector<GatedRankCase> rank_cases() {
           "decay-exp scale-one-minus epilogue-silu f16 b1 t129 c64 input-gate state-in state-out",
           "decay-value scale-sqrt f32 BCT b1 t248 c4 activation-silu epilogue-tanh-sigmoid state-in limit1000",
           "decay-value f32 b2 t300 c32 growing no-bias state-in state-out",
-          "rglru bf16 place-fused b2 t130 c128 limit1000",
+          "rglru bf16 place-fused b2 t130 c128 limit1000", "mingru f32 b1 t200 c30 sequences9 state-in state-out",
+          "minlstm bf16 b1 t700 c4 sequences3 reverse state-out", "rglru f32 b1 t150 c33 sequences7 state-in state-out",
+          "hgrn f32 BCT b1 t96 c20 sequences5 reset",
+          "decay-exp scale-one-minus epilogue-silu f16 b1 t129 c64 sequences11 input-gate state-in state-out",
+          "qrnn f64 b1 t90 c17 sequences40 offsets-i32 state-out", "gilr f32 b1 t5 c6 sequences12 state-in state-out",
+          "mingru f32 b1 t300 c5 sequences4 invariant state-out",
           "mingru f32 place-mixed in-place b2 t50 c6 state-in state-out caller-scratch"})
         lines.push_back(line);
     std::vector<GatedRankCase> cases;
@@ -93,6 +98,7 @@ Part part_of(const GatedProblem& p, const GatedData& data, const Values& output,
     for (const auto& [id, values] : data.values)
         part.data.values[id] = along_time(id) ? steps_of(values, p.extents(), part.begin, part.end) : values;
     part.output = steps_of(output, p.extents(), part.begin, part.end);
+    part.data.offsets = offsets_of(data.offsets, part.begin, part.end);
     for (int64_t b = 0; p.reset && b < p.batch; ++b)
         part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + part.begin,
                                data.reset.begin() + b * p.time + part.end);
@@ -174,6 +180,27 @@ TEST(RankGatedErrors, TheFirstStepHasToBeOnTheFirstRank) {
     for (const Part& part : parts) {
         EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
         EXPECT_EQ(part.run.message.find("rank 0 has neither steps nor STATE_IN"), 0U) << part.run.message;
+    }
+}
+
+TEST(RankGatedErrors, OfEverySequence) {
+    const GatedProblem p = gated_problem_of("gated rglru f32 b1 t6 c3 sequences3");
+    GatedData data = make_data(p);
+    data.offsets = {0, 2, 5, 6};
+    // Sequence 2 has its steps on rank 1; with all of them on rank 0 it is none of their business.
+    for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4, 2}, std::vector<int64_t>{6, 0}}) {
+        Meeting meeting(2);
+        std::vector<Part> parts{part_of(p, data, Values(18), lengths, 0), part_of(p, data, Values(18), lengths, 1)};
+        on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting.comm(rank)); });
+        for (const Part& part : parts) {
+            if (lengths[1] == 0) {
+                EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_OK) << part.run.message;
+                continue;
+            }
+            EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
+            EXPECT_EQ(part.run.message.find("rank 0 has neither steps of sequence 2 nor STATE_IN, and rank 1"), 0U)
+                << part.run.message;
+        }
     }
 }
 

@@ -15,12 +15,12 @@ namespace {
 constexpr int32_t too_late = 77;
 
 // Adds the part of a gradient that one rank has summed over its own steps.
-void add_parts(RanksOutcome& whole, const Values& part) {
+void add_parts(RanksOutcome& whole, const Values& part, int32_t dtype) {
     whole.grad_gate.resize(part.size());
-    whole.rounded_sums.resize(part.size());
+    whole.rounding.resize(part.size());
     for (size_t i = 0; i < part.size(); ++i) {
         whole.grad_gate[i] += part[i];
-        whole.rounded_sums[i] += std::abs(part[i]);
+        whole.rounding[i] += std::max(std::abs(part[i]) * unit_roundoff(dtype), ulp(dtype, 0) / 2);
     }
 }
 
@@ -142,6 +142,12 @@ std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed) {
     return ends;
 }
 
+std::vector<int64_t> offsets_of(const std::vector<int64_t>& offsets, int64_t begin, int64_t end) {
+    std::vector<int64_t> part;
+    for (const int64_t offset : offsets) part.push_back(std::clamp(offset, begin, end) - begin);
+    return part;
+}
+
 RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>& lengths, size_t rank) {
     const size_t first = p.reverse ? lengths.size() - 1 : 0, last = lengths.size() - 1 - first;
     const int64_t begin = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank), int64_t{0});
@@ -160,6 +166,7 @@ RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>&
     part.data.output = steps(data.output, p.extents());
     part.data.grad_output = steps(data.grad_output, p.extents());
     part.data.gate = p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? data.gate : steps(data.gate, p.gate_extents());
+    part.data.offsets = offsets_of(data.offsets, begin, end);
     if (part.problem.state_in) part.data.state_in = data.state_in;
     if (part.problem.state_out) part.data.grad_state_out = data.grad_state_out;
     for (int64_t b = 0; p.reset && b < p.batch; ++b)
@@ -170,9 +177,14 @@ RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>&
 
 RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& data,
                             const std::vector<int64_t>& lengths, Meeting& meeting, bool backward) {
-    std::vector<Outcome> outcomes(lengths.size());
     std::vector<RankPart> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank) parts.push_back(part_of(p, data, lengths, rank));
+    return run_over_ranks(p, target, parts, meeting, backward);
+}
+
+RanksOutcome run_over_ranks(const Problem& p, const Target& target, const std::vector<RankPart>& parts,
+                            Meeting& meeting, bool backward) {
+    std::vector<Outcome> outcomes(parts.size());
     on_ranks(meeting.size(), [&](int32_t rank) {
         const RankPart& part = parts[static_cast<size_t>(rank)];
         try {
@@ -185,7 +197,7 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& 
     RanksOutcome whole;
     whole.damage = meeting.trouble();
     const auto gate = p.gate_extents();
-    for (size_t rank = 0; rank < lengths.size(); ++rank) {
+    for (size_t rank = 0; rank < parts.size(); ++rank) {
         const Outcome& one = outcomes[rank];
         whole.ranks.push_back(one);
         if (one.status != FLASHSCAN_STATUS_OK) {
@@ -193,11 +205,11 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& 
             whole.message += fmt::format("rank {}: {}; ", rank, one.message);
         }
         whole.damage += one.damage;
-        const int64_t begin = parts[rank].begin, end = begin + lengths[rank];
+        const int64_t begin = parts[rank].begin, end = begin + parts[rank].problem.time;
         if (!one.output.empty()) put_steps(whole.output, one.output, p.extents(), begin, end);
         if (!one.grad_input.empty()) put_steps(whole.grad_input, one.grad_input, p.extents(), begin, end);
         if (p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
-            if (!one.grad_gate.empty()) add_parts(whole, one.grad_gate);
+            if (!one.grad_gate.empty()) add_parts(whole, one.grad_gate, p.gate_dtype);
         } else {
             if (!one.grad_gate.empty()) put_steps(whole.grad_gate, one.grad_gate, gate, begin, end);
         }

@@ -56,6 +56,9 @@ std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed);
 Values steps_of(const Values& values, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end);
 void put_steps(Values& all, const Values& part, const std::array<int64_t, 3>& extents, int64_t begin, int64_t end);
 
+// SEQ_OFFSETS of the part [begin, end) of packed steps: none where there are none.
+std::vector<int64_t> offsets_of(const std::vector<int64_t>& offsets, int64_t begin, int64_t end);
+
 // The part of one rank.
 struct RankPart {
     Problem problem;
@@ -65,12 +68,16 @@ struct RankPart {
 RankPart part_of(const Problem& problem, const Data& data, const std::vector<int64_t>& lengths, size_t rank);
 
 // Runs a pass of the whole problem on ranks, as run_forward and run_backward do on one, and puts the results together.
-// GRAD|GATE that is broadcast in time is the sum of all ranks'; `rounded_sums` has the sum of their magnitudes.
+// GRAD|GATE that is broadcast in time is the sum of all ranks'; `rounding` is what they may have lost as
+// each was rounded to the gate's type.
 struct RanksOutcome : Outcome {
-    std::vector<double> rounded_sums;
+    std::vector<double> rounding;
     std::vector<Run> ranks;
 };
 RanksOutcome run_over_ranks(const Problem& problem, const Target& target, const Data& data,
                             const std::vector<int64_t>& lengths, Meeting& meeting, bool backward);
+// The same on parts that were cut already.
+RanksOutcome run_over_ranks(const Problem& problem, const Target& target, const std::vector<RankPart>& parts,
+                            Meeting& meeting, bool backward);
 
 }  // namespace support
