@@ -16,23 +16,19 @@ namespace flashscan {
 [[noreturn]] inline void refuse_ranks(const std::string& problem, const char* reason) {
     fail(Code::unsupported, "communicator is given to a plan for {}; {}", problem, reason);
 }
-inline void refuse_packed(const Sequences& problem) {
-    if (problem.packed())
-        fail(Code::unsupported,
-             "num_sequences is {} in a plan with a communicator, which takes no packed sequences yet; accepted is 0",
-             problem.num_sequences);
-}
+
 inline void refuse_pool(const Sequences& problem) {
     if (problem.pooled())
         fail(Code::unsupported, "state_pool is {} in a plan with a communicator, which takes no pools; accepted is 0",
              problem.state_pool);
 }
+
 template <typename FamilyProblem>
 struct OneRank {
     static void check_ranks(const FamilyProblem& problem) {
         refuse_ranks(
             problem.describe(),
-            "plans of this family take none yet, those of linear recurrences, gated layers and scans of numbers do");
+            "plans of this family take none yet, those of linear recurrences, gated layers and operators do");
     }
     static std::string describe_ranks(const FamilyProblem&) { return ""; }
 };
@@ -89,10 +85,11 @@ struct OperatorFamily {
     using Kernel = OperatorKernel;
     static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
     static void check_ranks(const Problem& problem) {
-        if (!problem.on_numbers()) refuse_ranks(problem.describe(), "of operators only those on numbers take one yet");
-        if (problem.is_reduction())
-            refuse_ranks(problem.describe(), "scans take one, whose STATE_OUT is the reduction");
-        refuse_packed(problem);
+        if (!problem.is_custom()) return;
+        if (problem.differentiable())
+            refuse_ranks(problem.describe(), "custom operators take one forward alone, without an adjoint");
+        if (problem.packed())
+            refuse_ranks(problem.describe(), "custom operators, whose identity is not known, take none with sequences");
     }
     static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static void check_pass(const Problem& problem, Pass pass) {

@@ -62,9 +62,9 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", over_ranks<make_operator_numbers>}, {"matrices", unless_empty<make_operator_matrices>},
-    {"affine", unless_empty<make_operator_affine>}, {"batched", unless_empty<make_operator_batched>},
-    {"host", unless_empty<make_operator_host>},     {"reference", over_ranks<reference::make_operator>},
+    {"numbers", over_ranks<make_operator_numbers>}, {"matrices", over_ranks<make_operator_matrices>},
+    {"affine", over_ranks<make_operator_affine>},   {"batched", over_ranks<make_operator_batched>},
+    {"host", over_ranks<make_operator_host>},       {"reference", over_ranks<reference::make_operator>},
 };
 
 constexpr GatedCandidate gated[] = {

@@ -25,7 +25,7 @@ std::unique_ptr<OperatorKernel> make_operator_batched(const OperatorProblem& pro
 std::unique_ptr<OperatorKernel> make_operator_host(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal);
 
-// Scans of numbers on one rank of those that hold the sequence: `inner` does its part, with what comes from the others as
+// An operator on one rank of those that hold the sequence: `inner` does its part, with what comes from the others as
 // its states; `make` makes the kernels that find it.
 using OperatorMaker = std::unique_ptr<OperatorKernel> (*)(const OperatorProblem&, const Options&, std::string&);
 std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,

@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scans of numbers on one rank of several. Forward each rank tells what its own steps combine to, and what those before it
-// combine to is STATE_IN of an ordinary pass. The gradient that leaves a rank for those before it is linear in the one that
-// enters, g' = product * g + local: backward each tells these, from the state that enters it.
-#include <algorithm>
+// Scans and reductions with an operator on one rank of several: what comes from the others becomes the states of an
+// ordinary pass over its own steps. Nothing is written before all ranks have heard of each other. Of a reduction all ranks
+// have the result, and its gradient is the sum of those that they give.
 #include <cstring>
 #include <utility>
-#include <vector>
 
-#include "core/error.h"
-#include "core/workspace.h"
-#include "cpu/operator.h"
-#include "reference/values.h"
+#include "cpu/operator_rank_pass.h"
 
 namespace flashscan::cpu {
 namespace {
 
-// A note's flag: the rank has steps, or is the first and has STATE_IN, so that it hands on a state.
-constexpr uint32_t has_state = 1;
-
-OperatorProblem reduction_of(OperatorProblem p) {
-    p.mode = OperatorMode::reduction;
-    return p;
-}
-
-// Two states into one, for all rows and channels at once.
-OperatorProblem pair_of(const OperatorProblem& p) {
-    OperatorProblem pair;
-    pair.kind = p.kind;
-    pair.dtype = state_dtype(p.dtype);
-    pair.mode = OperatorMode::reduction;
-    pair.batch = 1;
-    pair.time = 2;
-    pair.channels = p.chains();
-    validate(pair);
-    return pair;
+Options alone(Options options) {
+    options.communicator = {};
+    return options;
 }
 
 class OperatorRanks final : public OperatorKernel {
@@ -42,199 +21,74 @@ class OperatorRanks final : public OperatorKernel {
                   OperatorMaker make)
         : p_(problem),
           ranks_(options.communicator),
-          state_(state_dtype(problem.dtype)),
-          bytes_(static_cast<size_t>(problem.chains() * size_of(state_))),
-          inner_(std::move(inner)) {
-        Options own = options;
-        own.communicator = {};
-        std::string refusal;
-        // Neither is called without numbers.
-        total_ = make(reduction_of(p_), own, refusal);
-        if (total_ && p_.chains() > 0) pair_ = make(pair_of(p_), own, refusal);
-        if (!total_ || (!pair_ && p_.chains() > 0)) fail(Code::internal_error, "no kernel for ranks: {}", refusal);
-    }
+          inner_(std::move(inner)),
+          joins_(p_, alone(options), make),
+          forward_(p_, ranks_, joins_, inner_->scratch_bytes(Pass::forward), Pass::forward),
+          backward_(p_, ranks_, joins_, p_.differentiable() ? inner_->scratch_bytes(Pass::backward) : 0,
+                    Pass::backward) {}
 
     std::string describe() const override {
-        return fmt::format("{}; rank {} of {}, which tell each other {} bytes each", inner_->describe(), ranks_.rank,
-                           ranks_.size, message_bytes());
+        return fmt::format("{}; rank {} of {}, which tell each other {} bytes each forward and {} backward",
+                           inner_->describe(), ranks_.rank, ranks_.size, forward_.message_bytes,
+                           backward_.message_bytes);
     }
-    size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
+    size_t scratch_bytes(Pass pass) const override { return plan(pass).scratch_bytes; }
 
     void forward(const OperatorBuffers& b, void* stream) const override {
-        inner_->forward(enter(b, Pass::forward, layout(Pass::forward), stream), stream);
+        OperatorRankPass pass(p_, ranks_, joins_, forward_, b, stream);
+        pass.exchange();
+        // Callbacks may fail on one rank alone.
+        if (p_.is_custom())
+            pass.settle([&] { finish(pass, b, stream); });
+        else
+            finish(pass, b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
-        const Scratch at = layout(Pass::backward);
-        auto* scratch = static_cast<char*>(b.scratch);
-        OperatorBuffers own = enter(b, Pass::backward, at, stream);
-        tell_gradients(own, at, scratch, stream);
-        if (place() != ranks_.size - 1) own.grad_state_out = find_gradient(at, scratch);
+        OperatorRankPass pass(p_, ranks_, joins_, backward_, b, stream);
+        pass.exchange();
+        OperatorBuffers own = b;
+        own.scratch = pass.inner_scratch();
+        const char* carry = nullptr;
+        const bool edges = OperatorRankPass::reads_edges(p_);
+        if (!edges && (pass.wants_states() || !p_.is_affine())) carry = pass.find_carry();
+        if (edges && place() != 0) carry = pass.states_before();
+        if (place() != 0) own.state_in = carry;
+        if (p_.is_reduction()) {
+            own.grad_output = pass.zeros();
+            own.grad_state_out = place() == ranks_.size - 1 ? pass.gradient_of_all() : nullptr;
+            // No gradient that was asked for depends on them.
+            if (p_.is_affine() && place() != 0 && carry == nullptr) own.state_in = pass.zeros();
+        }
+        const char* gradient = pass.find_gradient(own, *inner_);
+        if (place() != ranks_.size - 1) own.grad_state_out = gradient;
         inner_->backward(own, stream);
     }
 
     void withdraw(Pass pass, Code code, const char* sentence, void* stream) const override {
-        const size_t notes = message_bytes() / sizeof(RankNote) + 1;
-        std::vector<RankNote> sent(notes), received(notes * static_cast<size_t>(ranks_.size));
-        sent[0] = make_note(ranks_, pass, code, sentence);
-        // The call has its error already.
-        ranks_.all_gather(ranks_.user, sent.data(), received.data(), message_bytes(), stream);
+        send_failure(ranks_, pass, code, sentence, plan(pass).message_bytes, stream);
     }
 
   private:
-    // `told` and `heard` are product and local of gradients.
-    struct Scratch {
-        size_t sent, received, carry, pair, unused, told, heard, ones, inner, work, bytes;
-    };
-    size_t message_bytes() const {
-        Workspace message;
-        message.book(Extent(sizeof(RankNote)));
-        message.book(Extent(bytes_));
-        return message.bytes();
-    }
-    Scratch layout(Pass pass) const {
-        Workspace workspace;
-        Scratch s{};
-        const Extent states(bytes_, "SCRATCH"), messages(message_bytes(), "SCRATCH");
-        s.sent = workspace.book(messages);
-        s.received = workspace.book(messages * ranks_.size);
-        s.carry = workspace.book(states);
-        s.pair = workspace.book(states * 2);
-        s.unused = workspace.book(states);
-        size_t work = std::max(total_->scratch_bytes(Pass::forward), pair_ ? pair_->scratch_bytes(Pass::forward) : 0);
-        if (pass == Pass::backward) {
-            s.told = workspace.book(states * 2);
-            s.heard = workspace.book(states * 2 * ranks_.size);
-            s.ones = workspace.book(states);
-            work = std::max(work, total_->scratch_bytes(Pass::backward));
-        }
-        s.inner = workspace.book(Extent(inner_->scratch_bytes(pass)));
-        s.work = workspace.book(Extent(work));
-        s.bytes = workspace.bytes();
-        return s;
-    }
-
+    const OperatorRankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
-    // The message of the rank that is k-th in the order of computation.
-    const char* message(const Scratch& at, const char* scratch, int32_t k) const {
-        return scratch + at.received + static_cast<size_t>(ranks_.place(k, p_.direction)) * message_bytes();
-    }
-    const RankNote& note(const Scratch& at, const char* scratch, int32_t k) const {
-        return *reinterpret_cast<const RankNote*>(message(at, scratch, k));
-    }
 
-    // The arguments of a pass over the own steps, once all ranks have told what theirs combine to.
-    OperatorBuffers enter(const OperatorBuffers& b, Pass pass, const Scratch& at, void* stream) const {
-        auto* scratch = static_cast<char*>(b.scratch);
-        tell_total(b, pass, at, stream);
+    void finish(OperatorRankPass& pass, const OperatorBuffers& b, void* stream) const {
         OperatorBuffers own = b;
-        own.scratch = scratch + at.inner;
-        if (place() != 0) own.state_in = find_carry(at, scratch);
-        return own;
-    }
-
-    // Sends what the own steps combine to, with STATE_IN on the first rank. Backward without slopes does not need it.
-    void tell_total(const OperatorBuffers& b, Pass pass, const Scratch& at, void* stream) const {
-        auto* scratch = static_cast<char*>(b.scratch);
-        RankNote mine = make_note(ranks_, pass, Code::ok, "");
-        mine.steps = p_.time;
-        if (p_.time > 0 || b.state_in != nullptr) mine.flags = has_state;
-        char* to = scratch + at.sent + sizeof(RankNote);
-        std::memset(to, 0, message_bytes() - sizeof(RankNote));
-        if (b.state_in != nullptr) std::memcpy(to, b.state_in, bytes_);
-        if (bytes_ > 0 && p_.time > 0 && b.input != nullptr) {
-            OperatorBuffers own;
-            own.input = b.input;
-            own.state_in = b.state_in;
-            own.output = scratch + at.unused;
-            own.state_out = to;
-            own.scratch = scratch + at.work;
-            total_->forward(own, stream);
-        }
-        *reinterpret_cast<RankNote*>(scratch + at.sent) = mine;
-        ranks_.gather(scratch + at.sent, scratch + at.received, message_bytes(), stream);
-        check_notes(ranks_, reinterpret_cast<const std::byte*>(scratch + at.received), message_bytes());
-    }
-
-    // The state that enters the own steps; null where there is none.
-    const char* find_carry(const Scratch& at, char* scratch) const {
-        char *carry = scratch + at.carry, *pair = scratch + at.pair;
-        bool any = false;
-        for (int32_t k = 0; k < place(); ++k) {
-            if ((note(at, scratch, k).flags & has_state) == 0) continue;
-            const char* total = message(at, scratch, k) + sizeof(RankNote);
-            if (!any || bytes_ == 0) {
-                std::memcpy(carry, total, bytes_);
-            } else {
-                std::memcpy(pair, carry, bytes_);
-                std::memcpy(pair + bytes_, total, bytes_);
-                OperatorBuffers own;
-                own.input = pair;
-                own.output = scratch + at.unused;
-                own.state_out = carry;
-                own.scratch = scratch + at.work;
-                pair_->forward(own, nullptr);
-            }
-            any = true;
-        }
-        return any ? carry : nullptr;
-    }
-
-    // Product and local of the own steps: of the last rank the gradient itself is known.
-    void tell_gradients(const OperatorBuffers& own, const Scratch& at, char* scratch, void* stream) const {
-        char *product = scratch + at.told, *local = product + bytes_;
-        const bool last = place() == ranks_.size - 1;
-        std::memset(product, 0, 2 * bytes_);
-        if (bytes_ > 0 && p_.time == 0 && last && own.grad_state_out != nullptr)
-            std::memcpy(local, own.grad_state_out, bytes_);
-        if (bytes_ > 0 && p_.time > 0 && own.state_in != nullptr) {
-            OperatorBuffers b = own;
-            b.grad_input = nullptr;
-            b.grad_state_in = local;
-            if (!last) b.grad_state_out = nullptr;
-            inner_->backward(b, stream);
-            if (!last) fill_products(own, at, scratch, stream);
-        }
-        if (bytes_ > 0) ranks_.gather(scratch + at.told, scratch + at.heard, 2 * bytes_, stream);
-    }
-    // The derivative of the last y with respect to the state that enters.
-    void fill_products(const OperatorBuffers& own, const Scratch& at, char* scratch, void* stream) const {
-        char *product = scratch + at.told, *ones = scratch + at.ones;
-        const bool slopes = p_.has_slopes();
-        for (int64_t i = 0; i < p_.chains(); ++i)
-            reference::store(slopes ? ones : product, slopes ? p_.dtype : state_, i, 1);
-        if (!slopes) return;
-        OperatorBuffers b;
-        b.input = own.input;
-        b.state_in = own.state_in;
-        b.grad_output = ones;
-        b.grad_state_in = product;
-        b.scratch = scratch + at.work;
-        total_->backward(b, stream);
-    }
-
-    // The gradient of the state that leaves the own steps.
-    const char* find_gradient(const Scratch& at, char* scratch) const {
-        char* gradient = scratch + at.pair;
-        std::memset(gradient, 0, bytes_);
-        for (int32_t k = ranks_.size - 1; k > place(); --k) {
-            const char* heard = scratch + at.heard + static_cast<size_t>(ranks_.place(k, p_.direction)) * 2 * bytes_;
-            if (note(at, scratch, k).steps == 0 && k != ranks_.size - 1) continue;
-            for (int64_t i = 0; i < p_.chains(); ++i) {
-                const reference::Wide local = reference::load(heard + bytes_, state_, i);
-                const reference::Wide before = reference::load(gradient, state_, i);
-                const reference::Wide product = k == ranks_.size - 1 ? 0 : reference::load(heard, state_, i) * before;
-                reference::store(gradient, state_, i, local + product);
-            }
-        }
-        return gradient;
+        own.scratch = pass.inner_scratch();
+        const char* carry = pass.find_carry();
+        if (place() != 0) own.state_in = carry;
+        const char* final = p_.is_reduction() ? pass.final_states() : nullptr;
+        if (final == nullptr) return inner_->forward(own, stream);
+        joins_.store_output(final, b.output);
+        if (b.state_out != nullptr) std::memcpy(b.state_out, final, joins_.state_bytes());
     }
 
     OperatorProblem p_;
     Communicator ranks_;
-    Dtype state_;
-    size_t bytes_;
-    std::unique_ptr<OperatorKernel> inner_, total_, pair_;
+    std::unique_ptr<OperatorKernel> inner_;
+    OperatorJoins joins_;
+    OperatorRankPlan forward_, backward_;
 };
 
 }  // namespace

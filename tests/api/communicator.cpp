@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "api/fixture.h"
-#include "support/operator_problem.h"
 #include "support/rnn_problem.h"
 
 namespace api {
@@ -117,19 +116,12 @@ TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
     const flashscan_rnn_desc rnn = desc_of(rnn_problem_of("rnn lstm fwd f32 b3 t4 h2 d40"));
     expect_failure(flashscan_plan_rnn(&plan, &rnn, &options), FLASHSCAN_STATUS_UNSUPPORTED,
                    {"communicator", "rnn lstm", "cannot be summarised"});
-    for (const auto& [line, words] : std::vector<std::pair<const char*, std::vector<std::string>>>{
-             {"operator matmul inclusive fwd f32 b1 t3 c1 d2", {"communicator", "operator matmul", "on numbers"}},
-             {"operator add reduction fwd f32 b1 t3 c1", {"communicator", "reduction", "STATE_OUT"}},
-             {"operator add inclusive fwd f32 b1 t3 c1 sequences2", {"num_sequences is 2", "packed"}}}) {
-        const flashscan_operator_desc desc = desc_of(operator_problem_of(line));
-        expect_failure(flashscan_plan_operator(&plan, &desc, &options), FLASHSCAN_STATUS_UNSUPPORTED, words);
-    }
     flashscan_selective_desc selective{};
     selective.struct_size = sizeof selective;
     selective.dtype = FLASHSCAN_DTYPE_F32;
     selective.batch = selective.time = selective.channels = selective.states = 1;
     expect_failure(flashscan_plan_selective(&plan, &selective, &options), FLASHSCAN_STATUS_UNSUPPORTED,
-                   {"communicator", "selective", "gated layers and scans of numbers do"});
+                   {"communicator", "selective", "gated layers and operators do"});
     EXPECT_EQ(plan, nullptr);
 }
 

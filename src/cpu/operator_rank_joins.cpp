@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/operator_rank_joins.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/workspace.h"
+#include "reference/values.h"
+
+namespace flashscan::cpu {
+namespace {
+
+OperatorProblem reduction_of(OperatorProblem p) {
+    p.mode = OperatorMode::reduction;
+    return p;
+}
+
+// The matrices of all steps, the last one on the left.
+OperatorProblem product_of(OperatorProblem p) {
+    p.kind = OperatorKind::matmul;
+    p.mode = OperatorMode::reduction;
+    p.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
+    return p;
+}
+
+// Two elements into one, or an affine map of one step, for all chains at once.
+OperatorProblem pair_of(const OperatorProblem& p) {
+    OperatorProblem pair;
+    pair.kind = p.kind;
+    pair.dtype = p.is_custom() ? p.dtype : state_dtype(p.dtype);
+    pair.mode = OperatorMode::reduction;
+    pair.batch = 1;
+    pair.time = p.is_affine() ? 1 : 2;
+    pair.channels = p.chains();
+    pair.dim = p.dim;
+    pair.has_custom = p.has_custom;
+    pair.custom = p.custom;
+    validate(pair);
+    return pair;
+}
+
+std::unique_ptr<OperatorKernel> made(const OperatorProblem& p, const Options& options, OperatorMaker make) {
+    std::string refusal;
+    std::unique_ptr<OperatorKernel> kernel = make(p, options, refusal);
+    if (!kernel && p.is_matmul()) kernel = make_operator_matrices(p, options, refusal);
+    if (!kernel) fail(Code::internal_error, "no kernel for ranks: {}", refusal);
+    return kernel;
+}
+
+}  // namespace
+
+OperatorJoins::OperatorJoins(const OperatorProblem& problem, const Options& options, OperatorMaker make)
+    : p_(problem),
+      state_(p_.is_custom() ? Dtype{} : state_dtype(p_.dtype)),
+      rows_(p_.state_rows()),
+      numbers_(p_.chains() * p_.element()),
+      states_(static_cast<size_t>(Extent(numbers_) * p_.state_number_bytes())),
+      products_(p_.is_affine() ? static_cast<size_t>(p_.chains() * p_.gate_element() * p_.state_number_bytes()) : 0) {
+    // None is called without numbers.
+    if (states_ == 0) return;
+    if (p_.time > 0) total_ = made(reduction_of(p_), options, make);
+    if (p_.time > 0 && p_.is_affine()) product_ = made(product_of(p_), options, make);
+    pair_ = made(pair_of(p_), options, make);
+}
+
+OperatorJoins::Scratch OperatorJoins::layout() const {
+    Workspace workspace;
+    Scratch s{};
+    const Extent states(states_, "SCRATCH");
+    s.output = workspace.book(max(states, Extent(products_)));
+    s.pair = workspace.book(states * 2);
+    s.transposed = workspace.book(Extent(p_.is_custom() ? 0 : std::max(products_, states_)));
+    s.ones = workspace.book(states);
+    size_t work = 0;
+    for (const auto* kernel : {&total_, &product_, &pair_})
+        if (*kernel) work = std::max(work, (*kernel)->scratch_bytes(Pass::forward));
+    if (total_ && p_.on_numbers() && p_.has_slopes()) work = std::max(work, total_->scratch_bytes(Pass::backward));
+    s.work = workspace.book(Extent(work));
+    s.bytes = workspace.bytes();
+    return s;
+}
+
+void OperatorJoins::total(const OperatorBuffers& b, const void* state_in, void* total, char* scratch) const {
+    OperatorBuffers own;
+    own.input = b.input;
+    own.gate = b.gate;
+    own.seq_offsets = b.seq_offsets;
+    own.state_in = state_in;
+    own.output = scratch + layout().output;
+    own.state_out = total;
+    own.scratch = scratch + layout().work;
+    total_->forward(own, nullptr);
+}
+
+void OperatorJoins::product(const OperatorBuffers& b, void* product, char* scratch) const {
+    OperatorBuffers own;
+    own.input = b.gate;
+    own.seq_offsets = b.seq_offsets;
+    own.output = scratch + layout().output;
+    own.state_out = product;
+    own.scratch = scratch + layout().work;
+    product_->forward(own, nullptr);
+}
+
+void OperatorJoins::combine(const char* left, const char* right, char* out, char* scratch) const {
+    char* pair = scratch + layout().pair;
+    std::memcpy(pair, left, states_);
+    std::memcpy(pair + states_, right, states_);
+    OperatorBuffers own;
+    own.input = pair;
+    own.output = scratch + layout().output;
+    own.state_out = out;
+    own.scratch = scratch + layout().work;
+    pair_->forward(own, nullptr);
+}
+
+void OperatorJoins::apply(const char* matrix, const char* added, const char* state, char* out, char* scratch) const {
+    OperatorBuffers own;
+    own.input = added;
+    own.gate = matrix;
+    own.state_in = state;
+    own.output = scratch + layout().output;
+    own.state_out = out;
+    own.scratch = scratch + layout().work;
+    pair_->forward(own, nullptr);
+}
+
+void OperatorJoins::join(const char* state, const char* total, const char* product, char* next, char* scratch) const {
+    if (p_.is_affine())
+        apply(product, total, state, next, scratch);
+    else
+        combine(state, total, next, scratch);
+}
+
+void OperatorJoins::slope(const OperatorBuffers& b, char* slope, char* scratch) const {
+    char* ones = scratch + layout().ones;
+    const bool slopes = p_.has_slopes();
+    for (int64_t i = 0; i < numbers_; ++i) reference::store(slopes ? ones : slope, slopes ? p_.dtype : state_, i, 1);
+    if (!slopes) return;
+    OperatorBuffers own;
+    own.input = b.input;
+    own.seq_offsets = b.seq_offsets;
+    own.state_in = b.state_in;
+    own.grad_output = ones;
+    own.grad_state_in = slope;
+    own.scratch = scratch + layout().work;
+    total_->backward(own, nullptr);
+}
+
+// Conjugates, too.
+void OperatorJoins::transpose(const char* from, char* to) const {
+    const int64_t d = p_.dim;
+    for (int64_t chain = 0; chain < p_.chains(); ++chain)
+        for (int64_t i = 0; i < d; ++i)
+            for (int64_t j = 0; j < d; ++j)
+                reference::store(to, state_, (chain * d + i) * d + j,
+                                 std::conj(reference::load(from, state_, (chain * d + j) * d + i)));
+}
+
+void OperatorJoins::join_gradient(const char* gradient, const char* slope, const char* local, char* next,
+                                  char* scratch) const {
+    char* transposed = scratch + layout().transposed;
+    if (!p_.on_numbers()) transpose(slope, transposed);
+    if (p_.is_affine()) return apply(transposed, local, gradient, next, scratch);
+    if (p_.is_matmul()) combine(gradient, transposed, next, scratch);
+    for (int64_t i = 0; i < numbers_; ++i) {
+        const reference::Wide through = p_.is_matmul()
+                                            ? reference::load(next, state_, i)
+                                            : reference::load(slope, state_, i) * reference::load(gradient, state_, i);
+        reference::store(next, state_, i, reference::load(local, state_, i) + through);
+    }
+}
+
+void OperatorJoins::set_identity(char* states, int64_t row) const {
+    const int64_t element = p_.element(), count = p_.channels * element;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = row * count + i;
+        if (p_.on_numbers())
+            reference::store_identity(states, state_, at, p_.kind);
+        else
+            reference::store(states, state_, at, p_.is_matmul() && i % element % (p_.dim + 1) == 0 ? 1 : 0);
+    }
+}
+
+bool OperatorJoins::is_finite(const char* states, int64_t row) const {
+    const int64_t count = p_.channels * p_.element();
+    for (int64_t i = row * count; i < (row + 1) * count; ++i) {
+        const reference::Wide value = reference::load(states, state_, i);
+        if (!std::isfinite(value.real()) || !std::isfinite(value.imag())) return false;
+    }
+    return true;
+}
+
+void OperatorJoins::load_output(const void* output, char* states) const {
+    for (int64_t i = 0; i < numbers_; ++i) reference::convert(states, state_, i, output, p_.dtype, i);
+}
+
+void OperatorJoins::store_output(const char* states, void* output) const {
+    if (p_.is_custom())
+        std::memcpy(output, states, states_);
+    else
+        for (int64_t i = 0; i < numbers_; ++i) reference::convert(output, p_.dtype, i, states, state_, i);
+}
+
+}  // namespace flashscan::cpu

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the own steps of a rank do to the elements of all chains, and how that is joined with what comes from other ranks:
+// each by a kernel of a small problem of the same operator, so that nothing is computed in another way.
+//
+//     numbers, matrices, custom elements   y' = y o total
+//     affine maps                          y' = product y + total, where product is that of the matrices of all steps
+//
+// The gradient of y follows from that of y' as g = slope g' + local, where slope is a number, of matrix products
+// g' total^H, of affine maps product^H g'.
+#pragma once
+
+#include <memory>
+
+#include "cpu/operator.h"
+
+namespace flashscan::cpu {
+
+class OperatorJoins {
+  public:
+    // `options` have no communicator.
+    OperatorJoins(const OperatorProblem& problem, const Options& options, OperatorMaker make);
+
+    // Of the states of all chains, of the products of affine maps (0 of other operators), and of the `scratch` below.
+    size_t state_bytes() const { return states_; }
+    size_t product_bytes() const { return products_; }
+    size_t scratch_bytes() const { return layout().bytes; }
+    // Of what a gradient is multiplied by.
+    size_t slope_bytes() const { return p_.is_affine() ? products_ : states_; }
+
+    // Of steps of the rank, from `state_in` or from nothing.
+    void total(const OperatorBuffers& b, const void* state_in, void* total, char* scratch) const;
+    void product(const OperatorBuffers& b, void* product, char* scratch) const;
+    void join(const char* state, const char* total, const char* product, char* next, char* scratch) const;
+
+    // Numbers, whose slopes follow from STATE_IN of `b`.
+    void slope(const OperatorBuffers& b, char* slope, char* scratch) const;
+    void join_gradient(const char* gradient, const char* slope, const char* local, char* next, char* scratch) const;
+
+    // Rows of states: the identity of a built-in operator, and whether all numbers of one are finite.
+    void set_identity(char* states, int64_t row) const;
+    bool is_finite(const char* states, int64_t row) const;
+    size_t row_bytes() const { return rows_ == 0 ? 0 : states_ / static_cast<size_t>(rows_); }
+    // GRAD|OUTPUT or OUTPUT of a reduction from and to states.
+    void load_output(const void* output, char* states) const;
+    void store_output(const char* states, void* output) const;
+
+  private:
+    struct Scratch {
+        size_t output, pair, transposed, ones, work, bytes;
+    };
+    Scratch layout() const;
+    void combine(const char* left, const char* right, char* out, char* scratch) const;
+    void apply(const char* matrix, const char* added, const char* state, char* out, char* scratch) const;
+    void transpose(const char* from, char* to) const;
+
+    OperatorProblem p_;
+    Dtype state_;
+    int64_t rows_, numbers_;  // numbers of all states; custom elements count in bytes
+    size_t states_, products_;
+    std::unique_ptr<OperatorKernel> total_, product_, pair_;
+};
+
+}  // namespace flashscan::cpu

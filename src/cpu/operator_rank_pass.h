@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass of an operator over several ranks, up to the state and the gradient that enter a rank's own steps. A row of
+// states is a sequence, and of packed ones a rank may have no step. All ranks get what each one's steps do to any state by
+// one all-gather, and join it in order. Every rank does the same arithmetic on the same numbers; where a join of matrices
+// is not finite all know it, and the rank in question walks its steps and tells the others in another all-gather.
+#pragma once
+
+#include "cpu/operator_rank_joins.h"
+
+namespace flashscan::cpu {
+
+// Settled by a plan, for a pass.
+struct OperatorRankPlan {
+    OperatorRankPlan(const OperatorProblem& problem, const Communicator& ranks, const OperatorJoins& joins,
+                     size_t inner_bytes, Pass pass);
+
+    Pass pass;
+    // Places in a message, behind its note: for each row whether the rank's steps, or STATE_IN, make a state; what they
+    // make; the product of matrices; the last OUTPUT; GRAD|OUTPUT of a reduction.
+    size_t marks, total, product, edge, gradient, message_bytes;
+    // Places in scratch. `told` and `heard` are the slopes of numbers and local gradients of ranks.
+    size_t sent, received, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, zeros, joins, inner;
+    size_t scratch_bytes;
+};
+
+class OperatorRankPass {
+  public:
+    // `b` has scratch of plan.scratch_bytes.
+    OperatorRankPass(const OperatorProblem& problem, const Communicator& ranks, const OperatorJoins& joins,
+                     const OperatorRankPlan& plan, const OperatorBuffers& b, void* stream)
+        : p_(problem),
+          ranks_(ranks),
+          joins_(joins),
+          at_(plan),
+          b_(b),
+          scratch_(static_cast<char*>(b.scratch)),
+          stream_(stream) {}
+
+    // Whether backward reads the states before steps from OUTPUT.
+    static bool reads_edges(const OperatorProblem& p) { return on_matrices(p) && !p.is_reduction(); }
+
+    // Throws Error where a rank has failed, or lacks what another asks for.
+    void exchange();
+    // Runs `body`, then throws the same Error on all ranks if one of them has failed.
+    template <typename Body>
+    void settle(Body&& body) {
+        RankNote mine = note_of(ranks_, at_.pass, [&] {
+            body();
+            return "";
+        });
+        meet(mine);
+    }
+
+    // The states that enter the own steps, and of a reduction those after the steps of all ranks; null where there is none.
+    const char* find_carry();
+    const char* final_states() { return usable(scratch_ + at_.carry, scratch_ + at_.begun); }
+    // Those that enter, as backward reads states.
+    const char* states_before();
+    // Backward needs the states that enter.
+    bool wants_states() const { return wanting_; }
+    // The gradient of what all ranks have of a reduction.
+    const char* gradient_of_all();
+    // That of the states after the own steps. `own` are those of `inner`'s pass, of which the last rank has it already.
+    const char* find_gradient(const OperatorBuffers& own, const OperatorKernel& inner);
+
+    char* inner_scratch() { return scratch_ + at_.inner; }
+    const void* zeros() const { return scratch_ + at_.zeros; }
+
+  private:
+    static bool on_matrices(const OperatorProblem& p) { return p.is_matmul() || p.is_affine(); }
+    int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
+    bool is_last() const { return place() == ranks_.size - 1; }
+    size_t rows() const { return static_cast<size_t>(p_.state_rows()); }
+    // The message of the rank that is k-th in the order of computation.
+    const char* message(int32_t k) const {
+        return scratch_ + at_.received + static_cast<size_t>(ranks_.place(k, p_.direction)) * at_.message_bytes;
+    }
+    const RankNote& note(int32_t k) const { return *reinterpret_cast<const RankNote*>(message(k)); }
+    const std::byte* notes() const { return reinterpret_cast<const std::byte*>(scratch_ + at_.received); }
+    bool marked(int32_t k, size_t row) const { return message(k)[at_.marks + row] != 0; }
+    bool has_own_steps(size_t row) const;
+
+    void meet(RankNote& mine);
+    void fill_message();
+    void fill_edge(char* edge) const;
+    void load_step(size_t row, bool last, char* states) const;
+    void copy_row(char* to, const char* from, size_t row) const;
+    void add(const void* from, char* to) const;
+    // Rows that have not begun become identities; null where none has.
+    const char* usable(char* states, const char* begun) const;
+    bool is_finite(const char* states, const char* rows) const;
+    // The carry after the steps of rank k.
+    void join_rank(int32_t k);
+    // All ranks take `states` from rank k.
+    void take_from(int32_t k, char* states);
+    OperatorBuffers to_state_in(const OperatorBuffers& own, const char* grad_state_out, char* grad_state_in) const;
+    void tell_gradients(const OperatorBuffers& own, const OperatorKernel& inner);
+    void join_gradient(int32_t k, const OperatorBuffers& own, const OperatorKernel& inner);
+
+    const OperatorProblem& p_;
+    const Communicator& ranks_;
+    const OperatorJoins& joins_;
+    const OperatorRankPlan& at_;
+    OperatorBuffers b_;
+    char* scratch_;
+    void* stream_;
+    bool wanting_ = false;
+};
+
+}  // namespace flashscan::cpu
