@@ -23,16 +23,6 @@ inline void refuse_pool(const Sequences& problem) {
              problem.state_pool);
 }
 
-template <typename FamilyProblem>
-struct OneRank {
-    static void check_ranks(const FamilyProblem& problem) {
-        refuse_ranks(
-            problem.describe(),
-            "plans of this family take none yet, those of linear recurrences, gated layers and operators do");
-    }
-    static std::string describe_ranks(const FamilyProblem&) { return ""; }
-};
-
 struct LinearFamily {
     using Problem = LinearProblem;
     using Kernel = LinearKernel;
@@ -133,10 +123,12 @@ struct GatedFamily {
     }
 };
 
-struct SelectiveFamily : OneRank<SelectiveProblem> {
+struct SelectiveFamily {
     using Problem = SelectiveProblem;
     using Kernel = SelectiveKernel;
     static auto candidates(const Backend& backend) { return backend.selective_candidates(); }
+    static void check_ranks(const Problem& problem) { refuse_pool(problem); }
+    static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }
     static void check_pass(const Problem&, Pass) {}
     static std::vector<ArgumentSpec> arguments(const Problem& problem, const Kernel& kernel, Pass pass,
                                                bool caller_scratch) {

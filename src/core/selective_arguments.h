@@ -11,7 +11,7 @@ namespace flashscan {
 struct SelectiveBuffers {
     const void *input = nullptr, *delta = nullptr, *output_gate = nullptr;
     const void *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr, *bias = nullptr;
-    void* output = nullptr;  // null in backward
+    void* output = nullptr;  // null in backward, and where STATE_OUT alone is wanted
     const void* state_in = nullptr;
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;

@@ -62,9 +62,12 @@ void validate(SelectiveProblem& p) {
     settle_tensor(p.grad_output, {p.batch, p.time, p.channels}, p.layout, p.dtype, false, "grad_output");
 }
 
-std::string SelectiveProblem::describe() const {
-    std::string text = fmt::format("selective {} {} b{} t{} c{} n{}", name_of(dtype),
-                                   layout == Layout::btc ? "BTC" : "BCT", batch, time, channels, states);
+std::string SelectiveProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
+std::string SelectiveProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
+
+std::string SelectiveProblem::describe(const std::string& extents) const {
+    std::string text =
+        fmt::format("selective {} {} {} n{}", name_of(dtype), layout == Layout::btc ? "BTC" : "BCT", extents, states);
     if (groups > 1) text += fmt::format(" g{}", groups);
     if (b_per_step) text += " b-per-step";
     if (c_per_step) text += " c-per-step";

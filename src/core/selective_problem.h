@@ -27,6 +27,11 @@ struct SelectiveProblem : Sequences {
     int64_t group_of(int64_t channel) const { return channel / (channels / groups); }
 
     std::string describe() const;
+    // The text that must be the same on all ranks that hold one sequence: all of the problem but the time.
+    std::string describe_ranks() const;
+
+  private:
+    std::string describe(const std::string& extents) const;
 };
 
 // Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.

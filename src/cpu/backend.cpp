@@ -50,6 +50,14 @@ std::unique_ptr<OperatorKernel> over_ranks(const OperatorProblem& problem, const
                                           : std::move(kernel);
 }
 
+template <auto make>
+std::unique_ptr<SelectiveKernel> over_ranks(const SelectiveProblem& problem, const Options& options,
+                                            std::string& refusal) {
+    auto kernel = unless_empty<make>(problem, options, refusal);
+    return kernel && options.communicator ? make_selective_ranks(problem, options, std::move(kernel))
+                                          : std::move(kernel);
+}
+
 constexpr LinearCandidate linear[] = {
     {"chunked", over_ranks<make_linear_chunked>},
     {"stream", over_ranks<make_linear_stream>},
@@ -74,8 +82,8 @@ constexpr GatedCandidate gated[] = {
 };
 
 constexpr SelectiveCandidate selective[] = {
-    {"vectors", unless_empty<make_selective_vectors>},
-    {"reference", unless_empty<reference::make_selective>},
+    {"vectors", over_ranks<make_selective_vectors>},
+    {"reference", over_ranks<reference::make_selective>},
 };
 
 int64_t integer(const void* integers, Dtype dtype, int64_t i) {

@@ -134,7 +134,7 @@ class Selective final : public SelectiveKernel {
             const int64_t t = s.step(p_.direction, i);
             const Step step = step_of(x, s, t, c);
             const double y = advance(x, s, t, c, step, h.data()) + param(x.d, c) * step.u;
-            store(x.output, p_.dtype, at(p_.output, s.b, t, c), y * step.gate);
+            if (x.output != nullptr) store(x.output, p_.dtype, at(p_.output, s.b, t, c), y * step.gate);
         }
         for (size_t n = 0; x.state_out != nullptr && n < n_; ++n)
             store(x.state_out, p_.matrix_dtype, s.state * p_.channels * p_.states + number(c, n), h[n]);

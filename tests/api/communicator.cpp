@@ -120,8 +120,9 @@ TEST_F(Communicator, IsRefusedWhereNoPlanTakesIt) {
     selective.struct_size = sizeof selective;
     selective.dtype = FLASHSCAN_DTYPE_F32;
     selective.batch = selective.time = selective.channels = selective.states = 1;
+    selective.state_pool = 2;
     expect_failure(flashscan_plan_selective(&plan, &selective, &options), FLASHSCAN_STATUS_UNSUPPORTED,
-                   {"communicator", "selective", "gated layers and operators do"});
+                   {"state_pool is 2", "communicator"});
     EXPECT_EQ(plan, nullptr);
 }
 
