@@ -331,34 +331,42 @@ enum {
  * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
- * On the CPU linear recurrences, gated layers and scans of numbers (ADD to XOR, MODE_INCLUSIVE and MODE_EXCLUSIVE) take a
- * communicator, without packed sequences and pools; every other plan refuses it. RESET where a sequence starts keeps apart
- * what would be packed.
+ * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
+ * adjoint or packed sequences.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
  * and the instruction set that it uses (FLASHSCAN_CPU_ISA).
  *
+ * Packed sequences: every rank has a part of each of them, which may be empty, and SEQ_OFFSETS of its own steps; a sequence
+ * is what the ranks hold of it, in the order of their numbers. Of a packed row that is cut into parts, those of the part
+ * [begin, end) are the row's, less begin, and no less than 0 and no more than end - begin. States are those of all
+ * sequences.
+ *
  * The first rank in the order of computation (rank 0; size - 1 with DIRECTION_REVERSE) alone takes STATE_IN and
  * GRAD|STATE_IN, the last one alone STATE_OUT and GRAD|STATE_OUT: on another rank they are
  * FLASHSCAN_STATUS_UNKNOWN_ARGUMENT. All other optional arguments may be given on some ranks and not on others, but where
- * one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS) all need OUTPUT. The
- * gradients of PARAM, of BIAS and of a GATE that is broadcast along time are sums over the rank's own steps: to be those of
- * the whole sequence, those of all ranks have to be added by the caller. With GATED_FLAG_FIRST_STEP the first rank in the
- * order of computation needs a step or STATE_IN.
+ * one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS; of MATMUL GRAD|INPUT), all
+ * need OUTPUT, of a reduction by AFFINE INPUT. The gradients of a GATE that is broadcast along time, of PARAM, of BIAS, and
+ * of a selective scan's A, D and constant B and C are sums over the rank's own steps: to be those of the whole sequence,
+ * those of all ranks have to be added by the caller. With GATED_FLAG_FIRST_STEP the first rank in the order of computation
+ * needs STATE_IN, or a step of every sequence that has any. MODE_REDUCTION gives OUTPUT to all ranks; backward its gradient
+ * is the sum of the GRAD|OUTPUT of all ranks.
  *
  * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
- * a scan of numbers calls it twice, and a recurrence calls it again for each rank whose carry is not finite unless its
- * steps are walked one by one. All ranks of a communicator therefore make the same plans and the same calls in the same
- * order, one at a time; a rank that leaves one out, or comes with another pass, leaves the others waiting in their
- * all_gather, or mixes up what they receive. Different communicators do not know of each other.
+ * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
+ * it again for each rank whose carry is not finite unless its steps are walked one by one. All ranks of a communicator
+ * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
+ * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
+ * do not know of each other.
  *
  * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same sentence
  * when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get its status
  * and a sentence that names it. What is refused before the library has read the options, or before it has looked at the
  * arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails, the call fails
  * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
- * without it. In each case nothing was written.
+ * without it. In each case nothing was written. Where a batched callback of a custom operator fails on one rank, the call
+ * fails on all of them, and outputs hold no results.
  */
 enum {
     FLASHSCAN_COMM_CALLBACKS = 2201,
