@@ -188,5 +188,38 @@ TEST(RankSelectiveOnTheWay, SumsOfARanksStepsOverflowWhereTheWholeDoesNot) {
     }
 }
 
+// A rank refuses an argument, or the all-gather of the call fails on all.
+TEST(RankSelectiveErrors, AllHaveAnErrorAndNothingIsWritten) {
+    const SelectiveProblem p = selective_problem_of("selective f32 b2 t9 c3 n2 b-per-step gate state-in state-out");
+    const SelectiveData data = make_data(p);
+    for (const bool backward : {false, true})
+        for (const bool refuses : {false, true}) {
+            Meeting meeting(3);
+            if (!refuses) meeting.fail_after(1, 9);
+            std::array<std::string, 3> sentences;
+            on_ranks(3, [&](int32_t rank) {
+                const Part part = part_of(p, data, {2, 4, 3}, static_cast<size_t>(rank));
+                flashscan_options options = options_of(part.problem, FLASHSCAN_BACKEND_CPU, "");
+                const flashscan_comm comm = meeting.comm(rank);
+                options.communicator = &comm;
+                const Plan plan(desc_of(part.problem), options);
+                ASSERT_TRUE(plan) << plan.message();
+                Call call = backward ? backward_call(part.problem, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::end)
+                                     : forward_call(part.problem, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::end);
+                if (refuses && rank == 1) call.argument(FLASHSCAN_ARG_DELTA).data = nullptr;
+                EXPECT_EQ(call.run(plan.get()),
+                          refuses ? FLASHSCAN_STATUS_MISSING_ARGUMENT : FLASHSCAN_STATUS_CALLBACK_FAILED);
+                sentences[static_cast<size_t>(rank)] = flashscan_last_error();
+                EXPECT_TRUE(call.outputs_untouched());
+            });
+            EXPECT_EQ(meeting.trouble(), "");
+            for (const std::string& sentence : sentences)
+                EXPECT_NE(sentence.find(refuses ? "DELTA is NULL" : "communicator.all_gather returned 9"),
+                          std::string::npos)
+                    << sentence;
+            EXPECT_TRUE(!refuses || sentences[0] == sentences[2]);
+        }
+}
+
 }  // namespace
 }  // namespace numeric
