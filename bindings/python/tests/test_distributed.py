@@ -8,14 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.distributed as dist  # noqa: E402
-import torch.multiprocessing as multiprocessing  # noqa: E402
-from flashscan import FlashscanError, FlashscanValueError  # noqa: E402
-from flashscan.torch import linear_scan as whole_scan  # noqa: E402
+from flashscan import FlashscanError, FlashscanNotImplementedError, FlashscanValueError  # noqa: E402
+import flashscan.torch as ft  # noqa: E402
+from distributed_support import needs_gloo, run  # noqa: E402
 from torch_support import Numbers, close  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 
-pytestmark = pytest.mark.skipif(
-    not (dist.is_available() and getattr(dist, "is_gloo_available", lambda: True)()), reason="PyTorch has no gloo"
-)
+pytestmark = needs_gloo
 
 CASES = [
     dict(),
@@ -26,6 +25,14 @@ CASES = [
     dict(dtype=torch.complex128, reverse=True),
     dict(resets=True, reverse=True, layout="bct"),
     dict(gate_time=1),
+    *(dict(function="gated_scan", layer=layer) for layer in ("mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr")),
+    dict(function="gated_scan", layer="rglru", reverse=True, state=False, dtype=torch.bfloat16),
+    dict(function="gated_scan", layer="qrnn", layout="bct", resets=True),
+    dict(function="gated_scan", decay="sigmoid", scale="sqrt", activation="silu", epilogue="silu", reverse=True),
+    *(dict(function="prefix_scan", op=op) for op in ("add", "mul", "min", "max", "logaddexp")),
+    dict(function="prefix_scan", op="mul", exclusive=True, reverse=True, dtype=torch.float64),
+    dict(function="prefix_scan", op="add", axis=0, dtype=torch.complex64),
+    dict(function="prefix_scan", op="logaddexp", exclusive=True, state=False),
 ]
 
 
@@ -35,75 +42,75 @@ def scans(group=None, **options):
     return distributed.linear_scan(group=group, **options)
 
 
-def run(worker, ranks, tmp_path, *arguments):
-    """``worker(rank, ranks, *arguments)`` in processes of a group; any of them that raises fails the test."""
-    multiprocessing.spawn(_in_group, (worker, ranks, f"file://{tmp_path / 'store'}", arguments), nprocs=ranks)
+class Case:
+    """A whole problem: arrays that are cut in time, parameters that every rank has, and the first rank's state."""
 
+    def __init__(self, function="linear_scan", dtype=torch.float32, gate_time=41, resets=False, state=True, **options):
+        numbers, wide = Numbers("cpu", seed=7), torch.float32 if dtype == torch.bfloat16 else dtype
+        draw = lambda *shape, dtype=dtype: numbers.uniform(*shape, low=0.1, high=0.9, dtype=dtype)
+        self.function, self.options, self.parameters, self.reset = function, options, {}, None
+        self.axis, self.initial, final = 1, "initial_state", "return_final_state"
+        if function == "prefix_scan":
+            self.axis, self.initial, final = options.setdefault("axis", 1), "initial", "return_final"
+            self.cut = {"x": draw(*((41, 2, 5) if self.axis == 0 else (2, 41, 5)))}
+        else:
+            self.cut = {"input": draw(2, 41, 5)}
+            gate = draw(2, gate_time, 5)
+            (self.cut if gate_time == 41 else self.parameters)["gate"] = gate
+        if function == "gated_scan":
+            layer, epilogue = options.get("layer"), options.get("epilogue", "none")
+            more = {"second_gate": layer == "minlstm", "input_gate": layer == "rglru"}
+            more["output_gate"] = layer == "qrnn" or epilogue != "none"
+            self.cut.update({name: draw(2, 41, 5) for name, there in more.items() if there})
+            self.parameters["bias"] = draw(5)
+            if layer in ("hgrn", "rglru"):
+                self.parameters["param"] = draw(5)
+        if options.get("layout") == "bct":
+            self.cut = {name: each.transpose(1, 2).contiguous() for name, each in self.cut.items()}
+            self.axis = 2
+        self.state = draw(2, 5, dtype=wide) if state else None
+        if resets:
+            self.reset = torch.arange(82).reshape(2, 41) % 11 == 3
+        self.weight = draw(*next(iter(self.cut.values())).shape)
+        self.state_weight = draw(2, 5, dtype=wide)
+        self.options[final] = True
 
-def _in_group(rank, worker, ranks, store, arguments):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=ranks)
-    try:
-        worker(rank, ranks, *arguments)
-        dist.barrier()
-    finally:
-        dist.destroy_process_group()
-
-
-def _case(dtype=torch.float32, gate_time=None, resets=False, **options):
-    """Leaves of a whole problem, and how its results are weighed."""
-    numbers, shape = Numbers("cpu", seed=7), (2, 41, 5)
-    gate = numbers.uniform(2, gate_time or 41, 5, low=-0.9, high=0.9, dtype=dtype)
-    x, weight = (numbers.uniform(*shape, dtype=dtype) for _ in range(2))
-    wide = torch.float32 if dtype == torch.bfloat16 else dtype
-    state, state_weight = (numbers.uniform(2, 5, dtype=wide) for _ in range(2))
-    reset = torch.arange(82).reshape(2, 41) % 11 == 3 if resets else None
-    if options.get("layout") == "bct":
-        gate, x, weight = (each.transpose(1, 2).contiguous() for each in (gate, x, weight))
-    return gate, x, weight, state, state_weight, reset, options
-
-
-def _loss(h, weight, final, state_weight):
-    loss = (h * weight.conj()).sum()
-    if final is not None:
-        loss = loss + (final * state_weight.conj()).sum()
-    return loss.real if loss.is_complex() else loss
+    def run(self, package, arrays, parameters, state, reset, weight, **group):
+        """Results, and gradients by name."""
+        leaf = lambda each: each.clone().requires_grad_()
+        given = {name: leaf(each) for name, each in {**arrays, **parameters}.items()}
+        if state is not None:
+            given[self.initial] = leaf(state)
+        more = {} if reset is None else {"reset": reset}
+        results = getattr(package, self.function)(**given, **more, **self.options, **group)
+        loss = (results[0] * weight.conj()).sum()
+        if results[1] is not None:
+            loss = loss + (results[1] * self.state_weight.conj()).sum()
+        gradients = torch.autograd.grad(loss.real if loss.is_complex() else loss, list(given.values()))
+        return results, dict(zip(given, gradients))
 
 
 def _matches_whole(rank, ranks, lengths, case):
-    gate, x, weight, state, state_weight, reset, options = _case(**case)
-    leaves = [each.clone().requires_grad_() for each in (gate, x, state)]
-    h, final = whole_scan(*leaves, reset=reset, return_final_state=True, **options)
-    want = torch.autograd.grad(_loss(h, weight, final, state_weight), leaves)
+    from flashscan import distributed
 
-    axis = 2 if options.get("layout") == "bct" else 1
+    case = Case(**case)
+    want, want_gradients = case.run(ft, case.cut, case.parameters, case.state, case.reset, case.weight)
     begin = sum(lengths[:rank])
-    part = lambda each: each.narrow(axis, begin, lengths[rank]).clone()
-    first, last = (ranks - 1, 0) if options.get("reverse") else (0, ranks - 1)
-    broadcast = gate.shape[axis] == 1
-    mine = [(gate.clone() if broadcast else part(gate)).requires_grad_(), part(x).requires_grad_()]
-    mine += [state.clone().requires_grad_()] if rank == first else []
-    my_reset = None if reset is None else reset.narrow(1, begin, lengths[rank]).contiguous()
+    part = lambda each, axis=case.axis: each.narrow(axis, begin, lengths[rank]).contiguous()
+    first, last = (ranks - 1, 0) if case.options.get("reverse") else (0, ranks - 1)
+    arrays = {name: part(each) for name, each in case.cut.items()}
+    reset = None if case.reset is None else part(case.reset, 1)
+    state = case.state if rank == first else None
     for _ in range(2):  # plans are not kept
-        mine_h, mine_final = scans(
-            gate=mine[0],
-            input=mine[1],
-            initial_state=mine[2] if rank == first else None,
-            reset=my_reset,
-            return_final_state=True,
-            **options,
-        )
-    close(mine_h, part(h.detach()))
-    assert (mine_final is None) == (rank != last)
+        got, gradients = case.run(distributed, arrays, case.parameters, state, reset, part(case.weight))
+    close(got[0], part(want[0]))
+    assert (got[1] is None) == (rank != last)
     if rank == last:
-        close(mine_final, final)
-    got = list(torch.autograd.grad(_loss(mine_h, part(weight), mine_final, state_weight), mine))
-    if broadcast:
-        dist.all_reduce(got[0])
-    close(got[0], want[0] if broadcast else part(want[0]))
-    close(got[1], part(want[1]))
-    if rank == first:
-        close(got[2], want[2])
+        close(got[1], want[1])
+    for name in case.parameters:
+        dist.all_reduce(gradients[name])
+    for name, gradient in gradients.items():
+        close(gradient, part(want_gradients[name]) if name in arrays else want_gradients[name])
 
 
 @pytest.mark.parametrize("lengths", [(20, 21), (17, 0, 24)])
@@ -114,6 +121,19 @@ def test_results_and_gradients_are_those_of_the_whole(lengths, tmp_path):
 def _every_case(rank, ranks, lengths):
     for case in CASES:
         _matches_whole(rank, ranks, lengths, case)
+    _integers(rank, ranks, lengths)
+
+
+def _integers(rank, ranks, lengths):
+    from flashscan import distributed
+
+    x = torch.arange(41) % 7 + 1
+    mine = x[sum(lengths[:rank]) :][: lengths[rank]]
+    for op in ("add", "xor"):
+        y, final = distributed.prefix_scan(mine, op, return_final=True)
+        want = ft.prefix_scan(x, op)
+        assert y.tolist() == want[sum(lengths[:rank]) :][: lengths[rank]].tolist()
+        assert final is None if rank < ranks - 1 else final == want[-1]
 
 
 def _subgroups(rank, ranks):
@@ -150,6 +170,19 @@ def _errors(rank, ranks):
         scans(gate=0.5, input=x.double() if rank == 1 else x)
     with pytest.raises(FlashscanError, match="STATE_IN is given to rank 1; it belongs to rank 0 alone"):
         scans(gate=0.5, input=x, initial_state=torch.ones(1, 1))
+    from flashscan import distributed
+
+    gates = dict(layer="mingru")
+    with pytest.raises(FlashscanError, match="param is None" if rank == 1 else "rank 1 of the group has refused"):
+        distributed.gated_scan(x, x, layer="hgrn" if rank == 1 else "mingru")
+    with pytest.raises(FlashscanError, match="accepted over ranks are 'add'" if rank == 0 else "rank 0 of the group has"):
+        distributed.prefix_scan(x, torch.add if rank == 0 else "add")
+    with pytest.raises(FlashscanError, match="return_final is 'yes'" if rank == 0 else "rank 0 of the group has refused"):
+        distributed.prefix_scan(x, "add", return_final="yes" if rank == 0 else False)
+    with pytest.raises(FlashscanError, match="rank 0 .*rank 1 "):
+        distributed.prefix_scan(x, "add" if rank == 0 else "mul")
+    with pytest.raises(FlashscanError, match="STATE_IN is given to rank 0; it belongs to rank 1 alone"):
+        distributed.gated_scan(x, x, torch.ones(1, 1), reverse=True, **gates)
     # After all that they are together.
     assert scans(gate=1.0, input=x).flatten().tolist() == [4 * rank + i for i in (1, 2, 3, 4)]
 
@@ -159,9 +192,9 @@ def test_a_ranks_mistakes_are_every_ranks_errors(tmp_path):
 
 
 def _failing_gather(rank, ranks):
-    from flashscan import distributed
+    from flashscan.torch import _ranks
 
-    real, calls = distributed._gather, []
+    real, calls = _ranks._gather, []
 
     def gather(*arguments):
         calls.append(arguments)
@@ -169,7 +202,7 @@ def _failing_gather(rank, ranks):
             raise RuntimeError("the wire is cut")
         real(*arguments)
 
-    distributed._gather = gather
+    _ranks._gather = gather
     with pytest.raises(FlashscanError, match="all_gather returned 1 to rank") as raised:
         scans(gate=1.0, input=torch.ones(1, 4, 1))
     assert str(raised.value.__cause__) == "the wire is cut"
@@ -177,6 +210,33 @@ def _failing_gather(rank, ranks):
 
 def test_an_all_gather_that_raises(tmp_path):
     run(_failing_gather, 2, tmp_path)
+
+
+def _refusals(rank, ranks):
+    from flashscan import distributed
+
+    x = torch.rand(1, 4, 1, requires_grad=True)
+    calls = {
+        "linear_scan": lambda x: distributed.linear_scan(0.5, x),
+        "gated_scan": lambda x: distributed.gated_scan(x, x, layer="gilr"),
+        "prefix_scan": lambda x: distributed.prefix_scan(x, "mul", axis=1),
+    }
+    for function, call in calls.items():
+        (gradient,) = torch.autograd.grad(call(x).sum(), x, create_graph=True)
+        with pytest.raises(FlashscanNotImplementedError, match=f"distributed.{function} has no second derivatives"):
+            gradient.sum().backward()
+        with forward_ad.dual_level():
+            with pytest.raises(FlashscanNotImplementedError, match=f"distributed.{function} has no forward-mode"):
+                call(forward_ad.make_dual(x, torch.ones_like(x)))
+        if hasattr(torch, "func"):
+            with pytest.raises(FlashscanNotImplementedError, match=f"distributed.{function} is not for torch.func"):
+                torch.func.grad(lambda x: call(x).sum())(x.detach())
+            rows = torch.func.vmap(call)(torch.stack([x, 2 * x]))  # one call after another
+            close(rows, torch.stack([call(x), call(2 * x)]))
+
+
+def test_other_derivatives_are_refused_by_name(tmp_path):
+    run(_refusals, 2, tmp_path)
 
 
 def test_without_a_group():

@@ -39,7 +39,8 @@ def close(got, want, dtype=None):
     """Equal within what a few dozen steps in ``dtype`` lose."""
     dtype = dtype or got.dtype
     tolerance = {torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float32: 1e-5}.get(dtype, 1e-10)
-    got, want = got.detach().cpu().double(), want.detach().cpu().double()
+    wide = torch.complex128 if got.is_complex() else torch.float64
+    got, want = got.detach().cpu().to(wide), want.detach().cpu().to(wide)
     assert got.shape == want.shape
     scale = 1 + want.abs().max().item() if want.numel() else 1
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * scale)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from .._call import flag, number, words
 from .._errors import FlashscanError, FlashscanNotImplementedError
 from . import _transforms
 from ._composed import composed
-from ._register import nothing, optional, register
+from ._register import Operators, nothing, optional
 from ._types import Offsets, Tensor, as_offsets, as_state, state_dtype, tensors
 
 
@@ -32,10 +33,10 @@ def _instead(*inputs: Any) -> tuple | None:
     return (*composed(*inputs[:10], *inputs[11:]), inputs[1].new_empty((0,), dtype=torch.uint8))
 
 
-def _kernel(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
+def _kernel(run, gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
     arrays = (gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset)
     keeps = training and _gated.hides_state(options[0] or None, options[4])
-    results = _gated.forward(arrays, (True, keeps, *_split(options)))
+    results = run(arrays, (True, keeps, *_split(options)))
     return results[0], results[1], results[2] if keeps else x.new_empty((0,), dtype=torch.uint8)
 
 
@@ -62,11 +63,25 @@ def _gradients(kernel_results: Any, extra: tuple, like: Tensor) -> tuple:
 
 
 def _backward_kernel(
-    gate, x, states, grad, state, grad_state, second, input_gate, output_gate, param, bias, seq_offsets, reset, *options
+    run,
+    gate,
+    x,
+    states,
+    grad,
+    state,
+    grad_state,
+    second,
+    input_gate,
+    output_gate,
+    param,
+    bias,
+    seq_offsets,
+    reset,
+    *options,
 ):
     extra = (second, input_gate, output_gate, param, bias)
     arrays = (gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset)
-    return _gradients(_gated.backward(arrays, _split(options)), extra, grad)
+    return _gradients(run(arrays, _split(options)), extra, grad)
 
 
 def _backward_fake(
@@ -87,14 +102,14 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> Non
     ctx.save_for_backward(gate, x, output[2] if hidden else output[0], output[0], state, *extra, seq_offsets, reset)
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
+def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
     gate, x, states, output, state, *extra, seq_offsets, reset = ctx.saved_tensors
     if not ctx.training:
         raise FlashscanError("torch.ops.flashscan.gated_scan was called without training; its gradients need what training keeps")
     grad = torch.zeros_like(output) if grad is None else grad
-    results = _backward_op(gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset, *ctx.options)
+    results = op(gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset, *ctx.options)
     more = [optional(gradient, array) for gradient, array in zip(results[3:], extra)]
-    return (*results[:2], optional(results[2], state), *more, *(None,) * 13)
+    return (*results[:2], optional(results[2], state), *more, *(None,) * (3 + len(ctx.options)))
 
 
 def _save_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, ...]) -> None:
@@ -144,29 +159,71 @@ _OPTIONS = (
     "str layer, str decay, str scale, str activation, str epilogue, bool first_step, float decay_rate, "
     "float sqrt_slope_limit, str layout, bool reverse"
 )
-_op = register(
-    "gated_scan",
-    f"(Tensor gate, Tensor input, Tensor? initial_state, {_EXTRA}, Tensor? seq_offsets, Tensor? reset, bool training, "
-    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-    _kernel,
-    _fake,
+OPERATORS = Operators(
+    (
+        f"(Tensor gate, Tensor input, Tensor? initial_state, {_EXTRA}, Tensor? seq_offsets, Tensor? reset, bool training, "
+        f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+        "(Tensor gate, Tensor input, Tensor states, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
+        f"{_EXTRA}, Tensor? seq_offsets, Tensor? reset, {_OPTIONS}) -> "
+        "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    ),
+    (_gated.forward, _gated.backward),
+    (_kernel, _backward_kernel),
+    (_fake, _backward_fake),
     _save,
     _backward,
-    function="gated_scan",
+    save_backward=_save_backward,
+    second_backward=_second_backward,
+    backward_tangent=_backward_tangent,
     instead=_instead,
 )
-_backward_op = register(
-    "gated_scan_backward",
-    "(Tensor gate, Tensor input, Tensor states, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
-    f"{_EXTRA}, Tensor? seq_offsets, Tensor? reset, {_OPTIONS}) -> "
-    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _backward_kernel,
-    _backward_fake,
-    _save_backward,
-    _second_backward,
-    _backward_tangent,
-    function="gated_scan",
-)
+_op, _backward_op = OPERATORS.register("gated_scan", function="gated_scan")
+
+
+def arguments(
+    gate: Tensor,
+    input: Tensor,
+    initial_state: Tensor | None,
+    layer: str | None,
+    decay: str | None,
+    scale: str,
+    activation: str,
+    epilogue: str,
+    second_gate: Tensor | None,
+    input_gate: Tensor | None,
+    output_gate: Tensor | None,
+    param: Tensor | None,
+    bias: Tensor | None,
+    first_step: bool,
+    decay_rate: float,
+    sqrt_slope_limit: float,
+    layout: str,
+    reverse: bool,
+    seq_offsets: Offsets,
+    reset: Tensor | None,
+) -> tuple[Any, ...]:
+    """Those of the operator, from what the function was given."""
+    tensors(gate=gate, input=input)
+    tensors(
+        True,
+        initial_state=initial_state,
+        second_gate=second_gate,
+        input_gate=input_gate,
+        output_gate=output_gate,
+        param=param,
+        bias=bias,
+        reset=reset,
+    )
+    extra = (second_gate, input_gate, output_gate, param, bias)
+    training = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (gate, input, initial_state, *extra)
+    )
+    words(True, layer=layer, decay=decay)
+    words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
+    options = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
+    options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit), layout, flag("reverse", reverse))
+    state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
+    return gate, input, state, *extra, offsets, reset, training, *options
 
 
 def gated_scan(
@@ -206,26 +263,10 @@ def gated_scan(
     Raises:
         FlashscanError: what is wrong, and what is accepted.
     """
-    tensors(gate=gate, input=input)
-    tensors(
-        True,
-        initial_state=initial_state,
-        second_gate=second_gate,
-        input_gate=input_gate,
-        output_gate=output_gate,
-        param=param,
-        bias=bias,
-        reset=reset,
-    )
     final = flag("return_final_state", return_final_state)
-    extra = (second_gate, input_gate, output_gate, param, bias)
-    training = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (gate, input, initial_state, *extra)
-    )
-    words(True, layer=layer, decay=decay)
-    words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
-    options = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
-    options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit), layout, flag("reverse", reverse))
-    state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
-    results = _op(gate, input, state, *extra, offsets, reset, training, *options)
+    parts = (layer, decay, scale, activation, epilogue)
+    arrays = (second_gate, input_gate, output_gate, param, bias)
+    numbers = (first_step, decay_rate, sqrt_slope_limit)
+    given = (gate, input, initial_state, *parts, *arrays, *numbers, layout, reverse, seq_offsets, reset)
+    results = _op(*arguments(*given))
     return tuple(results[:2]) if final else results[0]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from .._axis import TimeAxis, check_layout
 from .._call import choose, flag
 from .._errors import FlashscanTypeError
 from ._derivative import Derivative
-from ._register import optional, register
+from ._register import Operators, optional
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 
@@ -20,9 +20,9 @@ def _state_shape(like: Tensor, layout: str, seq_offsets: Tensor | None) -> tuple
     return rows, like.shape[2 if layout == "btc" else 1]
 
 
-def _kernel(gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse):
+def _kernel(run, gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse):
     arrays = (gate, input, initial_state, seq_offsets, reset)
-    return tuple(_linear.forward(arrays, (True, layout, gate_form, reverse, 0)))
+    return tuple(run(arrays, (True, layout, gate_form, reverse, 0)))
 
 
 def _fake(gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse):
@@ -30,9 +30,11 @@ def _fake(gate, input, initial_state, seq_offsets, reset, layout, gate_form, rev
     return input.new_empty(input.shape), state
 
 
-def _backward_kernel(gate, output, grad, initial_state, grad_state, seq_offsets, reset, layout, gate_form, reverse):
+def _backward_kernel(
+    run, gate, output, grad, initial_state, grad_state, seq_offsets, reset, layout, gate_form, reverse
+):
     arrays = (gate, output, grad, initial_state, grad_state, seq_offsets, reset)
-    return tuple(_linear.backward(arrays, (layout, gate_form, reverse, 0)))
+    return tuple(run(arrays, (layout, gate_form, reverse, 0)))
 
 
 def _backward_fake(gate, output, grad, initial_state, grad_state, seq_offsets, reset, layout, gate_form, reverse):
@@ -46,11 +48,11 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(gate, output[0], initial_state, seq_offsets, reset)
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
     gate, output, initial_state, seq_offsets, reset = ctx.saved_tensors
     grad = torch.zeros_like(output) if grad is None else grad
-    gradients = _backward_op(gate, output, grad, initial_state, grad_state, seq_offsets, reset, *ctx.options)
-    return (*gradients[:2], optional(gradients[2], initial_state), None, None, None, None, None)
+    gradients = op(gate, output, grad, initial_state, grad_state, seq_offsets, reset, *ctx.options)
+    return (*gradients[:2], optional(gradients[2], initial_state), *(None,) * (2 + len(ctx.options)))
 
 
 def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple:
@@ -98,27 +100,23 @@ def _backward_tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents
 
 
 _OPTIONS = "Tensor? seq_offsets, Tensor? reset, str layout, str gate_form, bool reverse"
-_op = register(
-    "linear_scan",
-    f"(Tensor gate, Tensor input, Tensor? initial_state, {_OPTIONS}) -> (Tensor, Tensor)",
-    _kernel,
-    _fake,
+OPERATORS = Operators(
+    (
+        f"(Tensor gate, Tensor input, Tensor? initial_state, {_OPTIONS}) -> (Tensor, Tensor)",
+        "(Tensor gate, Tensor output, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
+        f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
+    ),
+    (_linear.forward, _linear.backward),
+    (_kernel, _backward_kernel),
+    (_fake, _backward_fake),
     _save,
     _backward,
     _tangent,
-    function="linear_scan",
-)
-_backward_op = register(
-    "linear_scan_backward",
-    "(Tensor gate, Tensor output, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
-    f"{_OPTIONS}) -> (Tensor, Tensor, Tensor)",
-    _backward_kernel,
-    _backward_fake,
     _save_backward,
     _second_backward,
     _backward_tangent,
-    function="linear_scan",
 )
+_op, _backward_op = OPERATORS.register("linear_scan", function="linear_scan")
 
 
 def _as_gate(gate: Any, input: Tensor) -> Tensor:
@@ -128,6 +126,28 @@ def _as_gate(gate: Any, input: Tensor) -> Tensor:
         return torch.tensor(gate, dtype=input.dtype, device=input.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise FlashscanTypeError(f"gate is {gate!r}; accepted are a tensor or a number of {input.dtype}") from error
+
+
+def arguments(
+    gate: Any,
+    input: Tensor,
+    initial_state: Tensor | None,
+    seq_offsets: Offsets,
+    reset: Tensor | None,
+    layout: str,
+    gate_form: str,
+    reverse: bool,
+) -> tuple[Any, ...]:
+    """Those of the operator, from what the function was given."""
+    tensors(input=input)
+    tensors(True, initial_state=initial_state, reset=reset)
+    choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
+    reverse = flag("reverse", reverse)
+    gate = _as_gate(gate, input)
+    if autocast_dtype(input) is not None and gate.dtype not in (input.dtype, state_dtype(input.dtype)):
+        gate = gate.to(input.dtype)
+    state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
+    return gate, input, state, offsets, reset, layout, gate_form, reverse
 
 
 def linear_scan(
@@ -161,20 +181,15 @@ def linear_scan(
     Raises:
         FlashscanError: what is wrong, and what is accepted.
     """
-    tensors(input=input)
-    tensors(True, initial_state=initial_state, reset=reset)
-    choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
-    reverse, final = flag("reverse", reverse), flag("return_final_state", return_final_state)
-    gate = _as_gate(gate, input)
-    if autocast_dtype(input) is not None and gate.dtype not in (input.dtype, state_dtype(input.dtype)):
-        gate = gate.to(input.dtype)
-    state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
+    final = flag("return_final_state", return_final_state)
+    given = arguments(gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse)
     if axis is None:
-        results = _op(gate, input, state, offsets, reset, layout, gate_form, reverse)
+        results = _op(*given)
     else:
         check_layout(layout)
+        gate, input, state, offsets, reset, *options = given
         time = TimeAxis("input", axis, input.shape, offsets)
         gate, input = time.gate(gate, Tensor.expand), time.data("input", input)
         state, reset = time.state("initial_state", state), time.reset(reset)
-        results = time.results(*_op(gate, input, state, offsets, reset, layout, gate_form, reverse))
+        results = time.results(*_op(gate, input, state, offsets, reset, *options))
     return tuple(results) if final else results[0]

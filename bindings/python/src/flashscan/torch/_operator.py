@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from .. import _affine, _custom, _operator
 from .._call import flag
 from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, CudaOperator, HostOperator, axis_of, named, refuse_operator
 from . import _operator_tangent, _transforms
-from ._register import nothing, optional, register
+from ._register import Operators, nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
 
 _LOWERED = {"matmul"}
@@ -21,8 +22,8 @@ def _state_shape(x: Tensor, axis: int, seq_offsets: Tensor | None) -> tuple:
     return (*front, *x.shape[axis + 1 :])
 
 
-def _kernel(x, initial, seq_offsets, op, mode, axis, reverse):
-    return tuple(_operator.forward((x, initial, seq_offsets), (op, True, mode, axis, reverse, 0)))
+def _kernel(run, x, initial, seq_offsets, op, mode, axis, reverse):
+    return tuple(run((x, initial, seq_offsets), (op, True, mode, axis, reverse, 0)))
 
 
 def _fake(x, initial, seq_offsets, op, mode, axis, reverse):
@@ -30,9 +31,9 @@ def _fake(x, initial, seq_offsets, op, mode, axis, reverse):
     return x.new_empty(shape if mode == REDUCTION else x.shape), x.new_empty(shape, dtype=state_dtype(x.dtype))
 
 
-def _backward_kernel(x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
+def _backward_kernel(run, x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
     arrays = (x, output, grad, initial, grad_final, seq_offsets)
-    results = _operator.backward(arrays, (op, mode, axis, reverse, 0))
+    results = run(arrays, (op, mode, axis, reverse, 0))
     return (*results, nothing(x))[:2]
 
 
@@ -48,18 +49,16 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(
         None if op == "add" and scan else x, output[0] if op == "matmul" and scan else None, initial, seq_offsets
     )
-    ctx.output = output[0].shape, x.dtype
+    ctx.output = output[0].shape, x.dtype, x.device
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
+def _backward(by: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
     x, output, initial, seq_offsets = ctx.saved_tensors
-    if grad is None and grad_final is None:
-        return (None,) * 7
-    if grad is None:
-        grad = grad_final.new_zeros(ctx.output[0], dtype=ctx.output[1])
+    shape, dtype, device = ctx.output
+    grad = torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
     # Sums do not look at x: anything of its shape stands for it.
-    dx, dinitial = _backward_op(grad if x is None else x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
-    return (dx, optional(dinitial, initial), None, None, None, None, None)
+    dx, dinitial = by(grad if x is None else x, output, grad, initial, grad_final, seq_offsets, *ctx.options)
+    return (dx, optional(dinitial, initial), *(None,) * (1 + len(ctx.options)))
 
 
 def _tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple:
@@ -68,24 +67,20 @@ def _tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tenso
 
 _TANGENTS = {"add": _operator_tangent.of_sums, "matmul": _operator_tangent.of_products_of_matrices}
 _OPTIONS = "Tensor? seq_offsets, str op, int mode, int axis, bool reverse"
-_op = register(
-    "scan",
-    f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)",
-    _kernel,
-    _fake,
+OPERATORS = Operators(
+    (
+        f"(Tensor x, Tensor? initial, {_OPTIONS}) -> (Tensor, Tensor)",
+        "(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, "
+        f"{_OPTIONS}) -> (Tensor, Tensor)",
+    ),
+    (_operator.forward, _operator.backward),
+    (_kernel, _backward_kernel),
+    (_fake, _backward_fake),
     _save,
     _backward,
     _tangent,
-    function="prefix_scan and reduce",
 )
-_backward_op = register(
-    "scan_backward",
-    "(Tensor x, Tensor? output, Tensor grad_output, Tensor? initial, Tensor? grad_final, "
-    f"{_OPTIONS}) -> (Tensor, Tensor)",
-    _backward_kernel,
-    _backward_fake,
-    function="prefix_scan and reduce",
-)
+_op, _backward_op = OPERATORS.register("scan", function="prefix_scan and reduce")
 
 
 def _affine_kernel(W, b, state, seq_offsets, reverse):
@@ -205,6 +200,18 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
     return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
 
 
+def arguments(
+    x: Tensor, op: str, mode: int, axis: int | None, reverse: bool, initial: Tensor | None, offsets: Tensor | None
+) -> tuple[Any, ...]:
+    """Those of the operator for a scan whose operator has a name."""
+    lower = autocast_dtype(x)
+    if lower is not None and op in _LOWERED | _WIDENED:
+        x = x.to(lower if op in _LOWERED else torch.float32)
+    matrix = op == "matmul"
+    place = axis_of(axis, -3 if matrix else -1, x.dim(), 2 if matrix else 0)
+    return x, as_state(initial, x), offsets, op, mode, place, reverse
+
+
 def _scan(
     x: Tensor, op: Any, mode: int, axis: int | None, reverse: bool, initial: Any, seq_offsets: Offsets, final: bool
 ) -> Any:
@@ -215,12 +222,7 @@ def _scan(
         if not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
             refuse_operator(op)
         return _scan_by(op, x, initial, offsets, final, mode, axis, reverse)
-    lower = autocast_dtype(x)
-    if lower is not None and op in _LOWERED | _WIDENED:
-        x = x.to(lower if op in _LOWERED else torch.float32)
-    matrix = op == "matmul"
-    place = axis_of(axis, -3 if matrix else -1, x.dim(), 2 if matrix else 0)
-    results = _op(x, as_state(initial, x), offsets, op, mode, place, reverse)
+    results = _op(*arguments(x, op, mode, axis, reverse, initial, offsets))
     return tuple(results) if final else results[0]
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
+from .._call import Kind
 from . import _transforms
 
 _library = torch.library.Library("flashscan", "DEF")
@@ -97,6 +100,40 @@ def _recording(
             return op(*inputs)
 
     return call
+
+
+@dataclass(frozen=True)
+class Operators:
+    """A scan and its gradients. Pairs are of these: of the forward and the backward pass.
+
+    Kernels take first what runs their pass on arrays and options, ``backward`` the operator for gradients. Last among the
+    arguments is whether time is walked in reverse.
+    """
+
+    schemas: tuple[str, str]
+    passes: tuple[Kind, Kind]
+    kernels: tuple[Callable[..., Any], Callable[..., Any]]
+    fakes: tuple[Callable[..., Any], Callable[..., Any]]
+    save: Callable[[Any, tuple[Any, ...], Any], None]
+    backward: Callable[..., Any]
+    tangent: Callable[..., Any] | None = None
+    save_backward: Callable[[Any, tuple[Any, ...], Any], None] | None = None
+    second_backward: Callable[..., Any] | None = None
+    backward_tangent: Callable[..., Any] | None = None
+    instead: Callable[..., Any] | None = None
+
+    def register(self, name: str, function: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Both; see ``register``."""
+        kernel, backward_kernel = map(partial, self.kernels, self.passes)
+        rules = self.save_backward, self.second_backward, self.backward_tangent
+        gradients = register(
+            f"{name}_backward", self.schemas[1], backward_kernel, self.fakes[1], *rules, function=function
+        )
+        rules = self.save, partial(self.backward, gradients), self.tangent
+        op = register(
+            name, self.schemas[0], kernel, self.fakes[0], *rules, function=function, instead=self.instead
+        )
+        return op, gradients
 
 
 def optional(tensor: torch.Tensor | None, of: torch.Tensor | None) -> torch.Tensor | None:

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One sequence over processes in what PyTorch compiles, and beside parameters that are sharded over the same processes."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import flashscan.torch as ft  # noqa: E402
+from distributed_support import needs_gloo, run  # noqa: E402
+from torch_support import Numbers, close, needs_compile  # noqa: E402
+
+pytestmark = needs_gloo
+
+
+def _compiled(rank, ranks):
+    from flashscan import distributed
+
+    torch._dynamo.reset()
+
+    def body(gate, x, param, state):
+        h, last = distributed.linear_scan(gate.sigmoid(), x.sin(), state, return_final_state=True)
+        y = distributed.gated_scan(h, x, layer="hgrn", param=param, group=None)
+        y = y + distributed.prefix_scan(y, "logaddexp", axis=1)
+        return y.sum() if last is None else y.sum() + last.cos().sum()
+
+    numbers = Numbers("cpu", seed=rank)
+    given = [numbers.uniform(2, 5 + rank, 3, grad=True) for _ in range(2)] + [numbers.uniform(3, grad=True)]
+    given.append(numbers.uniform(2, 3, grad=True) if rank == 0 else None)
+    compiled, leaves = torch.compile(body, fullgraph=True), given if rank == 0 else given[:3]
+    results = [(loss, *torch.autograd.grad(loss, leaves)) for loss in (function(*given) for function in (body, compiled))]
+    for got, want in zip(results[1], results[0]):
+        close(got, want)
+
+
+@needs_compile
+def test_torch_compile_keeps_the_graph_whole(tmp_path):
+    run(_compiled, 2, tmp_path)
+
+
+class Mixer(torch.nn.Module):
+    """A layer over ranks, and its like on the whole sequence."""
+
+    def __init__(self, package):
+        super().__init__()
+        self.package = package
+        self.gate, self.entering = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        gate, x = self.gate(x), self.entering(x)
+        return x + self.package.gated_scan(gate, x, layer="mingru") + self.package.linear_scan(gate.sigmoid(), x)
+
+
+def _sharded(rank, ranks, compiles):
+    from flashscan import distributed
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(3)
+    over_ranks = torch.nn.Sequential(Mixer(distributed), Mixer(distributed)).double()
+    whole = torch.nn.Sequential(Mixer(ft), Mixer(ft)).double()
+    whole.load_state_dict(over_ranks.state_dict())
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (ranks,))
+    for layer in (*over_ranks, over_ranks):
+        fully_shard(layer, mesh=mesh)
+        layer.set_gradient_divide_factor(1.0)  # the losses of all ranks are added
+    run_over_ranks = torch.compile(over_ranks, backend="aot_eager") if compiles else over_ranks
+    x = torch.rand(2, 14, 6, dtype=torch.float64)
+    mine = slice(9 * rank, 9 if rank == 0 else 14)
+    optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (over_ranks, whole)]
+    for _ in range(3):
+        y, want = run_over_ranks(x[:, mine]), whole(x)
+        close(y, want[:, mine])
+        for loss, optimizer in zip((y.square().sum() / 28, want.square().sum() / 28), optimizers):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for got, want in zip(over_ranks.parameters(), whole.parameters()):
+        close(got.full_tensor(), want)
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_parameters_sharded_over_the_same_ranks(compiles, tmp_path):
+    pytest.importorskip("torch.distributed.fsdp", reason="fully_shard")
+    if not hasattr(torch.distributed.fsdp, "fully_shard"):
+        pytest.skip("fully_shard needs 2.6")
+    run(_sharded, 2, tmp_path, compiles)
