@@ -5,6 +5,8 @@
     python char_lm.py                        this repository's documents, on the CPU
     python char_lm.py --layer slstm --device cuda --bf16 --width 512 --text book.txt
     python char_lm.py --check                the losses beside those of the same model in plain PyTorch
+    torchrun --nproc-per-node=2 char_lm.py --context-parallel --layer mingru
+                                             windows are cut in time over two processes; --check here too
 
 A model is embedding, blocks of a recurrent layer and a gated MLP, each behind a norm and beside a skip connection, and
 logits of the next byte. Prints bits per byte, draws the loss curve, and ends with text of its own.
@@ -15,12 +17,14 @@ from __future__ import annotations
 import argparse
 import copy
 import math
+import os
 import sys
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
@@ -84,25 +88,33 @@ def plain_mamba(block, x):
     return block.out_proj((torch.stack(output, 1) + block.D * u) * functional.silu(z))
 
 
+def mingru_over_ranks(layer, x):
+    """What MinGRU computes of steps that go on in the next process."""
+    from flashscan.distributed import gated_scan
+
+    return gated_scan(*layer.projection(x).chunk(2, -1), layer="mingru")
+
+
+# How a layer is made, and how its output is computed in other ways than its own.
 LAYERS = {
-    "rglru": (lambda width, heads: RGLRU(width, heads), plain_rglru),
-    "mingru": (lambda width, heads: MinGRU(width, width), plain_mingru),
-    "mamba": (lambda width, heads: Mamba(width), plain_mamba),
-    "slstm": (lambda width, heads: SLSTM(width, width, num_heads=heads, batch_first=True), plain_slstm),
+    "rglru": (lambda width, heads: RGLRU(width, heads), {"plain": plain_rglru}),
+    "mingru": (lambda width, heads: MinGRU(width, width), {"plain": plain_mingru, "ranks": mingru_over_ranks}),
+    "mamba": (lambda width, heads: Mamba(width), {"plain": plain_mamba}),
+    "slstm": (lambda width, heads: SLSTM(width, width, num_heads=heads, batch_first=True), {"plain": plain_slstm}),
 }
 
 
 class Block(nn.Module):
     def __init__(self, layer, width, heads):
         super().__init__()
-        make, self.plain_layer = LAYERS[layer]
+        make, self.other_ways = LAYERS[layer]
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.recurrent = make(width, heads)
         self.inner, self.outer = nn.Linear(width, 4 * width), nn.Linear(2 * width, width)
 
-    def forward(self, x, state, plain):
+    def forward(self, x, state, way):
         y = self.norm1(x)
-        y, state = (self.plain_layer(self.recurrent, y), None) if plain else self.recurrent(y, state)
+        y, state = (self.other_ways[way](self.recurrent, y), None) if way else self.recurrent(y, state)
         x = x + y
         gate, value = self.inner(self.norm2(x)).chunk(2, -1)
         return x + self.outer(functional.gelu(gate) * value), state
@@ -115,11 +127,12 @@ class Model(nn.Module):
         self.blocks = nn.ModuleList(Block(layer, width, heads) for _ in range(blocks))
         self.norm, self.logits = nn.LayerNorm(width), nn.Linear(width, 256)
 
-    def forward(self, text, states=None, plain=False):
-        """Bytes [B, T] and the blocks' states to logits of the next bytes [B, T, 256] and states."""
+    def forward(self, text, states=None, way=None):
+        """Bytes [B, T] and the blocks' states to logits of the next bytes [B, T, 256] and states. ``way``: None for that
+        of flashscan's layers, or "plain" or "ranks"."""
         x, after = self.embedding(text), []
         for block, state in zip(self.blocks, states or [None] * len(self.blocks)):
-            x, state = block(x, state, plain)
+            x, state = block(x, state, way)
             after.append(state)
         return self.logits(self.norm(x)), after
 
@@ -127,14 +140,25 @@ class Model(nn.Module):
 def show_progress(done, steps, bits, start):
     bar = "#" * (24 * done // steps)
     text = f"[{bar:24}] {done}/{steps}  {bits:.3f} bits/byte  {time.monotonic() - start:.0f} s"
-    if sys.stdout.isatty():
+    if sys.stdout and sys.stdout.isatty():
         print(f"\r{text}", end="" if done < steps else "\n", flush=True)
     elif done == steps or done % max(1, steps // 10) == 0:
         print(text, flush=True)
 
 
-def train(model, text, args, plain=False):
-    """The loss of every step, in bits per byte. Windows are drawn by ``args.seed`` alone."""
+def add_over_ranks(loss, parameters):
+    """Each process has the part of the loss, and of gradients, that its own steps add."""
+    loss = loss.detach()
+    for tensor in (loss, *(parameter.grad for parameter in parameters)):
+        dist.all_reduce(tensor)
+    return loss
+
+
+def train(model, text, args, way=None):
+    """The loss of every step, in bits per byte. Windows are drawn by ``args.seed`` alone. The way "ranks" gives each
+    process some of a window's steps."""
+    rank, ranks = (dist.get_rank(), dist.get_world_size()) if way == "ranks" else (0, 1)
+    mine = slice(args.length * rank // ranks, args.length * (rank + 1) // ranks)
     generator = torch.Generator().manual_seed(args.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     narrow = torch.autocast(args.device, torch.bfloat16) if args.bf16 else nullcontext()
@@ -144,11 +168,15 @@ def train(model, text, args, plain=False):
             group["lr"] = args.lr * min(1, (step + 1) / 20)
         places = torch.randint(len(text) - args.length, (args.batch,), generator=generator)
         window = torch.stack([text[p : p + args.length + 1] for p in places.tolist()]).long().to(args.device)
+        given, wanted = window[:, :-1][:, mine], window[:, 1:][:, mine]
         with narrow:
-            logits, _ = model(window[:, :-1], plain=plain)
-        loss = functional.cross_entropy(logits.flatten(0, 1).to(model.norm.weight.dtype), window[:, 1:].flatten())
+            logits, _ = model(given, way=way)
+        logits = logits.flatten(0, 1).to(model.norm.weight.dtype)
+        loss = functional.cross_entropy(logits, wanted.flatten(), reduction="sum") / (args.batch * args.length)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        if way == "ranks":
+            loss = add_over_ranks(loss, model.parameters())
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item() / math.log(2))
@@ -193,12 +221,17 @@ def documents():
 
 
 def check(model, text, args):
-    """The losses of the model and of its copy in plain PyTorch, on the same windows. Returns whether they agree."""
+    """The losses of the model beside those of its copy in plain PyTorch, or on many processes, on the same windows.
+    Returns whether they agree."""
+    way, name = "plain", "plain PyTorch"
+    if args.context_parallel:
+        way, name = "ranks", f"windows cut over {dist.get_world_size()} processes"
     other = copy.deepcopy(model)
-    ours, theirs = train(model, text, args), train(other, text, args, plain=True)
+    ours, theirs = train(model, text, args), train(other, text, args, way)
     difference = max(abs(one - two) for one, two in zip(ours, theirs))
     limit = 1e-8 if args.double else 1e-4
-    print(f"greatest difference from plain PyTorch in {args.steps} steps: {difference:.2e} bits/byte, of {limit:g}")
+    print(f"losses: {', '.join(f'{loss:.9f}' for loss in ours[-3:])}\n{name}: {', '.join(f'{loss:.9f}' for loss in theirs[-3:])}")
+    print(f"greatest difference from {name} in {args.steps} steps: {difference:.2e} bits/byte, of {limit:g}")
     return difference <= limit
 
 
@@ -220,12 +253,18 @@ def parse(arguments):
     precision.add_argument("--double", action="store_true", help="float64")
     parser.add_argument("--plot", type=Path, default=Path("char_lm.png"), help="where the loss curve goes")
     parser.add_argument("--sample", type=int, default=300, help="bytes to write in the end")
-    parser.add_argument("--check", action="store_true", help="compare with plain PyTorch instead; 1 if they differ")
-    return parser.parse_args(arguments)
+    parser.add_argument("--check", action="store_true", help="compare losses with those of plain PyTorch, or of one "
+                        "process, instead; 1 if they differ")
+    parser.add_argument("--context-parallel", action="store_true", help="cut windows in time over torchrun's processes")
+    args = parser.parse_args(arguments)
+    if args.context_parallel and "ranks" not in LAYERS[args.layer][1]:
+        parser.error(f"--layer is {args.layer}; accepted with --context-parallel is mingru")
+    if args.context_parallel and "RANK" not in os.environ:
+        parser.error("--context-parallel is for the processes of torchrun: torchrun --nproc-per-node=2 char_lm.py ...")
+    return args
 
 
-def main(arguments=None):
-    args = parse(arguments)
+def run(args):
     data = args.text.read_bytes() if args.text else documents()
     if len(data) <= args.length:
         raise SystemExit(f"the text has {len(data)} bytes; accepted are more than --length, {args.length}")
@@ -237,10 +276,23 @@ def main(arguments=None):
     print(f"{len(data)} bytes of text, {sum(p.numel() for p in model.parameters())} parameters, on {args.device}")
     if args.check:
         return 0 if check(model, text, args) else 1
-    losses = train(model, text, args)
-    plot(losses, args.plot, f"{args.layer}, {args.blocks} blocks of width {args.width}")
-    print(write_text(model, b"The ", args.sample, args))
+    losses = train(model, text, args, "ranks" if args.context_parallel else None)
+    if not args.context_parallel or dist.get_rank() == 0:
+        plot(losses, args.plot, f"{args.layer}, {args.blocks} blocks of width {args.width}")
+        print(write_text(model, b"The ", args.sample, args))
     return 0
+
+
+def main(arguments=None):
+    args = parse(arguments)
+    if not args.context_parallel:
+        return run(args)
+    dist.init_process_group("gloo")
+    try:
+        with nullcontext() if dist.get_rank() == 0 else redirect_stdout(None):
+            return run(args)
+    finally:
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

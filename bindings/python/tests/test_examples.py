@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of a recurrent policy and of a server: what they compare is equal, and they learn, write and draw."""
+"""The examples of a recurrent policy, of a server and of a context cut over processes: what they compare is equal, and they
+learn, write and draw."""
 
 from __future__ import annotations
 
 import importlib
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,3 +63,27 @@ def test_the_server_draws_and_writes(example, tmp_path, capsys):
     text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
     assert example("serve").main([*SERVE, "--steps=2", f"--text={text}", f"--plot={curve}"]) == 0
     assert "12/12 answers" in capsys.readouterr().out and curve.stat().st_size > 1000
+
+
+def test_a_context_over_processes_gives_the_losses_of_one(tmp_path):
+    if not (torch.distributed.is_available() and getattr(torch.distributed, "is_gloo_available", lambda: True)()):
+        pytest.skip("PyTorch has no gloo")
+    text = tmp_path / "text"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    options = ["--context-parallel", "--check", "--double", "--layer=mingru", "--steps=4", "--length=25"]
+    more = ["--width=16", "--batch=2", f"--text={text}"]
+    ran = subprocess.run([*torchrun, EXAMPLES / "char_lm.py", *options, *more], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    losses = re.findall(r"^(losses|windows cut over 2 processes): (.*)$", ran.stdout, re.MULTILINE)
+    assert [name for name, _ in losses] == ["losses", "windows cut over 2 processes"]
+    one, two = ([float(loss) for loss in values.split(", ")] for _, values in losses)
+    assert len(one) == 3 and max(abs(a - b) for a, b in zip(one, two)) <= 2e-9 and one[0] > one[-1]
+
+
+def test_a_context_is_cut_by_torchrun_and_for_layers_of_one_kind(example, monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    for layer, words in (("mingru", "for the processes of torchrun"), ("slstm", "accepted with --context-parallel")):
+        with pytest.raises(SystemExit):
+            example("char_lm").main(["--context-parallel", f"--layer={layer}"])
+        assert words in capsys.readouterr().err
