@@ -10,7 +10,8 @@ layers with an epilogue, and of what a batch shares; ``grad`` of ``vmap`` is one
 XLA cuts a call along the batch, channels and heads where arrays are sharded so, and gathers nothing; arrays that are
 sharded along time, and gradients of ``rnn`` and of gated layers with an epilogue on sharded arrays, are refused when the program is compiled. This takes
 Shardy, JAX's partitioner since 0.7; older releases gather. In
-``jax.shard_map`` each device makes a call of its own. Complex gradients follow JAX's convention. ``threads`` is for the
+``jax.shard_map`` each device makes a call of its own, and ``linear_scan`` with ``axis_name`` goes on from device to
+device. Complex gradients follow JAX's convention. ``threads`` is for the
 CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
 
 The steps for decoding, whose names end in ``_step``, return the states beside the output, as JAX's arrays do not change:
@@ -25,7 +26,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from . import _affine, _gated, _linear, _operator, _rnn, _selective
+from . import _affine, _gated, _linear, _operator, _rnn, _selective, _xla_ranks
 from ._axis import TimeAxis, check_layout
 from ._call import choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
@@ -65,12 +66,19 @@ def linear_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
+    axis_name: Any = None,
 ) -> Array | tuple[Array, Array]:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` from ``initial_state``; arguments as in ``flashscan.linear_scan``.
 
     ``input`` is [B, T, C], or [B, C, T] with ``layout="bct"``; ``gate`` broadcasts to it; ``initial_state`` is [B, C],
     or [N, C] with ``seq_offsets`` [N + 1]; ``reset`` is [B, T]; with ``axis`` the input has any rank. Returns h, or the
     pair of it and the final state.
+
+    ``axis_name``: in ``jax.shard_map``, the name of the axis of the mesh along which time is cut. Each device then has its
+    own steps in ``gate``, ``input`` and ``reset``, as many as every other, those of index 0 first; ``initial_state`` is
+    that of the whole sequence, and so is the final state, which all devices get. A pass sends two numbers for each batch
+    and channel, in one all-gather, and runs twice through a device's steps. The product of the gates of a device's steps
+    has to be in the range of the state's dtype. There is no ``seq_offsets`` then.
     """
     choose("layout", layout, _linear.LAYOUTS), choose("gate_form", gate_form, _linear.GATE_FORMS)
     arrays = arrays_of(_linear.forward, gate, input, initial_state, seq_offsets, reset)
@@ -83,7 +91,8 @@ def linear_scan(
     if arrays[0].ndim < 3:
         arrays[0] = arrays[0].reshape((1,) * (3 - arrays[0].ndim) + arrays[0].shape)
     final, reverse = flag("return_final_state", return_final_state), flag("reverse", reverse)
-    results = call(LINEAR, arrays, (final, layout, gate_form, reverse, thread_count(threads)))
+    options = (final, layout, gate_form, reverse, thread_count(threads))
+    results = call(LINEAR, arrays, options) if axis_name is None else _xla_ranks.linear_scan(axis_name, arrays, options)
     if time is not None:
         results = time.results(*results)
     return tuple(results) if return_final_state else results[0]
