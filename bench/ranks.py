@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulates a linear recurrence whose time is cut over 2 to 64 GPUs: two ways to carry states from GPU to GPU.
+
+    python3 bench/ranks.py [--array-mb 256] [--rows 8192]
+
+Nothing is run: times come from a cost model, whose numbers are measured on H200s where MEASURED says so and assumed where
+ASSUMED does. Each GPU has the same number of steps, so that the whole grows with the number of GPUs.
+
+all-gather  Each GPU reads what a summary of its steps takes, all GPUs gather the summaries, and each runs its pass.
+wavefront   Rows are in groups. A GPU starts a group when the one before it has finished it and sent its state; each array
+            is read or written once, in one kernel. The last GPU starts behind one group of each GPU before it.
+"""
+
+import argparse
+from dataclasses import dataclass
+
+from tables import table, us_text
+
+MB = 1 << 20
+MEASURED = """a stream of 2 reads and 1 write of arrays of 16 MB to 1 GB takes 3.8 us and its bytes at 4.39 TB/s, one of
+3 reads and 2 writes 5.0 us and 4.12 TB/s (a straight line through the ends, within 5 % of the sizes
+between; memory of 4.8 TB/s); NCCL's all-gather on two
+GPUs takes 8.8 us and the bytes of a rank at 105 GB/s; a state of 4 KB in peer memory arrives in 1.9 us, of 32 KB in 2.7"""
+ASSUMED = """each further GPU adds one hop of 1.34 us (a flag in peer memory, measured) and the bytes of its rank to an
+all-gather; hosts have 8 GPUs, and between them an all-gather has 50 GB/s and a hop or a state takes 10 us more; a kernel
+that waits for states of other GPUs streams as one that does not, in groups of at least 16 MB of all its arrays"""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Arrays that the pass moves, those that a summary reads, and what a stream of as many costs."""
+
+    name: str
+    arrays: int
+    summary: int
+    fixed_us: float
+    bytes_per_us: float
+
+    def stream_us(self, size):
+        return self.fixed_us + size / self.bytes_per_us
+
+
+PASSES = [Pass("forward", 3, 2, 3.8, 4.39e6), Pass("backward", 5, 2, 5.0, 4.12e6)]
+GPUS = [2, 4, 8, 16, 32, 64]
+HOST_GPUS = 8
+BETWEEN_HOSTS_US = 10.0
+LEAST_GROUP = 16 * MB
+
+
+def hosts_of(gpus):
+    return -(-gpus // HOST_GPUS)
+
+
+def gather_us(gpus, size):
+    """An all-gather of ``size`` bytes of each GPU."""
+    hosts = hosts_of(gpus)
+    bytes_per_us = 105e3 if hosts == 1 else 50e3
+    return 8.8 + 1.34 * (gpus - 2) + BETWEEN_HOSTS_US * (hosts - 1) + (gpus - 1) * size / bytes_per_us
+
+
+def state_us(size):
+    """A state of ``size`` bytes on its way to the next GPU of the host."""
+    return 1.78 + size / 35.8e3
+
+
+def whole_us(work, gpus, array):
+    """All of it on one GPU, were its memory large enough."""
+    return work.stream_us(gpus * work.arrays * array)
+
+
+def all_gather_us(work, gpus, array, rows):
+    """``array``: bytes of one array on one GPU; two numbers of 4 bytes for each row are gathered."""
+    summary = work.stream_us(work.summary * array)
+    return summary + gather_us(gpus, 8 * rows) + work.stream_us(work.arrays * array)
+
+
+def groups_of(work, array, rows):
+    """As many as there are rows for and as the least group allows."""
+    return max(1, min(rows, int(work.arrays * array // LEAST_GROUP)))
+
+
+def wavefront_us(work, gpus, array, rows):
+    groups = groups_of(work, array, rows)
+    own = work.arrays * array / work.bytes_per_us
+    states = (gpus - 1) * state_us(4 * rows / groups) + (hosts_of(gpus) - 1) * BETWEEN_HOSTS_US
+    return work.fixed_us + own + (gpus - 1) * own / groups + states
+
+
+def rows_of_table(work, array, rows):
+    for gpus in GPUS:
+        whole = whole_us(work, gpus, array)
+        cells = [work.name, gpus, us_text(whole)]
+        for cost in (all_gather_us, wavefront_us):
+            us = cost(work, gpus, array, rows)
+            cells += [us_text(us), f"{us / whole:.3f}", f"{100 * whole / (gpus * us):.0f}"]
+        yield cells
+
+
+def write(array, rows):
+    """The assumptions and the table, as Markdown."""
+    header = ["pass", "GPUs", "one GPU, us"]
+    for way in ("all-gather", "wavefront"):
+        header += [f"{way}, us", "of one GPU", "efficiency, %"]
+    lines = [cells for work in PASSES for cells in rows_of_table(work, array, rows)]
+    text = " ".join(f"Measured: {MEASURED}. Assumed: {ASSUMED}.".split())
+    groups = " and ".join(f"{groups_of(work, array, rows)} ({work.name})" for work in PASSES)
+    return (f"Simulated, not run: arrays of {array / MB:g} MB on each GPU, {rows} rows of f32, groups of a wavefront: "
+            f"{groups}. {text}\n\n" + table(header, lines))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--array-mb", type=float, default=256, help="of each array, on each GPU")
+    parser.add_argument("--rows", type=int, default=8192, help="batch times channels")
+    options = parser.parse_args()
+    if options.array_mb <= 0 or options.rows < 1:
+        parser.error(f"--array-mb is {options.array_mb}, --rows is {options.rows}; accepted are more than 0")
+    print(write(int(options.array_mb * MB), options.rows), end="")
+
+
+if __name__ == "__main__":
+    main()
