@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The specs that all families share, and the checks of a call: presence, size, alignment and overlap of its arguments.
 #include "core/arguments.h"
 
 #include <algorithm>

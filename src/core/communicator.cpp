@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exchanges and checks the notes of all ranks, and makes their plans together.
 #include "core/communicator.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Makes cookies, and throws an Error that says why a cookie does not fit.
 #include "core/cookie.h"
 
 #include "core/error.h"

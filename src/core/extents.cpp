@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The checks of extents.h, and the Error for a size that does not fit.
 #include "core/extents.h"
 
 #include <limits>

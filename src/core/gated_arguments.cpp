@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the arguments of both passes of a gated layer, and puts the pointers of a call into GatedBuffers.
 #include "core/gated_arguments.h"
 
 #include "core/error.h"

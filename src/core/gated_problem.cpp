@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the problem of a gated layer, and describes it as text.
 #include "core/gated_problem.h"
 
 #include <cmath>

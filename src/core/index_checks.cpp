@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The Errors name the index and the value that is not accepted.
 #include "core/index_checks.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the arguments of both passes of a linear recurrence, and puts the pointers of a call into LinearBuffers.
 #include "core/linear_arguments.h"
 
 #include "core/error.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the problem of a linear recurrence, and describes it as text.
 #include "core/linear_problem.h"
 
 #include <array>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the arguments of both passes of an associative operator, and puts the pointers of a call into OperatorBuffers.
 #include "core/operator_arguments.h"
 
 #include "core/error.h"

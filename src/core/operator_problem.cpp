@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the problem of an associative operator, and describes it as text.
 #include "core/operator_problem.h"
 
 #include "core/extents.h"

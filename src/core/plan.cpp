@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The one implementation of Plan, for all families. The constructor checks the problem and chooses the kernel. A call
+// checks its arguments, gets scratch, copies states that are not dense, and runs the kernel.
 #include "core/plan.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the arguments of both passes of a recurrent network, and puts the pointers of a call into RnnBuffers.
 #include "core/rnn_arguments.h"
 
 namespace flashscan {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the problem of a recurrent network, and describes it as text.
 #include "core/rnn_problem.h"
 
 #include <cmath>

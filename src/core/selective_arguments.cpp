@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lists the arguments of both passes of a selective scan, and puts the pointers of a call into SelectiveBuffers.
 #include "core/selective_arguments.h"
 
 #include "core/error.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the problem of a selective scan, and describes it as text.
 #include "core/selective_problem.h"
 
 #include "core/tensors.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Checks the fields that say how sequences lie in the batch and in time, and the strides of states.
 #include "core/sequences.h"
 
 #include <limits>

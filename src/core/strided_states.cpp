@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the states that are not dense, and lists the copies between them and scratch.
 #include "core/strided_states.h"
 
 #include <utility>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Default strides of tensors, the checks of given ones, and the specs of tensors as arguments.
 #include "core/tensors.h"
 
 namespace flashscan {
