@@ -15,7 +15,7 @@ from torch_support import DEVICES, need  # noqa: E402
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "char_lm.py"
 if not EXAMPLE.exists():
     pytest.skip("the examples are in the repository alone", allow_module_level=True)
-SMALL = ["--steps=100", "--width=16", "--heads=2", "--blocks=1", "--batch=2", "--length=24", "--sample=20"]
+SMALL = ["--width=16", "--heads=2", "--blocks=1", "--batch=2", "--length=24", "--sample=20"]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def example():
 @pytest.mark.parametrize("device", DEVICES)
 def test_losses_equal_those_of_plain_torch(example, device, layer, precision):
     need(device)
-    assert example.main(["--check", f"--layer={layer}", f"--device={device}", *SMALL, *precision]) == 0
+    assert example.main(["--check", f"--layer={layer}", f"--device={device}", "--steps=30", *SMALL, *precision]) == 0
 
 
 @pytest.mark.parametrize("layer", ["rglru", "mingru", "mamba", "slstm"])
@@ -42,6 +42,6 @@ def test_learns_a_text(example, device, layer, tmp_path, capsys):
     text, curve = tmp_path / "text", tmp_path / "curve.png"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
     more = ["--lr=0.02", f"--text={text}", f"--plot={curve}"]
-    assert example.main([f"--layer={layer}", f"--device={device}", *SMALL, *more]) == 0
+    assert example.main([f"--layer={layer}", f"--device={device}", "--steps=100", *SMALL, *more]) == 0
     bits = [float(text.split()[-1]) for text in capsys.readouterr().out.split(" bits/byte")[:-1]]
     assert bits[-1] < 2 < bits[0] and curve.stat().st_size > 1000

@@ -287,7 +287,7 @@ def test_calls_from_many_threads_give_the_same_bits():
         except Exception as error:
             failures.append(error)
 
-    workers = [threading.Thread(target=work, args=(37 * i,)) for i in range(8)]
+    workers = [threading.Thread(target=work, args=(37 * i,)) for i in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:

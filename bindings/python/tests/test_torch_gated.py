@@ -147,8 +147,9 @@ def test_bounded_slopes(monkeypatch):
 @pytest.mark.parametrize("case", [*COMPOSED, *PARTS])
 def test_tangents_and_second_derivatives(case, place):
     run, given = problem(case, place, time=6 if place != "rows" else 3)
-    assert torch.autograd.gradcheck(run, given, check_forward_ad=True, check_backward_ad=False)
-    assert torch.autograd.gradgradcheck(run, given, check_fwd_over_rev=hasattr(torch, "func"))
+    fast = place != "rows"  # along one random direction: the formula is that of the rows
+    assert torch.autograd.gradcheck(run, given, check_forward_ad=True, check_backward_ad=False, fast_mode=fast)
+    assert torch.autograd.gradgradcheck(run, given, check_fwd_over_rev=hasattr(torch, "func"), fast_mode=fast)
 
 
 def test_second_derivatives_without_a_state_and_of_some_inputs():

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to be settled before any test loads a library."""
+
+import os
+
+# Threads that spin while they wait for each other take the cores of those that work, where a machine has other things to
+# do: a test then takes several times as long. OpenMP reads this when it is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
