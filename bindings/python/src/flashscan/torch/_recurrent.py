@@ -15,7 +15,7 @@ from .._errors import FlashscanTypeError, FlashscanValueError
 from .._rnn import CELLS
 from ._projection import enter, leave, projected
 from ._rnn import rnn
-from ._sequences import Input, gathered
+from ._sequences import Input, as_tensor, gathered
 from ._torch_parameters import module_of, take_parameters
 from ._types import Offsets, Tensor, as_offsets, positive
 
@@ -205,8 +205,7 @@ class Recurrent(nn.Module):
                 return way.back(output), way.unsorted(last)
         elif lengths is not None:
             raise FlashscanValueError("lengths is given; accepted with seq_offsets is None")
-        if not isinstance(input, Tensor):
-            raise FlashscanTypeError(f"input is a {type(input).__name__}; accepted are a tensor or a PackedSequence")
+        input = as_tensor(input)
         batched = input.dim() == 3
         if input.dim() not in (2, 3) or input.shape[-1] != self.input_size:
             raise FlashscanValueError(

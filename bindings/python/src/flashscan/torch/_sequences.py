@@ -49,6 +49,13 @@ class Packed(NamedTuple):
         return padded.unflatten(0, axes)
 
 
+def as_tensor(input: Any) -> Tensor:
+    """An input that is no PackedSequence."""
+    if not isinstance(input, Tensor):
+        raise FlashscanTypeError(f"input is a {type(input).__name__}; accepted are a tensor or a PackedSequence")
+    return input
+
+
 def gathered(given: Any, lengths: Any, reset: Tensor | None, features: int, batch_first: bool) -> Packed | None:
     """None where the sequences are of one length."""
     if isinstance(given, PackedSequence):
@@ -57,9 +64,7 @@ def gathered(given: Any, lengths: Any, reset: Tensor | None, features: int, batc
             raise FlashscanValueError(f"{name} is given; accepted with a PackedSequence is None")
         flat, (place, sizes) = given.data, _places_of(given)
     elif lengths is not None:
-        if not isinstance(given, Tensor):
-            raise FlashscanTypeError(f"input is a {type(given).__name__}; accepted are a tensor or a PackedSequence")
-        if given.dim() != 3:
+        if as_tensor(given).dim() != 3:
             raise FlashscanValueError(f"input has shape {tuple(given.shape)}; accepted with lengths are 3 axes")
         place, sizes = _places_in_batch(given, lengths, batch_first)
         flat = given.flatten(0, 1)
