@@ -291,3 +291,39 @@ def test_any_axis(shape, axis, gate_shape, device):
     assert_close(vjp(got), tuple(map(jnp.asarray, gradients)))
     with pytest.raises(flashscan.FlashscanValueError, match="layout is 'bct' with axis"):
         fj.linear_scan(gate, x, axis=axis, layout="bct")
+
+
+def test_export_and_back(device):
+    """Programs are exported with their gradients, and run elsewhere by what was written."""
+    pytest.importorskip("flatbuffers")  # which JAX writes exported programs with
+    from jax import export
+
+    rng = np.random.default_rng(13)
+    gate, x = normal(rng, (2, 5, 3)) / 2, normal(rng, (2, 5, 3))
+    function = jax.jit(lambda gate, x: fj.linear_scan(gate, fj.prefix_scan(x, "add", axis=1)))
+    with pytest.raises(ValueError, match="custom calls"):
+        export.export(function)(gate, x)
+    allowed = [export.DisabledSafetyCheck.custom_call("flashscan")]
+    written = export.export(function, disabled_checks=allowed)(gate, x).serialize(vjp_order=1)
+    read = export.deserialize(written)
+    assert_close(read.call(gate, x), function(gate, x))
+    gradient = lambda call: jax.grad(lambda *arrays: (call(*arrays) ** 2).sum(), (0, 1))(gate, x)
+    assert_close(gradient(read.call), gradient(function))
+
+
+def test_symbolic_extents_are_refused():
+    from jax import export
+
+    of = jax.ShapeDtypeStruct(export.symbolic_shape("2, T, 3"), np.float64)
+    allowed = [export.DisabledSafetyCheck.custom_call("flashscan")]
+    with pytest.raises(flashscan.FlashscanTypeError, match=r"input has shape \(2, T, 3\) with symbolic extents"):
+        export.export(jax.jit(fj.linear_scan), disabled_checks=allowed)(of, of)
+
+
+def test_functions_and_pytrees_are_left_to_jax():
+    x = jnp.ones((4, 2))
+    with pytest.raises(flashscan.FlashscanTypeError, match="op is .*jax.lax.associative_scan"):
+        fj.prefix_scan(x, jnp.add, axis=0)
+    for scan in (fj.prefix_scan, fj.reduce):
+        with pytest.raises(flashscan.FlashscanTypeError, match="x is a tuple; accepted is one array"):
+            scan((x, x), "add", axis=0)

@@ -63,6 +63,12 @@ def arrays_of(kind: Kind, *values: Any) -> list[Any]:
             raise FlashscanTypeError(
                 f"{name} is {value!r}, of which no array can be made; accepted are arrays"
             ) from error
+        shape = arrays[place].shape
+        if not all(isinstance(extent, int) for extent in shape):
+            raise FlashscanTypeError(
+                f"{name.removesuffix('?')} has shape {shape} with symbolic extents; accepted are numbers, as a plan is "
+                "made for each shape"
+            )
         dtype = arrays[kind.lead].dtype
     return arrays
 

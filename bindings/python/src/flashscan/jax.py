@@ -14,6 +14,10 @@ Shardy, JAX's partitioner since 0.7; older releases gather. In
 device. Complex gradients follow JAX's convention. ``threads`` is for the
 CPU. What only the data can tell, sequence offsets that decrease for example, fails when the program runs.
 
+``jax.export`` takes programs with these functions where the custom call is allowed by its name,
+``jax.export.DisabledSafetyCheck.custom_call("flashscan")``. The call holds a descriptor of this version of the library:
+what was exported runs where ``flashscan.jax`` of the same version has been imported. Symbolic extents are refused.
+
 The steps for decoding, whose names end in ``_step``, return the states beside the output, as JAX's arrays do not change:
 in ``jax.jit`` with the states donated, and in ``jax.lax.scan`` with the states as the carry, they are updated in place,
 else they are copied. Steps have no derivatives, and mapped steps are made one after another.
@@ -215,7 +219,15 @@ def _scan(
     x: Any, op: Any, initial: Any, seq_offsets: Any, final: bool, mode: int, axis: Any, reverse: Any, threads: Any
 ) -> list[Array]:
     if not _operator.named(op, ""):
-        raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}")
+        raise FlashscanTypeError(
+            f"op is {op!r}; accepted are {', '.join(map(repr, _operator.NAMED))}; functions of Python, on arrays and on "
+            "pytrees, are jax.lax.associative_scan's, which is compiled by XLA with them"
+        )
+    if isinstance(x, (tuple, list, dict)) and any(getattr(leaf, "ndim", 0) for leaf in jax.tree.leaves(x)):
+        raise FlashscanTypeError(
+            f"x is a {type(x).__name__}; accepted is one array; pytrees are jax.lax.associative_scan's, and pairs (W, b) "
+            "of affine maps affine_scan's or linear_scan's"
+        )
     axis = None if axis is None else integer("axis", axis)
     options = (op, final, mode, axis, flag("reverse", reverse), thread_count(threads))
     return call(OPERATOR, arrays_of(_operator.forward, x, initial, seq_offsets), options)
