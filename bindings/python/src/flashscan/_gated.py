@@ -8,7 +8,7 @@ from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real
 from ._errors import FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Activation, Array, ArrayLike, Decay, Epilogue, Layer, Layout, Scale
 
 
 def _numbers(first: int, names: str) -> dict[str, int]:
@@ -181,11 +181,11 @@ def gated_scan(
     input: Array,
     initial_state: ArrayLike | None = None,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: Array | None = None,
     input_gate: Array | None = None,
     output_gate: Array | None = None,
@@ -194,7 +194,7 @@ def gated_scan(
     first_step: bool = False,
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -249,11 +249,11 @@ def gated_scan_backward(
     initial_state: ArrayLike | None = None,
     grad_final_state: ArrayLike | None = None,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: Array | None = None,
     input_gate: Array | None = None,
     output_gate: Array | None = None,
@@ -262,7 +262,7 @@ def gated_scan_backward(
     first_step: bool = False,
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,

@@ -23,7 +23,7 @@ from ._call import (
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._out import check_out, writing_into
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Array, ArrayLike, GateForm, Layout
 
 # Axis of batch, time and channels in an array of each layout, and the layout's number.
 LAYOUTS = {"btc": (lib.LAYOUT_BTC, (0, 1, 2)), "bct": (lib.LAYOUT_BCT, (0, 2, 1))}
@@ -161,9 +161,9 @@ def linear_scan(
     input: Array,
     initial_state: ArrayLike | None = None,
     *,
-    layout: str = "btc",
+    layout: Layout = "btc",
     axis: int | None = None,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -226,9 +226,9 @@ def linear_scan_backward(
     initial_state: ArrayLike | None = None,
     grad_final_state: ArrayLike | None = None,
     *,
-    layout: str = "btc",
+    layout: Layout = "btc",
     axis: int | None = None,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,

@@ -11,7 +11,7 @@ from ._call import INTEGERS, Call, Problem, data_number, flag, integer, kind, re
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._out import check_out, writing_into
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Array, ArrayLike, OperatorName
 
 NAMED = {
     "add": lib.OPERATOR_ADD,
@@ -95,7 +95,7 @@ class CudaOperator:
                 raise FlashscanTypeError(f"{name} is a {type(value).__name__}; accepted are {accepted}")
 
 
-Operator = Union[str, HostOperator, CudaOperator, Callable[[Any, Any], Any]]
+Operator = Union[OperatorName, HostOperator, CudaOperator, Callable[[Any, Any], Any]]
 
 
 def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int:
@@ -303,7 +303,7 @@ def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Arra
 
 def prefix_scan_backward(
     x: Array,
-    op: str,
+    op: OperatorName,
     grad_output: ArrayLike,
     output: ArrayLike | None = None,
     *,
@@ -326,7 +326,7 @@ def prefix_scan_backward(
 
 def reduce_backward(
     x: Array,
-    op: str,
+    op: OperatorName,
     grad_output: ArrayLike,
     *,
     axis: int | None = None,

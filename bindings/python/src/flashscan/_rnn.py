@@ -21,7 +21,7 @@ from ._call import (
 )
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Array, ArrayLike, Cell, NetworkLayout
 
 # Gates, biases and states of each cell, in the order of their numbers.
 _COUNTS = {
@@ -147,10 +147,10 @@ def rnn(
     Wx: Array,
     R: ArrayLike,
     b: ArrayLike | None,
-    cell: str = "lstm",
+    cell: Cell = "lstm",
     initial_state: ArrayLike | None = None,
     *,
-    layout: str = "btghd",
+    layout: NetworkLayout = "btghd",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -202,8 +202,8 @@ def rnn_backward(
     initial_state: ArrayLike | None = None,
     grad_final_state: ArrayLike | None = None,
     *,
-    cell: str = "lstm",
-    layout: str = "btghd",
+    cell: Cell = "lstm",
+    layout: NetworkLayout = "btghd",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,

@@ -9,7 +9,7 @@ from ._call import Call, Problem, choose, flag, kind, real_number, same_dtype, s
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Array, ArrayLike, Layout
 
 _DENSE = (0, 0, 0)
 _COMPLEX = {lib.F32: lib.C64, lib.F64: lib.C128}
@@ -141,7 +141,7 @@ def selective_scan(
     initial_state: ArrayLike | None = None,
     *,
     delta_softplus: bool = False,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -193,7 +193,7 @@ def selective_scan_backward(
     grad_final_state: ArrayLike | None = None,
     *,
     delta_softplus: bool = False,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,

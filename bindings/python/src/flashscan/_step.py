@@ -14,7 +14,7 @@ from . import _library as lib
 from ._call import Call, Kind, Problem, kind, same_dtype, same_shape, space_of
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
-from ._types import Array, ArrayLike
+from ._types import Activation, Array, ArrayLike, Cell, Decay, Epilogue, GateForm, Layer, Scale
 
 _DENSE = (0, 0, 0)
 _STATE_STRIDES = ((0, 0),) * 4
@@ -160,7 +160,7 @@ def linear_step(
     input: Array,
     state: Array,
     *,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
@@ -195,11 +195,11 @@ def gated_step(
     input: Array,
     state: Array,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: Array | None = None,
     input_gate: Array | None = None,
     output_gate: Array | None = None,
@@ -275,7 +275,7 @@ def rnn_step(
     b: ArrayLike | None,
     state: Array,
     *,
-    cell: str = "lstm",
+    cell: Cell = "lstm",
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,

@@ -1,10 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of arguments and results."""
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 # NumPy's ndarray, a torch.Tensor, a CuPy array, or an array of another package that speaks DLPack or the CUDA array
 # interface. Results are of the package that the first array of data is of.
 Array = TypeVar("Array")
 # An Array of the same package and device, or a list or number that it can be made of.
 ArrayLike = Any
+
+# What options accept. The tables of the functions have these words, which a test compares.
+Layout = Literal["btc", "bct"]
+NetworkLayout = Literal["btghd", "tbghd"]
+GateForm = Literal["value", "log", "logit"]
+Cell = Literal["lstm", "gru", "elman", "slstm", "gru_reset_before", "elman_relu", "mgu"]
+Layer = Literal["mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr"]
+Decay = Literal["value", "exp", "sigmoid", "one_minus_sigmoid", "lower_bound", "softplus", "ratio"]
+Scale = Literal["one", "one_minus", "sqrt"]
+Activation = Literal["none", "tanh", "silu", "positive"]
+Epilogue = Literal["none", "sigmoid", "silu", "tanh_sigmoid"]
+OperatorName = Literal["add", "mul", "min", "max", "logaddexp", "matmul", "and", "or", "xor"]

@@ -10,6 +10,7 @@ import jax
 from . import _rnn, _step
 from . import _library as lib
 from ._call import choose, flag, number, thread_count, words
+from ._types import Activation, Cell, Decay, Epilogue, GateForm, Layer, Scale
 from ._linear import GATE_FORMS
 from ._xla import Family, Traced, call
 from ._xla_partition import Axes
@@ -77,7 +78,7 @@ def linear_step(
     input: ArrayLike,
     state: ArrayLike,
     *,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
@@ -101,11 +102,11 @@ def gated_step(
     input: ArrayLike,
     state: ArrayLike,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: ArrayLike | None = None,
     input_gate: ArrayLike | None = None,
     output_gate: ArrayLike | None = None,
@@ -163,7 +164,7 @@ def rnn_step(
     b: ArrayLike | None,
     state: ArrayLike,
     *,
-    cell: str = "lstm",
+    cell: Cell = "lstm",
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,

@@ -34,6 +34,7 @@ from . import _affine, _gated, _linear, _operator, _rnn, _selective, _xla_ranks
 from ._axis import TimeAxis, check_layout
 from ._call import choose, flag, integer, number, thread_count, words
 from ._errors import FlashscanTypeError
+from ._types import Activation, Cell, Decay, Epilogue, GateForm, Layer, Layout, NetworkLayout, OperatorName, Scale
 from ._xla import call
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN, SELECTIVE
 from ._xla_problem import arrays_of
@@ -62,9 +63,9 @@ def linear_scan(
     input: ArrayLike,
     initial_state: ArrayLike | None = None,
     *,
-    layout: str = "btc",
+    layout: Layout = "btc",
     axis: int | None = None,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -107,11 +108,11 @@ def gated_scan(
     input: ArrayLike,
     initial_state: ArrayLike | None = None,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: ArrayLike | None = None,
     input_gate: ArrayLike | None = None,
     output_gate: ArrayLike | None = None,
@@ -120,7 +121,7 @@ def gated_scan(
     first_step: bool = False,
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -159,7 +160,7 @@ def selective_scan(
     initial_state: ArrayLike | None = None,
     *,
     delta_softplus: bool = False,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -187,10 +188,10 @@ def rnn(
     Wx: ArrayLike,
     R: ArrayLike,
     b: ArrayLike | None,
-    cell: str = "lstm",
+    cell: Cell = "lstm",
     initial_state: ArrayLike | None = None,
     *,
-    layout: str = "btghd",
+    layout: NetworkLayout = "btghd",
     reverse: bool = False,
     seq_offsets: ArrayLike | None = None,
     reset: ArrayLike | None = None,
@@ -235,7 +236,7 @@ def _scan(
 
 def prefix_scan(
     x: ArrayLike,
-    op: str,
+    op: OperatorName,
     *,
     axis: int | None = None,
     reverse: bool = False,
@@ -257,7 +258,7 @@ def prefix_scan(
 
 def reduce(
     x: ArrayLike,
-    op: str,
+    op: OperatorName,
     *,
     axis: int | None = None,
     reverse: bool = False,

@@ -8,6 +8,7 @@ import torch
 
 from .. import _gated
 from .._call import flag, number, words
+from .._types import Activation, Decay, Epilogue, Layer, Layout, Scale
 from .._errors import FlashscanError, FlashscanNotImplementedError
 from . import _transforms
 from ._composed import composed
@@ -231,11 +232,11 @@ def gated_scan(
     input: Tensor,
     initial_state: Tensor | None = None,
     *,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: Tensor | None = None,
     input_gate: Tensor | None = None,
     output_gate: Tensor | None = None,
@@ -244,7 +245,7 @@ def gated_scan(
     first_step: bool = False,
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,

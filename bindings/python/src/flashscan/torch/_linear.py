@@ -9,6 +9,7 @@ import torch
 from .. import _linear
 from .._axis import TimeAxis, check_layout
 from .._call import choose, flag
+from .._types import GateForm, Layout
 from .._errors import FlashscanTypeError
 from ._derivative import Derivative
 from ._register import Operators, optional
@@ -155,9 +156,9 @@ def linear_scan(
     input: Tensor,
     initial_state: Tensor | None = None,
     *,
-    layout: str = "btc",
+    layout: Layout = "btc",
     axis: int | None = None,
-    gate_form: str = "value",
+    gate_form: GateForm = "value",
     reverse: bool = False,
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,

@@ -7,6 +7,7 @@ import torch
 
 from .. import _rnn
 from .._call import choose, flag, number
+from .._types import Cell, NetworkLayout
 from .._errors import FlashscanError
 from . import _transforms
 from ._register import optional, register
@@ -106,10 +107,10 @@ def rnn(
     Wx: Tensor,
     R: Tensor,
     b: Tensor | None = None,
-    cell: str = "lstm",
+    cell: Cell = "lstm",
     initial_state: Tensor | None = None,
     *,
-    layout: str = "btghd",
+    layout: NetworkLayout = "btghd",
     reverse: bool = False,
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,

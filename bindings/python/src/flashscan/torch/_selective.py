@@ -7,6 +7,7 @@ import torch
 
 from .. import _selective
 from .._call import flag, words
+from .._types import Layout
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, tensors
 
@@ -83,7 +84,7 @@ def selective_scan(
     initial_state: Tensor | None = None,
     *,
     delta_softplus: bool = False,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,
