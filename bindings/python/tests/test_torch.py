@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+
 import flashscan
 import flashscan.torch as ft
 import pytest
@@ -233,6 +237,42 @@ def test_operators_are_registered_as_pytorch_wants_them(device, family, monkeypa
     if family == "rnn":
         checks.pop()  # it compares RESERVE too, of which kernels leave bytes as they were
     torch.library.opcheck(op, args, test_utils=checks)
+
+
+class Smooth(torch.nn.Module):
+    def forward(self, gate, x):
+        return ft.linear_scan(gate, x, axis=1).sin()
+
+
+needs_export = pytest.mark.skipif(not hasattr(torch, "export"), reason="torch.export needs 2.1")
+
+
+@compiles
+@needs_compile
+@needs_export
+def test_export_with_any_number_of_steps(device):
+    numbers = Numbers(device)
+    time = torch.export.Dim("time", min=2)
+    gate, x = (numbers.uniform(2, 5, 3) for _ in range(2))
+    program = torch.export.export(Smooth(), (gate, x), dynamic_shapes={"gate": {1: time}, "x": {1: time}})
+    for steps in (2, 9):
+        gate, x = (numbers.uniform(2, steps, 3) for _ in range(2))
+        close(program.module()(gate, x), Smooth()(gate, x))
+
+
+@compiles
+@pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15), reason="older releases crash")
+@pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs a compiler")
+def test_aot_inductor(device, tmp_path):
+    """A package runs where flashscan.torch has been imported, and elsewhere says which operator it lacks."""
+    numbers = Numbers(device)
+    given = [numbers.uniform(2, 5, 3, dtype=torch.float32) for _ in range(2)]
+    package = str(tmp_path / "smooth.pt2")
+    torch._inductor.aoti_compile_and_package(torch.export.export(Smooth(), tuple(given)), package_path=package)
+    close(torch._inductor.aoti_load_package(package)(*given), Smooth()(*given))
+    alone = f"import torch; torch._inductor.aoti_load_package({package!r})"
+    run = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True)
+    assert run.returncode == 1 and "schema for flashscan::linear_scan" in run.stderr
 
 
 LOWER = torch.bfloat16
