@@ -99,11 +99,12 @@ Reference<L> reference_of(Machine& machine, const L& layer, const Tensors& tenso
     return Reference<L>(std::move(wide), "reference", std::move(reset), tensors.offsets());
 }
 
-// One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic; sums
-// add the square root of their length. Where OUTPUT hides the states, backward reads them as RESERVE has them.
+// How many terms an output sums up beside those of its own row.
 double sum_length(const support::Problem& p, int32_t id) {
     const auto [batch, time, channels] = p.gate_extents();
-    return id == (grad | FLASHSCAN_ARG_GATE) ? static_cast<double>(p.elements() / (batch * time * channels)) : 0;
+    return id == (grad | FLASHSCAN_ARG_GATE)
+               ? static_cast<double>(p.elements()) / static_cast<double>(batch * time * channels)
+               : 0;
 }
 template <typename L>
 double sum_length(const L& layer, int32_t id) {
@@ -112,6 +113,8 @@ double sum_length(const L& layer, int32_t id) {
     return static_cast<double>(steps ? layer.channels / groups_of(layer) : layer.batch * layer.time);
 }
 
+// One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic; sums
+// add the square root of their length. Where OUTPUT hides the states, backward reads them as RESERVE has them.
 template <typename L>
 double error_bound(const Problem& p, const L& layer, const Tensor& tensor) {
     const double kept = p.backward && has_reserve(layer) ? 2 * roundoff(p.dtype) : 0;
