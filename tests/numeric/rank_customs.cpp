@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Custom operators over several ranks, each a thread, against the fold on the whole; and callbacks that fail on one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "support/custom_scene.h"

@@ -2,6 +2,7 @@
 // One sequence over several ranks, each a thread: the whole result is within the bound of one plan's.
 #include "support/ranks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
