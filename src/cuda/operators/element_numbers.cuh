@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores of real and complex numbers, and the kernel for the gradients of rows and sequences without steps.
-
-// The parts that a number consists of.#pragma once
+#pragma once
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
@@ -9,6 +8,7 @@
 
 namespace flashscan::cuda {
 
+// The parts that a number consists of.
 template <typename X>
 struct NumberPart {
     using Type = X;

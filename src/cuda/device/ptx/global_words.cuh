@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Relaxed stores and loads of 8-byte words in global memory through which blocks of one launch pass data to later
 // blocks.
-
-// What a word holds before it is written.#pragma once
+#pragma once
 
 #include <cstdint>
 
 namespace flashscan::cuda::ptx {
 
+// What a word holds before it is written.
 inline constexpr uint64_t empty_word = 0xffffffffffffffffULL;
 
 __device__ __forceinline__ void store_word(uint64_t* to, uint64_t word) {
