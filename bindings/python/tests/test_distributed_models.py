@@ -79,9 +79,7 @@ def _sharded(rank, ranks, compiles):
         close(got.full_tensor(), want)
 
 
+@pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6), reason="fully_shard needs 2.6")
 @pytest.mark.parametrize("compiles", [False, True])
 def test_parameters_sharded_over_the_same_ranks(compiles, tmp_path):
-    pytest.importorskip("torch.distributed.fsdp", reason="fully_shard")
-    if not hasattr(torch.distributed.fsdp, "fully_shard"):
-        pytest.skip("fully_shard needs 2.6")
     run(_sharded, 2, tmp_path, compiles)

