@@ -9,6 +9,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import generate  # noqa: E402
+from autoapi import _parser  # noqa: E402
 from docutils import nodes  # noqa: E402
 
 project = "flashscan"
@@ -46,6 +47,15 @@ html_copy_source = False
 smartquotes = False
 
 
+_take_child = _parser._parse_child
+
+
+def leave_overloads_out(child, overloads):
+    """Functions are shown as they are defined, with every option. Overloads, which autoapi shows in the place of these,
+    are for type checkers."""
+    return not child.get("is_overload") and _take_child(child, overloads)
+
+
 def offer_pages_outside(app, name, source):
     """Markdown of the repository that is no page of the site is offered as the file that it is."""
     folder = (HERE / name).parent
@@ -73,12 +83,13 @@ def show_equations(app, what, name, obj, options, lines):
 def shorten_types(app, tree, page):
     """Names in signatures without the private modules that they come from."""
     for node in list(tree.findall(nodes.Text)):
-        short = re.sub(r"\bflashscan\.(?:\w+\.)*_types\.", "", node)
+        short = re.sub(r"\bflashscan\.(?:\w+\.)*_(?:types|operator|packages)\.", "", node)
         if short != node:
             node.parent.replace(node, nodes.Text(short))
 
 
 def setup(app):
+    _parser._parse_child = leave_overloads_out
     app.connect("autodoc-process-docstring", show_equations, priority=400)  # before napoleon
     app.connect("doctree-resolved", shorten_types)
     app.connect("builder-inited", lambda app: generate.write_all(HERE / "_generated"))

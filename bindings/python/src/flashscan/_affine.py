@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _library as lib
 from ._call import Call, Problem, flag, kind
@@ -9,6 +9,9 @@ from ._errors import FlashscanValueError
 from ._operator import AFFINE, INCLUSIVE, Scan
 from ._spaces import Spec
 from ._types import Array, ArrayLike
+
+if TYPE_CHECKING:
+    from ._options import AffineOptions, Unpack
 
 
 def _scan(problem: Problem, W: Spec, like: Spec, seq_offsets: Spec | None, reverse: bool) -> Scan:
@@ -49,6 +52,21 @@ def backward(problem: Problem, reverse: bool, threads: int) -> Call:
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), True)
 
 
+@overload
+def affine_scan(
+    W: ArrayLike, b: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[AffineOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: ArrayLike, b: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[AffineOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: ArrayLike, b: Array, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[AffineOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def affine_scan(
     W: ArrayLike,
     b: Array,
@@ -58,7 +76,7 @@ def affine_scan(
     seq_offsets: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """States ``x[t] = W[t] x[t-1] + b[t]`` with ``x[-1] = initial_state``, zeros if None.
 
     Args:

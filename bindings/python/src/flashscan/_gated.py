@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _library as lib
 from ._call import Call, Problem, choose, dtype_beside, flag, kind, number, real_number, same_dtype, same_shape, words
@@ -9,6 +9,9 @@ from ._errors import FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
 from ._types import Activation, Array, ArrayLike, Decay, Epilogue, Layer, Layout, Scale
+
+if TYPE_CHECKING:
+    from ._options import GatedOptions, Unpack
 
 
 def _numbers(first: int, names: str) -> dict[str, int]:
@@ -176,6 +179,31 @@ def named_gradients(results: list[Any], extra: tuple) -> dict[str, Any]:
     return {**gradients, **{name: None if array is None else next(given) for name, array in zip(_EXTRA, extra)}}
 
 
+@overload
+def gated_scan(
+    gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    return_reserve: Literal[False] = False, **options: Unpack[GatedOptions[Array]],
+) -> Array: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    return_reserve: Literal[False] = False, **options: Unpack[GatedOptions[Array]],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    return_reserve: Literal[True], **options: Unpack[GatedOptions[Array]],
+) -> tuple[Array, Any]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    return_reserve: Literal[True], **options: Unpack[GatedOptions[Array]],
+) -> tuple[Array, Array, Any]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Array, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: bool = False,
+    return_reserve: bool = False, **options: Unpack[GatedOptions[Array]],
+) -> Array | tuple[Any, ...]: ...  # fmt: skip
 def gated_scan(
     gate: Array,
     input: Array,
@@ -201,7 +229,7 @@ def gated_scan(
     return_final_state: bool = False,
     return_reserve: bool = False,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """A gated layer in one pass: ``h[t] = a[t] * h[t-1] + scale(a[t]) * v[t]`` with ``a = decay(gate + bias)`` and
     ``v = activation(input) * sigmoid(input_gate)``; the output is ``epilogue(h)``.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _foreign
 from . import _library as lib
@@ -24,6 +24,9 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._out import check_out, writing_into
 from ._spaces import Spec
 from ._types import Array, ArrayLike, GateForm, Layout
+
+if TYPE_CHECKING:
+    from ._options import LinearOutOptions, Unpack
 
 # Axis of batch, time and channels in an array of each layout, and the layout's number.
 LAYOUTS = {"btc": (lib.LAYOUT_BTC, (0, 1, 2)), "bct": (lib.LAYOUT_BCT, (0, 2, 1))}
@@ -156,6 +159,21 @@ def _along(kind: Kind, arrays: tuple, options: tuple, layout: Any, axis: Any) ->
     return [time.gate_gradient(results[0], gate, space.sum_over), *time.results(*results[1:])]
 
 
+@overload
+def linear_scan(
+    gate: ArrayLike, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[LinearOutOptions[Array]],
+) -> Array: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: ArrayLike, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[LinearOutOptions[Array]],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: ArrayLike, input: Array, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[LinearOutOptions[Array]],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def linear_scan(
     gate: ArrayLike,
     input: Array,
@@ -170,7 +188,7 @@ def linear_scan(
     return_final_state: bool = False,
     out: Array | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """Computes ``h[t] = a[t] * h[t-1] + input[t]`` for every batch and channel, starting from ``initial_state``.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Literal, Union, overload
 
 from . import _library as lib
 from ._call import INTEGERS, Call, Problem, data_number, flag, integer, kind, real_number
@@ -12,6 +12,9 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._out import check_out, writing_into
 from ._spaces import Spec
 from ._types import Array, ArrayLike, OperatorName
+
+if TYPE_CHECKING:
+    from ._options import ScanOutOptions, Unpack
 
 NAMED = {
     "add": lib.OPERATOR_ADD,
@@ -230,6 +233,18 @@ def _run(x: ArrayLike, op: Operator, others: tuple, final: bool, mode: int, *opt
     return results if out is None else [out, *results]
 
 
+@overload
+def prefix_scan(
+    x: Array, op: Operator, *, return_final: Literal[False] = False, **options: Unpack[ScanOutOptions[Array]]
+) -> Array: ...
+@overload
+def prefix_scan(
+    x: Array, op: Operator, *, return_final: Literal[True], **options: Unpack[ScanOutOptions[Array]]
+) -> tuple[Array, Array]: ...
+@overload
+def prefix_scan(
+    x: Array, op: Operator, *, return_final: bool, **options: Unpack[ScanOutOptions[Array]]
+) -> Array | tuple[Array, Array]: ...
 def prefix_scan(
     x: Array,
     op: Operator,
@@ -242,7 +257,7 @@ def prefix_scan(
     return_final: bool = False,
     out: Array | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` of an associative operator along an axis.
 
     Args:

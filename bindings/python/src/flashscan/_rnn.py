@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _library as lib
 from ._call import (
@@ -22,6 +22,9 @@ from ._call import (
 from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Spec
 from ._types import Array, ArrayLike, Cell, NetworkLayout
+
+if TYPE_CHECKING:
+    from ._options import NetworkOptions, Unpack
 
 # Gates, biases and states of each cell, in the order of their numbers.
 _COUNTS = {
@@ -143,6 +146,31 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(net.plan(problem), True)
 
 
+@overload
+def rnn(
+    Wx: Array, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[False] = False, return_reserve: Literal[False] = False, **options: Unpack[NetworkOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Array, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[True], return_reserve: Literal[False] = False, **options: Unpack[NetworkOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Array, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[False] = False, return_reserve: Literal[True], **options: Unpack[NetworkOptions],
+) -> tuple[Array, Any]: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Array, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[True], return_reserve: Literal[True], **options: Unpack[NetworkOptions],
+) -> tuple[Array, Array, Any]: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Array, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: bool = False, return_reserve: bool = False, **options: Unpack[NetworkOptions],
+) -> Array | tuple[Any, ...]: ...  # fmt: skip
 def rnn(
     Wx: Array,
     R: ArrayLike,
@@ -159,7 +187,7 @@ def rnn(
     return_reserve: bool = False,
     recurrent_clip: float = 0.0,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Any, ...]:
     """A recurrent network of H heads with D units each, on products ``Wx`` of input and input weights.
 
     The equations of the cells are in section 6 of flashscan.h. Gates are in PyTorch's order: i f z o for "lstm" and
@@ -197,7 +225,7 @@ def rnn(
 def rnn_backward(
     R: Array,
     output: Array,
-    reserve: Array,
+    reserve: ArrayLike,
     grad_output: ArrayLike,
     initial_state: ArrayLike | None = None,
     grad_final_state: ArrayLike | None = None,

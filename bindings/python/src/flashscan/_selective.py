@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from . import _library as lib
 from ._call import Call, Problem, choose, flag, kind, real_number, same_dtype, same_shape
@@ -10,6 +10,9 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._linear import LAYOUTS, _read
 from ._spaces import Spec
 from ._types import Array, ArrayLike, Layout
+
+if TYPE_CHECKING:
+    from ._options import SelectiveOptions, Unpack
 
 _DENSE = (0, 0, 0)
 _COMPLEX = {lib.F32: lib.C64, lib.F64: lib.C128}
@@ -129,6 +132,24 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(scan.plan(problem, **strides), True)
 
 
+@overload
+def selective_scan(
+    u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
+    delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[SelectiveOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
+    delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[SelectiveOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Array, delta: Array, A: Array, B: Array, C: Array, D: Array | None = None, z: Array | None = None,
+    delta_bias: Array | None = None, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[SelectiveOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def selective_scan(
     u: Array,
     delta: Array,
@@ -147,7 +168,7 @@ def selective_scan(
     reset: ArrayLike | None = None,
     return_final_state: bool = False,
     threads: int = 0,
-) -> Any:
+) -> Array | tuple[Array, Array]:
     """Mamba's state-space layer (arXiv 2312.00752) with N states a channel: with ``d = delta + delta_bias``, or
     ``softplus`` of that,
 

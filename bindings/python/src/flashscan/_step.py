@@ -164,7 +164,7 @@ def linear_step(
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array:
     """One step of ``linear_scan``: h = a * state + input, which is returned and becomes the state, in place.
 
     Args:
@@ -210,7 +210,7 @@ def gated_step(
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array:
     """One step of ``gated_scan``, whose state is updated in place.
 
     Args:
@@ -247,7 +247,7 @@ def selective_step(
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array:
     """One step of ``selective_scan``, whose state is updated in place.
 
     Args:
@@ -279,7 +279,7 @@ def rnn_step(
     state_indices: ArrayLike | None = None,
     reset: ArrayLike | None = None,
     threads: int = 0,
-) -> Any:
+) -> Array:
     """One step of ``rnn``, whose states are updated in place.
 
     Args:

@@ -4,7 +4,8 @@
 from typing import Any, Literal, TypeVar
 
 # NumPy's ndarray, a torch.Tensor, a CuPy array, or an array of another package that speaks DLPack or the CUDA array
-# interface. Results are of the package that the first array of data is of.
+# interface. Results are of the package that the first array of data is of; states beside 16-bit data are wider than
+# annotations say.
 Array = TypeVar("Array")
 # An Array of the same package and device, or a list or number that it can be made of.
 ArrayLike = Any
@@ -19,4 +20,5 @@ Decay = Literal["value", "exp", "sigmoid", "one_minus_sigmoid", "lower_bound", "
 Scale = Literal["one", "one_minus", "sqrt"]
 Activation = Literal["none", "tanh", "silu", "positive"]
 Epilogue = Literal["none", "sigmoid", "silu", "tanh_sigmoid"]
-OperatorName = Literal["add", "mul", "min", "max", "logaddexp", "matmul", "and", "or", "xor"]
+NumberOperator = Literal["add", "mul", "min", "max", "logaddexp", "and", "or", "xor"]
+OperatorName = Literal[NumberOperator, "matmul"]

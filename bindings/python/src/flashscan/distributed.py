@@ -7,16 +7,20 @@ other are a few numbers for each batch and channel, whatever the length of their
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
 from ._call import flag
 from ._errors import FlashscanValueError
 from ._operator import EXCLUSIVE, INCLUSIVE
+from ._types import Activation, Decay, Epilogue, GateForm, Layer, Layout, NumberOperator, Scale
 from .torch import _gated, _linear, _operator
 from .torch._ranks import OverRanks
 from .torch._types import tensors
+
+if TYPE_CHECKING:
+    from .torch._options import GatedOfGroup, LinearOfGroup, ScanOfGroup, Unpack
 
 __all__ = ["gated_scan", "linear_scan", "prefix_scan"]
 
@@ -28,18 +32,33 @@ _prefix_scan = OverRanks("prefix_scan", _operator.OPERATORS, 1)
 _NUMBERS = ("add", "mul", "min", "max", "logaddexp", "and", "or", "xor")
 
 
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[LinearOfGroup],
+) -> Tensor: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[LinearOfGroup],
+) -> tuple[Tensor, Tensor | None]: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[LinearOfGroup],
+) -> Tensor | tuple[Tensor, Tensor | None]: ...  # fmt: skip
 def linear_scan(
     gate: Tensor | float,
     input: Tensor,
     initial_state: Tensor | None = None,
     *,
     group: Any = None,
-    layout: str = "btc",
-    gate_form: str = "value",
+    layout: Layout = "btc",
+    gate_form: GateForm = "value",
     reverse: bool = False,
     reset: Tensor | None = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor | None]:
     """``flashscan.torch.linear_scan`` of a sequence whose steps lie on the ranks of ``group``, with autograd.
 
     All ranks call it, and run backward through it, alike and in the same order: where one does not, the others wait for
@@ -70,17 +89,32 @@ def linear_scan(
     return _linear_scan(group, final, _linear.arguments, *given)
 
 
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[GatedOfGroup],
+) -> Tensor: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[GatedOfGroup],
+) -> tuple[Tensor, Tensor | None]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[GatedOfGroup],
+) -> Tensor | tuple[Tensor, Tensor | None]: ...  # fmt: skip
 def gated_scan(
     gate: Tensor,
     input: Tensor,
     initial_state: Tensor | None = None,
     *,
     group: Any = None,
-    layer: str | None = None,
-    decay: str | None = None,
-    scale: str = "one",
-    activation: str = "none",
-    epilogue: str = "none",
+    layer: Layer | None = None,
+    decay: Decay | None = None,
+    scale: Scale = "one",
+    activation: Activation = "none",
+    epilogue: Epilogue = "none",
     second_gate: Tensor | None = None,
     input_gate: Tensor | None = None,
     output_gate: Tensor | None = None,
@@ -89,11 +123,11 @@ def gated_scan(
     first_step: bool = False,
     decay_rate: float = 0.0,
     sqrt_slope_limit: float = 0.0,
-    layout: str = "btc",
+    layout: Layout = "btc",
     reverse: bool = False,
     reset: Tensor | None = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor | None]:
     """``flashscan.torch.gated_scan`` of a sequence whose steps lie on the ranks of ``group``, with autograd.
 
     What ``linear_scan`` says of ranks holds here.
@@ -126,9 +160,21 @@ def gated_scan(
     return _gated_scan(group, ("return_final_state", return_final_state), _gated.arguments, *given)
 
 
+@overload
+def prefix_scan(
+    x: Tensor, op: NumberOperator, *, return_final: Literal[False] = False, **options: Unpack[ScanOfGroup]
+) -> Tensor: ...
+@overload
+def prefix_scan(
+    x: Tensor, op: NumberOperator, *, return_final: Literal[True], **options: Unpack[ScanOfGroup]
+) -> tuple[Tensor, Tensor | None]: ...
+@overload
+def prefix_scan(
+    x: Tensor, op: NumberOperator, *, return_final: bool, **options: Unpack[ScanOfGroup]
+) -> Tensor | tuple[Tensor, Tensor | None]: ...
 def prefix_scan(
     x: Tensor,
-    op: str,
+    op: NumberOperator,
     *,
     group: Any = None,
     axis: int | None = None,
@@ -136,7 +182,7 @@ def prefix_scan(
     exclusive: bool = False,
     initial: Tensor | None = None,
     return_final: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor | None]:
     """``flashscan.torch.prefix_scan`` of numbers that lie along ``axis`` on the ranks of ``group``, with autograd.
 
     What ``linear_scan`` says of ranks holds here.

@@ -25,7 +25,7 @@ else they are copied. Steps have no derivatives, and mapped steps are made one a
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,9 @@ from ._xla import call
 from ._xla_families import AFFINE, GATED, LINEAR, OPERATOR, RNN, SELECTIVE
 from ._xla_problem import arrays_of
 from ._xla_step import gated_step, linear_step, rnn_step, selective_step
+
+if TYPE_CHECKING:
+    from ._options import AffineOptions, GatedOptions, LinearMeshOptions, NetworkOptions, ScanOptions, SelectiveOptions, Unpack
 
 Array = jax.Array
 ArrayLike = Any
@@ -58,6 +61,21 @@ __all__ = [
 ]
 
 
+@overload
+def linear_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[LinearMeshOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[LinearMeshOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[LinearMeshOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def linear_scan(
     gate: ArrayLike,
     input: ArrayLike,
@@ -103,6 +121,21 @@ def linear_scan(
     return tuple(results) if return_final_state else results[0]
 
 
+@overload
+def gated_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[GatedOptions[ArrayLike]],
+) -> Array: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[GatedOptions[ArrayLike]],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: ArrayLike, input: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[GatedOptions[ArrayLike]],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def gated_scan(
     gate: ArrayLike,
     input: ArrayLike,
@@ -148,6 +181,24 @@ def gated_scan(
     return tuple(results) if final else results[0]
 
 
+@overload
+def selective_scan(
+    u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
+    z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[False] = False, **options: Unpack[SelectiveOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
+    z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[True], **options: Unpack[SelectiveOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: ArrayLike, delta: ArrayLike, A: ArrayLike, B: ArrayLike, C: ArrayLike, D: ArrayLike | None = None,
+    z: ArrayLike | None = None, delta_bias: ArrayLike | None = None, initial_state: ArrayLike | None = None, *,
+    return_final_state: bool, **options: Unpack[SelectiveOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def selective_scan(
     u: ArrayLike,
     delta: ArrayLike,
@@ -184,6 +235,21 @@ def selective_scan(
     return tuple(results) if final else results[0]
 
 
+@overload
+def rnn(
+    Wx: ArrayLike, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[False] = False, **options: Unpack[NetworkOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: ArrayLike, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: Literal[True], **options: Unpack[NetworkOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: ArrayLike, R: ArrayLike, b: ArrayLike | None, cell: Cell = "lstm", initial_state: ArrayLike | None = None, *,
+    return_final_state: bool, **options: Unpack[NetworkOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def rnn(
     Wx: ArrayLike,
     R: ArrayLike,
@@ -234,6 +300,18 @@ def _scan(
     return call(OPERATOR, arrays_of(_operator.forward, x, initial, seq_offsets), options)
 
 
+@overload
+def prefix_scan(
+    x: ArrayLike, op: OperatorName, *, return_final: Literal[False] = False, **options: Unpack[ScanOptions]
+) -> Array: ...
+@overload
+def prefix_scan(
+    x: ArrayLike, op: OperatorName, *, return_final: Literal[True], **options: Unpack[ScanOptions]
+) -> tuple[Array, Array]: ...
+@overload
+def prefix_scan(
+    x: ArrayLike, op: OperatorName, *, return_final: bool, **options: Unpack[ScanOptions]
+) -> Array | tuple[Array, Array]: ...
 def prefix_scan(
     x: ArrayLike,
     op: OperatorName,
@@ -270,6 +348,21 @@ def reduce(
     return _scan(x, op, initial, seq_offsets, False, _operator.REDUCTION, axis, reverse, threads)[0]
 
 
+@overload
+def affine_scan(
+    W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[AffineOptions],
+) -> Array: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[AffineOptions],
+) -> tuple[Array, Array]: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: ArrayLike, b: ArrayLike, initial_state: ArrayLike | None = None, *, return_final_state: bool,
+    **options: Unpack[AffineOptions],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
 def affine_scan(
     W: ArrayLike,
     b: ArrayLike,

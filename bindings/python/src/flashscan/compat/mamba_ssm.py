@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal, overload
 
 import torch
 
@@ -21,6 +21,21 @@ def _of_steps(matrix: Tensor, A: Tensor) -> Tensor:
     return torch.view_as_complex(matrix.to(A.real.dtype).unflatten(-1, (-1, 2)).contiguous())
 
 
+@overload
+def selective_scan_fn(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, delta_softplus: bool = False, return_last_state: Literal[False] = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def selective_scan_fn(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, delta_softplus: bool = False, *, return_last_state: Literal[True],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def selective_scan_fn(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, delta_softplus: bool = False, return_last_state: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def selective_scan_fn(
     u: Tensor,
     delta: Tensor,
@@ -32,7 +47,7 @@ def selective_scan_fn(
     delta_bias: Tensor | None = None,
     delta_softplus: bool = False,
     return_last_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``mamba_ssm.ops.selective_scan_interface.selective_scan_fn``.
 
     Args:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 from .._call import choose, integer
 from .._errors import FlashscanValueError
@@ -53,7 +53,13 @@ def _cascade(
     return x, package.concat(lasts, 1)
 
 
-def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None = None) -> Any:
+@overload
+def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: None = None) -> Array: ...
+@overload
+def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int, zi: ArrayLike) -> tuple[Array, Array]: ...
+@overload
+def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, *, zi: ArrayLike) -> tuple[Array, Array]: ...
+def sosfilt(sos: ArrayLike, x: ArrayLike, axis: int = -1, zi: ArrayLike | None = None) -> Array | tuple[Array, Array]:
     """Filters along an axis by second-order sections one after the other, as ``scipy.signal.sosfilt`` does.
 
     Args:

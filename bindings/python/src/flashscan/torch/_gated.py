@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -14,6 +14,9 @@ from . import _transforms
 from ._composed import composed
 from ._register import Operators, nothing, optional
 from ._types import Offsets, Tensor, as_offsets, as_state, state_dtype, tensors
+
+if TYPE_CHECKING:
+    from ._options import GatedOptions, Unpack
 
 
 def _split(options: tuple) -> tuple:
@@ -227,6 +230,21 @@ def arguments(
     return gate, input, state, *extra, offsets, reset, training, *options
 
 
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[GatedOptions],
+) -> Tensor: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[GatedOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def gated_scan(
+    gate: Tensor, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[GatedOptions],
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def gated_scan(
     gate: Tensor,
     input: Tensor,
@@ -250,7 +268,7 @@ def gated_scan(
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.gated_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
 
     Tangents, derivatives of derivatives and all of ``torch.func``'s transforms are those of a composition of

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -14,6 +14,9 @@ from .._errors import FlashscanTypeError
 from ._derivative import Derivative
 from ._register import Operators, optional
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
+
+if TYPE_CHECKING:
+    from ._options import LinearOptions, Unpack
 
 
 def _state_shape(like: Tensor, layout: str, seq_offsets: Tensor | None) -> tuple[int, int]:
@@ -151,6 +154,21 @@ def arguments(
     return gate, input, state, offsets, reset, layout, gate_form, reverse
 
 
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[LinearOptions],
+) -> Tensor: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[LinearOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def linear_scan(
+    gate: Tensor | float, input: Tensor, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[LinearOptions],
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def linear_scan(
     gate: Tensor | float,
     input: Tensor,
@@ -163,7 +181,7 @@ def linear_scan(
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.linear_scan`` with autograd: ``h[t] = a[t] * h[t-1] + input[t]``, differentiable in ``gate``,
     ``input`` and ``initial_state``.
 

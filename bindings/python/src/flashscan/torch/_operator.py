@@ -2,16 +2,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
 from .. import _affine, _custom, _operator
 from .._call import flag
-from .._operator import EXCLUSIVE, INCLUSIVE, REDUCTION, CudaOperator, HostOperator, axis_of, named, refuse_operator
+from .._operator import (
+    EXCLUSIVE,
+    INCLUSIVE,
+    REDUCTION,
+    CudaOperator,
+    HostOperator,
+    Operator,
+    axis_of,
+    named,
+    refuse_operator,
+)
 from . import _operator_tangent, _transforms
 from ._register import Operators, nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
+
+if TYPE_CHECKING:
+    from ._options import AffineOptions, ScanOptions, Unpack
 
 _LOWERED = {"matmul"}
 _WIDENED = {"add", "mul", "logaddexp"}
@@ -226,9 +239,21 @@ def _scan(
     return tuple(results) if final else results[0]
 
 
+@overload
+def prefix_scan(
+    x: Tensor, op: Operator, *, return_final: Literal[False] = False, **options: Unpack[ScanOptions]
+) -> Tensor: ...
+@overload
+def prefix_scan(
+    x: Tensor, op: Operator, *, return_final: Literal[True], **options: Unpack[ScanOptions]
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def prefix_scan(
+    x: Tensor, op: Operator, *, return_final: bool, **options: Unpack[ScanOptions]
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def prefix_scan(
     x: Tensor,
-    op: Any,
+    op: Operator,
     *,
     axis: int | None = None,
     reverse: bool = False,
@@ -236,7 +261,7 @@ def prefix_scan(
     initial: Tensor | None = None,
     seq_offsets: Offsets = None,
     return_final: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.prefix_scan`` with autograd, differentiable in ``x`` and ``initial``.
 
     ``op`` is a name or a function ``f(left, right)`` of two tensors of n elements each, ``[n, *x.shape[axis + 1:]]``,
@@ -252,7 +277,7 @@ def prefix_scan(
 
 def reduce(
     x: Tensor,
-    op: Any,
+    op: Operator,
     *,
     axis: int | None = None,
     reverse: bool = False,
@@ -263,6 +288,20 @@ def reduce(
     return _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, False)
 
 
+@overload
+def affine_scan(
+    W: Tensor, b: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[AffineOptions],
+) -> Tensor: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: Tensor, b: Tensor, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[AffineOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def affine_scan(
+    W: Tensor, b: Tensor, initial_state: Tensor | None = None, *, return_final_state: bool, **options: Unpack[AffineOptions]
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def affine_scan(
     W: Tensor,
     b: Tensor,
@@ -271,7 +310,7 @@ def affine_scan(
     reverse: bool = False,
     seq_offsets: Offsets = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """States ``x[t] = W[t] x[t-1] + b[t]`` with autograd, differentiable in ``W``, ``b`` and ``initial_state``.
 
     W is [..., time, d, d] (row: out, column: in), b [..., time, d] of the same dtype, the initial state [..., d] or

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -12,6 +12,9 @@ from .._errors import FlashscanError
 from . import _transforms
 from ._register import optional, register
 from ._types import Offsets, Tensor, as_offsets, as_state, autocast_dtype, state_dtype, tensors
+
+if TYPE_CHECKING:
+    from ._options import NetworkOptions, Unpack
 
 
 def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
@@ -103,6 +106,21 @@ _backward_op = register(
 )
 
 
+@overload
+def rnn(
+    Wx: Tensor, R: Tensor, b: Tensor | None = None, cell: Cell = "lstm", initial_state: Tensor | None = None, *,
+    return_final_state: Literal[False] = False, **options: Unpack[NetworkOptions],
+) -> Tensor: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Tensor, R: Tensor, b: Tensor | None = None, cell: Cell = "lstm", initial_state: Tensor | None = None, *,
+    return_final_state: Literal[True], **options: Unpack[NetworkOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def rnn(
+    Wx: Tensor, R: Tensor, b: Tensor | None = None, cell: Cell = "lstm", initial_state: Tensor | None = None, *,
+    return_final_state: bool, **options: Unpack[NetworkOptions],
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def rnn(
     Wx: Tensor,
     R: Tensor,
@@ -117,7 +135,7 @@ def rnn(
     return_all_states: bool = False,
     return_final_state: bool = False,
     recurrent_clip: float = 0.0,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.rnn`` with autograd, differentiable in ``Wx``, ``R``, ``b`` and ``initial_state``.
 
     Under autocast Wx takes the lower dtype, and R and b stay in float32 if they are.

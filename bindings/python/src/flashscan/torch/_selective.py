@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -10,6 +10,9 @@ from .._call import flag, words
 from .._types import Layout
 from ._register import nothing, optional, register
 from ._types import Offsets, Tensor, as_offsets, tensors
+
+if TYPE_CHECKING:
+    from ._options import SelectiveOptions, Unpack
 
 
 def _kernel(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
@@ -72,6 +75,24 @@ _backward_op = register(
 )
 
 
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[SelectiveOptions],
+) -> Tensor: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[SelectiveOptions],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[SelectiveOptions],
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def selective_scan(
     u: Tensor,
     delta: Tensor,
@@ -89,7 +110,7 @@ def selective_scan(
     seq_offsets: Offsets = None,
     reset: Tensor | None = None,
     return_final_state: bool = False,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.selective_scan`` with autograd, differentiable in every tensor but ``seq_offsets`` and ``reset``.
     Second derivatives and forward mode are refused.
 
