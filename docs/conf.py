@@ -64,7 +64,7 @@ def offer_pages_outside(app, name, source):
         outside = HERE not in (folder / match[1]).resolve().parents
         return f"](path:{match[1]})" if outside else match[0]
 
-    source[0] = re.sub(r"\]\((\.\./[^)#:]*\.md)\)", offered, source[0])
+    source[0] = re.sub(r"\]\((\.\./[^)#:]*\.md)(?:#[^)]*)?\)", offered, source[0])
 
 
 def show_equations(app, what, name, obj, options, lines):

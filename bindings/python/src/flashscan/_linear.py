@@ -204,7 +204,7 @@ def linear_scan(
         layout: "btc" (channels innermost) or "bct" (time innermost).
         axis: the axis of time of an input of any rank, in the place of ``layout``. ``gate`` broadcasts to the input's
             shape as before, ``initial_state`` has that shape without this axis, and ``reset`` that up to and with this
-            axis; with ``seq_offsets`` the extents before it are 1, and states are [N, *axes behind it]. Views are read
+            axis; with ``seq_offsets`` the extents before it are 1, and states are ``[N, *axes behind it]``. Views are read
             in place where the axes before time have one stride together, and those behind it; others are copied.
         gate_form: "value": a = gate; "log": a = exp(gate); "logit": a = 1 / (1 + exp(-gate)).
         reverse: computes ``h[t] = a[t] * h[t+1] + input[t]``, from the last step to the first.
