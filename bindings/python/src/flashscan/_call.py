@@ -74,7 +74,7 @@ def thread_count(threads: Any) -> int:
 
 
 def data_number(spec: Spec) -> int:
-    if spec.number not in DATA:
+    if spec.number is None or spec.number not in DATA:
         raise FlashscanTypeError(
             f"{spec.name} has dtype {spec.dtype}; accepted are float32, float64, float16, bfloat16 (ml_dtypes' in "
             "NumPy), complex64 and complex128, in native byte order"
@@ -83,14 +83,15 @@ def data_number(spec: Spec) -> int:
 
 
 def real_number(spec: Spec, use: str = "") -> int:
-    if data_number(spec) in (lib.C64, lib.C128):
+    number = data_number(spec)
+    if number in (lib.C64, lib.C128):
         raise FlashscanTypeError(
             f"{spec.name} has dtype {spec.dtype}; accepted{use} are float32, float64, float16 and bfloat16"
         )
-    return spec.number
+    return number
 
 
-def dtype_beside(spec: Spec, like: Spec, others: dict[int, int]) -> None:
+def dtype_beside(spec: Spec, like: Spec, others: dict[Any, int]) -> None:
     """Refuses a dtype that is neither that of ``like`` nor the one that ``others`` has for it."""
     other = others.get(like.number)
     if data_number(spec) not in (like.number, other):
@@ -132,7 +133,7 @@ class Problem:
     def __init__(self, space: Any, names: Sequence[str], lead: int, signatures: Sequence[Signature | None]) -> None:
         """Those of ``names`` that end in a question mark need not be given, and the last ones be left out."""
         self.space = space
-        self.specs = []
+        self.specs: list[Any] = []
         for i, (name, given) in enumerate(itertools.zip_longest(names, signatures)):
             if given is None and not name.endswith("?"):
                 raise FlashscanTypeError(f"{name} is None; accepted are arrays")
@@ -203,7 +204,8 @@ class Problem:
 
     def write_into(self, number: int, spec: Spec, shape: tuple[int, ...], dtype: Any, dense: bool = False) -> None:
         """``write`` to an array of the caller's, which may have gaps unless it has to be ``dense``."""
-        same_shape(spec, shape), same_dtype(spec, dtype)
+        same_shape(spec, shape)
+        same_dtype(spec, dtype)
         if not (spec.writeable and (spec.dense or (spec.apart and not dense))):
             accepted = "dense arrays" if dense else "arrays whose strides are positive and keep elements apart"
             raise FlashscanValueError(
@@ -222,7 +224,7 @@ class Problem:
         make = self.space.bytes_maker(size, self.device)
         self._writes.append(Write(make, number, size, self.space.pointer))
 
-    def plan(self, family: str, fields: tuple, threads: Any) -> lib.Plan:
+    def plan(self, family: str, fields: tuple[Any, ...], threads: Any) -> lib.Plan:
         return lib.plan(family, fields, thread_count(threads), self.backend, self.index)
 
     def call(self, plan: lib.Plan, backward: bool) -> Call:
@@ -251,7 +253,7 @@ class Call:
     ) -> None:
         """The first ``kept`` of ``writes`` are results."""
         # With the plan, which lives until the last call is over.
-        names = {"plan": plan, "handle": plan.handle, "execute": lib.execute}
+        names: dict[str, Any] = {"plan": plan, "handle": plan.handle, "execute": lib.execute}
         names.update(pack=struct.Struct(lib.ARG * (len(reads) + len(writes))).pack, check=lib.check)
         names.update(stream=space.stream_getter(device))
         lines, words = [], []
@@ -285,10 +287,10 @@ class Kind:
     def problem(self, space: Any, signatures: Sequence[Signature | None]) -> Problem:
         return Problem(space, self.declared, self.lead, signatures)
 
-    def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple) -> Call:
+    def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple[Any, ...]) -> Call:
         return self.function(self.problem(space, signatures), *options)
 
-    def __call__(self, arrays: Sequence[Any], options: tuple) -> list[Any]:
+    def __call__(self, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Any]:
         first = arrays[self.lead]
         if first is None:
             raise FlashscanTypeError(f"{self.names[self.lead]} is None; accepted are arrays")

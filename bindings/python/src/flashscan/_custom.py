@@ -94,7 +94,7 @@ class Request:
     adjoint: Callable[[Any, Any, Any], tuple[Any, Any]] | None = None
 
 
-def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> tuple[Problem, Scan, list[Any]]:
+def _prepare(request: Request, names: Sequence[str], arrays: Sequence[Any]) -> tuple[Problem, Scan, Sequence[Any]]:
     if arrays[0] is None:
         raise FlashscanTypeError("x is None; accepted are arrays")
     space = space_of(arrays[0])
@@ -115,9 +115,9 @@ def _run(request: Request, problem: Problem, scan: Scan, arrays: Sequence[Any], 
     if isinstance(request.op, HostOperator):
         custom.state, custom.host = request.op.state, request.op.address
     elif isinstance(request.op, CudaOperator):
-        source = isinstance(request.op.code, str)
-        code = request.op.code.encode() if source else request.op.code
-        custom.code_kind = lib.CODE_CUDA_SOURCE if source else lib.CODE_LTO_IR
+        code = request.op.code
+        custom.code_kind = lib.CODE_CUDA_SOURCE if isinstance(code, str) else lib.CODE_LTO_IR
+        code = code.encode() if isinstance(code, str) else code
         custom.code, custom.code_bytes = ctypes.cast(ctypes.c_char_p(code), ctypes.c_void_p), len(code)
         custom.name, custom.adjoint_name = request.op.name.encode(), request.op.adjoint_name.encode() or None
     else:

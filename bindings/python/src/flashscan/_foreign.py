@@ -38,20 +38,25 @@ def _looking_package() -> Any:
     raise FlashscanTypeError("arrays of other packages on a GPU need PyTorch or CuPy beside them; neither is installed")
 
 
-def _on_stream(package: Any, stream: int | None) -> contextlib.AbstractContextManager:
+def _on_stream(package: Any, stream: int | None) -> contextlib.AbstractContextManager[Any]:
     """Makes the stream that an array's interface names the current one; results' memory is then ordered on it too."""
     if stream is None:
         return contextlib.nullcontext()
     if package.__name__ == "torch":
         cuda = package.cuda
-        return cuda.stream(cuda.default_stream() if stream == _LEGACY_STREAM else cuda.ExternalStream(stream))
-    return package.cuda.ExternalStream(0 if stream == _LEGACY_STREAM else stream)
+        current: contextlib.AbstractContextManager[Any] = cuda.stream(
+            cuda.default_stream() if stream == _LEGACY_STREAM else cuda.ExternalStream(stream)
+        )
+    else:
+        current = package.cuda.ExternalStream(0 if stream == _LEGACY_STREAM else stream)
+    return current
 
 
 def _restorer(value: Any) -> Callable[[Any], Any]:
     if not hasattr(value, "__array_namespace__"):
         return lambda result: result
-    return value.__array_namespace__().from_dlpack
+    from_dlpack: Callable[[Any], Any] = value.__array_namespace__().from_dlpack
+    return from_dlpack
 
 
 def _look_on_gpu(package: Any, value: Any) -> Any:
@@ -63,7 +68,7 @@ def _look_on_gpu(package: Any, value: Any) -> Any:
 def call(function: Callable[[Sequence[Any]], list[Any]], arrays: Sequence[Any], lead: int) -> list[Any]:
     """``function`` on arrays of a package that has a space."""
     first = arrays[lead]
-    context: contextlib.AbstractContextManager = contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if hasattr(first, "__dlpack_device__") and first.__dlpack_device__()[0] in _DLPACK_CPU:
         look = np.from_dlpack
     else:

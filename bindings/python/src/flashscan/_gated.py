@@ -63,7 +63,17 @@ class _Layer:
     """What both passes have in common. ``options``: layer, decay, scale, activation, epilogue, first_step, decay_rate,
     sqrt_slope_limit, layout, reverse, threads."""
 
-    def __init__(self, problem: Problem, gate: Spec, like: Spec, extra: list[Spec | None], masks: tuple, options: tuple) -> None:
+    fields: tuple[Any, ...]
+
+    def __init__(
+        self,
+        problem: Problem,
+        gate: Spec,
+        like: Spec,
+        extra: list[Spec | None],
+        masks: tuple[Any, ...],
+        options: tuple[Any, ...],
+    ) -> None:
         layer, decay, scale, activation, epilogue, first, rate, limit, layout, reverse, self.threads = options
         words(True, layer=layer, decay=decay)
         words(scale=scale, activation=activation, epilogue=epilogue)
@@ -72,7 +82,7 @@ class _Layer:
         layout_number, self.axes = choose("layout", layout, LAYOUTS)
         data, flags = real_number(like), lib.GATED_FLAG_FIRST_STEP if flag("first_step", first) else 0
         second, input_gate, output_gate, param, bias = extra
-        parts = (0, 0, 0, 0, 0)
+        parts: tuple[Any, ...] = (0, 0, 0, 0, 0)
         if layer is None:
             parts = (choose("decay", decay, DECAYS), choose("scale", scale, SCALES))
             parts += (choose("activation", activation, ACTIVATIONS),)
@@ -104,7 +114,7 @@ class _Layer:
         self.state_shape = (sequences if problem.packed else batch, channels)
         self.state_dtype = problem.state_dtype(like.dtype, data)
 
-    def _tensor(self, problem: Problem, arg: int, array: Spec, like: Spec, beside: bool) -> tuple[int, int, int]:
+    def _tensor(self, problem: Problem, arg: int, array: Spec, like: Spec, beside: bool) -> tuple[int, ...]:
         same_shape(array, like.shape)
         if beside:
             dtype_beside(array, like, _BESIDE)
@@ -112,8 +122,8 @@ class _Layer:
             same_dtype(array, like.dtype)
         return _read(problem, arg, array, self.axes)
 
-    def plan(self, problem: Problem, pool: tuple = (), **given: tuple[int, int, int]) -> lib.Plan:
-        names = [name for name, _ in lib.GatedDesc._fields_[20:32]]
+    def plan(self, problem: Problem, pool: tuple[Any, ...] = (), **given: tuple[int, ...]) -> lib.Plan:
+        names = [name for name, *_ in lib.GatedDesc._fields_[20:32]]
         strides = [given.get(name, self.strides.get(name, _DENSE)) for name in names]
         return problem.plan("gated", (*self.fields, *strides, *pool), self.threads)
 
@@ -154,12 +164,14 @@ def backward(problem: Problem, *options: Any) -> Call:
     if keeps_input(options[0], options[2], options[3], extra[1] is not None):
         if x is None:
             raise FlashscanValueError("input is None; accepted is what gated_scan was given")
-        same_shape(x, grad.shape), same_dtype(x, grad.dtype)
+        same_shape(x, grad.shape)
+        same_dtype(x, grad.dtype)
         strides["input"] = _read(problem, lib.INPUT, x, layer.axes)
     if hides_state(options[0], options[4]):
         problem.read(lib.RESERVE, states)
     else:
-        same_shape(states, grad.shape), same_dtype(states, grad.dtype)
+        same_shape(states, grad.shape)
+        same_dtype(states, grad.dtype)
         strides["output"] = _read(problem, lib.OUTPUT, states, layer.axes)
     problem.read_converted(lib.STATE_IN, state, layer.state_shape, layer.state_dtype)
     problem.read_converted(lib.GRAD | lib.STATE_OUT, grad_state, layer.state_shape, layer.state_dtype)
@@ -172,7 +184,7 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(layer.plan(problem, **strides), True)
 
 
-def named_gradients(results: list[Any], extra: tuple) -> dict[str, Any]:
+def named_gradients(results: list[Any], extra: tuple[Any, ...]) -> dict[str, Any]:
     """By the names of arguments, None for those that there are not."""
     given = iter(results[3:])
     gradients = dict(zip(("gate", "input", "initial_state"), results))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from typing import Any
 
 from . import _library as lib
 from ._call import choose
@@ -29,7 +30,7 @@ def device_count(backend: str = "cuda") -> int:
     return lib.device_count(choose("backend", backend, _BACKENDS))
 
 
-def _kernel(family: str, fields: tuple, backend: int) -> str:
+def _kernel(family: str, fields: tuple[Any, ...], backend: int) -> str:
     """The name of the kernel and what it says first about itself, or why there is none."""
     try:
         description = lib.Plan(family, fields, 0, backend).describe()
@@ -44,7 +45,7 @@ def _devices(name: str) -> str:
     if _BACKENDS[name] == lib.CPU:
         return f"{os.cpu_count()} threads"
     if not count:
-        return lib.build_info()["cuda_unusable"]
+        return str(lib.build_info()["cuda_unusable"])
     torch = importlib.util.find_spec("torch") and importlib.import_module("torch")
     if torch and torch.cuda.device_count() == count:
         return ", ".join(torch.cuda.get_device_name(index) for index in range(count))

@@ -20,6 +20,7 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
+from typing import Any
 
 from ._errors import LAST_CALLER_MISTAKE, FlashscanError, FlashscanValueError
 
@@ -337,23 +338,23 @@ def device_count(backend: int) -> int:
     return count.value
 
 
-def build_info() -> dict[str, int | str]:
+def build_info() -> dict[str, Any]:
     """The fields of flashscan_build."""
     build = Build(ctypes.sizeof(Build))
     check(_library.flashscan_build_info(byref(build)))
-    values = {name: getattr(build, name) for name, _ in Build._fields_[1:]}
+    values = {name: getattr(build, name) for name, *_ in Build._fields_[1:]}
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
 
 
 class Plan:
     """Owns a flashscan_plan. A plan dropped by the cache lives until the last call that uses it is over."""
 
-    _plan: c_void_p | None = None
+    _plan: Any = None
 
     def __init__(
         self,
         family: str,
-        fields: tuple,
+        fields: tuple[Any, ...],
         threads: int,
         backend: int = CPU,
         device: int = 0,
@@ -370,11 +371,11 @@ class Plan:
             options.communicator = ctypes.pointer(communicator)
         check(create(byref(self._plan), byref(desc), byref(options)))
 
-    def __del__(self, destroy=_library.flashscan_plan_destroy) -> None:
+    def __del__(self, destroy: Any = _library.flashscan_plan_destroy) -> None:
         destroy(self._plan)
 
     @property
-    def handle(self) -> int:
+    def handle(self) -> Any:
         return self._plan.value
 
     def arg_bytes(self, backward: bool, number: int) -> int:
@@ -392,7 +393,7 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=256)
-def plan(family: str, fields: tuple, threads: int, backend: int, device: int) -> Plan:
+def plan(family: str, fields: tuple[Any, ...], threads: int, backend: int, device: int) -> Plan:
     """The plan for a descriptor, given as its fields after struct_size; cached. ``family`` is a key of FAMILIES."""
     return Plan(family, fields, threads, backend, device)
 

@@ -39,7 +39,7 @@ def _three_axes(spec: Spec) -> None:
         raise FlashscanValueError(f"{spec.name} has shape {spec.shape}; accepted are arrays of 3 axes")
 
 
-def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int]) -> tuple[int, int, int]:
+def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int]) -> tuple[int, ...]:
     """Reads an array where it lies, or a dense copy. Returns its strides along (batch, time, channels).
 
     Strides along axes of extent 1 are 0. All zero means dense to the library.
@@ -56,7 +56,7 @@ def _read(problem: Problem, number: int, spec: Spec, axes: tuple[int, int, int])
     return tuple(step // item for step in steps)
 
 
-def _write_into(problem: Problem, out: Spec, like: Spec, axes: tuple[int, int, int]) -> tuple[int, int, int]:
+def _write_into(problem: Problem, out: Spec, like: Spec, axes: tuple[int, int, int]) -> tuple[int, ...]:
     """Has the output written to ``out``. Returns its strides as ``_read`` does."""
     problem.write_into(lib.OUTPUT, out, like.shape, like.dtype)
     return _DENSE if out.dense else tuple(0 if out.shape[a] <= 1 else out.strides[a] // out.itemsize for a in axes)
@@ -79,8 +79,10 @@ _GATES = {lib.BF16: lib.F32, lib.F16: lib.F32, lib.C64: lib.F32, lib.C128: lib.F
 class _Linear:
     """What both passes have in common; ``like`` is an array of the input's shape and dtype."""
 
+    fields: tuple[Any, ...]
+
     def __init__(
-        self, problem: Problem, gate: Spec, like: Spec, seq_offsets: Spec | None, reset: Spec | None, options: tuple
+        self, problem: Problem, gate: Spec, like: Spec, seq_offsets: Spec | None, reset: Spec | None, options: tuple[Any, ...]
     ) -> None:
         layout, gate_form, reverse, self.threads = options
         layout_number, self.axes = choose("layout", layout, LAYOUTS)
@@ -133,7 +135,7 @@ def backward(problem: Problem, *options: Any) -> Call:
     return problem.call(problem.plan("linear", fields, linear.threads), True)
 
 
-def _along(kind: Kind, arrays: tuple, options: tuple, layout: Any, axis: Any) -> list[Any]:
+def _along(kind: Kind, arrays: tuple[Any, ...], options: tuple[Any, ...], layout: Any, axis: Any) -> list[Any]:
     """``forward`` or ``backward`` with time at ``axis`` of arrays of any rank."""
     check_layout(layout)
     if arrays[kind.lead] is None:
@@ -225,7 +227,8 @@ def linear_scan(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    arrays, options = (gate, input, initial_state, seq_offsets, reset, out), (layout, gate_form, reverse, threads)
+    arrays = (gate, input, initial_state, seq_offsets, reset, out)
+    options: tuple[Any, ...] = (layout, gate_form, reverse, threads)
     if axis is None and out is None:
         results = forward(arrays, (return_final_state, *options))
         return tuple(results) if return_final_state else results[0]

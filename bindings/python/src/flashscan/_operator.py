@@ -120,6 +120,8 @@ def axis_of(axis: int | None, default: int | None, ndim: int, inner: int) -> int
 class Scan:
     """A scan or reduction of ``x`` along an axis; the last ``inner`` axes are an element's."""
 
+    fields: tuple[Any, ...]
+
     def __init__(
         self,
         problem: Problem,
@@ -217,7 +219,7 @@ def refuse_operator(op: Any) -> None:
     )
 
 
-def _run(x: ArrayLike, op: Operator, others: tuple, final: bool, mode: int, *options: Any) -> list[Array]:
+def _run(x: ArrayLike, op: Operator, others: tuple[Any, ...], final: bool, mode: int, *options: Any) -> list[Any]:
     """``others``: initial, seq_offsets, out; ``options``: axis, reverse, threads."""
     is_name, out = named(op, " and callables"), others[-1]
     if not is_name and not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
@@ -305,10 +307,11 @@ def reduce(
 
     ``out`` has the result's shape, that of ``initial``.
     """
-    return _run(x, op, (initial, seq_offsets, out), False, REDUCTION, axis, reverse, threads)[0]
+    results: list[Array] = _run(x, op, (initial, seq_offsets, out), False, REDUCTION, axis, reverse, threads)
+    return results[0]
 
 
-def _backward(x: ArrayLike, op: Any, arrays: tuple, *options: Any) -> tuple[Array, Array | None]:
+def _backward(x: ArrayLike, op: Any, arrays: tuple[Any, ...], *options: Any) -> tuple[Array, Array | None]:
     """``arrays``: output, grad_output, initial, grad_final, seq_offsets; ``options``: mode, axis, reverse, threads."""
     if not named(op, ""):
         raise FlashscanTypeError(f"op is {op!r}; accepted are {', '.join(map(repr, NAMED))}")

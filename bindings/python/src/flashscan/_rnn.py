@@ -57,6 +57,8 @@ class _Network:
     ``options``: cell, layout, reverse, all_states, training, recurrent_clip, threads.
     """
 
+    fields: tuple[Any, ...]
+
     def __init__(
         self,
         problem: Problem,
@@ -66,7 +68,7 @@ class _Network:
         inner: tuple[int, ...],
         seq_offsets: Spec | None,
         reset: Spec | None,
-        options: tuple,
+        options: tuple[Any, ...],
     ) -> None:
         cell, layout, reverse, all_states, training, clip, self.threads = options
         cell_number, gates, biases, states = choose("cell", cell, CELLS)
@@ -91,7 +93,7 @@ class _Network:
         self.training = training
         problem.read(lib.WEIGHT, R)
 
-    def plan(self, problem: Problem, pool: tuple = ()) -> lib.Plan:
+    def plan(self, problem: Problem, pool: tuple[Any, ...] = ()) -> lib.Plan:
         """``pool``: the last fields of the descriptor, where there is a pool of states."""
         return problem.plan("rnn", (*self.fields, *pool), self.threads)
 
@@ -116,7 +118,7 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
     return problem.call(plan, False)
 
 
-def reserve_bytes(arrays: tuple, *options: Any) -> int:
+def reserve_bytes(arrays: tuple[Any, ...], *options: Any) -> int:
     """The size of what a call of ``forward`` keeps for backward. No data is looked at."""
     space = space_of(arrays[0])
     problem = forward.problem(space, look(space, arrays, 0, forward.names)[1])

@@ -23,7 +23,11 @@ class _Selective:
     """What both passes have in common; ``masks``: seq_offsets and reset; ``options``: delta_softplus, layout, reverse,
     threads."""
 
-    def __init__(self, problem: Problem, like: Spec, arrays: list[Spec | None], masks: tuple, options: tuple) -> None:
+    fields: tuple[Any, ...]
+
+    def __init__(
+        self, problem: Problem, like: Spec, arrays: list[Any], masks: tuple[Any, ...], options: tuple[Any, ...]
+    ) -> None:
         softplus, layout, reverse, self.threads = options
         delta, A, B, C, D, z, bias = arrays
         if len(like.shape) != 3:
@@ -51,7 +55,8 @@ class _Selective:
             ("C", "c", C, lib.C, lib.SELECTIVE_FLAG_C_PER_STEP),
         ):
             if len(array.shape) == 2:
-                same_shape(array, A.shape), same_dtype(array, A.dtype)
+                same_shape(array, A.shape)
+                same_dtype(array, A.dtype)
                 problem.read(number, array)
                 continue
             flags |= bit
@@ -61,11 +66,13 @@ class _Selective:
             raise FlashscanValueError(f"B has {groups['B']} groups and C has {groups['C']}; accepted is one number of them")
         for name, array, number in (("delta", delta, lib.DELTA), ("output_gate", z, lib.OUTPUT_GATE)):
             if array is not None:
-                same_shape(array, like.shape), same_dtype(array, like.dtype)
+                same_shape(array, like.shape)
+                same_dtype(array, like.dtype)
                 self.strides[name] = _read(problem, number, array, self.axes)
         for array, number in ((D, lib.D), (bias, lib.BIAS)):
             if array is not None:
-                same_shape(array, (channels,)), same_dtype(array, self.real)
+                same_shape(array, (channels,))
+                same_dtype(array, self.real)
                 problem.read(number, array)
         self.fields = (data, A.number, layout_number, lib.direction(flag("reverse", reverse)), flags, offsets, 0)
         self.fields += (batch, time, channels, self.states, next(iter(groups.values()), 1), sequences)
@@ -95,7 +102,7 @@ class _Selective:
             plain=array.plain and side_by_side,
         )
 
-    def plan(self, problem: Problem, pool: tuple = (), **given: tuple[int, int, int]) -> lib.Plan:
+    def plan(self, problem: Problem, pool: tuple[Any, ...] = (), **given: tuple[int, ...]) -> lib.Plan:
         strides = [given.get(name, self.strides.get(name, _DENSE)) for name in lib.SELECTIVE_TENSORS]
         return problem.plan("selective", (*self.fields, *strides, *pool), self.threads)
 
@@ -119,7 +126,8 @@ def forward(problem: Problem, final: bool, *options: Any) -> Call:
 def backward(problem: Problem, *options: Any) -> Call:
     u, *arrays, grad, state, grad_state, seq_offsets, reset = problem.specs
     scan = _Selective(problem, u, arrays, (seq_offsets, reset), options)
-    same_shape(grad, u.shape), same_dtype(grad, u.dtype)
+    same_shape(grad, u.shape)
+    same_dtype(grad, u.dtype)
     strides = {"input": _read(problem, lib.INPUT, u, scan.axes)}
     strides["grad_output"] = _read(problem, lib.GRAD | lib.OUTPUT, grad, scan.axes)
     problem.read_converted(lib.STATE_IN, state, scan.state_shape, scan.matrix)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _library as lib
 
-Signature = tuple[Hashable, ...]
+Signature = tuple[Any, ...]  # what can be hashed
 
 _ALIGNED, _WRITEABLE = 0x100, 0x400  # of ndarray.flags.num
 
@@ -110,7 +110,7 @@ class NumpySpace:
     def signature(array: Any) -> Signature:
         return array.shape, array.strides, array.dtype, array.flags.num & (_ALIGNED | _WRITEABLE)
 
-    def number(self, dtype: np.dtype) -> int | None:
+    def number(self, dtype: np.dtype[Any]) -> int | None:
         if dtype.name == "bfloat16" and dtype.type.__module__ == "ml_dtypes":
             return lib.BF16
         return self.known.get(dtype)
@@ -130,7 +130,8 @@ class NumpySpace:
 
     @staticmethod
     def pointer(array: Any) -> int:
-        return array.__array_interface__["data"][0]
+        address: int = array.__array_interface__["data"][0]
+        return address
 
     def pointer_getter(self, dtype: Any, size: int, writeable: bool) -> Callable[[Any], int]:
         """Gives the pointer of dense arrays; four times as fast as ``pointer`` where arrays have a buffer to write to."""
@@ -145,7 +146,8 @@ class NumpySpace:
         return next(dtype for dtype, known in self.known.items() if known == number)
 
     def itemsize(self, dtype: Any) -> int:
-        return dtype.itemsize
+        size: int = dtype.itemsize
+        return size
 
     def castable(self, given: Any, wanted: Any) -> bool:
         return np.can_cast(given, wanted, "same_kind")
@@ -180,7 +182,7 @@ class NumpySpace:
         return no_stream
 
     def _view(self, elements: Elements) -> Any:
-        memory = (ctypes.c_char * elements.span).from_address(elements.low)
+        memory: Any = (ctypes.c_char * elements.span).from_address(elements.low)
         strides = (elements.stride, *(step * elements.itemsize for step in elements.inner))
         shape = (elements.count, *elements.shape)
         return np.ndarray(shape, elements.dtype, memory, elements.address - elements.low, strides)
@@ -196,7 +198,9 @@ def no_stream() -> None:
     return None
 
 
-def _buffer_pointer(array: Any, _addressof=ctypes.addressof, _from_buffer=ctypes.c_char.from_buffer) -> int:
+def _buffer_pointer(
+    array: Any, _addressof: Callable[[Any], int] = ctypes.addressof, _from_buffer: Any = ctypes.c_char.from_buffer
+) -> int:
     return _addressof(_from_buffer(array))
 
 
@@ -220,7 +224,8 @@ class CupySpace(NumpySpace):
 
     @staticmethod
     def pointer(array: Any) -> int:
-        return array.data.ptr
+        address: int = array.data.ptr
+        return address
 
     def pointer_getter(self, dtype: Any, size: int, writeable: bool) -> Callable[[Any], int]:
         return self.pointer

@@ -20,7 +20,7 @@ _DENSE = (0, 0, 0)
 _STATE_STRIDES = ((0, 0),) * 4
 
 
-def _with_time(spec: Spec | None) -> Spec | None:
+def _with_time(spec: Any) -> Any:
     if spec is None:
         return None
     (batch, *shape), (row, *strides) = spec.shape, spec.strides
@@ -41,7 +41,7 @@ def _pool(
     dtype: Any,
     front: tuple[int, ...] = (),
     written: bool = True,
-) -> tuple:
+) -> tuple[Any, ...]:
     """Has the state [*front, rows, *inner] read and, if ``written``, written where it lies. Returns the last fields of a
     descriptor."""
     place = len(front)
@@ -67,7 +67,7 @@ def _pool(
     return (*_STATE_STRIDES, rows)
 
 
-def _reset(spec: Spec | None, batch: int) -> Spec | None:
+def _reset(spec: Spec | None, batch: int) -> Any:
     if spec is not None:
         same_shape(spec, (batch,))
     return _with_time(spec)
@@ -107,7 +107,10 @@ def _gated_call(problem: Problem, *options: Any) -> Call:
 @kind(0, "u", "delta", "A", "B", "C", "D?", "z?", "delta_bias?", "state", "state_indices?", "reset?")
 def _selective_call(problem: Problem, *options: Any) -> Call:
     u, delta, A, B, C, D, z, bias, state, indices, reset = problem.specs
-    _axes(u, 2), _axes(A, 2), _axes(B, 2, 3), _axes(C, 2, 3)
+    _axes(u, 2)
+    _axes(A, 2)
+    _axes(B, 2, 3)
+    _axes(C, 2, 3)
     for spec in (delta, z):
         if spec is not None:
             same_shape(spec, u.shape)
@@ -136,7 +139,8 @@ def _rnn_call(problem: Problem, cell: str, threads: int) -> Call:
     same_shape(x, (batch, *net.input_shape[2:]))
     problem.read(lib.INPUT, x)
     if b is not None:
-        same_shape(b, net.bias_shape), same_dtype(b, R.dtype)
+        same_shape(b, net.bias_shape)
+        same_dtype(b, R.dtype)
         problem.read(lib.BIAS, b)
     in_pool = indices is not None  # else a network's states are not written where they are read
     problem.write(lib.OUTPUT, (batch, *inner), x.dtype)
@@ -146,7 +150,7 @@ def _rnn_call(problem: Problem, cell: str, threads: int) -> Call:
     return problem.call(net.plan(problem, pool), False)
 
 
-def _run(call: Kind, state: Any, arrays: tuple, options: tuple) -> list[Any]:
+def _run(call: Kind, state: Array, arrays: tuple[Any, ...], options: tuple[Any, ...]) -> list[Array]:
     space = space_of(state)
     if space is None or not isinstance(state, space.kind):
         raise FlashscanTypeError(
@@ -300,5 +304,6 @@ def rnn_step(
     """
     h, *final = _run(_rnn_call, state, (Wx, R, b, state, state_indices, reset), (cell, threads))
     if final:
-        state[...] = final[0]
+        written: Any = state
+        written[...] = final[0]
     return h

@@ -54,7 +54,7 @@ class Work:
 
     family: Family
     backward: bool
-    options: tuple
+    options: tuple[Any, ...]
     given: tuple[bool, ...]
     wanted: frozenset[int] | None = None  # of the results; None: all
 
@@ -79,7 +79,7 @@ def _shapes(arrays: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _trace(work: Work, shapes: tuple) -> Traced:
+def _trace(work: Work, shapes: tuple[Any, ...]) -> Traced:
     traced = Traced(work.kind, work.full(shapes))
     return work.kind.function(traced, *work.options)
 
@@ -88,7 +88,7 @@ def _trace(work: Work, shapes: tuple) -> Traced:
 class Fold:
     """How a mapped axis becomes part of a call: where it goes in the argument of each number, None for nowhere."""
 
-    options: tuple
+    options: tuple[Any, ...]
     axis: Callable[[int], int | None]
     merge: bool  # into the axis that is there, instead of a new one
 
@@ -120,10 +120,10 @@ class Family:
     name: str
     forward: Kind
     backward: Kind | None
-    backward_options: Callable[[tuple], tuple]
-    training_options: Callable[[tuple], tuple]
-    fold: Callable[[Traced, tuple, set[int], set[int]], Fold | None]
-    axes: Callable[[Traced, tuple], dict[int, Axes]]
+    backward_options: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    training_options: Callable[[tuple[Any, ...]], tuple[Any, ...]]
+    fold: Callable[[Traced, tuple[Any, ...], set[int], set[int]], Fold | None]
+    axes: Callable[[Traced, tuple[Any, ...]], dict[int, Axes]]
 
     def __repr__(self) -> str:
         return self.name
@@ -135,7 +135,8 @@ def _conjugate(arrays: Sequence[Any], numbers: Sequence[int]) -> list[Any]:
 
 
 def _layout(work: Work, traced: Traced) -> Layout:
-    axes, full, fresh = work.family.axes(traced, work.options), {}, itertools.count()
+    axes, fresh = work.family.axes(traced, work.options), itertools.count()
+    full: dict[str, int] = {}
     numbers = {place: number & ~lib.GRAD for number, place, _ in traced.reads}
     # Some gradients read neither the operand nor the output.
     unread = {"output": lib.OUTPUT}
@@ -217,7 +218,7 @@ def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
     return [first.update(shape=shape, dtype=dtype, weak_type=False, sharding=on(shape)) for shape, dtype in types]
 
 
-def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable:
+def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable[..., Any]:
     """The forward pass on arrays of ``shapes``, with gradients of the arguments ``wanted``."""
     family = work.family
     training = replace(work, options=family.training_options(work.options))
@@ -337,7 +338,7 @@ ad.primitive_jvps[_primitive] = _jvp
 batching.primitive_batchers[_primitive] = _batch
 
 
-def call(family: Family, arrays: Sequence[Any], options: tuple) -> list[Any]:
+def call(family: Family, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Any]:
     """The forward pass; None stands for an array that is not given."""
     work = Work(family, False, options, tuple(a is not None for a in arrays))
     return _bind(*[a for a in arrays if a is not None], work=work)

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import _affine, _gated, _linear, _operator, _rnn, _selective
 from . import _library as lib
-from ._xla import Family, Fold, Traced
+from ._xla import Family, Fold
 from ._xla_partition import Axes
+from ._xla_problem import Traced
 
 
-def _fold_linear(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_linear(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     gate, batch = traced.specs[0].shape, traced.specs[1].shape[0]
     apart = lib.GATE in mapped or lib.GRAD | lib.GATE in results
     shared = gate[0] == 1 and not (apart and batch == 1)
@@ -18,7 +21,7 @@ def _fold_linear(traced: Traced, options: tuple, mapped: set[int], results: set[
     return Fold(options, lambda number: None if shared and number == lib.GATE else 0, True)
 
 
-def _fold_rnn(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_rnn(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     if traced.packed or traced.backward or mapped & {lib.WEIGHT, lib.BIAS} or lib.RESERVE in results:
         return None
     _, _, layout, _, all_states, *_ = options
@@ -27,7 +30,7 @@ def _fold_rnn(traced: Traced, options: tuple, mapped: set[int], results: set[int
     return Fold(options, axes.get, True)
 
 
-def _fold_gated(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_gated(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     """RESERVE has no axis, and what a batch shares is summed over all of it."""
     shared = {lib.PARAM, lib.BIAS}
     apart = {lib.RESERVE, *shared} & mapped or {lib.RESERVE, *(lib.GRAD | number for number in shared)} & results
@@ -36,7 +39,7 @@ def _fold_gated(traced: Traced, options: tuple, mapped: set[int], results: set[i
     return Fold(options, lambda number: None if number in shared else 0, True)
 
 
-def _fold_selective(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_selective(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     """What a batch shares is summed over all of it: B and C too where they are constant."""
     constant = {n for n, spec in ((lib.B, traced.specs[3]), (lib.C, traced.specs[4])) if len(spec.shape) == 2}
     shared = {lib.A, lib.D, lib.BIAS, *constant}
@@ -45,30 +48,31 @@ def _fold_selective(traced: Traced, options: tuple, mapped: set[int], results: s
     return Fold(options, lambda number: None if number in shared else 0, True)
 
 
-def _fold_in_front(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_in_front(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     return None if traced.packed else Fold(options, lambda number: 0, False)
 
 
-def _fold_operator(traced: Traced, options: tuple, mapped: set[int], results: set[int]) -> Fold | None:
+def _fold_operator(traced: Traced, options: tuple[Any, ...], mapped: set[int], results: set[int]) -> Fold | None:
     *front, axis, reverse, threads = options
     behind = axis if axis is None or axis < 0 else axis + 1
     return _fold_in_front(traced, (*front, behind, reverse, threads), mapped, results)
 
 
-def _axes_linear(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_linear(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     data = ("b", "t", "c") if options[0 if traced.backward else 1] == "btc" else ("b", "c", "t")
-    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.GATE), data)
+    numbers: dict[int, Axes] = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.GATE), data)
     return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t")}
 
 
-def _axes_gated(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_gated(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     data = ("b", "t", "c") if options[8 if traced.backward else 10] == "btc" else ("b", "c", "t")
     gates = (lib.GATE, lib.SECOND_GATE, lib.INPUT_GATE, lib.OUTPUT_GATE)
-    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, *gates), data) | dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
+    numbers: dict[int, Axes] = dict.fromkeys((lib.INPUT, lib.OUTPUT, *gates), data)
+    numbers |= dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
     return numbers | _axes_of_states(traced, ("b",), ("c",)) | {lib.RESET: ("b", "t"), lib.RESERVE: ("r",)}
 
 
-def _axes_selective(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_selective(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     steps_last = options[1 if traced.backward else 2] == "bct"
     matrices = {lib.B: traced.specs[3].shape, lib.C: traced.specs[4].shape}
     # Groups are of neighbouring channels, which are then not cut.
@@ -82,7 +86,7 @@ def _axes_selective(traced: Traced, options: tuple) -> dict[int, Axes]:
         inner = ("g", "k") if len(shape) == 4 else ("k",)
         return ("b", *inner, "t") if steps_last else ("b", "t", *inner)
 
-    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.DELTA, lib.OUTPUT_GATE), data)
+    numbers: dict[int, Axes] = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.DELTA, lib.OUTPUT_GATE), data)
     numbers |= {lib.A: (channels, "k"), lib.D: (channels,), lib.BIAS: (channels,)}
     numbers |= {number: of_matrix(shape) for number, shape in matrices.items()}
     return numbers | _axes_of_states(traced, ("b",), (channels, "k")) | {lib.RESET: ("b", "t")}
@@ -93,7 +97,7 @@ def _axes_of_states(traced: Traced, front: Axes, behind: Axes) -> dict[int, Axes
     return {lib.STATE_IN: states, lib.STATE_OUT: states, lib.SEQ_OFFSETS: ("o",)}
 
 
-def _axes_operator(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_operator(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     op, *_, mode, axis, _, _ = options
     ndim, inner = len(traced.specs[0].shape), ("d", "e") if op == "matmul" else ()
     place = _operator.axis_of(axis, -1 - len(inner), ndim, len(inner))
@@ -105,13 +109,13 @@ def _axes_operator(traced: Traced, options: tuple) -> dict[int, Axes]:
     return {lib.INPUT: data, lib.OUTPUT: states[lib.STATE_IN] if reduced else data, **states}
 
 
-def _axes_affine(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_affine(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     front = tuple(f"b{i}" for i in range(len(traced.specs[0].shape) - 3))
     data = (*front, "t", "d")
     return {lib.INPUT: data, lib.OUTPUT: data, lib.GATE: (*data, "e"), **_axes_of_states(traced, front, ("d",))}
 
 
-def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_rnn(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     _, layout, _, all_states, *_ = options if traced.backward else options[1:]
     outer = ("b", "t") if layout == "btghd" else ("t", "b")
     states = _axes_of_states(traced, ("b",), ("h", "d"))
@@ -122,7 +126,7 @@ def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
     return {lib.INPUT: (*outer, "g", "h", "d"), lib.OUTPUT: output, **states, **weights}
 
 
-def _same(options: tuple) -> tuple:
+def _same(options: tuple[Any, ...]) -> tuple[Any, ...]:
     return options
 
 

@@ -72,7 +72,7 @@ def partitioned(run: Callable[..., list[Any]], layout: Layout, sums: Sequence[bo
     def by(mesh: Any, cuts: dict[str, tuple[str, ...]], arrays: Sequence[Axes]) -> list[NamedSharding]:
         return [NamedSharding(mesh, PartitionSpec(*(cuts.get(axis) for axis in axes))) for axes in arrays]
 
-    def partition(mesh: Any, operands: Sequence[Any], results: Sequence[Any]) -> tuple:
+    def partition(mesh: Any, operands: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
         cuts = _cuts(layout, operands, results)
         if cuts and whole:
             raise FlashscanNotImplementedError(

@@ -26,10 +26,10 @@ class _TracedSpace(NumpySpace):
     """JAX has NumPy's dtypes; its arrays are dense."""
 
     @staticmethod
-    def signature(array: Any) -> tuple:
+    def signature(array: Any) -> tuple[Any, ...]:
         return tuple(array.shape), np.dtype(array.dtype)
 
-    def spec(self, signature: tuple) -> Spec:
+    def spec(self, signature: tuple[Any, ...]) -> Spec:
         shape, dtype = signature
         strides = tuple(dtype.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         return Spec(shape, strides, dtype, self.number(dtype), dtype.itemsize, "jax")
@@ -49,7 +49,8 @@ def _with_cuda() -> bool:
 
 def arrays_of(kind: Kind, *values: Any) -> list[Any]:
     """JAX arrays; numbers take the dtype of the array that decides."""
-    dtype, arrays = None, [None] * len(values)
+    dtype: Any = None
+    arrays: list[Any] = [None] * len(values)
     for place in sorted(range(len(values)), key=lambda place: place != kind.lead):
         name, value = kind.declared[place], values[place]
         if value is None:
@@ -76,7 +77,7 @@ def arrays_of(kind: Kind, *values: Any) -> list[Any]:
 class _Plans:
     """Checks a problem by making its plan for the CPU, and answers for the plans of all backends."""
 
-    def __init__(self, family: str, fields: tuple, threads: int) -> None:
+    def __init__(self, family: str, fields: tuple[Any, ...], threads: int) -> None:
         self._made_from = family, fields
         self._plan = lib.plan(family, fields, threads, lib.CPU, 0)
 
@@ -110,7 +111,7 @@ class Traced(Problem):
     def write_bytes(self, number: int, size: int) -> None:
         self.write(number, (size,), np.uint8)
 
-    def plan(self, family: str, fields: tuple, threads: Any) -> _Plans:
+    def plan(self, family: str, fields: tuple[Any, ...], threads: Any) -> _Plans:
         self.family, self.fields, self.threads = family, fields, thread_count(threads)
         return _Plans(family, fields, self.threads)
 

@@ -12,9 +12,9 @@ from . import _library as lib
 from ._call import choose, flag, number, thread_count, words
 from ._types import Activation, Cell, Decay, Epilogue, GateForm, Layer, Scale
 from ._linear import GATE_FORMS
-from ._xla import Family, Traced, call
+from ._xla import Family, call
 from ._xla_partition import Axes
-from ._xla_problem import arrays_of
+from ._xla_problem import Traced, arrays_of
 
 Array = jax.Array
 ArrayLike = Any
@@ -29,31 +29,31 @@ def _rows(traced: Traced) -> tuple[str, str]:
     return ("b", "b") if _spec(traced, "state_indices") is None else ("p", "r")
 
 
-def _axes_elementwise(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_elementwise(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     batch, row = _rows(traced)
     data = (lib.GATE, lib.INPUT, lib.OUTPUT, lib.SECOND_GATE, lib.INPUT_GATE, lib.OUTPUT_GATE)
-    numbers = dict.fromkeys(data, (batch, "c")) | dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
+    numbers: dict[int, Axes] = dict.fromkeys(data, (batch, "c")) | dict.fromkeys((lib.PARAM, lib.BIAS), ("c",))
     states = dict.fromkeys((lib.STATE_IN, lib.STATE_OUT), (row, "c"))
     return numbers | states | {lib.RESET: (batch,), lib.STATE_INDICES: (batch,)}
 
 
-def _axes_selective(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_selective(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     batch, row = _rows(traced)
     matrices = {lib.B: _spec(traced, "B").shape, lib.C: _spec(traced, "C").shape}
     # Groups are of neighbouring channels, which are then not cut.
     channels = "e" if any(len(shape) == 3 and shape[1] > 1 for shape in matrices.values()) else "c"
-    numbers = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.DELTA, lib.OUTPUT_GATE), (batch, channels))
+    numbers: dict[int, Axes] = dict.fromkeys((lib.INPUT, lib.OUTPUT, lib.DELTA, lib.OUTPUT_GATE), (batch, channels))
     numbers |= {lib.A: (channels, "k"), lib.D: (channels,), lib.BIAS: (channels,)}
     numbers |= {n: (batch, "g", "k") if len(shape) == 3 else (batch, "k") for n, shape in matrices.items()}
     states = dict.fromkeys((lib.STATE_IN, lib.STATE_OUT), (row, channels, "k"))
     return numbers | states | {lib.RESET: (batch,), lib.STATE_INDICES: (batch,)}
 
 
-def _axes_rnn(traced: Traced, options: tuple) -> dict[int, Axes]:
+def _axes_rnn(traced: Traced, options: tuple[Any, ...]) -> dict[int, Axes]:
     batch, row = _rows(traced)
-    states = dict.fromkeys((lib.STATE_IN, lib.STATE_OUT), ("s", row, "h", "d"))
-    weights = {lib.WEIGHT: ("g", "h", "d", "e"), lib.BIAS: ("k", "h", "d")}
-    data = {lib.INPUT: (batch, "g", "h", "d"), lib.OUTPUT: (batch, "h", "d")}
+    states: dict[int, Axes] = dict.fromkeys((lib.STATE_IN, lib.STATE_OUT), ("s", row, "h", "d"))
+    weights: dict[int, Axes] = {lib.WEIGHT: ("g", "h", "d", "e"), lib.BIAS: ("k", "h", "d")}
+    data: dict[int, Axes] = {lib.INPUT: (batch, "g", "h", "d"), lib.OUTPUT: (batch, "h", "d")}
     return data | weights | states | {lib.RESET: (batch,), lib.STATE_INDICES: (batch,)}
 
 

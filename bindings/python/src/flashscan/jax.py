@@ -174,7 +174,7 @@ def gated_scan(
     extra = (second_gate, input_gate, output_gate, param, bias)
     arrays = arrays_of(_gated.forward, gate, input, initial_state, *extra, seq_offsets, reset)
     final = flag("return_final_state", return_final_state)
-    options = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
+    options: tuple[Any, ...] = (layer, decay, scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit))
     options += (layout, flag("reverse", reverse), thread_count(threads))
     results = call(GATED, arrays, (final, False, *options))
@@ -330,7 +330,7 @@ def prefix_scan(
     pair of it and the last inclusive prefix.
     """
     mode = _operator.EXCLUSIVE if flag("exclusive", exclusive) else _operator.INCLUSIVE
-    results = _scan(x, op, initial, seq_offsets, flag("return_final", return_final), mode, axis, reverse, threads)
+    results: list[Any] = _scan(x, op, initial, seq_offsets, flag("return_final", return_final), mode, axis, reverse, threads)
     return tuple(results) if return_final else results[0]
 
 

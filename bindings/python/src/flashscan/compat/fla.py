@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .._call import flag
@@ -39,7 +41,7 @@ def fused_recurrent_hgrn(
     tensors(x=x, g=g)
     if g.shape != x.shape:
         raise FlashscanValueError(f"g has shape {tuple(g.shape)}; accepted is x's, {tuple(x.shape)}")
-    options = {"gate_form": "log", "seq_offsets": cu_seqlens, "return_final_state": True}
+    options: dict[str, Any] = {"gate_form": "log", "seq_offsets": cu_seqlens, "return_final_state": True}
     h, last = linear_scan(g, x, initial_state, **options)
     return h, last if flag("output_final_state", output_final_state) else None
 

@@ -96,6 +96,6 @@ def flashrnn(
         R, b = R[[1, 2, 0]], b[[1, 2, 3, 0]]
     initial = None if states is None else states.squeeze(2)
     clip = getattr(config, "gradient_recurrent_clipval", None) or 0.0
-    options = {"return_all_states": True, "return_final_state": True, "recurrent_clip": clip}
+    options: dict[str, Any] = {"return_all_states": True, "return_final_state": True, "recurrent_clip": clip}
     output, last = rnn(Wx, R, b, function, initial, **options)
     return (output if output.dim() == 5 else output.unsqueeze(0)), last.unsqueeze(2).to(output.dtype)

@@ -27,7 +27,7 @@ class Package:
         return contextlib.nullcontext()
 
     def name(self, dtype: Any) -> str:
-        return np.dtype(dtype).name
+        return str(np.dtype(dtype).name)
 
     def dtype(self, name: str) -> Any:
         return np.dtype(name)

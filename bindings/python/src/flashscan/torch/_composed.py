@@ -5,7 +5,7 @@ the composition."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,7 +37,7 @@ def _softplus(x: Tensor) -> Tensor:
 
 
 def _decayed(
-    kind: str, g: Tensor, second: Tensor | None, param: Tensor | None, rate: float
+    kind: str, g: Tensor, second: Any, param: Any, rate: float
 ) -> tuple[str, Tensor, Tensor, Tensor]:
     """The gate of linear_scan and its form, a, and 1 - a without cancellation."""
     if kind == "value":
@@ -76,7 +76,7 @@ def _activated(kind: str, x: Tensor) -> Tensor:
     return x
 
 
-def _epilogue(kind: str, h: Tensor, o: Tensor | None) -> Tensor:
+def _epilogue(kind: str, h: Tensor, o: Any) -> Tensor:
     if kind == "none":
         return h
     open_ = torch.sigmoid(o)
@@ -96,15 +96,15 @@ def composed(
     bias: Tensor | None,
     seq_offsets: Tensor | None,
     reset: Tensor | None,
-    *options: object,
+    *options: Any,
 ) -> tuple[Tensor, Tensor]:
     """The output and the final state; ``options`` are those of the operator gated_scan after ``training``."""
     layer, decay, scale, activation, epilogue, first_step, rate, limit, layout, reverse = options
     if layer:
         decay, scale, activation, epilogue, first_step = LAYERS[layer]
     transposed = layout == "bct"
-    wide = lambda each: None if each is None else each.to(state_dtype(each.dtype))
-    channel = lambda each: each.unsqueeze(1) if each is not None and transposed else each
+    wide: Any = lambda each: None if each is None else each.to(state_dtype(each.dtype))
+    channel: Any = lambda each: each.unsqueeze(1) if each is not None and transposed else each
     gate, second, x_wide, input_gate, output_gate = map(wide, (gate, second, x, input_gate, output_gate))
     param, bias = channel(wide(param)), channel(wide(bias))
     form, gate, a, rest = _decayed(decay, gate if bias is None else gate + bias, second, param, rate)
@@ -116,8 +116,9 @@ def composed(
         if first_step:
             m = m.masked_fill(_starts(x, state, seq_offsets, reset, transposed, reverse), 1)
         entering = m * entering
-    options = {"layout": layout, "gate_form": form, "reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
-    h, last = linear_scan(gate, entering.to(x.dtype), state, return_final_state=True, **options)
+    given: dict[str, Any] = {"layout": layout, "gate_form": form, "reverse": reverse}
+    given |= {"seq_offsets": seq_offsets, "reset": reset}
+    h, last = linear_scan(gate, entering.to(x.dtype), state, return_final_state=True, **given)
     return (h if epilogue == "none" else _epilogue(epilogue, wide(h), output_gate).to(x.dtype)), last
 
 

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from ._options import GatedOptions, Unpack
 
 
-def _split(options: tuple) -> tuple:
+def _split(options: tuple[Any, ...]) -> tuple[Any, ...]:
     """The options of flashscan._gated; an operator of PyTorch has "" for a name that is not given."""
     layer, decay, *rest = options
     return (layer or None, decay or None, *rest, 0)
 
 
-def _needs_composition(inputs: tuple) -> bool:
+def _needs_composition(inputs: tuple[Any, ...]) -> bool:
     """Whether derivatives of other kinds than the first backward one are taken."""
     return _transforms.active() or _transforms.tangents(inputs)
 
 
-def _instead(*inputs: Any) -> tuple | None:
+def _instead(*inputs: Any) -> tuple[Any, ...] | None:
     """The composition of linear_scan where it is needed."""
     if not _needs_composition(inputs):
         return None
@@ -44,7 +44,7 @@ def _kernel(run, gate, x, state, second, input_gate, output_gate, param, bias, s
     return results[0], results[1], results[2] if keeps else x.new_empty((0,), dtype=torch.uint8)
 
 
-def _state_shape(x: Tensor, seq_offsets: Tensor | None, layout: str) -> tuple:
+def _state_shape(x: Tensor, seq_offsets: Tensor | None, layout: str) -> tuple[Any, ...]:
     channels = x.shape[2 if layout == "btc" else 1]
     return (x.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, channels)
 
@@ -61,7 +61,7 @@ def _fake(gate, x, state, second, input_gate, output_gate, param, bias, seq_offs
     )
 
 
-def _gradients(kernel_results: Any, extra: tuple, like: Tensor) -> tuple:
+def _gradients(kernel_results: Any, extra: tuple[Any, ...], like: Tensor) -> tuple[Any, ...]:
     named = _gated.named_gradients(kernel_results, extra)
     return tuple(nothing(like) if gradient is None else gradient for gradient in named.values())
 
@@ -98,7 +98,7 @@ def _backward_fake(
     return _gradients(results, extra, grad)
 
 
-def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     gate, x, state, *extra, seq_offsets, reset, training = inputs[:11]
     ctx.options, ctx.training = inputs[11:], training
     ctx.set_materialize_grads(False)
@@ -106,7 +106,7 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> Non
     ctx.save_for_backward(gate, x, output[2] if hidden else output[0], output[0], state, *extra, seq_offsets, reset)
 
 
-def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
+def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple[Any, ...]:
     gate, x, states, output, state, *extra, seq_offsets, reset = ctx.saved_tensors
     if not ctx.training:
         raise FlashscanError("torch.ops.flashscan.gated_scan was called without training; its gradients need what training keeps")
@@ -116,13 +116,13 @@ def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state:
     return (*results[:2], optional(results[2], state), *more, *(None,) * (3 + len(ctx.options)))
 
 
-def _save_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.options = inputs[13:]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:13])
 
 
-def _second_backward(ctx: Any, *along: Tensor | None) -> tuple:
+def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Any, ...]:
     """The gradients of the composition's gradients. ``states`` is a function of other inputs, which get its part."""
     gate, x, _, grad, state, grad_state, *rest = ctx.saved_tensors
     further = torch.is_grad_enabled()  # whether these gradients are differentiated in turn
@@ -146,7 +146,7 @@ def _second_backward(ctx: Any, *along: Tensor | None) -> tuple:
     return (gate, x, None, grad, state, grad_state, *extra, *(None,) * (2 + len(ctx.options)))
 
 
-def _backward_tangent(inputs: Any, outputs: Any, tangents: Any) -> tuple:
+def _backward_tangent(inputs: Any, outputs: Any, tangents: Any) -> tuple[Any, ...]:
     """The gradients are linear in what they are of; tangents of all else take the composition's way."""
     grad, grad_state = tangents[3], tangents[5]
     if any(each is not None for place, each in enumerate(tangents[:11]) if place not in (3, 5)):

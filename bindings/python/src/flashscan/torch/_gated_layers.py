@@ -10,6 +10,7 @@ from torch import nn
 
 from .._call import flag, number
 from .._errors import FlashscanTypeError, FlashscanValueError
+from .._types import Layer
 from ._gated import gated_scan
 from ._steps import Steps
 from ._types import Offsets, Tensor, as_offsets, as_state, features, positive, tensors
@@ -64,7 +65,7 @@ class _Layer(Stepped):
     ``projection`` is the linear layer that makes what ``_products`` names of the input, one above the other.
     """
 
-    _layer: str
+    _layer: Layer
     _products: tuple[str, ...]  # arguments of gated_scan
 
     def __init__(

@@ -46,20 +46,20 @@ def _backward_fake(gate, output, grad, initial_state, grad_state, seq_offsets, r
     return gate.new_empty(gate.shape), output.new_empty(output.shape), state
 
 
-def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     gate, _, initial_state, seq_offsets, reset, *ctx.options = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(gate, output[0], initial_state, seq_offsets, reset)
 
 
-def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple[Any, ...]:
     gate, output, initial_state, seq_offsets, reset = ctx.saved_tensors
     grad = torch.zeros_like(output) if grad is None else grad
     gradients = op(gate, output, grad, initial_state, grad_state, seq_offsets, reset, *ctx.options)
     return (*gradients[:2], optional(gradients[2], initial_state), *(None,) * (2 + len(ctx.options)))
 
 
-def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple:
+def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple[Any, ...]:
     """A scan of the same gates: dh[t] = a[t] dh[t-1] + (da[t] h[t-1] + dx[t])."""
     gate, x, state, *rest = inputs
     linear = Derivative(gate, outputs[0], state, *rest)
@@ -67,13 +67,13 @@ def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequenc
     return _op(gate, linear.entering(dgate, dx).to(x.dtype), dstate, *rest)
 
 
-def _save_backward(ctx: Any, inputs: tuple, output: tuple[Tensor, ...]) -> None:
+def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.options = inputs[7:]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:7])
 
 
-def _second_backward(ctx: Any, v_gate: Tensor | None, v_input: Tensor | None, v_state: Tensor | None) -> tuple:
+def _second_backward(ctx: Any, v_gate: Tensor | None, v_input: Tensor | None, v_state: Tensor | None) -> tuple[Any, ...]:
     """The gradients of Re<grad, tangent along v>, since <v, J* grad> = <J v, grad>."""
     gate, output, grad, state, grad_state, *rest = ctx.saved_tensors
     rest += ctx.options
@@ -88,7 +88,7 @@ def _second_backward(ctx: Any, v_gate: Tensor | None, v_input: Tensor | None, v_
     return d_gate, d_output, along, *given, *(None,) * 5
 
 
-def _backward_tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple:
+def _backward_tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> tuple[Any, ...]:
     """A scan of the same gates in the other direction, as the gradients are."""
     gate, output, grad, state, _, *rest = inputs
     linear = Derivative(gate, output, state, *rest)

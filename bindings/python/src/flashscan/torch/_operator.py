@@ -30,7 +30,7 @@ _LOWERED = {"matmul"}
 _WIDENED = {"add", "mul", "logaddexp"}
 
 
-def _state_shape(x: Tensor, axis: int, seq_offsets: Tensor | None) -> tuple:
+def _state_shape(x: Tensor, axis: int, seq_offsets: Tensor | None) -> tuple[Any, ...]:
     front = x.shape[:axis] if seq_offsets is None else (seq_offsets.shape[0] - 1,)
     return (*front, *x.shape[axis + 1 :])
 
@@ -54,7 +54,7 @@ def _backward_fake(x, output, grad, initial, grad_final, seq_offsets, op, mode, 
     return x.new_empty(x.shape), nothing(x) if initial is None else initial.new_empty(initial.shape)
 
 
-def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     x, initial, seq_offsets, *ctx.options = inputs
     op, mode = ctx.options[:2]
     ctx.set_materialize_grads(False)
@@ -65,7 +65,7 @@ def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
     ctx.output = output[0].shape, x.dtype, x.device
 
 
-def _backward(by: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple:
+def _backward(by: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_final: Tensor | None) -> tuple[Any, ...]:
     x, output, initial, seq_offsets = ctx.saved_tensors
     shape, dtype, device = ctx.output
     grad = torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
@@ -74,7 +74,7 @@ def _backward(by: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_final:
     return (dx, optional(dinitial, initial), *(None,) * (1 + len(ctx.options)))
 
 
-def _tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple:
+def _tangent(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple[Any, ...]:
     return _TANGENTS.get(inputs[3], _operator_tangent.of_numbers)(_op, inputs, tangents)
 
 
@@ -115,20 +115,20 @@ def _affine_backward_fake(W, output, grad, state, grad_state, seq_offsets, rever
     return W.new_empty(W.shape), output.new_empty(output.shape), dstate
 
 
-def _affine_save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+def _affine_save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     W, _, state, seq_offsets, ctx.reverse = inputs
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(W, output[0], state, seq_offsets)
 
 
-def _affine_backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+def _affine_backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple[Any, ...]:
     W, output, state, seq_offsets = ctx.saved_tensors
     grad = torch.zeros_like(output) if grad is None else grad
     dW, db, dstate = _affine_backward_op(W, output, grad, state, grad_state, seq_offsets, ctx.reverse)
     return dW, db, optional(dstate, state), None, None
 
 
-def _affine_tangent(inputs: tuple, outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple:
+def _affine_tangent(inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor], tangents: list[Tensor | None]) -> tuple[Any, ...]:
     return _operator_tangent.of_affine_maps(_affine_op, inputs, outputs[0], tangents)
 
 
@@ -168,7 +168,7 @@ class _Custom(torch.autograd.Function):
         return tuple(results) if final else results[0]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *grad_final: Tensor) -> tuple:
+    def backward(ctx: Any, grad: Tensor, *grad_final: Tensor) -> tuple[Any, ...]:
         x, initial, seq_offsets = ctx.saved_tensors
         results = _CustomGradient.apply(x, grad, initial, *(grad_final or (None,)), seq_offsets, ctx.request)
         return results[0], results[1] if initial is not None else None, None, None, None
@@ -178,7 +178,7 @@ class _CustomGradient(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, grad: Tensor, initial: Tensor | None, grad_final: Any, seq_offsets: Any, request: Any
-    ) -> tuple:
+    ) -> tuple[Any, ...]:
         return tuple(_custom.backward(request, x, grad, initial, grad_final, seq_offsets))
 
     @staticmethod
@@ -187,7 +187,7 @@ class _CustomGradient(torch.autograd.Function):
 
 
 def _adjoint_of(op: Any) -> Any:
-    def adjoint(left: Tensor, right: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def adjoint(left: Tensor, right: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             operands = left.detach().requires_grad_(), right.detach().requires_grad_()
             gradients = torch.autograd.grad(op(*operands), operands, grad.detach(), allow_unused=True)
@@ -272,7 +272,9 @@ def prefix_scan(
     Args and results are those of ``flashscan.prefix_scan``.
     """
     mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
-    return _scan(x, op, mode, axis, reverse, initial, seq_offsets, flag("return_final", return_final))
+    final = flag("return_final", return_final)
+    results: Tensor | tuple[Tensor, Tensor] = _scan(x, op, mode, axis, reverse, initial, seq_offsets, final)
+    return results
 
 
 def reduce(
@@ -285,7 +287,8 @@ def reduce(
     seq_offsets: Offsets = None,
 ) -> Tensor:
     """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``."""
-    return _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, False)
+    result: Tensor = _scan(x, op, REDUCTION, axis, reverse, initial, seq_offsets, False)
+    return result
 
 
 @overload

@@ -18,13 +18,15 @@ from ._types import Tensor, state_dtype
 _MOST_ROWS = 1024  # of a matrix
 
 
-def of_sums(scan: Callable[..., Any], inputs: tuple, tangents: list[Tensor | None]) -> tuple:
+def of_sums(scan: Callable[..., Any], inputs: tuple[Any, ...], tangents: list[Tensor | None]) -> tuple[Any, ...]:
     x, initial, *rest = inputs
     dx, dinitial = tangents[:2]
     return scan(torch.zeros_like(x) if dx is None else dx, dinitial, *rest)
 
 
-def of_products_of_matrices(scan: Callable[..., Any], inputs: tuple, tangents: list[Tensor | None]) -> tuple:
+def of_products_of_matrices(
+    scan: Callable[..., Any], inputs: tuple[Any, ...], tangents: list[Tensor | None]
+) -> tuple[Any, ...]:
     """The same scan of the matrices [[x, dx], [0, x]], whose products have the products' tangents where dx is."""
     x, initial, *rest = inputs
     rows = x.shape[-1]
@@ -59,7 +61,7 @@ def _slopes(op: str, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return (~taken).to(left.dtype), taken.to(left.dtype)
 
 
-def of_numbers(scan: Callable[..., Any], inputs: tuple, tangents: list[Tensor | None]) -> tuple:
+def of_numbers(scan: Callable[..., Any], inputs: tuple[Any, ...], tangents: list[Tensor | None]) -> tuple[Any, ...]:
     """dy[t] = (derivative by the left operand) dy[t-1] + (derivative by the right) dx[t], for "mul", "min", "max" and
     "logaddexp"."""
     x, initial, seq_offsets, op, mode, axis, reverse = inputs
@@ -87,7 +89,9 @@ def of_numbers(scan: Callable[..., Any], inputs: tuple, tangents: list[Tensor | 
     return dy.to(x.dtype), final
 
 
-def of_affine_maps(scan: Callable[..., Any], inputs: tuple, output: Tensor, tangents: list[Tensor | None]) -> tuple:
+def of_affine_maps(
+    scan: Callable[..., Any], inputs: tuple[Any, ...], output: Tensor, tangents: list[Tensor | None]
+) -> tuple[Any, ...]:
     """dx[t] = W[t] dx[t-1] + (dW[t] x[t-1] + db[t])"""
     W, b, state, seq_offsets, reverse = inputs
     dW, db, dstate = tangents[:3]

@@ -197,7 +197,7 @@ class OverRanks:
 
     def __call__(
         self, group: Any, return_final: tuple[str, Any], arguments: Callable[..., tuple[Any, ...]], *given: Any
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor | None]:
         """The output, or the pair of it and the final state, None where another rank has it. ``return_final``: the name
         and the value of the argument that asks for it. ``arguments(*given)`` makes those of the operator."""
         name = _name_of(group)
@@ -206,7 +206,8 @@ class OverRanks:
         except (FlashscanTypeError, FlashscanValueError):
             _Ranks(name).agree(False)
             raise
-        output, state, *_ = self._op(*inputs, name)
+        results: tuple[Tensor, ...] = self._op(*inputs, name)
+        output, state = results[:2]
         if not final:
             return output
         here = not _is_elsewhere(lib.STATE_OUT, dist.get_rank(group), dist.get_world_size(group), inputs[-1])

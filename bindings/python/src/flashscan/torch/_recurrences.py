@@ -49,7 +49,7 @@ class LinearRecurrence(nn.Module):
         ``reset`` see ``flashscan.linear_scan``."""
         features("input", input, (3,), self.input_size)
         gate, value = self.projection(input).chunk(2, -1)
-        options = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
+        options: dict[str, Any] = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
         return linear_scan(
             gate, torch.sigmoid(-gate) * value, state, gate_form="logit", return_final_state=True, **options
         )

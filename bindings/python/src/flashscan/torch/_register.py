@@ -32,7 +32,7 @@ def register(
     schema: str,
     kernel: Callable[..., Any],
     fake: Callable[..., Any],
-    save: Callable[[Any, tuple, Any], None] | None = None,
+    save: Callable[[Any, tuple[Any, ...], Any], None] | None = None,
     backward: Callable[..., Any] | None = None,
     tangent: Callable[..., Any] | None = None,
     *,
@@ -64,7 +64,7 @@ def register(
 
 def _recording(
     op: Callable[..., Any],
-    save: Callable[[Any, tuple, Any], None],
+    save: Callable[[Any, tuple[Any, ...], Any], None],
     backward: Callable[..., Any],
     tangent: Callable[..., Any],
     instead: Callable[..., Any] | None,

@@ -23,7 +23,7 @@ def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_stat
     return (*results, Wx.new_empty((0,), dtype=torch.uint8))[:3]
 
 
-def _reserve_bytes(arrays: tuple, *options: Any) -> Any:
+def _reserve_bytes(arrays: tuple[Any, ...], *options: Any) -> Any:
     """What only a plan knows; symbolic where shapes are."""
     if not all(isinstance(extent, int) for extent in arrays[0].shape):
         return torch.library.get_ctx().new_dynamic_size()
@@ -33,7 +33,7 @@ def _reserve_bytes(arrays: tuple, *options: Any) -> Any:
         return _rnn.reserve_bytes(arrays, *options)
 
 
-def _state_shape(outer: Any, heads: int, dim: int, states: int, layout: str, seq_offsets: Tensor | None) -> tuple:
+def _state_shape(outer: Any, heads: int, dim: int, states: int, layout: str, seq_offsets: Tensor | None) -> tuple[Any, ...]:
     rows = outer[0 if layout == "btghd" else 1] if seq_offsets is None else seq_offsets.shape[0] - 1
     return states, rows, heads, dim
 
@@ -69,14 +69,14 @@ def _backward_fake(
     )
 
 
-def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
     _, R, b, state, seq_offsets, reset, *options = inputs
     ctx.set_materialize_grads(False)
     ctx.has_bias, ctx.training, ctx.options = b is not None, options.pop(4), options
     ctx.save_for_backward(R, output[0], output[2], state, seq_offsets, reset)
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple:
+def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) -> tuple[Any, ...]:
     R, output, reserve, state, seq_offsets, reset = ctx.saved_tensors
     if not ctx.training:
         raise FlashscanError("flashscan.torch.rnn was called without training; its gradients need what training keeps")

@@ -19,7 +19,7 @@ def _kernel(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
     return tuple(_selective.forward((u, delta, A, B, C, D, z, bias, state, seq_offsets, reset), (True, *options, 0)))
 
 
-def _state_shape(u: Tensor, A: Tensor, seq_offsets: Tensor | None) -> tuple:
+def _state_shape(u: Tensor, A: Tensor, seq_offsets: Tensor | None) -> tuple[Any, ...]:
     return (u.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, *A.shape)
 
 
@@ -40,13 +40,13 @@ def _backward_fake(u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_o
     return (*results, A.new_empty(_state_shape(u, A, seq_offsets)))
 
 
-def _save(ctx: Any, inputs: tuple, output: tuple[Tensor, Tensor]) -> None:
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.options = inputs[11:]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:11])
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple:
+def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple[Any, ...]:
     *arrays, state, seq_offsets, reset = ctx.saved_tensors
     grad = torch.zeros_like(arrays[0]) if grad is None else grad
     *results, first = _backward_op(*arrays, grad, state, grad_state, seq_offsets, reset, *ctx.options)
