@@ -198,9 +198,9 @@ void OperatorJoins::load_output(const void* output, char* states) const {
 }
 
 void OperatorJoins::store_output(const char* states, void* output) const {
-    if (p_.is_custom())
+    if (p_.is_custom() && states_ > 0)  // of no rows, OUTPUT may be null
         std::memcpy(output, states, states_);
-    else
+    else if (!p_.is_custom())
         for (int64_t i = 0; i < numbers_; ++i) reference::convert(output, p_.dtype, i, states, state_, i);
 }
 
