@@ -74,12 +74,14 @@ CALLS = {
     "CudaOperator": {"code": "code", "name": "name"},
 }
 LAYER = {"input_size": 3, "hidden_size": 4}
+CELLS = ("LSTMCell", "GRUCell", "RNNCell")
 TORCH_CALLS = {
     **{name: CALLS[name] for name in ("linear_scan", "gated_scan", "selective_scan", "rnn")},
     **{name: CALLS[name] for name in ("prefix_scan", "reduce", "affine_scan")},
     **{name: CALLS[name] for name in ("linear_step", "gated_step", "selective_step", "rnn_step")},
     **{name: LAYER for name in ("LSTM", "GRU", "MGU", "Elman", "SLSTM", "Recurrent", "LinearRecurrence")},
     **{name: LAYER for name in ("MinGRU", "MinLSTM", "HGRN", "QRNN")},
+    **{name: LAYER for name in CELLS},
     "RGLRU": {"width": 4},
     "Mamba": {"d_model": 4},
     "from_torch": {"module": None},
@@ -165,6 +167,13 @@ def test_layers(name):
     kind = getattr(importlib.import_module("flashscan.torch"), name)
     layer = kind(3) if name == "RGLRU" else kind(3, 4)
     fails_well(layer.forward, {"input": torch.ones(2, 5, 3)}, f"{name}.forward")
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells(name):
+    torch = pytest.importorskip("torch")
+    cell = getattr(importlib.import_module("flashscan.torch"), name)(3, 4)
+    fails_well(cell.forward, {"input": torch.ones(2, 3)}, f"{name}.forward")
 
 
 @pytest.mark.parametrize("name", JAX_CALLS)

@@ -7,13 +7,15 @@ derivatives (``torch.autograd.forward_ad``, ``torch.func.jvp``) of ``linear_scan
 of ``prefix_scan`` and ``reduce`` with operators that are names are computed, as are derivatives of any order of
 ``linear_scan`` and ``gated_scan``, and all of these under ``torch.func``'s transforms; others are refused with the name
 of the function by a ``FlashscanNotImplementedError``. ``LSTM``, ``GRU``, ``MGU``, ``Elman`` and ``SLSTM`` are layers in
-the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LinearRecurrence`` is a layer
-around ``linear_scan``; ``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, and
-``Mamba`` is the block around ``selective_scan``; all of these decode with ``step``. ``linear_step``, ``gated_step``,
-``selective_step`` and ``rnn_step``, for decoding alone, are ``flashscan``'s own, without autograd.
+the manner of ``torch.nn.LSTM``, with heads; ``from_torch`` converts torch.nn's. ``LSTMCell``, ``GRUCell`` and
+``RNNCell`` are torch.nn's cells, with their parameters. ``LinearRecurrence`` is a layer around ``linear_scan``;
+``MinGRU``, ``MinLSTM``, ``HGRN``, ``RGLRU`` and ``QRNN`` are layers around ``gated_scan``, and ``Mamba`` is the block
+around ``selective_scan``; all of these decode with ``step``. ``linear_step``, ``gated_step``, ``selective_step`` and
+``rnn_step``, for decoding alone, are ``flashscan``'s own, without autograd.
 """
 
 from .._step import gated_step, linear_step, rnn_step, selective_step
+from ._cells import GRUCell, LSTMCell, RNNCell
 from ._gated import gated_scan
 from ._gated_layers import HGRN, QRNN, MinGRU, MinLSTM
 from ._linear import linear_scan
@@ -27,11 +29,14 @@ from ._selective import selective_scan
 
 __all__ = [
     "GRU",
+    "GRUCell",
     "HGRN",
     "LSTM",
+    "LSTMCell",
     "MGU",
     "QRNN",
     "RGLRU",
+    "RNNCell",
     "SLSTM",
     "Elman",
     "LinearRecurrence",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of torch.nn.LSTM, GRU and RNN, which have two biases and no heads, as those of Recurrent and back."""
+"""Parameters of torch.nn.LSTM, GRU and RNN, which have two biases and no heads, as those of Recurrent and back.
+
+``one_head`` and ``one_bias`` serve cells as well, which keep torch.nn's parameters.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,13 @@ def _all_suffixes(layer: Any) -> list[str]:
     return [suffix for number in range(layer.num_layers) for suffix in layer._suffixes(number)]
 
 
-def _one_bias(layer: Any, ih: Tensor, hh: Tensor) -> Tensor:
+def one_head(weight: Tensor) -> Tensor:
+    """torch.nn's weight_hh [G * D, D] as recurrent weights [G, 1, D, D]."""
+    return weight.reshape(-1, 1, weight.shape[1], weight.shape[1])
+
+
+def one_bias(layer: Any, ih: Tensor, hh: Tensor) -> Tensor:
+    """torch.nn's two biases [G * D] as [G, 1, D]; [4, 1, D] for a GRU."""
     ih, hh = ih.reshape(-1, 1, layer.hidden_size), hh.reshape(-1, 1, layer.hidden_size)
     # A GRU has one bias of n outside and one inside of the reset.
     return torch.cat([ih[:2] + hh[:2], ih[2:], hh[2:]]) if layer.cell == "gru" else ih + hh
@@ -42,7 +51,7 @@ def take_parameters(layer: Any, state_dict: dict[str, Any], prefix: str) -> None
         biases = [state_dict.get(name) for name in names]
         accepted = own.shape[0] * layer.hidden_size
         if layer.bias and all(isinstance(bias, Tensor) and bias.shape == (accepted,) for bias in biases):
-            state_dict[prefix + "bias" + suffix] = _one_bias(layer, *biases)
+            state_dict[prefix + "bias" + suffix] = one_bias(layer, *biases)
             for name in names:
                 del state_dict[name]
 
