@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers of torch.nn.LSTM, GRU and RNN bring along: their parameters, PackedSequence, lengths."""
+"""What callers of torch.nn.LSTM, GRU and RNN bring along: their parameters, PackedSequence, lengths, and PyTorch's
+compilers and transforms."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import flashscan.torch as ft
 import pytest
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from torch_support import DEVICES, Numbers, close, torch
+from torch_support import DEVICES, Numbers, close, needs_compile, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
 
@@ -62,7 +63,9 @@ def test_state_dicts_go_both_ways(device, name):
         close(output, want)
         for got, expected in zip(listed(final), listed(last)):
             close(got, expected)
-    ours.flatten_parameters()
+    before = {key: value.clone() for key, value in ours.state_dict().items()}
+    assert ours.flatten_parameters() is None
+    assert all(torch.equal(value, before[key]) for key, value in ours.state_dict().items())
 
 
 def test_within_a_module_that_is_loaded(device):
@@ -137,6 +140,58 @@ def test_resets_of_padded_sequences(device):
     output, _ = layer(x, lengths=[3, 6], reset=reset)
     close(output[0, :3], layer(x[:1, :3])[0][0])
     close(output[1], layer(x[1:], reset=reset[1:])[0][0])
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch's own while it compiles
+@needs_compile
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("name", KINDS)
+def test_compile_keeps_the_graph(device, name, batched):
+    numbers, _, ours = pair(device, name)
+    rows = (4,) if batched else ()
+    torch._dynamo.reset()
+    compiled = torch.compile(ours, fullgraph=True, dynamic=True, backend="aot_eager")
+    for steps in (3, 6):
+        x = numbers.uniform(steps, *rows, 5, grad=True)
+        results = []
+        for layer in (ours, compiled):
+            output, last = layer(x)
+            loss = output.sin().sum() + sum(each.cos().sum() for each in listed(last))
+            results.append([output, *listed(last), *torch.autograd.grad(loss, [x, *ours.parameters()])])
+        for want, got in zip(*results):
+            close(got, want)
+
+
+@pytest.mark.filterwarnings("ignore")
+@needs_compile
+@pytest.mark.parametrize("name", KINDS)
+def test_export_with_any_number_of_steps(device, name):
+    numbers, theirs, ours = pair(device, name, batch_first=True)
+    hx = states_of(numbers, theirs, 2)
+    time = torch.export.Dim("time", min=2)
+    shapes = {"input": {1: time}, "hx": ({},) * len(hx) if isinstance(hx, tuple) else {}}
+    program = torch.export.export(ours, (numbers.uniform(2, 5, 5), hx), dynamic_shapes=shapes).module()
+    for steps in (2, 9):
+        x = numbers.uniform(2, steps, 5)
+        (got, last), (want, expected) = program(x, hx), ours(x, hx)
+        close(got, want)
+        for one, other in zip(listed(last), listed(expected)):
+            close(one, other)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not hasattr(torch, "func"), reason="torch.func needs 2.0")
+@pytest.mark.parametrize("name", KINDS)
+def test_gradients_of_each_sample(device, name):
+    from torch.func import functional_call, grad, vmap
+
+    numbers, _, ours = pair(device, name, num_layers=1)
+    x, values = numbers.uniform(3, 6, 5), {key: value.detach() for key, value in ours.named_parameters()}
+    loss = grad(lambda values, x: functional_call(ours, values, (x,))[0].sin().sum())
+    together = vmap(loss, (None, 0))(values, x)
+    for number in range(3):
+        for key, want in loss(values, x[number]).items():
+            close(together[key][number], want)
 
 
 def test_mistakes_are_named(device):

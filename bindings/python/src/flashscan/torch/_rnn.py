@@ -52,6 +52,8 @@ def _backward_kernel(
     R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip
 ):
     options = (cell, layout, reverse, all_states, True, clip, 0)
+    # Under torch.func.vmap it is a row among others, which may begin where the library takes none.
+    reserve = reserve.clone() if reserve.data_ptr() % 64 else reserve
     return tuple(_rnn.backward((R, output, reserve, grad, state, grad_state, seq_offsets, reset), options))
 
 
