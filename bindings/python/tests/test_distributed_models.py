@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sequence over processes in what PyTorch compiles, and beside parameters that are sharded over the same processes."""
+"""One sequence over processes in what PyTorch compiles, and beside parameters that are sharded over the same processes;
+and layers of which each process has a copy."""
 
 from __future__ import annotations
 
@@ -83,3 +84,31 @@ def _sharded(rank, ranks, compiles):
 @pytest.mark.parametrize("compiles", [False, True])
 def test_parameters_sharded_over_the_same_ranks(compiles, tmp_path):
     run(_sharded, 2, tmp_path, compiles)
+
+
+def _replicated(rank, ranks, name):
+    torch.manual_seed(3)
+    make = {
+        "lstm": lambda: ft.LSTM(5, 7, 2, bidirectional=True, batch_first=True),
+        "gru": lambda: ft.GRU(5, 7, batch_first=True),
+    }[name]
+    alone = make().double()
+    layer = make().double()
+    layer.load_state_dict(alone.state_dict())
+    replica = torch.nn.parallel.DistributedDataParallel(layer)
+    x = Numbers("cpu").uniform(4, 6, 5)
+    optimizers = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (replica, alone)]
+    for _ in range(3):
+        for module, rows, optimizer in ((replica, x[rank::ranks], optimizers[0]), (alone, x, optimizers[1])):
+            optimizer.zero_grad()
+            # Gradients are averaged over ranks, each of which has as many rows.
+            module(rows)[0].square().mean().backward()
+            optimizer.step()
+    for got, want in zip(layer.parameters(), alone.parameters()):
+        assert got.grad.abs().max() > 0
+        close(got, want)
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_networks_trained_by_data_parallel_processes(name, tmp_path):
+    run(_replicated, 2, tmp_path, name)
