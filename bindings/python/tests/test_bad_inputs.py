@@ -94,6 +94,9 @@ JAX_CALLS = {
 }
 COMPAT_CALLS = {
     "accelerated_scan.scan": {"gates": X, "tokens": X},
+    "accelerated_scan.warp.scan_forward": {"gates": X, "tokens": X},
+    "accelerated_scan.complex.scan": {"forget": X, "inputs": X},
+    "accelerated_scan.ref.scan": {"gates": X, "tokens": X},
     "sequential_scan.scan": {"alpha": X, "beta": X},
     "torch_parallel_scan.prefix_scan": {"x": X, "prefix_func": np.add, "dim": 1},
     "torch_parallel_scan.reduce_scan": {"x": X, "reduce_func": np.add, "dim": 1},
@@ -186,7 +189,7 @@ def test_jax(name):
 @pytest.mark.parametrize("name", COMPAT_CALLS)
 def test_compat(name):
     torch = pytest.importorskip("torch")
-    module, _, function = name.partition(".")
+    module, _, function = name.rpartition(".")
     given = {key: torch.add if value is np.add else value for key, value in tensors(COMPAT_CALLS[name]).items()}
     fails_well(getattr(importlib.import_module(f"flashscan.compat.{module}"), function), given, name)
 

@@ -8,6 +8,8 @@ import types
 import flashscan
 import pytest
 from flashscan.compat import accelerated_scan, flashrnn, sequential_scan, torch_parallel_scan
+from flashscan.compat.accelerated_scan import complex as complex_scan
+from flashscan.compat.accelerated_scan import ref, scalar, warp
 from torch_support import DEVICES, Numbers, close, supported, torch
 
 pytestmark = pytest.mark.parametrize("device", DEVICES)
@@ -37,6 +39,58 @@ def test_accelerated_scan(device, dtype, time):
     got = accelerated_scan.scan(gates, tokens)
     assert got.dtype == dtype and got.shape == (2, 3, time)
     gradients_agree(got, recurrence(gates.double(), tokens.double(), 2), (gates, tokens))
+
+
+@pytest.mark.parametrize("tokens_dtype", [torch.complex128, torch.float64, torch.complex64, torch.float32], ids=str)
+def test_accelerated_scan_of_complex_gates(device, tokens_dtype):
+    numbers = Numbers(device)
+    single = tokens_dtype in (torch.complex64, torch.float32)
+    gates = numbers.uniform(2, 3, 7, dtype=torch.complex64 if single else torch.complex128, grad=True)
+    tokens = numbers.uniform(2, 3, 7, dtype=tokens_dtype, grad=True)
+    precision = torch.float32 if single else torch.float64
+    leaves = (gates, tokens)
+    got = complex_scan.scan(forget=gates, inputs=tokens)
+    assert got.dtype == gates.dtype and torch.equal(got, accelerated_scan.scan(gates, tokens))
+    want = recurrence(gates.to(torch.complex128), tokens.to(torch.complex128), 2)
+    close(got, want, precision)
+    expected = torch.autograd.grad(want.abs().square().sum(), leaves)
+    for one, other, leaf in zip(torch.autograd.grad(got.abs().square().sum(), leaves), expected, leaves):
+        assert one.dtype == leaf.dtype
+        close(one, other, precision)
+
+
+@pytest.mark.parametrize("time", [1, 7, 32])
+def test_accelerated_scan_by_its_modules(device, time):
+    numbers = Numbers(device)
+    gates, tokens = (numbers.uniform(2, 3, time, low=0, grad=True) for _ in range(2))
+    want = recurrence(gates, tokens, 2)
+    back = recurrence(gates.flip(2), tokens.flip(2), 2).flip(2)
+    for got, wanted in (
+        (warp.scan(gates=gates, tokens=tokens), want),
+        (warp.scan_forward(gates, tokens, reverse=True), back),
+        (scalar.scan(forget=gates, inputs=tokens), want),
+        (ref.scan(gates=gates, tokens=tokens), want),
+        (ref.scan(gates, tokens, torch.mul, torch.add, torch.zeros_like, torch.ones_like, False), want),
+        (ref.scan(gates, tokens, reverse=True), back),
+    ):
+        gradients_agree(got, wanted, (gates, tokens))
+
+
+def test_accelerated_scan_refuses_what_it_cannot_obey(device):
+    numbers = Numbers(device)
+    gates, tokens = (numbers.uniform(2, 3, 7) for _ in range(2))
+    value, kind = flashscan.FlashscanValueError, flashscan.FlashscanTypeError
+    for error, call, words in (
+        (value, lambda: ref.scan(gates, tokens, mul=torch.matmul), "mul is .*matmul.*; accepted is torch.mul"),
+        (value, lambda: ref.scan(gates, tokens, add=torch.logaddexp), "add is .*; accepted is torch.add"),
+        (value, lambda: ref.scan(gates, tokens, zeros_like=torch.ones_like), "zeros_like is .*; accepted is"),
+        (value, lambda: ref.scan(gates, tokens, ones_like=torch.zeros_like), "ones_like is .*; accepted is"),
+        (kind, lambda: ref.scan(gates, tokens, reverse="yes"), "reverse is 'yes'; accepted are True and False"),
+        (kind, lambda: scalar.scan(gates, [1.0]), "inputs is a list; accepted are tensors"),
+        (kind, lambda: complex_scan.scan(gates.to(torch.complex64), tokens), "gate is torch.complex64 and input is"),
+    ):
+        with pytest.raises(error, match=words):
+            call()
 
 
 @pytest.mark.parametrize("name", ["scan", "scan_cu", "scan_cu_single", "scan_tr"])

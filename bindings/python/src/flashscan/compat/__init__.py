@@ -3,7 +3,7 @@
 
 A program that uses one of them changes its import line:
 
-    from accelerated_scan.warp import scan                  from flashscan.compat.accelerated_scan import scan
+    from accelerated_scan.warp import scan                  from flashscan.compat.accelerated_scan.warp import scan
     from sequential_scan import scan                        from flashscan.compat.sequential_scan import scan
     from torch_parallel_scan import prefix_scan             from flashscan.compat.torch_parallel_scan import prefix_scan
     from flashrnn import flashrnn                           from flashscan.compat.flashrnn import flashrnn
