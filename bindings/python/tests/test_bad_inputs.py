@@ -194,6 +194,18 @@ def test_compat(name):
     fails_well(getattr(importlib.import_module(f"flashscan.compat.{module}"), function), given, name)
 
 
+def test_settings_of_flashrnn():
+    pytest.importorskip("torch")
+    flashrnn = importlib.import_module("flashscan.compat.flashrnn")
+
+    def with_setting(name):
+        config = flashrnn.FlashRNNConfig
+        return lambda value: flashrnn.flashrnn(**tensors(NET), config=config(dtype="float32", **{name: value}))
+
+    for name in set(vars(flashrnn.FlashRNNConfig())) - {"dtype"}:
+        fails_well(with_setting(name), {"value": None}, f"FlashRNNConfig({name})")
+
+
 @pytest.mark.parametrize("package", ["numpy", "torch", "jax"])
 @pytest.mark.parametrize("name", SIGNAL_CALLS)
 def test_signal(name, package):

@@ -244,12 +244,61 @@ def test_flashrnn_obeys_its_config(device):
         ({"dtype_b": "float32"}, "config.dtype_b is 'float32'; accepted are 'bfloat16'"),
         ({"dtype_s": torch.float32}, "config.dtype_s is torch.float32; accepted are 'bfloat16'"),
         ({"dtype_a": "float64"}, "config.dtype_a is 'float64'; accepted are 'bfloat16', 'float32'"),
+        ({"dtype_acc": "float16"}, "config.dtype_acc is 'float16'; accepted are 'bfloat16', 'float32'"),
+        ({"gradient_recurrent_cut": True}, "config.gradient_recurrent_cut is True; accepted is what is off"),
+        ({"constants": {"alpha": 2.0}}, "config.constants is .*; accepted is what is off"),
+        ({"input_shape": "TBGHD"}, "config.input_shape is 'TBGHD'; accepted is 'BTGHD'"),
+        ({"recurrent_shape": "HPGD"}, "config.recurrent_shape is 'HPGD'; accepted is 'GHDP'"),
+        ({"bias_shape": "HGD"}, "config.bias_shape is 'HGD'; accepted is 'GHD'"),
+        ({"output_shape": "STBHD"}, "config.output_shape is 'STBHD'; accepted is 'SBTHD'"),
+        ({"trainable_r": False}, "config.trainable_r is False; accepted is True"),
+        ({"trainable_b": [True, False]}, r"config.trainable_b is \[True, False\]; accepted is True"),
+        ({"num_heads": 4}, "config.num_heads is 4; accepted is 2, which Wx has"),
+        ({"head_dim": 8}, "config.head_dim is 8; accepted is 4, which Wx has"),
+        ({"initial_val": [0.0]}, "config.initial_val has 1 numbers; accepted are 2 for 'lstm'"),
     ],
 )
 def test_flashrnn_refuses_what_it_cannot_obey(device, settings, words):
     numbers = Numbers(device)
     Wx, R, b = (numbers.uniform(*shape) for shape in ((2, 7, 4, 2, 4), (4, 2, 4, 4), (4, 2, 4)))
-    with pytest.raises(flashscan.FlashscanValueError, match=words):
-        flashrnn.flashrnn(Wx, R, b, config=types.SimpleNamespace(**settings))
+    for kind in (types.SimpleNamespace, flashrnn.FlashRNNConfig):
+        with pytest.raises(flashscan.FlashscanValueError, match=words):
+            flashrnn.flashrnn(Wx, R, b, config=kind(**settings))
     with pytest.raises(flashscan.FlashscanTypeError, match="config is a dict"):
         flashrnn.flashrnn(Wx, R, b, config=settings)
+
+
+def test_flashrnn_config_goes_before_the_arguments(device):
+    numbers = Numbers(device)
+    Wx, R, b = (numbers.uniform(*shape) for shape in ((2, 7, 4, 2, 4), (4, 2, 4, 4), (4, 2, 4)))
+    plain = flashrnn.FlashRNNConfig()
+    assert (plain.function, plain.backend, plain.dtype) == ("lstm", "cuda_fused", "bfloat16")
+    got, last = flashrnn.flashrnn(Wx, R, b, function="slstm", backend="none", dtype="none", config=plain)
+    want, want_last = flashrnn.flashrnn(Wx, R, b, function="lstm", dtype="bfloat16")
+    assert got.dtype == torch.bfloat16 and torch.equal(got, want) and torch.equal(last, want_last)
+    # What an object of FlashRNN's has where nothing was asked for.
+    nothing = {"gradient_recurrent_cut": False, "gradient_recurrent_clipval": None, "forward_clipval": None}
+    nothing.update(constants={}, simple_agg=True, hidden_dim=-1, num_heads=-1, head_dim=-1, num_states=4, batch_size=8)
+    nothing.update(input_shape="BTGHD", output_shape="SBTHD", recurrent_shape="GHDP", bias_shape="GHD")
+    nothing.update(dtype_acc="float32", trainable_r=[True] * 4, trainable_b=True, initial_val=0.0)
+    for dtype in ("bfloat16", "float32", "float64"):
+        config = flashrnn.FlashRNNConfig(function="slstm", backend="cuda", dtype=dtype, **nothing)
+        want = flashrnn.flashrnn(Wx, R, b, function="slstm", dtype=dtype)[0]
+        assert torch.equal(flashrnn.flashrnn(Wx, R, b, config=config)[0], want)
+    with pytest.raises(flashscan.FlashscanTypeError, match="has no setting layers; accepted are function"):
+        flashrnn.FlashRNNConfig(layers=2)
+
+
+@pytest.mark.parametrize("value", [0.25, [0.5, -0.25], (0, 1)])
+def test_flashrnn_config_gives_initial_states(device, value):
+    numbers = Numbers(device)
+    Wx, R, b = (numbers.uniform(*shape) for shape in ((2, 7, 4, 2, 4), (4, 2, 4, 4), (4, 2, 4)))
+    config = flashrnn.FlashRNNConfig(dtype="float64", initial_val=value)
+    h, c = (value, value) if isinstance(value, float) else value
+    states = torch.stack([torch.full((2, 1, 2, 4), each, dtype=torch.float64) for each in (h, c)]).to(Wx.device)
+    got, last = flashrnn.flashrnn(Wx, R, b, config=config)
+    want, want_last = their_network("lstm", Wx, R, b, states)
+    close(got, want)
+    close(last, want_last)
+    given = numbers.uniform(2, 2, 1, 2, 4)
+    close(flashrnn.flashrnn(Wx, R, b, given, config=config)[0], their_network("lstm", Wx, R, b, given)[0])
