@@ -26,7 +26,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "build" / "cpu" / "src"
 PACKAGE = ROOT / "bindings" / "python" / "src" / "flashscan"
-COMPAT = [path for path in sorted((PACKAGE / "compat").glob("*.py")) if path.stem != "__init__"]
+COMPAT = [path for path in sorted((PACKAGE / "compat").iterdir()) if not path.stem.startswith("__")]
 # Of sequential_scan's scan and of mamba_ssm's selective_scan_fn.
 OTHER_NAMES = {"scan_cu", "scan_cu_single", "scan_tr", "selective_scan_ref"}
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -169,8 +169,9 @@ def test_readme_is_short_and_names_its_commands():
 
 @pytest.mark.parametrize("module", ["", "torch", "jax", "signal", *(f"compat.{path.stem}" for path in COMPAT)])
 def test_references_name_everything(module):
-    path = PACKAGE / f"{module.replace('.', '/')}.py"
-    tree = ast.parse((path if path.exists() else PACKAGE / module / "__init__.py").read_text())
+    path = PACKAGE / module.replace(".", "/")
+    file = path.with_suffix(".py")
+    tree = ast.parse((file if file.exists() else path / "__init__.py").read_text())
     assignment = next(node for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
     pages = "\n".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
     for name in ast.literal_eval(assignment.value):
