@@ -15,7 +15,7 @@ struct Verdict {
     std::string what;  // what was compared
     // Counts an output in.
     void add(double new_error, double new_bound);
-    // Where the only outputs are sums too long to be compared, which `what` then says.
+    // Passes a check that compared nothing because all outputs are sums too long to be compared; `what` then says so.
     void accept_nothing(bool left_out) { passed = passed || (left_out && bound == 0); }
 };
 

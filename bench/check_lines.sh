@@ -19,7 +19,7 @@ sed -E 's/ states( |$)/ state-in state-out\1/; s/ (log|logit)( |$)/ form-\1\2/; 
     "$work/results.txt" > "$work/results_renamed.txt"
 list results | diff - "$work/results_renamed.txt"
 
-# What is left out or contradicts itself is refused, not answered.
+# The driver refuses lines that leave out what decides the problem, or that contradict themselves.
 for line in "linear fwd f32 BTC b2 t3" "linear f32 BTC b2 t3 c4" "linear fwd f32 BTC b2 t3 c4 grads-x" \
     "linear bwd f32 BTC b2 t3 c4 grads-s" "linear fwd f32 BTC b2 t0 c4" "linear fwd f32 BTC b2 t3 c4 in-place" \
     "linear fwd f32 BTC b2 t3 c4 strided broadcast-b" "linear fwd f32 BTC b2 t3 c4 sequences2" \

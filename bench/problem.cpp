@@ -41,7 +41,8 @@ Target parse_target(const std::string& word) {
         fmt::format("'{}' is no target; accepted are @95%, @1.2us/step, @4us, @host3us and @plain+3%", word));
 }
 
-// Of families whose steps depend on each other one step has a time of its own; others have a plain case.
+// Only networks have the time of one step for a target, and only linear recurrences and operators a share of their plain
+// case.
 void check_target(const Problem& p, const Target& target) {
     const bool plain = p.linear() != nullptr || p.op() != nullptr;
     if ((target.measure == Measure::step_us && p.rnn() == nullptr) ||

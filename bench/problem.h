@@ -40,7 +40,7 @@ using support::AnyProblem;
 struct Problem {
     std::string text;  // without targets, words in the order of support::text_of
     AnyProblem line;
-    // What all families have; the channels of a recurrent network are H D.
+    // All families have these; the channels of a recurrent network are H D.
     bool backward = false;
     int32_t dtype = FLASHSCAN_DTYPE_F32;
     int32_t layout = FLASHSCAN_LAYOUT_BTC;

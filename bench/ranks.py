@@ -75,7 +75,7 @@ def all_gather_us(work, gpus, array, rows):
 
 
 def groups_of(work, array, rows):
-    """As many as there are rows for and as the least group allows."""
+    """Returns the largest number of groups that the rows and the least size of a group allow."""
     return max(1, min(rows, int(work.arrays * array // LEAST_GROUP)))
 
 

@@ -141,7 +141,7 @@ void check_part(Machine& machine, const Problem& p, const L& layer, const Tensor
 
 constexpr int64_t few = int64_t{1} << 20, most = int64_t{1} << 26;
 
-// As many rows as the reference takes in about a second; all that are summed up where the gate is broadcast.
+// Compares as many rows as the reference takes in about a second; where the gate is broadcast, all that are summed up.
 Verdict check(Machine& machine, const Problem& problem, const support::Problem& p, const Tensors& tensors) {
     const int64_t rows = std::max<int64_t>(few / p.time, 1);
     const int64_t batches = std::min<int64_t>(p.batch, std::max<int64_t>(rows / 4, 1));

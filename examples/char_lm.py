@@ -89,7 +89,7 @@ def plain_mamba(block, x):
 
 
 def mingru_over_ranks(layer, x):
-    """What MinGRU computes of steps that go on in the next process."""
+    """Computes MinGRU for a window whose steps go on in the next process."""
     from flashscan.distributed import gated_scan
 
     return gated_scan(*layer.projection(x).chunk(2, -1), layer="mingru")

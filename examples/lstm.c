@@ -67,7 +67,7 @@ static void make_plan(network* n) {
                                      .head_dim = units};
     const flashscan_options how = {.struct_size = sizeof how, .backend = FLASHSCAN_BACKEND_CPU, .threads = 1};
     check(flashscan_plan_rnn(&n->plan, &what, &how));
-    /* What forward keeps for backward: as large as the plan says, and aligned to 64 bytes. */
+    /* RESERVE is what forward keeps for backward. It is as large as the plan says, and aligned to 64 bytes. */
     check(flashscan_plan_arg_bytes(n->plan, FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_RESERVE, &n->reserve_bytes));
     n->memory = malloc(n->reserve_bytes + 63);
     if (n->memory == NULL) exit(EXIT_FAILURE);

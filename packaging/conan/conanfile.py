@@ -32,7 +32,7 @@ class FlashscanConan(ConanFile):
         self.version = ".".join(re.findall(r"#define FLASHSCAN_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header))
 
     def export_sources(self):
-        # What the library is built from, as source distributions of the Python package have it.
+        # The list of what the library is built from stands in the backend of the Python package.
         backend = load(self, os.path.join(self._clone, "bindings", "python", "backend", "flashscan_build.py"))
         sources = ast.literal_eval(re.search(r"^SOURCES = (\(.*?\))$", backend, re.MULTILINE | re.DOTALL).group(1))
         for name in sources:

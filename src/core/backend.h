@@ -82,7 +82,7 @@ using GatedCandidate = Candidate<GatedKernel, GatedProblem>;
 using SelectiveKernel = Kernel<SelectiveBuffers>;
 using SelectiveCandidate = Candidate<SelectiveKernel, SelectiveProblem>;
 
-// What a backend was built for and what of it can be used, as text for people.
+// These facts say for people what a backend was built for, and what of it can be used.
 struct BackendFacts {
     std::string built_for;  // architectures or instruction sets
     std::string in_use;     // the instruction set that plans run with; empty: the backend has none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each family of problems adds to a plan: a class of static functions, which FamilyPlan in plan.cpp takes as its
+// Each family of problems adds a class of static functions to a plan, which FamilyPlan in plan.cpp takes as its
 // template parameter.
 #pragma once
 

@@ -24,7 +24,7 @@ struct GatedBuffers {
     void *grad_param = nullptr, *grad_bias = nullptr, *grad_state_in = nullptr;
     void* scratch = nullptr;
 
-    // Where backward reads h; null where nothing needs it.
+    // Backward reads h from here; it is null where nothing needs it.
     const void* states() const { return reserve != nullptr ? reserve : output; }
 };
 

@@ -16,7 +16,7 @@ constexpr int64_t most_block_bytes = 8192;  // what the kernels' panels hold of 
 constexpr int64_t least_block_bytes = 256;  // of a state: what is worth a task
 constexpr int64_t wanted_tasks = 16;
 
-// What a message says about a piece of a row.
+// A message says this about a piece of a row.
 enum Mark : char {
     no_steps = 0,
     has_summary = 1,

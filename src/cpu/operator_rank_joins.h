@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the own steps of a rank do to the elements of all chains, and how that is joined with what comes from other ranks:
-// each by a kernel of a small problem of the same operator, so that nothing is computed in another way.
+// A rank computes what its own steps do to the elements of all chains, and joins that with what comes from other ranks.
+// Each is a small problem of the same operator, run by its kernel, so that nothing is computed in another way.
 //
 //     numbers, matrices, custom elements   y' = y o total
 //     affine maps                          y' = product y + total, where product is that of the matrices of all steps
@@ -20,14 +20,15 @@ class OperatorJoins {
     // `options` have no communicator.
     OperatorJoins(const OperatorProblem& problem, const Options& options, OperatorMaker make);
 
-    // Of the states of all chains, of the products of affine maps (0 of other operators), and of the `scratch` below.
+    // These are the sizes of the states of all chains, of the products of affine maps (0 with other operators), and of
+    // the `scratch` below.
     size_t state_bytes() const { return states_; }
     size_t product_bytes() const { return products_; }
     size_t scratch_bytes() const { return layout().bytes; }
-    // Of what a gradient is multiplied by.
+    // A gradient is multiplied by a slope, and this is the size of all of them.
     size_t slope_bytes() const { return p_.is_affine() ? products_ : states_; }
 
-    // Of steps of the rank, from `state_in` or from nothing.
+    // Compute what the rank's steps make of `state_in`, or of nothing, and the product of their matrices.
     void total(const OperatorBuffers& b, const void* state_in, void* total, char* scratch) const;
     void product(const OperatorBuffers& b, void* product, char* scratch) const;
     void join(const char* state, const char* total, const char* product, char* next, char* scratch) const;

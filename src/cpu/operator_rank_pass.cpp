@@ -13,7 +13,7 @@ namespace {
 // Bits of a note's flags: whether a gradient is asked for that needs what every rank has to give; whether this one gives it.
 constexpr uint32_t wants = 1, gives = 2;
 
-// What a message says about a row: what makes a state of it.
+// A message says for each row what made its state.
 enum Mark : char {
     no_state = 0,
     from_steps = 1,
@@ -89,7 +89,7 @@ void OperatorRankPass::exchange() {
                 p_.is_affine() ? "GRAD|GATE" : "GRAD|INPUT");
 }
 
-// What the last rank of a scan makes is nobody's.
+// No rank needs what the last one makes in a scan.
 void OperatorRankPass::fill_message() {
     char *sent = scratch_ + at_.sent, *work = scratch_ + at_.joins;
     for (size_t row = 0; row < rows(); ++row)

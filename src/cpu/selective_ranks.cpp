@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selective scans on one rank of several. What the own steps do to a state is one exponential of a sum over time, and what
-// they make of zeros:
+// Selective scans on one rank of several. The rank's own steps multiply a state by one exponential of a sum over time,
+// and add what they make of zeros:
 //
 //     h' = factor h + final,   factor = exp(A sum of d),   and of its gradient   g = conj(factor) g' + local,
 //
-// of which each rank tells the factor in 64 bits, `final` and, backward, `local`; what comes from the others becomes the states of an
-// ordinary pass. A row of states is a sequence, and of packed ones a rank may have no step. Every rank does the same
-// arithmetic on the same numbers; where a state is not finite all know it, and the rank whose steps would make it so walks
-// them from the state that enters and tells the others in another all-gather. Nothing is written before.
+// Each rank tells the factor in 64 bits, `final` and, backward, `local`; what comes from the others becomes the states
+// of an ordinary pass. A row of states is a sequence; a rank may have no step of a packed one. Every rank does the same
+// arithmetic on the same numbers; where a state is not finite all know it, and the rank whose steps would make it so
+// walks them from the state that enters and tells the others in another all-gather. Nothing is written before.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -25,7 +25,7 @@ namespace {
 
 using reference::Wide;
 
-// What a message says about the own steps of a row.
+// A message says this about the rank's steps of a row.
 enum Mark : char {
     no_steps = 0,
     has_steps = 1,

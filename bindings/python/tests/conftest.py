@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be settled before any test loads a library."""
+"""Settles what a library reads when it is loaded, before any test loads one."""
 
 import os
 

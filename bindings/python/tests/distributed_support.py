@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of many processes share."""
+"""The tests of many processes share these functions."""
 
 from __future__ import annotations
 

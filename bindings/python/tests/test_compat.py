@@ -276,7 +276,7 @@ def test_flashrnn_config_goes_before_the_arguments(device):
     got, last = flashrnn.flashrnn(Wx, R, b, function="slstm", backend="none", dtype="none", config=plain)
     want, want_last = flashrnn.flashrnn(Wx, R, b, function="lstm", dtype="bfloat16")
     assert got.dtype == torch.bfloat16 and torch.equal(got, want) and torch.equal(last, want_last)
-    # What an object of FlashRNN's has where nothing was asked for.
+    # An object of FlashRNN's has these values where nothing was asked for.
     nothing = {"gradient_recurrent_cut": False, "gradient_recurrent_clipval": None, "forward_clipval": None}
     nothing.update(constants={}, simple_agg=True, hidden_dim=-1, num_heads=-1, head_dim=-1, num_states=4, batch_size=8)
     nothing.update(input_shape="BTGHD", output_shape="SBTHD", recurrent_shape="GHDP", bias_shape="GHD")

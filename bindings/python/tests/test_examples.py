@@ -77,7 +77,7 @@ def test_a_context_over_processes_gives_the_losses_of_one(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    # As torchrun does, which Debian's release of PyTorch cannot run.
+    # The processes are started as torchrun starts them; Debian's release of PyTorch cannot run torchrun.
     group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [subprocess.Popen(command, env={**os.environ, **group, "RANK": str(rank)}, **pipes) for rank in range(2)]

@@ -74,7 +74,7 @@ def test_linear_tangents(device, case, dtype):
 def test_linear_second_derivatives(device, case, dtype):
     function, given = linear(case, device, dtype)
     supported(lambda: function(*given))
-    # Of complex numbers along one random direction, which is a tenth of the work.
+    # Complex numbers are checked along one random direction, which is a tenth of the work.
     fast = dtype.is_complex
     assert torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=hasattr(torch, "func"), fast_mode=fast)
 

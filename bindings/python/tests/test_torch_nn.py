@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers of torch.nn.LSTM, GRU and RNN bring along: their parameters, PackedSequence, lengths, and PyTorch's
+"""Callers of torch.nn.LSTM, GRU and RNN bring these along: their parameters, PackedSequence, lengths, and PyTorch's
 compilers and transforms."""
 
 from __future__ import annotations

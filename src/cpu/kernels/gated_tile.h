@@ -109,7 +109,7 @@ class GatedTiles {
     }
 };
 
-// What both engines do before and after the walk over a tile. Shape is the engine; it says how a tile lies in panels:
+// Both engines do this before and after the walk over a tile. Shape is the engine; it says how a tile lies in panels:
 //
 //     in_place(tile, tensor)                        whether the tensor's memory can be used as a panel
 //     copy(tile, tensor, to, skip, shift, count)    copies `count` steps from the tile's step skip + shift on to a

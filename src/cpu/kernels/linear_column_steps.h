@@ -80,7 +80,7 @@ FLASHSCAN_INLINE void put_state(T* p, Vec<T> v, int n) {
     put<Own<T>, T>(false, p, v, n);
 }
 
-// What one vector of lanes passes from step to step.
+// A vector of lanes passes this from step to step.
 template <typename T>
 struct LaneState {
     Vec<T> carry, product;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both engines of the linear recurrence share: rows, addresses, the forms of gates, and sums of the gate gradient.
+// Both engines of the linear recurrence share rows, addresses, the forms of gates, and sums of the gate gradient.
 #pragma once
 
 #include <type_traits>

@@ -270,7 +270,7 @@ class NumbersWalk {
         at_ = q_.first + k;
         return {x_, before_, dy_, steps, pitch_, q_.lanes, q_.start && k == 0, p_.exclusive};
     }
-    // Where the tile's lowest time is in the tensors, in bytes.
+    // Returns the offset of the tile's lowest time in the tensors, in bytes.
     int64_t place(const NumbersTile<T>& t) const {
         const int64_t time = p_.ascending ? q_.begin + at_ : q_.end - at_ - t.steps;
         return (q_.base + time * p_.time_stride) * parts * bytes_of(p_.number);

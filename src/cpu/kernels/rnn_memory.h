@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the numbers of a recurrent network lie in memory, and functions that read and write vectors of them.
+// This file says how the numbers of a recurrent network lie in memory, and reads and writes vectors of them.
 #pragma once
 
 #include "cpu/kernels/convert.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recurrent network computes before its steps, copies of WEIGHT and BIAS in panels and numbers, and after them,
-// the sums over batch and time:
+// A recurrent network makes copies of WEIGHT and BIAS in panels and numbers before its steps, and sums over batch and
+// time after them:
 //
 //     GRAD|WEIGHT[g][j][k] = sum over steps n of d_pre_g[n][j] h_before[n][k]
 //

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host code and the kernels of selective scans share: plain data and function pointers. "Numbers" have the
+// The host code and the kernels of selective scans share plain data and function pointers. "Numbers" have the
 // type of the arithmetic, and a vector has W of them.
 #pragma once
 

@@ -72,7 +72,7 @@ class Chunked final : public GatedKernel {
     }
 
   private:
-    // What is settled of a pass: its kernels, its blocks, and offsets in SCRATCH.
+    // A plan settles this for each pass: its kernels, its blocks, and offsets in SCRATCH.
     struct Settled {
         const GatedPass* pass = nullptr;
         // `plain` is null where no call is plain (gated/tile.cuh), `named` also where the layer has no named kernel.

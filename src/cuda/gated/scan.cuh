@@ -70,8 +70,8 @@ struct GatedScan {
     __device__ __forceinline__ bool hands() const {
         return t.chunk + 1 < static_cast<uint32_t>(t.p.chunks) && t.channels > 0;
     }
-    // Where the carries into the lane's chunk are published, and the distance to those into the next chunk. For Plain
-    // problems both are below 2^31.
+    // The carries into the lane's chunk are published at this place, those into the next chunk at a distance from it.
+    // For Plain problems both are below 2^31.
     __device__ __forceinline__ Place place_of_carries() const {
         return (Place(t.chunk) - 1) * step_of_carries() + t.batch * Place(t.p.packs) + Place(t.channel) / V;
     }

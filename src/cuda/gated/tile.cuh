@@ -217,7 +217,7 @@ struct GatedTile {
     // belongs to a step, or to a channel.
     static constexpr int vector_words = Shape::by_time ? 4 : V * static_cast<int>(sizeof(X)) / 4;
     static constexpr int rows = Shape::by_time ? V : L, row_words = L * V * static_cast<int>(sizeof(X)) / 4 / rows;
-    // Where the lane's first row of vectors begins in memory; next_row returns the bytes from one row to the next.
+    // The lane's first row of vectors begins at this address; next_row returns the bytes from one row to the next.
     __device__ __forceinline__ char* first_row(const View& view) const {
         if constexpr (Shape::by_time) {
             const Int time = Shape::backward ? Int(p.time) - L - step : step;

@@ -27,7 +27,7 @@ inline LaunchShape blocks_of(int64_t count, int threads) {
     return {dim3(static_cast<unsigned>(count)), threads};
 }
 
-// As many blocks of `block` threads as `threads` threads need.
+// Returns the shape of as many blocks of `block` threads as `threads` threads need.
 inline LaunchShape threads_in_blocks(int64_t threads, int block) { return blocks_of(ceil_div(threads, block), block); }
 
 // A shape in the form that CUDA takes.

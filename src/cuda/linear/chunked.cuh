@@ -49,7 +49,7 @@ struct ChunkedConfig {
     using Chain = LookBack<Ty, warps, Shape::max_rows>;
 };
 
-// What a lane holds of its block's chunk.
+// A lane holds this part of its block's chunk.
 template <typename Ty, typename Shape>
 struct ChunkedTile {
     using GateCopies = Copies<typename Ty::G, Shape>;
@@ -62,7 +62,7 @@ struct ChunkedTile {
     typename Ty::Map through[Shape::V];  // inclusive scan of the row's summaries over the lanes of the warp
 };
 
-// Where a thread stands in the problem and in its block, and the phases of the kernel.
+// A thread's place in the problem and in its block, with the phases of the kernel as its functions.
 template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;

@@ -121,7 +121,7 @@ struct ColumnsWarp {
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool is_last() const { return warp_time == warps_in_time - 1; }
-    // Where the lane's carries into a chunk are published, counted in carries of a lane.
+    // The lane's carries into a chunk are published at this place, counted in carries of a lane.
     __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
         const int64_t packs = (p.rows + V - 1) / V;
         return (static_cast<int64_t>(into) * p.batches + at.batch) * packs + at.row / V;

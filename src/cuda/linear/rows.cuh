@@ -114,7 +114,7 @@ struct RowsWarp {
 
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ Segments<Ty, Shape, Down> segments() const { return {at}; }
-    // Where the row's carry into a chunk is published.
+    // The row's carry into a chunk is published at this place.
     __device__ __forceinline__ int64_t place_of_carry(uint32_t into) const {
         return (static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row;
     }

@@ -74,7 +74,7 @@ class MatrixPipeline {
     // A consumer warp has 16 rows from first_row() on, and the columns from first_column() on.
     __device__ __forceinline__ int first_row() const { return group_ / Tile::column_groups * 64 + thread_ / 32 * 16; }
     __device__ __forceinline__ int first_column() const { return group_ % Tile::column_groups * Tile::columns; }
-    // Where word `word` of a row of r is in shared memory: swizzled, so that loads and stores have no bank conflicts.
+    // Word `word` of a row of r is here in shared memory, swizzled so that loads and stores have no bank conflicts.
     static __device__ __forceinline__ int swizzle(int row) { return (row & 1) << 2 | (row & 2); }
     static __device__ __forceinline__ int place(int row, int word) { return row * row_words + (word ^ swizzle(row)); }
     // The numbers 2q and 2q + 1 of a group of eight columns, in one of the lane's two rows.

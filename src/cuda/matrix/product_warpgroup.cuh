@@ -34,7 +34,7 @@ struct WarpgroupTile {
     float sum[tiles][Rows / 2];
     MakeUp<Chunk> make_up;
 
-    // Where the high part of number (row, column) is, in the 128-byte swizzle; the low parts follow all high parts.
+    // The high part of number (row, column) is here, in the 128-byte swizzle; the low parts follow all high parts.
     static __device__ __forceinline__ int place(int row, int column) {
         return column / 32 * (32 * Rows) + row * 32 + ((column % 32 / 4) ^ (row % 8)) * 4 + column % 4;
     }

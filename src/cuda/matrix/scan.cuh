@@ -79,7 +79,7 @@ class MatrixScan {
     __device__ __forceinline__ float* chunks_before() const { return slot(3 * warps); }
     __device__ __forceinline__ float* carry() const { return slot(3 * warps + 1); }
 
-    // Where products are published: those of the chunks of all chains, then those of the groups.
+    // Products are published here: first those of the chunks of all chains, then those of the groups.
     __device__ __forceinline__ float* product_of(int64_t chunk) const {
         return static_cast<float*>(w_.products) + (at_.chain * w_.pieces + chunk) * (Dim * Dim);
     }

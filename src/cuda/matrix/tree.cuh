@@ -87,7 +87,7 @@ class MatrixTreeBlock {
         return chain_ * tree_.first[tree_.levels] + tree_.product(i, k);
     }
     __device__ __forceinline__ uint32_t* count_of(int32_t i, int k) const { return w_.counters + slot(i, k); }
-    // Where the product that level k computes for y[i] is: prefixes are in the emitted array, others in scratch memory.
+    // Finds the product that level k computes for y[i]: prefixes are in the emitted array, others in scratch memory.
     // The last prefix may have no place there and is null then; no product needs it.
     __device__ __forceinline__ float* product_of(int32_t i, int k) const {
         if (w_.emitted == nullptr || !tree_.is_prefix(i, k)) return matrix(w_.products, slot(i, k));

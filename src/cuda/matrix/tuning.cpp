@@ -67,7 +67,7 @@ class Walks {
         double time = 0;
     };
 
-    // Of kernels that differ only in the largest dim, it considers those with the smallest dim that fits.
+    // It considers the kernels with the smallest dim that fits, among those that differ only in the largest dim.
     Walks(std::span<const MatrixKernel> kernels, const MatrixShape& of, int multiprocessors, int shared_bytes)
         : shape(of), multiprocessors_(multiprocessors), shared_bytes_(shared_bytes) {
         const auto is_usable = [&](const MatrixKernel& k) {

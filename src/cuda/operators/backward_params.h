@@ -36,7 +36,7 @@ struct TinyBackwardParams {
     int32_t prefix = 0;  // a PrefixKind
 };
 
-// What TinyBackwardParams::before holds.
+// TinyBackwardParams::before holds one of these.
 enum PrefixKind {
     prefix_inclusive = 0,  // y[t]: OUTPUT of an inclusive scan
     prefix_exclusive = 1,  // y[t-1]: OUTPUT of an exclusive scan

@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda {
 
-// What the layout depends on besides the problem.
+// The layout depends on these facts besides the problem.
 struct ElementFacts {
     int bytes = 0;          // bytes of an element in memory
     int words = 0;          // 32-bit words of an element in registers

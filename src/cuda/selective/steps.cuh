@@ -13,7 +13,7 @@
 
 namespace flashscan::cuda {
 
-// What a lane reads and writes of its channel.
+// A lane reads and writes this part of its channel.
 template <typename X, typename V, int Lanes, int States>
 struct SelectiveLanes {
     using R = typename Element<X>::Wide;

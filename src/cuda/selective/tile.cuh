@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the passes of a selective scan share: how a block is laid out over channels, states and steps, and its tile of
-// steps in shared memory.
+// The passes of a selective scan share how a block is laid out over channels, states and steps, and its tile of steps
+// in shared memory.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ struct alignas(16) LaneNumbers {
     V of[N];
 };
 
-// What the tile has in shared memory: B and C as rows of `matrix_pitch` numbers, one for each step or, where they are
+// The tile has in shared memory: B and C as rows of `matrix_pitch` numbers, one for each step or, where they are
 // constant, one for each channel; BIAS and D of the block's channels; and the resets of the tile's steps.
 template <typename Shape, int Steps>
 struct SelectiveMatrices {

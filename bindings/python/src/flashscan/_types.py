@@ -10,7 +10,7 @@ Array = TypeVar("Array")
 # An Array of the same package and device, or a list or number that it can be made of.
 ArrayLike = Any
 
-# What options accept. The tables of the functions have these words, which a test compares.
+# These are the words that options accept. The tables of the functions have them too, and a test compares both.
 Layout = Literal["btc", "bct"]
 NetworkLayout = Literal["btghd", "tbghd"]
 GateForm = Literal["value", "log", "logit"]

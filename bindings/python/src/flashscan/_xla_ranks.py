@@ -45,13 +45,13 @@ def _fold(state: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
 
 
 def _gathered(array: Array, axis: Any, reverse: bool) -> Array:
-    """Of all devices, in the order of computation."""
+    """Gathers the arrays of all devices, in the order of computation."""
     every = jax.lax.all_gather(array, axis)
     return jnp.flip(every, 0) if reverse else every
 
 
 def _gradients(arrays: Sequence[Any], options: tuple[Any, ...], wanted: frozenset[int]) -> dict[int, Array]:
-    """By number, of the backward pass of a device's steps; None stands for an array that is not given."""
+    """Runs the backward pass of a device's steps: gradients by number. None is an array that is not given."""
     task = Work(LINEAR, True, LINEAR.backward_options(options), tuple(a is not None for a in arrays), wanted)
     present = [a for a in arrays if a is not None]
     numbers = [number for number, _, _ in task.results(task.trace(present))]

@@ -7,7 +7,7 @@
 
 namespace flashscan::cuda::ptx {
 
-// What a word holds before it is written.
+// A word holds this before it is written.
 inline constexpr uint64_t empty_word = 0xffffffffffffffffULL;
 
 __device__ __forceinline__ void store_word(uint64_t* to, uint64_t word) {

@@ -64,8 +64,8 @@ struct ElementChain {
     }
     __device__ __forceinline__ bool last() const { return at.chunk + 1 >= g.chunks; }
 
-    // Where runs are published: the place of the run of chunk, group or link k of a row, and how many runs there are of
-    // each kind (element_words.cuh needs that to find the words of a run).
+    // Runs are published at these places: that of chunk, group or link k of a row, out of so many runs of its kind
+    // (element_words.cuh needs the number to find the words of a run).
     __device__ __forceinline__ int64_t place(int32_t k, int row) const {
         return ((static_cast<int64_t>(k) * at.row_groups + at.row_group) << at.log2_rows) + row;
     }

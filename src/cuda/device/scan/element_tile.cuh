@@ -38,7 +38,7 @@ struct ElementTile {
     static constexpr bool whole_vectors = run % 16 == 0, kept = element_is_kept(bytes);
     static constexpr int vectors = whole_vectors ? run / 16 : 1;  // 16-byte vectors of a lane
     static constexpr int at_once = vectors < 4 ? vectors : 4;
-    // What a lane loads: its j-th vector is number 32 j + lane of the warp's.
+    // A lane loads these vectors; its j-th is number 32 j + lane of the warp's.
     struct Fetched {
         uint4 vector[vectors];
     };
@@ -182,7 +182,7 @@ struct ElementTile {
         return g.time_inner != 0 ? slot_of((at.lane & ~(at.segments - 1)) | memory_segment()) : slot_of(at.lane);
     }
 
-    // What the warp copies: the same bytes of neighbouring rows.
+    // The warp copies such an area: the same bytes of neighbouring rows.
     struct Area {
         const char* data;    // where the first row begins
         int64_t row_stride;  // in bytes

@@ -45,7 +45,7 @@ struct TimeVectors {
     static constexpr int size = static_cast<int>(sizeof(T)), L = Tile::L;
     static constexpr int vectors = Vectors::count, vector_steps = 16 / size;
     static constexpr int buffer_bytes = 32 * L * size;
-    // What a lane loads: its j-th vector is number 32 j + lane of the warp's.
+    // A lane loads these vectors; its j-th is number 32 j + lane of the warp's.
     struct Fetched {
         uint32_t word[4 * vectors];
     };

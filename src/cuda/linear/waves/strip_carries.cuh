@@ -39,7 +39,7 @@ struct UncutTypes : Types<X, X> {
     }
 };
 
-// What a block shares to find carries, and what its warps do for that. Warps walk, a block summarises up to Ahead
+// A block shares this memory to find carries, and its warps do so here. Warps walk, a block summarises up to Ahead
 // chunks before it walks one, and a chunk has up to Rows rows.
 template <typename Ty, int Warps, int Ahead, int Rows>
 struct StripCarries {
@@ -107,7 +107,8 @@ struct StripCarries {
     __device__ __forceinline__ Total* totals_of(uint32_t wave, int warp) const {
         return shared.totals[wave & 1] + warp * rows;
     }
-    // Where summaries and carries are exchanged. The summaries of a row lie together, and so do the carries of a block.
+    // Blocks exchange summaries and carries at these places: the summaries of a row lie together, and so do the carries
+    // of a block.
     __device__ __forceinline__ int64_t record_place(uint32_t wave, int row, uint32_t block) const {
         return static_cast<int64_t>((team * slots + wave % slots) * static_cast<uint32_t>(rows) + row) * blocks + block;
     }
@@ -264,7 +265,7 @@ struct StripCarries {
         }
     }
 
-    // What a warp that finds carries does; `helper` is its number among these warps.
+    // A warp that finds carries runs this; `helper` is its number among these warps.
     __device__ __forceinline__ void find(int helper) const {
         if (helper == 0) return publish();
         if (helper < 3) return receive(static_cast<uint32_t>(helper - 1));

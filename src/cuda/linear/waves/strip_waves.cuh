@@ -26,7 +26,7 @@
 //            packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
 // Why        As waves.cuh. The carries of each row are found by a block of its own, so that this work is spread over
 //            the device. A carry takes 5 to 7 us, of which 2 to 6 pass until a reducer sees a summary while loads run.
-//            Of (1, 2^20, 16) in bf16 an H200 takes 49
+//            With (1, 2^20, 16) in bf16 an H200 takes 49
 //            us forward where chunks that look back take 60, 69 instead of 104 backward; in f32 131 instead of 154
 //            backward. It takes longer than time innermost because of the walking warps: some 60 instructions an
 //            element, most of them to compose a warp's segments.

@@ -16,8 +16,8 @@
 // used again `slots` waves later. That is safe: a block that publishes then has received a carry which was computed
 // after the slot had been read.
 
-// What a block shares to find carries, and what its three extra warps do. Warps walk, and a block summarises up to
-// Ahead chunks before it walks one.
+// A block shares this memory to find carries, and its three extra warps do so here. Warps walk, and a block summarises
+// up to Ahead chunks before it walks one.
 #pragma once
 
 #include "cuda/device/exchange/tagged_values.cuh"

@@ -88,7 +88,7 @@ struct TreeParams {
     }
     // The length of A[k] of a chain.
     FLASHSCAN_HD int64_t length(int64_t n, int k = 0) const { return (steps(n) + has_state) >> k; }
-    // Where A[k] of sequence n begins in a channel, and how many elements a channel has room for.
+    // A[k] of sequence n begins at this element of a channel, which has room for so many elements.
     FLASHSCAN_HD int64_t start(int64_t n, int k) const {
         return packed() ? (offset(n) + n * has_state) >> k : n * ((time + has_state) >> k);
     }
@@ -129,7 +129,7 @@ struct TreeParams {
     FLASHSCAN_HD char* own(int64_t n, int64_t c, int which) const {
         return spare + (which * chains() + state_place(n, c)) * bytes;
     }
-    // Where the prefix of elements 0 .. j lies, for j > 0.
+    // Finds the prefix of elements 0 .. j, for j > 0.
     FLASHSCAN_HD char* later_prefix(int64_t n, int64_t c, int64_t j) const {
         if (prefixes != nullptr) return prefixes + place(n, c, 0, j) * bytes;
         if (step_of(j) == steps(n)) return own(n, c, 0);
@@ -147,7 +147,7 @@ struct TreeParams {
         if (i >= has_state && grad_input != nullptr) return grad_input + step_place(n, c, i - has_state) * bytes;
         return grad_first + place(n, c, 0, i) * bytes;
     }
-    // Where the result of a reduction lies after the rest has been combined.
+    // Finds the result of a reduction, after the rest has been combined.
     FLASHSCAN_HD const char* reduced(int64_t n, int64_t c) const {
         return count_bits(length(n)) == 1 ? element(n, c, top(n), 0) : own(n, c, 0);
     }

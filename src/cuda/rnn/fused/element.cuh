@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a lane's elements (unit, row) lie in the tensors of a call, and how many steps their rows have. forward.cuh and
+// Finds a lane's elements (unit, row) in the tensors of a call, and how many steps their rows have. forward.cuh and
 // backward.cuh share this.
 #pragma once
 

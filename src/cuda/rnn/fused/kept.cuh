@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What RESERVE of the fused kernels holds for an element and step: the numbers that a cell keeps, in f32.
+// RESERVE of the fused kernels holds this for an element and step: the numbers that a cell keeps, in f32.
 #pragma once
 
 #include <type_traits>

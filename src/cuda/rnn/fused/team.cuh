@@ -197,7 +197,7 @@ __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVecto
     vectors.send(turn);
 }
 
-// Where the warps that have parts of k of the same units exchange sums: [part][element][lane].
+// The warps that have parts of k of the same units exchange sums here: [part][element][lane].
 template <typename S>
 __device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S>& vectors, uint32_t turn,
                                                              unsigned char* shared, int unit_warp) {

@@ -137,7 +137,7 @@ class TeamVectors {
         }
     }
 
-    // Where `unit` of this block and a row goes: an index into a slot, or into what is staged for the cluster.
+    // `unit` of this block and a row goes here: an index into a slot, or into what is staged for the cluster.
     __device__ __forceinline__ int place(int row, int unit) const {
         if constexpr (S::kind == Team::cluster) return row * S::units * S::sent + unit;
         return at(row, static_cast<int>(blockIdx.x) % blocks_ * S::units + unit);

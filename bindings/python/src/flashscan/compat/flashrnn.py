@@ -20,7 +20,8 @@ _BACKENDS = ("vanilla", "vanilla_fwbw", "cuda", "cuda_fused", "triton", "triton_
 _DTYPES = ("bfloat16", "float16", "float32", "float64")
 # dtypes of single arrays: input, recurrent weights, biases and states; and of what stays within a kernel.
 _ARRAYS, _WITHIN = ("dtype_w", "dtype_r", "dtype_b", "dtype_s"), ("dtype_g", "dtype_a", "dtype_acc")
-# What would change the result and is not obeyed where it is on, where it is another layout, where it is not all True.
+# These settings would change the result and are not obeyed: they are refused where they are on, name another layout, or
+# are not all True.
 _SWITCHES = ("gradient_recurrent_cut", "forward_clipval", "constants")
 _SHAPES = {"input_shape": "BTGHD", "recurrent_shape": "GHDP", "bias_shape": "GHD", "output_shape": "SBTHD"}
 _TRAINED = ("trainable_r", "trainable_b")

@@ -18,7 +18,7 @@ from ._types import Tensor, features, positive
 
 
 class _Cell(nn.RNNCellBase):
-    """What the cells have in common: parameters of torch.nn, and a call of ``rnn`` with one step."""
+    """The base of all cells has the parameters of torch.nn's, and calls ``rnn`` with one step."""
 
     cell: str
 

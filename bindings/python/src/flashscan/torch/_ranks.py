@@ -25,7 +25,7 @@ from ._types import Tensor
 
 
 def _names() -> dict[Any, str]:
-    """Of groups, in releases of PyTorch whose groups do not know their own."""
+    """Returns the names of groups, in releases of PyTorch whose groups do not know their own."""
     known: Any = dist.distributed_c10d
     names: dict[Any, str] = known._pg_names if hasattr(known, "_pg_names") else known._world.pg_names
     return names

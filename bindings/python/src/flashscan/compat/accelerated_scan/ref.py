@@ -17,7 +17,7 @@ __all__ = ["scan"]
 
 Function = Callable[..., Any]
 
-# What functions of the recurrence may be, which the library computes itself.
+# The library computes the recurrence itself, so these are the only functions that are accepted for it.
 _ACCEPTED: dict[str, tuple[Function, ...]] = {
     "mul": (torch.mul, torch.multiply, operator.mul),
     "add": (torch.add, operator.add),
