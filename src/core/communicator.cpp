@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <string>
 #include <vector>
 
 #include "core/arguments.h"
@@ -35,6 +34,11 @@ void check_agreement(const Communicator& ranks, const std::vector<RankNote>& not
 }
 
 }  // namespace
+
+std::string Communicator::describe(const std::string& kernel, size_t forward_bytes, size_t backward_bytes) const {
+    return fmt::format("{}; rank {} of {}, which tell each other {} bytes each forward and {} backward", kernel, rank,
+                       size, forward_bytes, backward_bytes);
+}
 
 void Communicator::gather(const void* send, void* receive, size_t bytes, void* stream) const {
     const int32_t status = all_gather(user, send, receive, bytes, stream);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 
 #include "core/error.h"
@@ -28,6 +29,8 @@ struct Communicator {
     int32_t place(int32_t of, Direction direction) const {
         return direction == Direction::forward ? of : size - 1 - of;
     }
+    // Returns what a plan says of `kernel` on this rank, whose messages have so many bytes.
+    std::string describe(const std::string& kernel, size_t forward_bytes, size_t backward_bytes) const;
     // Calls all_gather. Throws Error{callback_failed} where that fails.
     void gather(const void* send, void* receive, size_t bytes, void* stream) const;
 };

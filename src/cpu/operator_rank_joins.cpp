@@ -58,11 +58,13 @@ OperatorJoins::OperatorJoins(const OperatorProblem& problem, const Options& opti
       numbers_(p_.chains() * p_.element()),
       states_(static_cast<size_t>(Extent(numbers_) * p_.state_number_bytes())),
       products_(p_.is_affine() ? static_cast<size_t>(p_.chains() * p_.gate_element() * p_.state_number_bytes()) : 0) {
-    // None is called without numbers.
-    if (states_ == 0) return;
-    if (p_.time > 0) total_ = made(reduction_of(p_), options, make);
-    if (p_.time > 0 && p_.is_affine()) product_ = made(product_of(p_), options, make);
-    pair_ = made(pair_of(p_), options, make);
+    // No kernel is called without numbers.
+    if (states_ > 0) {
+        if (p_.time > 0) total_ = made(reduction_of(p_), options, make);
+        if (p_.time > 0 && p_.is_affine()) product_ = made(product_of(p_), options, make);
+        pair_ = made(pair_of(p_), options, make);
+    }
+    at_ = layout();
 }
 
 OperatorJoins::Scratch OperatorJoins::layout() const {
@@ -82,38 +84,36 @@ OperatorJoins::Scratch OperatorJoins::layout() const {
     return s;
 }
 
+void OperatorJoins::run(const OperatorKernel& kernel, OperatorBuffers own, void* state_out, char* scratch) const {
+    own.output = scratch + at_.output;
+    own.state_out = state_out;
+    own.scratch = scratch + at_.work;
+    kernel.forward(own, nullptr);
+}
+
 void OperatorJoins::total(const OperatorBuffers& b, const void* state_in, void* total, char* scratch) const {
     OperatorBuffers own;
     own.input = b.input;
     own.gate = b.gate;
     own.seq_offsets = b.seq_offsets;
     own.state_in = state_in;
-    own.output = scratch + layout().output;
-    own.state_out = total;
-    own.scratch = scratch + layout().work;
-    total_->forward(own, nullptr);
+    run(*total_, own, total, scratch);
 }
 
 void OperatorJoins::product(const OperatorBuffers& b, void* product, char* scratch) const {
     OperatorBuffers own;
     own.input = b.gate;
     own.seq_offsets = b.seq_offsets;
-    own.output = scratch + layout().output;
-    own.state_out = product;
-    own.scratch = scratch + layout().work;
-    product_->forward(own, nullptr);
+    run(*product_, own, product, scratch);
 }
 
 void OperatorJoins::combine(const char* left, const char* right, char* out, char* scratch) const {
-    char* pair = scratch + layout().pair;
+    char* pair = scratch + at_.pair;
     std::memcpy(pair, left, states_);
     std::memcpy(pair + states_, right, states_);
     OperatorBuffers own;
     own.input = pair;
-    own.output = scratch + layout().output;
-    own.state_out = out;
-    own.scratch = scratch + layout().work;
-    pair_->forward(own, nullptr);
+    run(*pair_, own, out, scratch);
 }
 
 void OperatorJoins::apply(const char* matrix, const char* added, const char* state, char* out, char* scratch) const {
@@ -121,10 +121,7 @@ void OperatorJoins::apply(const char* matrix, const char* added, const char* sta
     own.input = added;
     own.gate = matrix;
     own.state_in = state;
-    own.output = scratch + layout().output;
-    own.state_out = out;
-    own.scratch = scratch + layout().work;
-    pair_->forward(own, nullptr);
+    run(*pair_, own, out, scratch);
 }
 
 void OperatorJoins::join(const char* state, const char* total, const char* product, char* next, char* scratch) const {
@@ -135,7 +132,7 @@ void OperatorJoins::join(const char* state, const char* total, const char* produ
 }
 
 void OperatorJoins::slope(const OperatorBuffers& b, char* slope, char* scratch) const {
-    char* ones = scratch + layout().ones;
+    char* ones = scratch + at_.ones;
     const bool slopes = p_.has_slopes();
     for (int64_t i = 0; i < numbers_; ++i) reference::store(slopes ? ones : slope, slopes ? p_.dtype : state_, i, 1);
     if (!slopes) return;
@@ -145,7 +142,7 @@ void OperatorJoins::slope(const OperatorBuffers& b, char* slope, char* scratch) 
     own.state_in = b.state_in;
     own.grad_output = ones;
     own.grad_state_in = slope;
-    own.scratch = scratch + layout().work;
+    own.scratch = scratch + at_.work;
     total_->backward(own, nullptr);
 }
 
@@ -161,7 +158,7 @@ void OperatorJoins::transpose(const char* from, char* to) const {
 
 void OperatorJoins::join_gradient(const char* gradient, const char* slope, const char* local, char* next,
                                   char* scratch) const {
-    char* transposed = scratch + layout().transposed;
+    char* transposed = scratch + at_.transposed;
     if (!p_.on_numbers()) transpose(slope, transposed);
     if (p_.is_affine()) return apply(transposed, local, gradient, next, scratch);
     if (p_.is_matmul()) combine(gradient, transposed, next, scratch);

@@ -24,7 +24,7 @@ class OperatorJoins {
     // the `scratch` below.
     size_t state_bytes() const { return states_; }
     size_t product_bytes() const { return products_; }
-    size_t scratch_bytes() const { return layout().bytes; }
+    size_t scratch_bytes() const { return at_.bytes; }
     // A gradient is multiplied by a slope, and this is the size of all of them.
     size_t slope_bytes() const { return p_.is_affine() ? products_ : states_; }
 
@@ -47,9 +47,11 @@ class OperatorJoins {
 
   private:
     struct Scratch {
-        size_t output, pair, transposed, ones, work, bytes;
+        size_t output = 0, pair = 0, transposed = 0, ones = 0, work = 0, bytes = 0;
     };
     Scratch layout() const;
+    // Runs forward of `kernel` for its STATE_OUT; its OUTPUT is scratch memory.
+    void run(const OperatorKernel& kernel, OperatorBuffers own, void* state_out, char* scratch) const;
     void combine(const char* left, const char* right, char* out, char* scratch) const;
     void apply(const char* matrix, const char* added, const char* state, char* out, char* scratch) const;
     void transpose(const char* from, char* to) const;
@@ -59,6 +61,7 @@ class OperatorJoins {
     int64_t rows_, numbers_;  // numbers of all states; custom elements count in bytes
     size_t states_, products_;
     std::unique_ptr<OperatorKernel> total_, product_, pair_;
+    Scratch at_;
 };
 
 }  // namespace flashscan::cpu

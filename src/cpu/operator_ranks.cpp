@@ -28,9 +28,7 @@ class OperatorRanks final : public OperatorKernel {
                     Pass::backward) {}
 
     std::string describe() const override {
-        return fmt::format("{}; rank {} of {}, which tell each other {} bytes each forward and {} backward",
-                           inner_->describe(), ranks_.rank, ranks_.size, forward_.message_bytes,
-                           backward_.message_bytes);
+        return ranks_.describe(inner_->describe(), forward_.message_bytes, backward_.message_bytes);
     }
     size_t scratch_bytes(Pass pass) const override { return plan(pass).scratch_bytes; }
 

@@ -86,11 +86,9 @@ class Ranks final : public Family::Kernel {
           backward_(make_plan(options, Pass::backward)) {}
 
     std::string describe() const override {
-        return fmt::format(
-            "{}; rank {} of {}, which tell each other {} bytes each forward and {} backward of {} pieces "
-            "of their steps",
-            inner_->describe(), ranks_.rank, ranks_.size, forward_.message_bytes, backward_.message_bytes,
-            forward_.pieces);
+        return fmt::format("{} of {} pieces of their steps",
+                           ranks_.describe(inner_->describe(), forward_.message_bytes, backward_.message_bytes),
+                           forward_.pieces);
     }
     size_t scratch_bytes(Pass pass) const override { return plan(pass).scratch_bytes; }
 
