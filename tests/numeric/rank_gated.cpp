@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "support/gated_check.h"
 #include "support/ranks.h"
@@ -79,29 +78,22 @@ struct Part {
     GatedProblem problem;
     GatedData data;
     Values output;
-    int64_t begin = 0, end = 0;
+    RankSteps steps;
     Run run;
     std::map<int32_t, Values> values;
 };
 
 Part part_of(const GatedProblem& p, const GatedData& data, const Values& output, const std::vector<int64_t>& lengths,
              size_t rank) {
-    const size_t first = first_rank(p, lengths);
     Part part;
-    part.end = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank) + 1, int64_t{0});
-    part.begin = part.end - lengths[rank];
-    part.problem = p;
-    part.problem.time = lengths[rank];
-    part.problem.state_in = p.state_in && rank == first;
-    part.problem.state_out = p.state_out && rank == lengths.size() - 1 - first;
-    part.problem.threads = std::max(p.threads, 1);
+    part.steps = steps_of_rank(lengths, rank);
+    part.problem = problem_of_rank(p, lengths, rank);
     for (const auto& [id, values] : data.values)
-        part.data.values[id] = along_time(id) ? steps_of(values, p.extents(), part.begin, part.end) : values;
-    part.output = steps_of(output, p.extents(), part.begin, part.end);
-    part.data.offsets = offsets_of(data.offsets, part.begin, part.end);
-    for (int64_t b = 0; p.reset && b < p.batch; ++b)
-        part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + part.begin,
-                               data.reset.begin() + b * p.time + part.end);
+        part.data.values[id] =
+            along_time(id) ? steps_of(values, p.extents(), part.steps.begin, part.steps.end) : values;
+    part.output = steps_of(output, p.extents(), part.steps.begin, part.steps.end);
+    part.data.offsets = offsets_of(data.offsets, part.steps.begin, part.steps.end);
+    part.data.reset = resets_of_rank(p, data.reset, part.steps);
     return part;
 }
 
@@ -130,14 +122,10 @@ TEST_P(RankGated, MatchTheReference) {
     std::vector<Part> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank)
         parts.push_back(part_of(p, data, reference.output, lengths, rank));
-    on_ranks(meeting.size(), [&](int32_t rank) {
-        Part& part = parts[static_cast<size_t>(rank)];
-        try {
-            run_part(part, meeting.comm(rank));
-        } catch (const std::exception& error) {
-            part.run.damage = error.what();
-        }
-    });
+    const auto part_of_rank = [&](int32_t rank) -> Part& { return parts[static_cast<size_t>(rank)]; };
+    on_ranks(
+        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), meeting.comm(rank)); },
+        [&](int32_t rank) -> std::string& { return part_of_rank(rank).run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
     std::map<int32_t, Values> whole;
     for (const Part& part : parts) {
@@ -147,7 +135,7 @@ TEST_P(RankGated, MatchTheReference) {
             Values& all = whole[id];
             const int32_t argument = id & ~grad;
             if (along_time(id)) {
-                put_steps(all, values, p.extents(), part.begin, part.end);
+                put_steps(all, values, p.extents(), part.steps.begin, part.steps.end);
             } else if (argument == FLASHSCAN_ARG_PARAM || argument == FLASHSCAN_ARG_BIAS) {
                 // Sums that ranks have rounded are added here.
                 all.resize(values.size());

@@ -2,8 +2,6 @@
 // Operators that are built in over several ranks, each a thread, against the oracle on the whole.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "support/operator_check.h"
 #include "support/operators.h"
 #include "support/ranks.h"
@@ -112,8 +110,7 @@ Values share_of(const Values& gradient, size_t rank, size_t ranks) {
 
 OperatorData data_of(const OperatorProblem& p, const OperatorData& data, const std::vector<int64_t>& lengths,
                      size_t rank) {
-    const int64_t end = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank) + 1, int64_t{0});
-    const int64_t begin = end - lengths[rank];
+    const auto [begin, end] = steps_of_rank(lengths, rank);
     OperatorData own = data;
     own.input = steps_of(data.input, p.extents(p.element()), begin, end);
     own.gate = steps_of(data.gate, p.extents(p.gate_element()), begin, end);
@@ -135,17 +132,14 @@ TEST_P(RankOperators, MatchTheReference) {
     const std::map<int32_t, Expected> reference = reference_of(p, data);
     Meeting meeting(static_cast<int32_t>(lengths.size()));
     std::vector<Part> parts(lengths.size());
-    std::vector<int64_t> ends(lengths.size());
-    std::partial_sum(lengths.begin(), lengths.end(), ends.begin());
-    on_ranks(meeting.size(), [&](int32_t number) {
-        const auto rank = static_cast<size_t>(number);
-        try {
+    on_ranks(
+        meeting,
+        [&, &p = p, &kernel = kernel, &lengths = lengths](int32_t number) {
+            const auto rank = static_cast<size_t>(number);
             parts[rank] =
                 run_part(part_of(p, lengths, rank), kernel, data_of(p, data, lengths, rank), meeting.comm(number));
-        } catch (const std::exception& error) {
-            parts[rank].run.damage = error.what();
-        }
-    });
+        },
+        [&](int32_t rank) -> std::string& { return parts[static_cast<size_t>(rank)].run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
     std::map<int32_t, Values> whole;
     for (size_t rank = 0; rank < parts.size(); ++rank) {
@@ -158,7 +152,8 @@ TEST_P(RankOperators, MatchTheReference) {
             if (argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT || reduced)
                 whole[id] = values;
             else
-                put_steps(whole[id], values, extents_of(p, id), ends[rank] - lengths[rank], ends[rank]);
+                put_steps(whole[id], values, extents_of(p, id), steps_of_rank(lengths, rank).begin,
+                          steps_of_rank(lengths, rank).end);
         }
     }
     ASSERT_EQ(whole.size(), reference.size());

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "support/ranks.h"
 #include "support/selective_check.h"
@@ -53,28 +52,20 @@ std::vector<SelectiveRankCase> rank_cases() {
 struct Part {
     SelectiveProblem problem;
     SelectiveData data;
-    int64_t begin = 0, end = 0;
+    RankSteps steps;
     Run run;
     std::map<int32_t, Values> values;
 };
 
 Part part_of(const SelectiveProblem& p, const SelectiveData& data, const std::vector<int64_t>& lengths, size_t rank) {
-    const size_t first = p.reverse ? lengths.size() - 1 : 0;
     Part part;
-    part.end = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank) + 1, int64_t{0});
-    part.begin = part.end - lengths[rank];
-    part.problem = p;
-    part.problem.time = lengths[rank];
-    part.problem.state_in = p.state_in && rank == first;
-    part.problem.state_out = p.state_out && rank == lengths.size() - 1 - first;
-    part.problem.threads = std::max(p.threads, 1);
+    part.steps = steps_of_rank(lengths, rank);
+    part.problem = problem_of_rank(p, lengths, rank);
     for (const auto& [id, values] : data.values)
         part.data.values[id] =
-            has_steps(p, id) ? steps_of(values, tensor_of(p, id).extents, part.begin, part.end) : values;
-    part.data.offsets = offsets_of(data.offsets, part.begin, part.end);
-    for (int64_t b = 0; p.reset && b < p.batch; ++b)
-        part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + part.begin,
-                               data.reset.begin() + b * p.time + part.end);
+            has_steps(p, id) ? steps_of(values, tensor_of(p, id).extents, part.steps.begin, part.steps.end) : values;
+    part.data.offsets = offsets_of(data.offsets, part.steps.begin, part.steps.end);
+    part.data.reset = resets_of_rank(p, data.reset, part.steps);
     return part;
 }
 
@@ -108,14 +99,10 @@ int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kern
     Meeting meeting(static_cast<int32_t>(lengths.size()));
     std::vector<Part> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank) parts.push_back(part_of(p, data, lengths, rank));
-    on_ranks(meeting.size(), [&](int32_t rank) {
-        Part& part = parts[static_cast<size_t>(rank)];
-        try {
-            run_part(part, kernel, meeting.comm(rank));
-        } catch (const std::exception& error) {
-            part.run.damage = error.what();
-        }
-    });
+    const auto part_of_rank = [&](int32_t rank) -> Part& { return parts[static_cast<size_t>(rank)]; };
+    on_ranks(
+        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), kernel, meeting.comm(rank)); },
+        [&](int32_t rank) -> std::string& { return part_of_rank(rank).run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
     std::map<int32_t, Values> whole;
     for (const Part& part : parts) {
@@ -124,7 +111,7 @@ int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kern
         for (const auto& [id, values] : part.values) {
             const int32_t argument = id & ~FLASHSCAN_GRAD;
             if (has_steps(p, id))
-                put_steps(whole[id], values, tensor_of(p, id).extents, part.begin, part.end);
+                put_steps(whole[id], values, tensor_of(p, id).extents, part.steps.begin, part.steps.end);
             else if (argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT)
                 whole[id] = values;
             else

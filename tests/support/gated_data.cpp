@@ -143,18 +143,9 @@ flashscan_options options_of(const GatedProblem& p, int32_t backend, const std::
     return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
 }
 
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_gated_desc desc = desc_of(GatedProblem{});
-    const std::string unknown = "?";
-    const flashscan_options options = options_of(GatedProblem{}, backend, unknown);
-    if (flashscan_plan_gated(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
+std::vector<Target> gated_kernel_targets() {
+    return targets_of([](int32_t backend) { return kernels_of(flashscan_plan_gated, GatedProblem{}, backend); });
 }
-
-std::vector<Target> gated_kernel_targets() { return targets_of(kernels_of); }
 
 std::vector<Target> gated_targets() {
     std::vector<Target> targets = gated_kernel_targets();

@@ -239,21 +239,10 @@ flashscan_options options_of(const OperatorProblem& p, int32_t backend, const st
     return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
 }
 
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_operator_desc desc = desc_of(OperatorProblem{});
-    const std::string unknown = "?";
-    const flashscan_options options = options_of(OperatorProblem{}, backend, unknown);
-    if (flashscan_plan_operator(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
-}
-
 std::vector<Target> operator_kernel_targets() {
     std::vector<Target> targets;
     for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA})
-        if (!kernels_of(backend).empty()) targets.push_back({backend, ""});
+        if (!kernels_of(flashscan_plan_operator, OperatorProblem{}, backend).empty()) targets.push_back({backend, ""});
     return targets;
 }
 

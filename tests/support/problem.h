@@ -130,6 +130,18 @@ flashscan_options make_options(int32_t backend, const std::string& kernel, int32
                                bool caller_scratch);
 // The kernels in the sentence of a library that was asked for one that it does not have.
 std::vector<std::string> names_in(const std::string& sentence);
+// The kernels that `backend` has for the family of `problem`: plans are made by `make`, and refuse an unknown kernel.
+template <typename Problem, typename Desc>
+std::vector<std::string> kernels_of(flashscan_status (*make)(flashscan_plan**, const Desc*, const flashscan_options*),
+                                    const Problem& problem, int32_t backend) {
+    flashscan_plan* plan = nullptr;
+    const Desc desc = desc_of(problem);
+    const std::string unknown = "?";  // the options point into it
+    const flashscan_options options = options_of(problem, backend, unknown);
+    if (make(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT) return names_in(flashscan_last_error());
+    flashscan_plan_destroy(plan);
+    return {};
+}
 
 // A backend and a kernel of it, empty for the planner's choice.
 struct Target {

@@ -128,6 +128,22 @@ void on_ranks(int32_t size, const std::function<void(int32_t)>& f) {
     for (std::thread& thread : threads) thread.join();
 }
 
+void on_ranks(const Meeting& meeting, const std::function<void(int32_t)>& f,
+              const std::function<std::string&(int32_t)>& damage) {
+    on_ranks(meeting.size(), [&](int32_t rank) {
+        try {
+            f(rank);
+        } catch (const std::exception& error) {
+            damage(rank) = error.what();
+        }
+    });
+}
+
+RankSteps steps_of_rank(const std::vector<int64_t>& lengths, size_t rank) {
+    const int64_t begin = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank), int64_t{0});
+    return {begin, begin + lengths[rank]};
+}
+
 std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed) {
     std::vector<int64_t> ends;
     for (int32_t r = 0; r + 1 < ranks; ++r) {
@@ -149,29 +165,21 @@ std::vector<int64_t> offsets_of(const std::vector<int64_t>& offsets, int64_t beg
 }
 
 RankPart part_of(const Problem& p, const Data& data, const std::vector<int64_t>& lengths, size_t rank) {
-    const size_t first = p.reverse ? lengths.size() - 1 : 0, last = lengths.size() - 1 - first;
-    const int64_t begin = std::accumulate(lengths.begin(), lengths.begin() + static_cast<int64_t>(rank), int64_t{0});
-    const int64_t end = begin + lengths[rank];
-    RankPart part{p, {}, begin};
-    part.problem.time = lengths[rank];
-    part.problem.state_in = p.state_in && rank == first;
-    part.problem.state_out = p.state_out && rank == last;
-    part.problem.threads = std::max(p.threads, 1);
+    const RankSteps own = steps_of_rank(lengths, rank);
+    RankPart part{problem_of_rank(p, lengths, rank), {}, own.begin};
     // STATE_IN is one rank's alone, and backward has to write something.
     if (p.gradients == gradient_state && !part.problem.state_in) part.problem.gradients = gradient_input;
     const auto steps = [&](const Values& values, const std::array<int64_t, 3>& e) {
-        return steps_of(values, e, begin, end);
+        return steps_of(values, e, own.begin, own.end);
     };
     part.data.input = steps(data.input, p.extents());
     part.data.output = steps(data.output, p.extents());
     part.data.grad_output = steps(data.grad_output, p.extents());
     part.data.gate = p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? data.gate : steps(data.gate, p.gate_extents());
-    part.data.offsets = offsets_of(data.offsets, begin, end);
+    part.data.offsets = offsets_of(data.offsets, own.begin, own.end);
     if (part.problem.state_in) part.data.state_in = data.state_in;
     if (part.problem.state_out) part.data.grad_state_out = data.grad_state_out;
-    for (int64_t b = 0; p.reset && b < p.batch; ++b)
-        part.data.reset.insert(part.data.reset.end(), data.reset.begin() + b * p.time + begin,
-                               data.reset.begin() + b * p.time + end);
+    part.data.reset = resets_of_rank(p, data.reset, own);
     return part;
 }
 
@@ -185,15 +193,14 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const Data& 
 RanksOutcome run_over_ranks(const Problem& p, const Target& target, const std::vector<RankPart>& parts,
                             Meeting& meeting, bool backward) {
     std::vector<Outcome> outcomes(parts.size());
-    on_ranks(meeting.size(), [&](int32_t rank) {
-        const RankPart& part = parts[static_cast<size_t>(rank)];
-        try {
-            outcomes[static_cast<size_t>(rank)] =
-                run_part(part.problem, target, part.data, meeting.comm(rank), backward);
-        } catch (const std::exception& error) {
-            outcomes[static_cast<size_t>(rank)].damage = error.what();
-        }
-    });
+    const auto outcome = [&](int32_t rank) -> Outcome& { return outcomes[static_cast<size_t>(rank)]; };
+    on_ranks(
+        meeting,
+        [&](int32_t rank) {
+            const RankPart& part = parts[static_cast<size_t>(rank)];
+            outcome(rank) = run_part(part.problem, target, part.data, meeting.comm(rank), backward);
+        },
+        [&](int32_t rank) -> std::string& { return outcome(rank).damage; });
     RanksOutcome whole;
     whole.damage = meeting.trouble();
     const auto gate = p.gate_extents();

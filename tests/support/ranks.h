@@ -2,6 +2,7 @@
 // Ranks as threads of one process: an all-gather among them, and problems that are cut over them in time.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -49,6 +50,9 @@ class Meeting {
 
 // Calls f(rank) on a thread for each rank at once.
 void on_ranks(int32_t size, const std::function<void(int32_t)>& f);
+// The same for every rank that meets; what f throws becomes text in damage(rank).
+void on_ranks(const Meeting& meeting, const std::function<void(int32_t)>& f,
+              const std::function<std::string&(int32_t)>& damage);
 
 // Lengths of the parts of `ranks` ranks: uneven, some of them 0.
 std::vector<int64_t> cut_of(int64_t time, int32_t ranks, uint64_t seed);
@@ -59,6 +63,31 @@ void put_steps(Values& all, const Values& part, const std::array<int64_t, 3>& ex
 
 // SEQ_OFFSETS of the part [begin, end) of packed steps: none where there are none.
 std::vector<int64_t> offsets_of(const std::vector<int64_t>& offsets, int64_t begin, int64_t end);
+
+// The steps [begin, end) of one rank.
+struct RankSteps {
+    int64_t begin = 0, end = 0;
+};
+RankSteps steps_of_rank(const std::vector<int64_t>& lengths, size_t rank);
+
+// The problem of one rank: its own steps, and states where they belong to it.
+template <typename Problem>
+Problem problem_of_rank(Problem p, const std::vector<int64_t>& lengths, size_t rank) {
+    const size_t first = p.reverse ? lengths.size() - 1 : 0;
+    p.time = lengths[rank];
+    p.state_in = p.state_in && rank == first;
+    p.state_out = p.state_out && rank == lengths.size() - 1 - first;
+    p.threads = std::max(p.threads, 1);
+    return p;
+}
+// The resets of one rank's steps.
+template <typename Problem>
+std::vector<uint8_t> resets_of_rank(const Problem& p, const std::vector<uint8_t>& reset, RankSteps steps) {
+    std::vector<uint8_t> part;
+    for (int64_t b = 0; p.reset && b < p.batch; ++b)
+        part.insert(part.end(), reset.begin() + b * p.time + steps.begin, reset.begin() + b * p.time + steps.end);
+    return part;
+}
 
 // The part of one rank.
 struct RankPart {

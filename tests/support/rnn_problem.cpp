@@ -231,18 +231,9 @@ flashscan_options options_of(const RnnProblem& p, int32_t backend, const std::st
     return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
 }
 
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_rnn_desc desc = desc_of(RnnProblem{});
-    const std::string unknown = "?";
-    const flashscan_options options = options_of(RnnProblem{}, backend, unknown);
-    if (flashscan_plan_rnn(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
+std::vector<Target> rnn_kernel_targets() {
+    return targets_of([](int32_t backend) { return kernels_of(flashscan_plan_rnn, RnnProblem{}, backend); });
 }
-
-std::vector<Target> rnn_kernel_targets() { return targets_of(kernels_of); }
 
 std::vector<Target> rnn_targets() {
     std::vector<Target> targets = rnn_kernel_targets();

@@ -215,18 +215,10 @@ flashscan_options options_of(const SelectiveProblem& p, int32_t backend, const s
     return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
 }
 
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_selective_desc desc = desc_of(SelectiveProblem{});
-    const std::string unknown = "?";
-    const flashscan_options options = options_of(SelectiveProblem{}, backend, unknown);
-    if (flashscan_plan_selective(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
+std::vector<Target> selective_kernel_targets() {
+    return targets_of(
+        [](int32_t backend) { return kernels_of(flashscan_plan_selective, SelectiveProblem{}, backend); });
 }
-
-std::vector<Target> selective_kernel_targets() { return targets_of(kernels_of); }
 
 std::vector<Target> selective_targets() {
     std::vector<Target> targets = selective_kernel_targets();

@@ -28,21 +28,10 @@ std::vector<std::string> names_in(const std::string& sentence) {
     return names;
 }
 
-static std::vector<std::string> kernels_of(int32_t backend) {
-    flashscan_plan* plan = nullptr;
-    const flashscan_linear_desc desc = desc_of(Problem{});
-    const std::string unknown = "?";  // the options point into it
-    const flashscan_options options = options_of(Problem{}, backend, unknown);
-    if (flashscan_plan_linear(&plan, &desc, &options) == FLASHSCAN_STATUS_INVALID_ARGUMENT)
-        return names_in(flashscan_last_error());
-    flashscan_plan_destroy(plan);
-    return {};
-}
-
 std::vector<Target> kernel_targets() {
     std::vector<Target> targets;
     for (const int32_t backend : {FLASHSCAN_BACKEND_CPU, FLASHSCAN_BACKEND_CUDA})
-        for (const std::string& kernel : kernels_of(backend))
+        for (const std::string& kernel : kernels_of(flashscan_plan_linear, Problem{}, backend))
             if (kernel != "reference") targets.push_back({backend, kernel});
     return targets;
 }
