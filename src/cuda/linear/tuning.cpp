@@ -102,9 +102,10 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     cut(log2_warp_rows);
     if (waits()) cut(0);
     if (!waits()) return t;
-    // Where bits must not depend on the number of rows, the groups are those of the widest tile.
-    const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
-    t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
+    // Where bits must depend neither on the number of rows nor on their alignment, chunks are composed as by the widest
+    // tile.
+    if (shape.batch_invariant && !shape.time_inner) t.log2_fold_rows = 6;
+    t.log2_group_chunks = log2_group_chunks(tile.warps, std::max(rows, int64_t{1} << t.log2_fold_rows));
     t.log2_link_groups = t.log2_group_chunks;
     return t;
 }

@@ -62,6 +62,7 @@ struct LinearTuning {
     int64_t chunk_steps = 0;     // steps of a chunk
     int log2_group_chunks = 0;   // chunked: chunks of a look-back group
     int log2_link_groups = 0;    // chunked: groups of a link (look_back.cuh)
+    int log2_fold_rows = 0;      // chunked: threads share earlier summaries as if a group had at least so many rows
     int warps = 0;               // warps of a block, of waves those that walk; chunked and stream have a constant
     int ring = 0;                // relay and waves: stages of a ring buffer in shared memory
     int least_shared_bytes = 0;  // relay: shared memory to ask for at the least, so that a multiprocessor has one block
