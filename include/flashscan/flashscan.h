@@ -445,7 +445,8 @@ typedef struct flashscan_options {
  *
  * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed step
  * by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
- * although every h is finite, the result is not.
+ * although every h is finite, or where a state comes within a factor of 1024 of the largest number of its type, the
+ * result need not be finite.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
