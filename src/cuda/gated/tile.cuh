@@ -140,7 +140,9 @@ struct GatedTile {
         step = part * Shape::warp_steps + (Shape::by_time ? lane * L : 0);
         channels = static_cast<int>(max(min(Int(p.channels) - channel, Int(V)), Int(0)));
         steps = channels == 0 ? 0 : static_cast<int>(max(min(Int(p.time) - step, Int(L)), Int(0)));
-        whole = __all_sync(0xffffffffU, steps == L && channels == V) != 0;
+        // These are the differences before they are clamped: of a comparison of the clamped ones ptxas 13.0 makes a predicate
+        // of the clamp that is true for one channel of two.
+        whole = __all_sync(0xffffffffU, Int(p.time) - step >= L && Int(p.channels) - channel >= V) != 0;
         if constexpr (!Plain) find_events();
     }
 
