@@ -7,25 +7,12 @@
 #include "cuda/linear/instances/table.h"
 #include "cuda/linear/relay.cuh"
 #include "cuda/linear/rows.cuh"
-#include "cuda/linear/stream.cuh"
 
 namespace flashscan::cuda {
 
 template <typename Config, int Warps>
 constexpr TileFacts facts_of() {
     return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
-}
-
-template <typename Ty, bool Backward>
-void fill_stream(LinearKernels& k) {
-    const auto fill = [&]<bool TimeInner>() {
-        k.stream[TimeInner][0][Backward] =
-            reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, false, Backward>);
-        k.stream[TimeInner][1][Backward] = reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, true, Backward>);
-        k.stream_tile[TimeInner][Backward] = facts_of<StreamConfig<Ty, TimeInner, Backward>, 1>();
-    };
-    fill.template operator()<false>();
-    fill.template operator()<true>();
 }
 
 template <typename Ty, bool Backward>
@@ -42,10 +29,20 @@ void fill_chunked(LinearKernels& k) {
         k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
         k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
     };
-    fill.template operator()<Access::channels, whole ? Access::channel_packs : Access::channels>();
+    const auto fill_by_sequence = [&]<Access compiled>() {
+        constexpr bool inner = is_time_inner(compiled);
+        k.chunked_by_sequence[inner][0][Backward] =
+            reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward, true>);
+        k.chunked_by_sequence[inner][1][Backward] =
+            reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward, true>);
+    };
+    constexpr Access each = whole ? Access::channel_packs : Access::channels;
+    fill.template operator()<Access::channels, each>();
     fill.template operator()<Access::channel_packs, Access::channel_packs>();
     fill.template operator()<Access::time, Access::time>();
     fill.template operator()<Access::time_vectors, Access::time_vectors>();
+    fill_by_sequence.template operator()<each>();
+    fill_by_sequence.template operator()<Access::time>();
 }
 
 template <typename Ty, bool Backward>
@@ -93,8 +90,6 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     k.gate_dtype = gate_dtype;
     k.record_bytes = static_cast<int>(sizeof(Words<Record<Ty>>));
     k.carry_bytes = static_cast<int>(sizeof(Words<typename Ty::Wide>));
-    fill_stream<Ty, false>(k);
-    fill_stream<Ty, true>(k);
     fill_chunked<Ty, false>(k);
     fill_chunked<Ty, true>(k);
     fill_rows<Ty, false>(k);
