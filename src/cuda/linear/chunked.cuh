@@ -17,7 +17,7 @@
 // Bytes      Every element is read once and written once, and a summary of 8 to 32 bytes for each row and chunk.
 // Order      The association is fixed by the problem's shape, and with it every bit. blockIdx.x runs through the rows
 //            first, so that the chunks before a block's have begun long before it.
-// BySequence With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
+// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
 //            depend on the sequences before it. Which sequence a block's chunk is of follows from SEQ_OFFSETS by a
 //            binary search (place_of_chunk); some blocks have none.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
@@ -66,7 +66,7 @@ struct ChunkedTile {
 };
 
 // A thread's place in the problem and in its block, with the phases of the kernel as its functions.
-template <typename Ty, Access access, bool Down, bool Backward, bool BySequence>
+template <typename Ty, Access access, bool Down, bool Backward>
 struct ChunkedBlock {
     using Config = ChunkedConfig<Ty, access, Backward>;
     using Shape = typename Config::Shape;
@@ -82,6 +82,8 @@ struct ChunkedBlock {
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    // Sequences begin anywhere, so that the kernels of aligned tensors have no code for chunks of their own.
+    static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
     // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
     static constexpr uint32_t asking_blocks = 64;
 
@@ -104,7 +106,7 @@ struct ChunkedBlock {
         const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
         const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
         ChunkPlace of{p.begin, 0, slot, static_cast<uint32_t>(p.chunks), 0};
-        if constexpr (BySequence)
+        if (may_be_by_sequence && p.by_sequence != 0)
             of = place_of_chunk(p.offsets, log2_of<warps * L> + 5 - p.log2_lane_rows - p.log2_warp_rows, slot,
                                 thread & 31);
         else
@@ -115,7 +117,7 @@ struct ChunkedBlock {
         const int64_t group = row_group - batch * groups_of_batch;
         // A walk against the order of memory (Down) takes the places from the last to the first.
         const int64_t turn = static_cast<int64_t>(of.chunk) * warps_in_time + warp_time;
-        const int64_t chunks = BySequence ? of.chunks : p.chunks;
+        const int64_t chunks = may_be_by_sequence ? of.chunks : p.chunks;
         const int64_t place = Down ? chunks * warps_in_time - 1 - turn : turn;
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
         const int64_t t0 = of.begin + place * (32 >> p.log2_lane_rows) * L;
@@ -266,11 +268,11 @@ struct ChunkedBlock {
     }
 };
 
-template <typename Ty, Access access, bool Down, bool Backward, bool BySequence = false>
+template <typename Ty, Access access, bool Down, bool Backward>
 __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warps,
                                   ChunkedConfig<Ty, access, Backward>::resident)
     linear_chunked(const __grid_constant__ LinearParams p) {
-    using Block = ChunkedBlock<Ty, access, Down, Backward, BySequence>;
+    using Block = ChunkedBlock<Ty, access, Down, Backward>;
     using Config = typename Block::Config;
     __shared__ typename Config::Chain::Shared chain_memory;
     if (blockIdx.z * gridDim.y + blockIdx.y >= p.chunks) return;

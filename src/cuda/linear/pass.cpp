@@ -168,6 +168,7 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.log2_group_chunks = l.tuning.log2_group_chunks;
     params.log2_link_groups = l.tuning.log2_link_groups;
     params.log2_fold_rows = l.tuning.log2_fold_rows;
+    params.by_sequence = l.by_sequence;
     if (l.sums_gate) {
         params.sum_batch = p.broadcasts(broadcast_batch);
         params.sum_time = p.broadcasts(broadcast_time);

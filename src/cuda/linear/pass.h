@@ -101,8 +101,7 @@ struct LinearPass {
         if (takes_rows()) return kernels->rows[down][backward];
         if (takes_columns())
             return skewed ? kernels->skewed_columns[down][backward] : kernels->columns[pack - 1][down][backward];
-        return by_sequence ? kernels->chunked_by_sequence[time_inner][down][backward]
-                           : kernels->chunked[static_cast<int>(access())][down][backward];
+        return kernels->chunked[static_cast<int>(access())][down][backward];
     }
     int warps() const {
         if (waves()) return wave_facts().threads / 32;

@@ -17,32 +17,17 @@ constexpr TileFacts facts_of() {
 
 template <typename Ty, bool Backward>
 void fill_chunked(LinearKernels& k) {
-    using X = typename Ty::X;
-    using G = typename Ty::G;
-    // Where each row is a pack of its own and elements are naturally aligned, `channels` and `channel_packs` would
-    // compile to the same kernel.
-    constexpr bool whole = sizeof(X) >= 4 && alignof(X) == sizeof(X) && sizeof(G) >= 4 && alignof(G) == sizeof(G);
-    const auto fill = [&]<Access access, Access compiled>() {
-        using Config = ChunkedConfig<Ty, compiled, Backward>;
+    const auto fill = [&]<Access access>() {
+        using Config = ChunkedConfig<Ty, access, Backward>;
         constexpr int n = static_cast<int>(access);
-        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
-        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
+        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, false, Backward>);
+        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, true, Backward>);
         k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
     };
-    const auto fill_by_sequence = [&]<Access compiled>() {
-        constexpr bool inner = is_time_inner(compiled);
-        k.chunked_by_sequence[inner][0][Backward] =
-            reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward, true>);
-        k.chunked_by_sequence[inner][1][Backward] =
-            reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward, true>);
-    };
-    constexpr Access each = whole ? Access::channel_packs : Access::channels;
-    fill.template operator()<Access::channels, each>();
-    fill.template operator()<Access::channel_packs, Access::channel_packs>();
-    fill.template operator()<Access::time, Access::time>();
-    fill.template operator()<Access::time_vectors, Access::time_vectors>();
-    fill_by_sequence.template operator()<each>();
-    fill_by_sequence.template operator()<Access::time>();
+    fill.template operator()<Access::channels>();
+    fill.template operator()<Access::channel_packs>();
+    fill.template operator()<Access::time>();
+    fill.template operator()<Access::time_vectors>();
 }
 
 template <typename Ty, bool Backward>
