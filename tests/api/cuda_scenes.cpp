@@ -75,7 +75,7 @@ std::vector<CudaScene> cuda_scenes() {
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
              {"waves", "linear f32 BTC b1 t4096 c256"},
-             {"stream", "linear f32 BTC b2 t256 c1024 state-in state-out"},
+             {"chunked", "linear f32 BTC b1 t2560 c64 sequences7 state-in state-out invariant"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{

@@ -144,10 +144,7 @@ void check_operator(const Session& session, const Line& line) {
     const Description description(p, line.custom);
     const Asked asked(p, data, reference);
     std::vector<Target> targets = operator_targets();
-    if (!line.custom.empty())
-        std::erase_if(targets, [](const Target& target) { return target.kernel == "reference"; });
-    else
-        std::erase_if(targets, [&](const Target& target) { return is_without_kernel(p, target.backend); });
+    if (!line.custom.empty()) std::erase_if(targets, [](const Target& target) { return target.kernel == "reference"; });
     for (const Target& target : wanted(session, targets))
         for (const Guard guard : {Guard::end, Guard::start}) {
             if (guard == Guard::start && p.batch * p.time * p.channels * p.element() > 2000) continue;

@@ -172,9 +172,7 @@ void by_places(const Session& session, P p, const std::vector<Target>& targets, 
 void scan(const Session& session, const std::string& line) {
     OperatorProblem p = operator_problem_of(line);
     p.batch_invariant = true;
-    std::vector<Target> targets = operator_targets();
-    std::erase_if(targets, [&](const Target& target) { return is_without_kernel(p, target.backend); });
-    by_places(session, p, targets, [](const auto&... arguments) { return run_operator(arguments...); });
+    by_places(session, p, operator_targets(), [](const auto&... arguments) { return run_operator(arguments...); });
 }
 
 void rnn(const Session& session, const std::string& line) {

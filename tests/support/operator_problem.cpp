@@ -230,11 +230,6 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
     return desc;
 }
 
-bool is_without_kernel(const OperatorProblem& p, int32_t backend) {
-    return backend == FLASHSCAN_BACKEND_CUDA && p.batch_invariant && p.sequences > 0 && !p.matmul() && !p.affine() &&
-           !p.integers();
-}
-
 flashscan_options options_of(const OperatorProblem& p, int32_t backend, const std::string& kernel) {
     return make_options(backend, kernel, p.threads, p.batch_invariant, p.caller_scratch);
 }

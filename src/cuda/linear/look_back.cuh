@@ -66,8 +66,10 @@ struct LookBack {
 
     const LinearParams& p;
     Shared& shared;
-    uint32_t chunk, row_group, row_groups;  // row_groups counts the groups of rows of all batch entries
-    int log2_rows, warps_in_time;           // rows of a group of rows, and the block's warps that follow in time
+    uint32_t chunk, chunks;          // this chunk and how many there are, of the row or of a packed sequence
+    uint32_t first;                  // the place of chunk 0 among the chunks of the launch
+    uint32_t row_group, row_groups;  // row_groups counts the groups of rows of all batch entries
+    int log2_rows, warps_in_time;    // rows of a group of rows, and the block's warps that follow in time
 
     __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
     __device__ __forceinline__ uint32_t group() const { return chunk >> p.log2_group_chunks; }
@@ -82,9 +84,10 @@ struct LookBack {
     __device__ __forceinline__ bool last_of_link() const {
         return last_of_group() && earlier_groups() == (1 << p.log2_link_groups) - 1;
     }
-    __device__ __forceinline__ bool last() const { return chunk + 1 >= p.chunks; }
+    __device__ __forceinline__ bool last() const { return chunk + 1 >= chunks; }
+    // Where the value of a row is published that belongs to chunk, group or link k.
     __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
-        return (static_cast<int64_t>(k) * row_groups + row_group << log2_rows) + row;
+        return (static_cast<int64_t>(first + k) * row_groups + row_group << log2_rows) + row;
     }
 
     __device__ __forceinline__ Map total_of(int warp, int row) const {
@@ -141,8 +144,8 @@ struct LookBack {
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
     // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
-        if (p.chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
-        if (p.chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
+        if (chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
+        if (chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
         for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
         if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
             publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));

@@ -17,16 +17,10 @@ OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels&
     : p_(problem),
       kernels_(kernels),
       device_(options.device),
-      batch_invariant_(options.batch_invariant),
       pass_(make_element_pass(problem, kernels.forward, options.batch_invariant, workspace)),
       overlaps_(can_overlap(kernels.scan, device_)) {}
 
-std::string OperatorScan::refusal() const {
-    // For integers every bracketing gives the same bits.
-    if (batch_invariant_ && p_.packed() && !is_integer(p_.dtype))
-        return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
-    return refusal_of(pass_, kernels_.scan, device_);
-}
+std::string OperatorScan::refusal() const { return refusal_of(pass_, kernels_.scan, device_); }
 
 ElementScanParams OperatorScan::common(const OperatorBuffers& b, const void* output) const {
     ElementScanParams params;

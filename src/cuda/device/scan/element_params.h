@@ -21,7 +21,7 @@ struct ElementGrid {
     int64_t batches = 0, rows = 0, time = 0;  // `rows` counts those of one batch entry
     int64_t batch_stride = 0, row_stride = 0, time_stride = 0;
     int64_t row_groups = 0;         // groups of rows of a batch entry; a block takes one
-    int64_t chunks = 0;             // chunks that time is cut into
+    int64_t chunks = 0;             // chunks that time is cut into, or the most that all sequences may have
     int32_t time_inner = 0;         // whether neighbouring lanes are neighbours in time, not neighbouring rows
     int32_t down = 0;               // whether the walk goes against the order of memory
     int32_t log2_lane_rows = 0;     // rows side by side in a warp; its other lanes are segments of time
@@ -30,7 +30,9 @@ struct ElementGrid {
     int32_t log2_link_groups = 0;   // groups of a link (element_chain.cuh)
     int32_t aligned = 0;            // whether elements may be read and written in their widest parts
     int32_t vectors = 0;            // whether runs of time may also be read and written in vectors of 16 bytes
-    SequenceOffsets offsets;        // where it is given, the rows of the states are sequences
+    int32_t by_sequence = 0;        // whether each packed sequence is cut into chunks from its own start
+    int32_t unused = 0;
+    SequenceOffsets offsets;  // where it is given, the rows of the states are sequences
     // Memory through which chunks exchange runs; all bits are one before the launch (element_chain.cuh).
     void *records = nullptr, *totals = nullptr, *carries = nullptr;
 };
