@@ -49,27 +49,29 @@ struct RnnDiagonalBackward {
     __device__ __forceinline__ explicit RnnDiagonalBackward(const RnnDiagonalParams& params)
         : f(params),
           chain(params),
-          output(chain.in_tensor(static_cast<const X*>(f.p.output), f.p.output_strides)),
-          grad_output(chain.in_tensor(static_cast<const X*>(f.p.grad_output), f.p.output_strides)),
-          kept(chain.in_reserve<const Wide>(f.p, f.p.kept, K)),
-          grad_input(chain.in_tensor(static_cast<X*>(f.p.grad_input), f.p.input_strides)) {
+          output(chain.in_tensor(static_cast<const X*>(f.p.output), f.p.output_strides, chain.count - 1, -1)),
+          grad_output(chain.in_tensor(static_cast<const X*>(f.p.grad_output), f.p.output_strides, chain.count - 1, -1)),
+          kept(chain.in_reserve<const Wide>(f, f.p.kept, K, chain.count - 1, -1)),
+          grad_input(chain.in_tensor(static_cast<X*>(f.p.grad_input), f.p.input_strides, chain.count - 1, -1)) {
         load_parameters<X>(f, f.weight, chain.unit, weight);
     }
 
-    __device__ __forceinline__ void load(Step& step, int64_t i) const {
-        const Wide* const from = kept.at(i);
+    __device__ __forceinline__ void load(Step& step) {
 #pragma unroll
-        for (int k = 0; k < K; ++k) step.keep[k] = from[k * f.p.width];
-        const X* const given = grad_output.at(i);
+        for (int k = 0; k < K; ++k) step.keep[k] = kept.at[k * rnn_diagonal_units];
+        step.given[0] = grad_output.at[0];
+        if (S > 1 && f.p.output_states > 1)
 #pragma unroll
-        for (int s = 0; s < S; ++s)
-            if (s < f.p.output_states) step.given[s] = given[s * f.p.output_strides.state];
-        if constexpr (!Cell::keeps_h) step.h = *output.at(i);
+            for (int s = 1; s < S; ++s) step.given[s] = grad_output.at[s * f.p.output_strides.state];
+        if constexpr (!Cell::keeps_h) step.h = *output.at;
+        kept.move(), grad_output.move(), output.move();
     }
-    __device__ __forceinline__ void load(Chunk& chunk, int64_t i) const {
+    // Loads a chunk, from its entry `first` on, whose first step is i.
+    template <int First>
+    __device__ __forceinline__ void load(Chunk& chunk, int64_t i) {
         chunk.resets = chain.load_resets(f.p, i - fetched + 1);
 #pragma unroll
-        for (int k = 0; k < fetched; ++k) load(chunk.steps[k], i - k);
+        for (int k = First; k < fetched; ++k) load(chunk.steps[k]);
     }
     __device__ __forceinline__ Before first() const {
         Before before;
@@ -86,13 +88,14 @@ struct RnnDiagonalBackward {
         return before;
     }
 
-    __device__ __forceinline__ void run_step(int64_t i, const Step& step, Before before, bool reset) {
+    __device__ __forceinline__ void run_step(const Step& step, Before before, bool reset) {
 #pragma unroll
         for (int s = 0; s < S; ++s) before.state[s] = reset ? Wide(0) : before.state[s];
         before.h = reset ? Wide(0) : before.h;
         Wide given[S], d_pre[P];
 #pragma unroll
-        for (int s = 0; s < S; ++s) given[s] = s < f.p.output_states ? Element<X>::widen(step.given[s]) : Wide(0);
+        for (int s = 0; s < S; ++s)
+            given[s] = s == 0 || f.p.output_states > 1 ? Element<X>::widen(step.given[s]) : Wide(0);
         Cell::enter(given, step.keep, carry);
         Real keep[K], previous[S], carried[S], d[P];
         as_numbers(step.keep, keep);
@@ -122,22 +125,24 @@ struct RnnDiagonalBackward {
         for (int s = 0; s < S; ++s) carry[s] = reset ? Wide(0) : carry[s];
 #pragma unroll
         for (int j = 0; j < P; ++j) bias_sums[j] += d_pre[j];
-        if (grad_input.first == nullptr || !chain.inside) return;
-        X* const to = grad_input.at(i);
+        if (f.p.grad_input == nullptr) return;
 #pragma unroll
-        for (int g = 0; g < G; ++g) to[g * f.p.input_strides.state] = Element<X>::narrow(d_pre[g]);
+        for (int g = 0; g < G; ++g) grad_input.at[g * f.p.input_strides.state] = Element<X>::narrow(d_pre[g]);
+        grad_input.move();
     }
 
-    __device__ __forceinline__ void run_chunks(int64_t i) {
+    // Runs the steps from i down, in whole chunks. The first is `step`.
+    __device__ __forceinline__ void run_chunks(int64_t i, const Step& step) {
         Chunk now;
         Before before_all;
-        if (i >= 0) load(now, i);
+        now.steps[0] = step;
+        if (i >= 0) load<1>(now, i);
 #pragma unroll 1
         for (; i >= 0; i -= fetched) {
             Chunk next;
             const bool more = i >= fetched;
             if (more)
-                load(next, i - fetched);
+                load<0>(next, i - fetched);
             else
                 before_all = first();
             const uint32_t resets = RnnChain::resets_of(f.p, now.resets);
@@ -145,9 +150,9 @@ struct RnnDiagonalBackward {
             for (int k = 0; k < fetched; ++k) {
                 const bool reset = (resets >> (fetched - 1 - k) & 1) != 0;
                 if (k + 1 < fetched)
-                    run_step(i - k, now.steps[k], after(now.steps[k + 1 < fetched ? k + 1 : k]), reset);
+                    run_step(now.steps[k], after(now.steps[k + 1 < fetched ? k + 1 : k]), reset);
                 else
-                    run_step(i - k, now.steps[k], more ? after(next.steps[0]) : before_all, reset);
+                    run_step(now.steps[k], more ? after(next.steps[0]) : before_all, reset);
             }
             now = next;
         }
@@ -162,7 +167,7 @@ struct RnnDiagonalBackward {
 #pragma unroll
             for (int s = 0; s < S; ++s) last[s] = carry[s], carry[s] = Wide(0);
             Step step;
-            load(step, count - 1);
+            load(step);
             Cell::enter(last, step.keep, carry);
             // What is left over by whole chunks comes first.
             int64_t i = count - 1;
@@ -170,15 +175,15 @@ struct RnnDiagonalBackward {
             for (; (i + 1) % fetched != 0; --i) {
                 const bool reset = (RnnChain::resets_of(p, chain.load_resets(p, i)) & 1) != 0;
                 if (i == 0) {
-                    run_step(i, step, first(), reset);
+                    run_step(step, first(), reset);
                 } else {
                     Step before;
-                    load(before, i - 1);
-                    run_step(i, step, after(before), reset);
+                    load(before);
+                    run_step(step, after(before), reset);
                     step = before;
                 }
             }
-            run_chunks(i);
+            run_chunks(i, step);
             Wide state[S];
             chain.load_states(p, p.state_in, state);
             Cell::leave(state, carry);

@@ -38,30 +38,29 @@ constexpr int rnn_resident_warps = Deep             ? 1
                                    : sizeof(X) == 8 ? 8
                                                     : 16;
 
-// A place in a tensor that moves by one step in the order of computation.
+// The place of a step in a tensor, which moves on by a step.
 template <typename T>
 struct RnnCursor {
-    T* first = nullptr;  // null where the call has no such tensor
+    T* at = nullptr;  // null where the call has no such tensor
     int64_t step = 0;
-    __device__ __forceinline__ T* at(int64_t i) const { return first + i * step; }
+    __device__ __forceinline__ void move() { at += step; }
 };
 
 struct RnnChain {
-    int64_t row, unit;
-    int64_t tensor_row;  // the row in tensors; packed sequences share one
-    int64_t begin;       // the time of the first step
-    int64_t count;       // steps
-    int lane, sign;      // sign: how the time changes from one step to the next
-    bool inside;         // whether the lane has a unit of its own; others repeat the last one and store nothing
+    int64_t row, warp, unit;  // warp: which one of its row
+    int64_t tensor_row;       // the row in tensors; packed sequences share one
+    int64_t begin;            // the time of the first step
+    int64_t count;            // steps
+    int lane, sign;           // sign: how the time changes from one step to the next
 
     __device__ __forceinline__ explicit RnnChain(const RnnDiagonalParams& f) {
         const RnnParams& p = f.p;
         const int64_t block = blockIdx.x;
         lane = static_cast<int>(threadIdx.x);
         row = block / f.warps;
-        const int64_t own = (block - row * f.warps) * rnn_diagonal_units + lane;
-        inside = own < p.width;
-        unit = inside ? own : p.width - 1;
+        warp = block - row * f.warps;
+        // Lanes without a unit of their own repeat the last one, and store the same.
+        unit = min(warp * rnn_diagonal_units + lane, p.width - 1);
         const bool packed = f.offsets.data != nullptr;
         const int64_t from = packed ? load_offset(f.offsets, row) : int64_t{0};
         const int64_t to = packed ? load_offset(f.offsets, row + 1) : p.time;
@@ -70,18 +69,19 @@ struct RnnChain {
         sign = p.reverse != 0 ? -1 : 1;
         begin = p.reverse != 0 ? to - 1 : from;
     }
-    // The lane's place in a tensor of the call; a null tensor has a null cursor.
+    // The lane's place in a tensor of the call at step i, from which the cursor moves forward or back.
     template <typename T>
-    __device__ __forceinline__ RnnCursor<T> in_tensor(T* data, const RnnTensorStrides& s) const {
-        if (data == nullptr) return {};
-        return {data + (tensor_row * s.batch + begin * s.time + unit), sign * s.time};
+    __device__ __forceinline__ RnnCursor<T> in_tensor(T* data, const RnnTensorStrides& s, int64_t i = 0,
+                                                      int direction = 1) const {
+        return {data + (tensor_row * s.batch + (begin + sign * i) * s.time + unit), direction * sign * s.time};
     }
-    // Its place in RESERVE, of which a step holds `kept` numbers; they are p.width apart.
+    // The same in RESERVE, of which a step holds `kept` numbers, rnn_diagonal_units apart.
     template <typename T>
-    __device__ __forceinline__ RnnCursor<T> in_reserve(const RnnParams& p, void* data, int kept) const {
-        if (data == nullptr) return {};
-        const int64_t step = p.rows * kept * p.width;
-        return {static_cast<T*>(data) + (begin * step + tensor_row * kept * p.width + unit), sign * step};
+    __device__ __forceinline__ RnnCursor<T> in_reserve(const RnnDiagonalParams& f, void* data, int kept, int64_t i = 0,
+                                                       int direction = 1) const {
+        const int64_t block = kept * rnn_diagonal_units, step = f.p.rows * f.warps * block;
+        return {static_cast<T*>(data) + ((begin + sign * i) * step + (tensor_row * f.warps + warp) * block + lane),
+                direction * sign * step};
     }
     // Its place in an array [.., state rows, units].
     __device__ __forceinline__ int64_t in_rows(const RnnParams& p, int s) const {
@@ -95,7 +95,7 @@ struct RnnChain {
     }
     template <typename Wide, int S>
     __device__ __forceinline__ void store_rows(const RnnParams& p, void* data, const Wide (&numbers)[S]) const {
-        if (data == nullptr || !inside) return;
+        if (data == nullptr) return;
 #pragma unroll
         for (int s = 0; s < S; ++s) static_cast<Wide*>(data)[in_rows(p, s)] = numbers[s];
     }

@@ -6,7 +6,6 @@
 #include "cuda/rnn/diagonal/params.h"
 #include "cuda/rnn/edges.h"
 #include "cuda/rnn/instances/diagonal_table.h"
-#include "cuda/rnn/weight_gradient.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -27,6 +26,7 @@ class Diagonal final : public RnnKernel {
         const bool deep = p_.state_rows() * warps_ <= room;
         kept_ = kernels.kept;
         forward_ = deep ? kernels.deep_forward : kernels.forward;
+        if (p_.training) forward_ = deep ? kernels.deep_training : kernels.training;
         backward_ = deep ? kernels.deep_backward : kernels.backward;
         kernel_attributes(forward_.function);
         if (!p_.training) return;
@@ -42,7 +42,9 @@ class Diagonal final : public RnnKernel {
         return text;
     }
     size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? 0 : workspace_.bytes(); }
-    size_t reserve_bytes() const override { return kept_bytes(p_, kept_); }
+    size_t reserve_bytes() const override {
+        return bytes_of(p_.batch.named("RESERVE") * p_.time * warps_ * (rnn_diagonal_units * kept_), s_.wide);
+    }
 
     void forward(const RnnBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);

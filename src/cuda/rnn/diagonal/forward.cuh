@@ -16,7 +16,7 @@
 
 namespace flashscan::cuda {
 
-template <typename X, typename Cell, bool Deep>
+template <typename X, typename Cell, bool Deep, bool Trains>
 struct RnnDiagonalForward {
     using Wide = typename Element<X>::Wide;
     using Real = RnnChainReal<X>;
@@ -40,24 +40,24 @@ struct RnnDiagonalForward {
           chain(params),
           input(chain.in_tensor(static_cast<const X*>(f.p.input), f.p.input_strides)),
           output(chain.in_tensor(static_cast<X*>(f.p.output), f.p.output_strides)),
-          kept(chain.in_reserve<Wide>(f.p, f.p.kept, K)) {
+          kept(chain.in_reserve<Wide>(f, f.p.kept, K)) {
         load_parameters<X>(f, f.weight, chain.unit, weight);
         load_parameters<X>(f, f.p.bias, chain.unit, bias);
         chain.load_states(f.p, f.p.state_in, state);
     }
 
-    __device__ __forceinline__ void load_input(int64_t i, X (&to)[G]) const {
-        const X* const from = input.at(i);
+    __device__ __forceinline__ void load(X (&to)[G]) {
 #pragma unroll
-        for (int g = 0; g < G; ++g) to[g] = from[g * f.p.input_strides.state];
+        for (int g = 0; g < G; ++g) to[g] = input.at[g * f.p.input_strides.state];
+        input.move();
     }
-    __device__ __forceinline__ void load(Chunk& chunk, int64_t i) const {
+    __device__ __forceinline__ void load(Chunk& chunk, int64_t i) {
         chunk.resets = chain.load_resets(f.p, i);
 #pragma unroll
-        for (int k = 0; k < fetched; ++k) load_input(i + k, chunk.input[k]);
+        for (int k = 0; k < fetched; ++k) load(chunk.input[k]);
     }
 
-    __device__ __forceinline__ void step(int64_t i, const X (&x)[G], bool reset) {
+    __device__ __forceinline__ void step(const X (&x)[G], bool reset) {
         Wide sums[P];
 #pragma unroll
         for (int j = 0; j < P; ++j) sums[j] = j < G ? Element<X>::widen(x[j < G ? j : 0]) + bias[j] : bias[j];
@@ -76,15 +76,16 @@ struct RnnDiagonalForward {
         as_numbers(state, now);
         Cell::forward(pre, now, keep);
         as_values(now, state);
-        if (!chain.inside) return;
-        X* const out = output.at(i);
+        output.at[0] = Element<X>::narrow(state[0]);
+        if (S > 1 && f.p.output_states > 1)
 #pragma unroll
-        for (int s = 0; s < S; ++s)
-            if (s < f.p.output_states) out[s * f.p.output_strides.state] = Element<X>::narrow(state[s]);
-        if (kept.first == nullptr) return;
-        Wide* const to = kept.at(i);
+            for (int s = 1; s < S; ++s) output.at[s * f.p.output_strides.state] = Element<X>::narrow(state[s]);
+        output.move();
+        if constexpr (Trains) {
 #pragma unroll
-        for (int k = 0; k < K; ++k) to[k * f.p.width] = value_of(keep[k]);
+            for (int k = 0; k < K; ++k) kept.at[k * rnn_diagonal_units] = value_of(keep[k]);
+            kept.move();
+        }
     }
 
     __device__ __forceinline__ void run() {
@@ -94,8 +95,8 @@ struct RnnDiagonalForward {
 #pragma unroll 1
         for (; i < count % fetched; ++i) {
             X x[G];
-            load_input(i, x);
-            step(i, x, (RnnChain::resets_of(f.p, chain.load_resets(f.p, i)) & 1) != 0);
+            load(x);
+            step(x, (RnnChain::resets_of(f.p, chain.load_resets(f.p, i)) & 1) != 0);
         }
         Chunk now;
         if (i < count) load(now, i);
@@ -105,17 +106,17 @@ struct RnnDiagonalForward {
             if (i + fetched < count) load(next, i + fetched);
             const uint32_t resets = RnnChain::resets_of(f.p, now.resets);
 #pragma unroll
-            for (int k = 0; k < fetched; ++k) step(i + k, now.input[k], (resets >> k & 1) != 0);
+            for (int k = 0; k < fetched; ++k) step(now.input[k], (resets >> k & 1) != 0);
             now = next;
         }
         chain.store_rows(f.p, f.p.state_out, state);
     }
 };
 
-template <typename X, typename Cell, bool Deep>
+template <typename X, typename Cell, bool Deep, bool Trains>
 __global__ void __launch_bounds__(rnn_diagonal_units, (rnn_resident_warps<X, Deep>))
     rnn_diagonal_forward(const __grid_constant__ RnnDiagonalParams f) {
-    RnnDiagonalForward<X, Cell, Deep>(f).run();
+    RnnDiagonalForward<X, Cell, Deep, Trains>(f).run();
 }
 
 }  // namespace flashscan::cuda

@@ -8,8 +8,8 @@ namespace flashscan::cuda {
 
 inline constexpr int rnn_diagonal_units = 32;  // units of a warp, which is a block
 
-// RESERVE is that of RnnParams. Rows are entries of the batch or packed sequences, which are the state rows of `p`;
-// p.bias is BIAS as it is given.
+// RESERVE of these kernels is [T, rows, warps of a row, kept, units of a warp]; packed sequences share one row. Rows are
+// else entries of the batch or packed sequences, which are the state rows of `p`. p.bias is BIAS as it is given.
 struct RnnDiagonalParams {
     RnnParams p;                   // its bias sums are [biases, state rows, units]
     SequenceOffsets offsets;       // its data is null when not packed

@@ -15,8 +15,8 @@ struct RnnDiagonalKernel {
 
 struct RnnDiagonalKernels {
     int kept = 0;  // numbers of RESERVE for an element and step
-    // For few warps, which fetch far ahead, and for many.
-    RnnDiagonalKernel deep_forward, deep_backward, forward, backward;
+    // For few warps, which fetch far ahead, and for many: forward, forward that fills RESERVE, and backward.
+    RnnDiagonalKernel deep_forward, deep_training, deep_backward, forward, training, backward;
 };
 
 RnnDiagonalKernels rnn_diagonal_kernels(Dtype dtype, Cell cell);
