@@ -79,6 +79,7 @@ std::vector<CudaScene> cuda_scenes() {
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
              {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},
