@@ -282,12 +282,27 @@ struct GatedTile {
 #pragma unroll
         for (int i = 0; i < L; ++i)
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-                x.value[i][v] = R(0);
-                if (view.data == nullptr) continue;
-                const R loaded = Element<T>::widen(*reinterpret_cast<const T*>(existing_address(view, i, v)));
-                x.value[i][v] = has(i, v) ? loaded : R(0);
-            }
+            for (int v = 0; v < V; ++v) x.value[i][v] = R(0);
+        if (view.data == nullptr) return;
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                x.value[i][v] = kept(Element<T>::widen(*reinterpret_cast<const T*>(existing_address(view, i, v))));
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (!has(i, v)) x.value[i][v] = R(0);
+    }
+    // The compiler would move a load whose value may be dropped under the condition for it.
+    static __device__ __forceinline__ float kept(float x) {
+        asm volatile("" : "+f"(x));
+        return x;
+    }
+    static __device__ __forceinline__ double kept(double x) {
+        asm volatile("" : "+d"(x));
+        return x;
     }
 
     __device__ __forceinline__ void store(const View& view, const Elements& x) const {
