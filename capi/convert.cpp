@@ -97,22 +97,69 @@ Allocator convert(const flashscan_allocator& a) {
 
 constexpr Enumerator<int32_t> comm_kinds[] = {
     FLASHSCAN_ENUMERATOR(COMM_CALLBACKS, FLASHSCAN_COMM_CALLBACKS),
+    FLASHSCAN_ENUMERATOR(COMM_NCCL, FLASHSCAN_COMM_NCCL),
+};
+constexpr Enumerator<Carries> ways_of_carries[] = {
+    FLASHSCAN_ENUMERATOR(CARRIES_GATHERED, Carries::gathered),
+    FLASHSCAN_ENUMERATOR(CARRIES_WAVEFRONT, Carries::wavefront),
 };
 
-Communicator convert(const flashscan_comm& c) {
-    constexpr int32_t most_ranks = 65536;
-    if (c.kind == FLASHSCAN_COMM_NCCL)
-        fail(Code::unsupported,
-             "communicator.kind is COMM_NCCL ({}), which no plan of this version takes; accepted are {}", c.kind,
-             names_of(comm_kinds));
-    needed(c.kind, comm_kinds, "communicator.kind");
-    if (c.size < 1 || c.size > most_ranks)
-        fail(Code::invalid_argument, "communicator.size is {}; accepted are 1 to {}", c.size, most_ranks);
-    if (c.rank < 0 || c.rank >= c.size)
-        fail(Code::invalid_argument, "communicator.rank is {} of {}; accepted are 0 to {}", c.rank, c.size, c.size - 1);
-    if (c.all_gather == nullptr)
+constexpr size_t nccl_first_size = 96;
+
+std::shared_ptr<const NcclFunctions> convert(const flashscan_nccl& n) {
+    const NcclFunctions f{n.all_gather, n.send,        n.receive,     n.group_start, n.group_end, n.comm_count,
+                          n.comm_rank,  n.comm_device, n.async_error, n.error_text,  n.last_error};
+    if (n.reserved != 0) fail(Code::invalid_argument, "communicator.nccl.reserved is {}; accepted is 0", n.reserved);
+    if (!f.all_gather || !f.send || !f.receive || !f.group_start || !f.group_end || !f.comm_count || !f.comm_rank ||
+        !f.comm_device || !f.async_error || !f.error_text)
+        fail(Code::invalid_argument, "communicator.nccl has a function that is NULL; all but last_error are needed");
+    return std::make_shared<NcclFunctions>(f);
+}
+
+// Checks what makes sense together, and the ranges of numbers.
+void check_comm(const flashscan_comm& c) {
+    constexpr int32_t most_ranks = 65536, most_groups = 1024;
+    const bool nccl = needed(c.kind, comm_kinds, "communicator.kind") == FLASHSCAN_COMM_NCCL;
+    if (c.size < (nccl ? 0 : 1) || c.size > most_ranks)
+        fail(Code::invalid_argument, "communicator.size is {}; accepted are {} to {}", c.size, nccl ? 0 : 1,
+             most_ranks);
+    if (c.rank < 0 || c.rank >= std::max(c.size, 1))
+        fail(Code::invalid_argument, "communicator.rank is {} of {}; accepted are 0 to {}", c.rank, c.size,
+             std::max(c.size, 1) - 1);
+    if (nccl && c.user == nullptr) fail(Code::invalid_argument, "communicator.user is NULL; the ncclComm_t is needed");
+    if (nccl && (c.all_gather != nullptr || c.send != nullptr || c.receive != nullptr))
+        fail(Code::invalid_argument, "communicator has functions of the caller; with COMM_NCCL accepted is NULL");
+    if (!nccl && c.all_gather == nullptr)
         fail(Code::invalid_argument, "communicator.all_gather is NULL; the function is needed");
-    return {c.rank, c.size, c.user, c.all_gather};
+    if (!nccl && c.nccl != nullptr)
+        fail(Code::invalid_argument, "communicator.nccl is given; with COMM_CALLBACKS accepted is NULL");
+    if ((c.send == nullptr) != (c.receive == nullptr))
+        fail(Code::invalid_argument, "communicator.{} is NULL; send and receive are both given or none",
+             c.send == nullptr ? "send" : "receive");
+    check_flags(c.flags, FLASHSCAN_COMM_FLAG_SUM_GRADIENTS, "communicator.flags",
+                "COMM_FLAG_SUM_GRADIENTS (268435456)");
+    if (c.groups < 0 || c.groups > most_groups)
+        fail(Code::invalid_argument, "communicator.groups is {}; accepted are 0 to {}", c.groups, most_groups);
+    if (c.reserved != 0) fail(Code::invalid_argument, "communicator.reserved is {}; accepted is 0", c.reserved);
+    if (c.carries == FLASHSCAN_CARRIES_WAVEFRONT && !nccl && c.send == nullptr)
+        fail(Code::invalid_argument, "communicator.carries is CARRIES_WAVEFRONT, which needs send and receive");
+}
+
+Communicator convert(const flashscan_comm& c) {
+    check_comm(c);
+    Communicator ranks;
+    ranks.rank = c.rank;
+    ranks.size = c.size;
+    ranks.sums_gradients = (c.flags & FLASHSCAN_COMM_FLAG_SUM_GRADIENTS) != 0;
+    ranks.user = c.user;
+    ranks.all_gather = c.all_gather;
+    ranks.send = c.send;
+    ranks.receive = c.receive;
+    ranks.carries = optional(c.carries, ways_of_carries, "communicator.carries");
+    ranks.groups = c.groups;
+    ranks.nccl_handle = c.kind == FLASHSCAN_COMM_NCCL;
+    if (c.nccl != nullptr) ranks.nccl = convert(read_struct(c.nccl, nccl_first_size, "communicator.nccl"));
+    return ranks;
 }
 
 // sizeof in the first version that had the struct.
@@ -225,11 +272,7 @@ Options convert(const flashscan_options& o) {
         };
     if (o.communicator != nullptr) {
         options.communicator = convert(read_struct(o.communicator, comm_first_size, "communicator"));
-        if (options.backend != BackendId::cpu)
-            fail(Code::unsupported,
-                 "communicator is given to a plan of backend BACKEND_CUDA ({}), which takes none yet; accepted with a "
-                 "communicator is BACKEND_CPU ({})",
-                 FLASHSCAN_BACKEND_CUDA, FLASHSCAN_BACKEND_CPU);
+        find_backend(options.backend).connect(options);
     }
     return options;
 }

@@ -94,7 +94,7 @@ flashscan_status create(flashscan_plan** plan, const Desc* desc, size_t first_si
             check_pointer(desc, "desc");
             return make_plan(convert(read_struct(desc, first_size, name)), how);
         };
-        logged(how, [&] { *plan = new flashscan_plan{make_together(how.communicator, FLASHSCAN_VERSION, make)}; });
+        logged(how, [&] { *plan = new flashscan_plan{make_together(how, FLASHSCAN_VERSION, make)}; });
     });
 }
 

@@ -332,7 +332,7 @@ enum {
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
  * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
- * adjoint or packed sequences.
+ * adjoint or packed sequences. On a GPU those of linear recurrences take one.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
@@ -349,13 +349,19 @@ enum {
  * one rank asks for GRAD|GATE (of a gated layer also GRAD|SECOND_GATE, GRAD|PARAM or GRAD|BIAS; of MATMUL GRAD|INPUT), all
  * need OUTPUT, of a reduction by AFFINE INPUT. The gradients of a GATE that is broadcast along time, of PARAM, of BIAS, and
  * of a selective scan's A, D and constant B and C are sums over the rank's own steps: to be those of the whole sequence,
- * those of all ranks have to be added by the caller. With GATED_FLAG_FIRST_STEP the first rank in the order of computation
- * needs STATE_IN, or a step of every sequence that has any. MODE_REDUCTION gives OUTPUT to all ranks; backward its gradient
- * is the sum of the GRAD|OUTPUT of all ranks.
+ * those of all ranks have to be added by the caller, or by the library with COMM_FLAG_SUM_GRADIENTS. With
+ * GATED_FLAG_FIRST_STEP the first rank in the order of computation needs STATE_IN, or a step of every sequence that has any.
+ * MODE_REDUCTION gives OUTPUT to all ranks; backward its gradient is the sum of the GRAD|OUTPUT of all ranks.
+ *
+ * COMM_FLAG_SUM_GRADIENTS: backward gives those sums over time of the whole sequence, the same bits on every rank: each
+ * rank's sum, rounded to the type of the gradient, added in the order of the ranks. Each of them is asked for on all ranks
+ * or on none, else all get FLASHSCAN_STATUS_MISSING_ARGUMENT. A plan that has no such gradient is
+ * FLASHSCAN_STATUS_UNSUPPORTED.
  *
  * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
  * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
- * it again for each rank whose carry is not finite unless its steps are walked one by one. All ranks of a communicator
+ * it again for each rank whose carry is not finite unless its steps are walked one by one; so does backward once more with
+ * COMM_FLAG_SUM_GRADIENTS, after it has written the other outputs. All ranks of a communicator
  * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
  * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
  * do not know of each other.
@@ -365,22 +371,66 @@ enum {
  * and a sentence that names it. What is refused before the library has read the options, or before it has looked at the
  * arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails, the call fails
  * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
- * without it. In each case nothing was written. Where a batched callback of a custom operator fails on one rank, the call
+ * without it. In each case nothing was written. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
+ * the others waiting, as one that leaves out a collective of NCCL does, and where one rank asks for GRAD|GATE and another
+ * has no OUTPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words. Where a batched callback of a custom operator fails on one rank, the call
  * fails on all of them, and outputs hold no results.
  */
 enum {
     FLASHSCAN_COMM_CALLBACKS = 2201,
-    FLASHSCAN_COMM_NCCL = 2202 /* an ncclComm_t; no plan takes it yet */
+    FLASHSCAN_COMM_NCCL = 2202 /* an ncclComm_t, of plans on GPUs */
 };
+
+/* Bits of flags. */
+enum {
+    FLASHSCAN_COMM_FLAG_SUM_GRADIENTS = 0x10000000 /* gradients that are sums over time are those of all ranks */
+};
+
+/* How states travel from rank to rank; the same on all ranks. */
+enum {
+    FLASHSCAN_CARRIES_GATHERED =
+        2301, /* each rank reads its inputs twice, and all gather what its steps do to any state */
+    FLASHSCAN_CARRIES_WAVEFRONT = 2302 /* each rank hands its states to the next, a group of rows after the other */
+};
+
+/*
+ * Functions of NCCL, for a program whose NCCL the library cannot find by itself because it is linked in: each is the
+ * function of NCCL that its comment names, cast to the type here. All are needed but last_error, which came with NCCL 2.13.
+ */
+typedef struct flashscan_nccl {
+    uint32_t struct_size; /* sizeof(flashscan_nccl) */
+    int32_t reserved;     /* 0 */
+    /* ncclAllGather, ncclSend, ncclRecv, ncclGroupStart, ncclGroupEnd */
+    int (*all_gather)(const void* send, void* receive, size_t count, int type, void* comm, void* stream);
+    int (*send)(const void* data, size_t count, int type, int to, void* comm, void* stream);
+    int (*receive)(void* data, size_t count, int type, int from, void* comm, void* stream);
+    int (*group_start)(void);
+    int (*group_end)(void);
+    /* ncclCommCount, ncclCommUserRank, ncclCommCuDevice, ncclCommGetAsyncError, ncclGetErrorString, ncclGetLastError */
+    int (*comm_count)(void* comm, int* count);
+    int (*comm_rank)(void* comm, int* rank);
+    int (*comm_device)(void* comm, int* device);
+    int (*async_error)(void* comm, int* error);
+    const char* (*error_text)(int error);
+    const char* (*last_error)(void* comm);
+} flashscan_nccl;
 
 /*
  * Copied when the plan is made; what `user` points to is needed as long as the plan.
  *
- * all_gather sends `bytes` bytes from `send` to every rank and fills `receive`, size times `bytes`, with those of all
+ * COMM_NCCL: `user` is the caller's ncclComm_t, on the plan's device, and the ranks are its own. size is 0, or size and rank
+ * are those of the ncclComm_t. The functions are those of `nccl`, or where that is NULL of the NCCL that the program has
+ * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph.
+ *
+ * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`, size times `bytes`, with those of all
  * ranks in the order of their numbers, its own included. `bytes` is the same on all ranks. The two do not overlap, lie in
  * the plan's memory space (host memory when a plan is made) and are aligned to 64 bytes. It returns 0 when `receive` is
  * complete, any other number on failure, which the sentence of the error repeats. It is called on the thread that calls
  * the library, with the stream of flashscan_execute, NULL when a plan is made, and must not throw or call the plan.
+ *
+ * Plans on a GPU call it with device memory, in the order of the stream: a callback waits for the stream, or enqueues its
+ * work there. They call send and receive, too, where both are given, with a stream of the plan's: `send` takes `bytes` bytes
+ * to rank `to`, which calls `receive` for as many of this rank, in the same order. Without them carries are gathered.
  */
 typedef struct flashscan_comm {
     uint32_t struct_size; /* sizeof(flashscan_comm) */
@@ -389,6 +439,13 @@ typedef struct flashscan_comm {
     int32_t size;         /* number of ranks, 1 to 65536 */
     void* user;           /* passed through */
     int32_t(FLASHSCAN_CALL* all_gather)(void* user, const void* send, void* receive, size_t bytes, void* stream);
+    uint32_t flags;   /* FLASHSCAN_COMM_FLAG_* */
+    int32_t carries;  /* FLASHSCAN_CARRIES_*; 0: the plan chooses, by what it expects them to take */
+    int32_t groups;   /* of rows in a wavefront, to 1024, the same on all ranks; 0: the plan chooses */
+    int32_t reserved; /* 0 */
+    int32_t(FLASHSCAN_CALL* send)(void* user, const void* data, size_t bytes, int32_t to, void* stream);
+    int32_t(FLASHSCAN_CALL* receive)(void* user, void* data, size_t bytes, int32_t from, void* stream);
+    const flashscan_nccl* nccl; /* NULL: the functions of the NCCL that is loaded; copied */
 } flashscan_comm;
 
 /*

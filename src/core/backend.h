@@ -52,6 +52,8 @@ class Kernel {
     virtual size_t scratch_bytes(Pass pass) const = 0;
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
+    // Chooses what depends on the numbers of steps of all ranks, in the order of their numbers; before any call.
+    virtual void settle(std::span<const int64_t> /*steps*/) {}
     // Tells the other ranks, which wait for this one, that its call of `pass` has failed before it came to the kernel.
     virtual void withdraw(Pass, Code, const char* /*sentence*/, void* /*stream*/) const {}
 };
@@ -131,6 +133,22 @@ class Backend {
     virtual bool read_cookie(void* to, const void* from, size_t bytes, const Options& options, void* stream) const = 0;
     // Copies rows within this backend's memory, in the order of `stream`.
     virtual void copy_rows(const RowCopy& copy, const Options& options, void* stream) const = 0;
+    // Copies a tensor to dense memory.
+    virtual void pack(const ArgumentSpec& spec, const void* data, void* dense, const Options& options,
+                      void* stream) const = 0;
+    // Writes to the tensor the sums of `count` dense ones, which are `step` bytes apart, added in their order.
+    virtual void add_up(const ArgumentSpec& spec, const void* dense, size_t step, int32_t count, void* data,
+                        const Options& options, void* stream) const = 0;
+    // Gathers what each rank sends from this backend's memory, in the order of `stream`.
+    virtual void gather(const Communicator& ranks, const void* send, void* receive, size_t bytes,
+                        const Options& options, void* stream) const = 0;
+    // The same while plans are made, from host memory; returns when all is there.
+    virtual void gather_on_host(const Communicator& ranks, const void* send, void* receive, size_t bytes,
+                                const Options& options) const = 0;
+    // Completes a communicator that a caller gave. Throws Error where this backend does not take it.
+    virtual void connect(Options& options) const = 0;
+    // Whether kernels need Kernel::settle, which takes another exchange of notes.
+    virtual bool settles_ranks() const = 0;
     // Calls `call`, which calls kernels and copy_rows, and returns how many operations that would have enqueued on a
     // stream. Nothing is enqueued.
     virtual int64_t count_launches(const std::function<void()>& call) const = 0;

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "core/arguments.h"
+#include "core/backend.h"
 #include "core/plan.h"
+#include "core/rank_sums.h"
 
 namespace flashscan {
 namespace {
@@ -40,8 +42,8 @@ std::string Communicator::describe(const std::string& kernel, size_t forward_byt
                        size, forward_bytes, backward_bytes);
 }
 
-void Communicator::gather(const void* send, void* receive, size_t bytes, void* stream) const {
-    const int32_t status = all_gather(user, send, receive, bytes, stream);
+void Communicator::gather(const void* from, void* to, size_t bytes, void* stream) const {
+    const int32_t status = all_gather(user, from, to, bytes, stream);
     if (status != 0)
         fail(Code::callback_failed, "communicator.all_gather returned {} to rank {} of {}, for {} bytes of each rank",
              status, rank, size, bytes);
@@ -89,6 +91,15 @@ void check_notes(const Communicator& ranks, const std::byte* notes, size_t step)
     for (int32_t r = 1; r < ranks.size; ++r)
         if (const Pass pass = note_at(notes, step, r).pass; pass != first)
             fail(Code::invalid_argument, "rank 0 calls the {} pass, rank {} the {} pass", name(first), r, name(pass));
+    const uint32_t sums = note_at(notes, step, 0).sums;
+    for (int32_t r = 1; r < ranks.size; ++r)
+        if (const uint32_t differ = note_at(notes, step, r).sums ^ sums; differ != 0) {
+            const bool on_first = (sums & differ & -differ) != 0;
+            fail(Code::missing_argument,
+                 "{} is given on rank {} and not on rank {}; with COMM_FLAG_SUM_GRADIENTS it is given on all ranks or "
+                 "on none",
+                 name_of_sum(differ), on_first ? 0 : r, on_first ? r : 0);
+        }
 }
 
 void send_failure(const Communicator& ranks, Pass pass, Code code, std::string_view text, size_t bytes, void* stream) {
@@ -112,9 +123,15 @@ void check_given(const Communicator& ranks, const std::byte* notes, size_t step,
              reader, wanting);
 }
 
-std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
+std::unique_ptr<Plan> make_together(const Options& options, int32_t version,
                                     const std::function<std::unique_ptr<Plan>()>& make) {
+    const Communicator& ranks = options.communicator;
     if (!ranks) return make();
+    const Backend& backend = find_backend(options.backend);
+    const auto exchange = [&](const RankNote& mine, std::vector<RankNote>& notes) {
+        backend.gather_on_host(ranks, &mine, notes.data(), sizeof(RankNote), options);
+        check_notes(ranks, reinterpret_cast<const std::byte*>(notes.data()), sizeof(RankNote));
+    };
     std::vector<RankNote> notes(static_cast<size_t>(ranks.size));
     std::unique_ptr<Plan> plan;
     RankNote mine = note_of(ranks, Pass::forward, [&] {
@@ -122,9 +139,18 @@ std::unique_ptr<Plan> make_together(const Communicator& ranks, int32_t version,
         return plan->agreement();
     });
     mine.version = version;
-    ranks.gather(&mine, notes.data(), sizeof(RankNote), nullptr);
-    check_notes(ranks, reinterpret_cast<const std::byte*>(notes.data()), sizeof(RankNote));
+    if (plan) mine.steps = plan->steps();
+    exchange(mine, notes);
     check_agreement(ranks, notes);
+    std::vector<int64_t> steps;
+    for (const RankNote& note : notes) steps.push_back(note.steps);
+    if (!backend.settles_ranks()) return plan;
+    exchange(note_of(ranks, Pass::forward,
+                     [&] {
+                         plan->settle(steps);
+                         return std::string();
+                     }),
+             notes);
     return plan;
 }
 

@@ -13,6 +13,7 @@
 #include "core/families.h"
 #include "core/index_checks.h"
 #include "core/planner.h"
+#include "core/rank_sums.h"
 #include "core/workspace.h"
 
 namespace flashscan {
@@ -70,26 +71,18 @@ class FamilyPlan final : public Plan {
         auto choice = choose(backend_->name(), Family::candidates(*backend_), problem_, options_);
         kernel_ = std::move(choice.kernel);
         kernel_name_ = std::move(choice.name);
-        kernel_detail_ = kernel_->describe();
-        forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
-        if (!problem_.pooled())
-            backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
-        for (auto* specs : {&forward_, &backward_})
-            std::erase_if(*specs, [&](const auto& spec) { return elsewhere(spec.id); });
-        forward_states_ = StridedStates(forward_, problem_);
-        backward_states_ = StridedStates(backward_, problem_);
+        passed_over_ = std::move(choice.passed_over);
         cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
-        description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
-                                   problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
-                                   Family::memory(problem_, *kernel_), scratch_bytes(Pass::forward),
-                                   scratch_bytes(Pass::backward));
-        for (const StridedStates* states : {&forward_states_, &backward_states_})
-            if (!states->none()) description_ += fmt::format("copied through scratch: {}\n", states->describe());
-        if (!choice.passed_over.empty()) description_ += "passed over\n" + choice.passed_over;
-        const size_t most = std::max(scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
-        const bool elsewhere = options_.caller_scratch || options_.allocator.allocate != nullptr;
-        kept_scratch_ = backend_->keep_scratch(elsewhere ? 0 : most, options_);
-        if (options_.log) options_.log(LogLevel::info, description_.c_str());
+        lay_out();
+        // Over ranks whose plans settle later, the log is told then.
+        if (!options_.communicator || !backend_->settles_ranks()) log();
+    }
+
+    int64_t steps() const override { return problem_.time; }
+    void settle(std::span<const int64_t> steps) override {
+        kernel_->settle(steps);
+        lay_out();
+        log();
     }
 
     size_t argument_bytes(Pass pass, int32_t id) const override {
@@ -112,7 +105,7 @@ class FamilyPlan final : public Plan {
     std::string agreement() const override {
         return fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
                            options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
-                           backend_->facts().in_use);
+                           backend_->facts().in_use + (sums_.none() ? "" : " sums"));
     }
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
@@ -144,6 +137,38 @@ class FamilyPlan final : public Plan {
     }
 
   private:
+    // Lists the arguments and writes the description, both of which follow from the kernel.
+    void lay_out() {
+        kernel_detail_ = kernel_->describe();
+        forward_ = Family::arguments(problem_, *kernel_, Pass::forward, options_.caller_scratch);
+        if (!problem_.pooled())
+            backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
+        for (auto* specs : {&forward_, &backward_})
+            std::erase_if(*specs, [&](const auto& spec) { return elsewhere(spec.id); });
+        if (options_.communicator.sums_gradients) {
+            sums_ = RankSums(backward_, sums_of(problem_), options_.communicator);
+            if (sums_.none())
+                fail(Code::unsupported,
+                     "communicator.flags has COMM_FLAG_SUM_GRADIENTS, but no gradient of {} is a sum over time",
+                     problem_.describe());
+        }
+        forward_states_ = StridedStates(forward_, problem_);
+        backward_states_ = StridedStates(backward_, problem_);
+        description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
+                                   problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
+                                   Family::memory(problem_, *kernel_), scratch_bytes(Pass::forward),
+                                   scratch_bytes(Pass::backward));
+        for (const StridedStates* states : {&forward_states_, &backward_states_})
+            if (!states->none()) description_ += fmt::format("copied through scratch: {}\n", states->describe());
+        if (!sums_.none()) description_ += fmt::format("added up over ranks: {}\n", sums_.describe());
+        if (!passed_over_.empty()) description_ += "passed over\n" + passed_over_;
+        const size_t most = std::max(scratch_bytes(Pass::forward), scratch_bytes(Pass::backward));
+        const bool elsewhere = options_.caller_scratch || options_.allocator.allocate != nullptr;
+        kept_scratch_ = backend_->keep_scratch(elsewhere ? 0 : most, options_);
+    }
+    void log() const {
+        if (options_.log) options_.log(LogLevel::info, description_.c_str());
+    }
     void check_pass(Pass pass) const {
         if (pass == Pass::backward && problem_.pooled())
             fail(Code::invalid_argument, "this plan has no backward pass: its states lie in a pool (state_pool is {})",
@@ -196,6 +221,7 @@ class FamilyPlan final : public Plan {
             kernel_->forward(buffers, stream);
         else
             kernel_->backward(buffers, stream);
+        if (pass == Pass::backward && !sums_.none()) sums_.add(*backend_, options_, given, scratch, stream);
         if (problem_.pooled() && !problem_.empty()) clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
     }
@@ -240,8 +266,9 @@ class FamilyPlan final : public Plan {
     std::shared_ptr<void> kept_scratch_;
     std::vector<ArgumentSpec> forward_, backward_;
     StridedStates forward_states_, backward_states_;
+    RankSums sums_;
     Cookie cookie_;  // its state_in is set by each call
-    std::string kernel_name_, kernel_detail_, description_;
+    std::string kernel_name_, kernel_detail_, passed_over_, description_;
 };
 
 }  // namespace

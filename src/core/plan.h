@@ -22,6 +22,10 @@ class Plan {
     virtual const std::string& kernel_detail() const = 0;
     // Returns how many operations a call that is given all arguments enqueues on a stream.
     virtual int64_t launches(Pass pass) const = 0;
+    // The time of this rank.
+    virtual int64_t steps() const = 0;
+    // Kernel::settle, and what follows from it.
+    virtual void settle(std::span<const int64_t> steps) = 0;
     // The text that has to be the same in the plans of all ranks of a communicator.
     virtual std::string agreement() const = 0;
     virtual void execute(Pass pass, std::span<const Argument> arguments, void* stream) const = 0;

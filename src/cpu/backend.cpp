@@ -20,6 +20,7 @@
 #include "reference/operator.h"
 #include "reference/rnn.h"
 #include "reference/selective.h"
+#include "reference/values.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -102,6 +103,19 @@ void clear(const ArgumentSpec& spec, size_t axis, std::byte* data) {
     for (int64_t i = 0; i < spec.axes.extents[axis]; ++i) clear(spec, axis + 1, data + i * spec.strides[axis] * size);
 }
 
+// Calls f(place, i) for element i of the tensor `spec`, in the order of dense memory, which is `place` elements from its
+// first one.
+template <typename F>
+void for_each_element(const ArgumentSpec& spec, F&& f) {
+    const int64_t count = spec.axes.product(spec.name);
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t place = 0, rest = i;
+        for (size_t axis = spec.axes.count; axis-- > 0; rest /= spec.axes.extents[axis])
+            place += rest % spec.axes.extents[axis] * spec.strides[axis];
+        f(place, i);
+    }
+}
+
 class CpuBackend final : public Backend {
   public:
     const char* name() const override { return "cpu"; }
@@ -162,6 +176,40 @@ class CpuBackend final : public Backend {
                             static_cast<size_t>(copy.bytes));
         }
     }
+
+    void pack(const ArgumentSpec& spec, const void* data, void* dense, const Options&, void*) const override {
+        for_each_element(
+            spec, [&](int64_t place, int64_t i) { reference::convert(dense, spec.dtype, i, data, spec.dtype, place); });
+    }
+    void add_up(const ArgumentSpec& spec, const void* dense, size_t step, int32_t count, void* data, const Options&,
+                void*) const override {
+        for_each_element(spec, [&](int64_t place, int64_t i) {
+            reference::Wide sum = 0;
+            for (int32_t k = 0; k < count; ++k)
+                sum += reference::load(static_cast<const char*>(dense) + static_cast<size_t>(k) * step, spec.dtype, i);
+            reference::store(data, spec.dtype, place, sum);
+        });
+    }
+    void gather(const Communicator& ranks, const void* send, void* receive, size_t bytes, const Options&,
+                void* stream) const override {
+        ranks.gather(send, receive, bytes, stream);
+    }
+
+    void gather_on_host(const Communicator& ranks, const void* send, void* receive, size_t bytes,
+                        const Options&) const override {
+        ranks.gather(send, receive, bytes, nullptr);
+    }
+    void connect(Options& options) const override {
+        if (options.communicator.nccl_handle)
+            fail(Code::unsupported,
+                 "communicator.kind is COMM_NCCL, which plans of backend BACKEND_CUDA take; with "
+                 "BACKEND_CPU accepted is COMM_CALLBACKS");
+        if (options.communicator.carries == Carries::wavefront)
+            fail(Code::unsupported,
+                 "communicator.carries is CARRIES_WAVEFRONT, which plans of backend BACKEND_CUDA take; "
+                 "with BACKEND_CPU accepted are 0 and CARRIES_GATHERED");
+    }
+    bool settles_ranks() const override { return false; }
 
     int64_t count_launches(const std::function<void()>&) const override { return 0; }
     std::vector<int64_t> read_integers(const void* integers, Dtype dtype, int64_t count, const Options&,

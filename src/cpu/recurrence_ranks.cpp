@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/rank_sums.h"
 #include "cpu/gated.h"
 #include "cpu/gated_call.h"
 #include "cpu/linear.h"
@@ -95,7 +96,7 @@ class Ranks final : public Family::Kernel {
     void forward(const Buffers& buffers, void* stream) const override {
         const auto call = own_call(Pass::forward, buffers);
         RankPass pass = begin(Pass::forward, call, buffers, stream);
-        set_note(pass, Pass::forward, state_flag(buffers));
+        set_note(pass, Pass::forward, buffers, state_flag(buffers));
         exchange(pass, Pass::forward);
         Buffers own = buffers;
         own.scratch = pass.inner_scratch();
@@ -107,7 +108,7 @@ class Ranks final : public Family::Kernel {
     void backward(const Buffers& buffers, void* stream) const override {
         const auto call = own_call(Pass::backward, buffers);
         RankPass pass = begin(Pass::backward, call, buffers, stream);
-        set_note(pass, Pass::backward,
+        set_note(pass, Pass::backward, buffers,
                  state_flag(buffers) | (Family::reads_states(buffers) ? wants_states : 0) |
                      (Family::states(buffers) != nullptr || p_.empty() ? has_states : 0));
         fill_edge(buffers, pass.own_edge());
@@ -143,10 +144,11 @@ class Ranks final : public Family::Kernel {
         return begun;
     }
 
-    void set_note(RankPass& pass, Pass which, uint32_t flags) const {
+    void set_note(RankPass& pass, Pass which, const Buffers& buffers, uint32_t flags) const {
         RankNote note = make_note(ranks_, which, Code::ok, "");
         note.steps = p_.time;
         note.flags = flags;
+        if (ranks_.sums_gradients) note.sums = sums_asked_for(p_, buffers);
         pass.own_note() = note;
     }
     uint32_t state_flag(const Buffers& buffers) const { return buffers.state_in != nullptr ? has_state_in : 0; }

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/rank_sums.h"
 #include "core/workspace.h"
 #include "cpu/selective.h"
 #include "cpu/threads.h"
@@ -124,6 +125,7 @@ class SelectiveRanks final : public SelectiveKernel {
             return "";
         });
         note.steps = p_.time;
+        if (ranks_.sums_gradients) note.sums = sums_asked_for(p_, call.x);
         *reinterpret_cast<RankNote*>(sent) = note;
         const char* received = call.scratch + call.at.received;
         ranks_.gather(sent, call.scratch + call.at.received, call.at.message_bytes, call.stream);

@@ -7,13 +7,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "core/planner.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/launch/launch_count.h"
+#include "cuda/launch/rank_link.h"
+#include "cuda/launch/rank_sums.h"
 #include "cuda/launch/scratch_pool.h"
 #include "cuda/launch/state_rows.h"
 #include "cuda/linear/candidates.h"
+#include "cuda/linear/ranks/ranks.h"
 #include "cuda/matrix/candidates.h"
 #include "cuda/operators/candidates.h"
 #include "cuda/rnn/candidates.h"
@@ -23,9 +28,33 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr LinearCandidate linear[] = {
+// Kernels of the linear recurrence on one GPU.
+constexpr LinearCandidate linear_alone[] = {
     {"rows", make_linear_rows},   {"relay", make_linear_relay},     {"columns", make_linear_columns},
     {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
+};
+std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Options& options) {
+    return choose<LinearKernel, LinearProblem>("cuda", linear_alone, problem, options).kernel;
+}
+template <auto make>
+std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
+    auto kernel = make(problem, options, refusal);
+    return kernel && options.communicator ? make_linear_ranks(problem, options, std::move(kernel), make_alone)
+                                          : std::move(kernel);
+}
+// For families that have no way to carry states from GPU to GPU.
+template <auto make, typename Problem>
+auto alone(const Problem& problem, const Options& options, std::string& refusal) {
+    using Made = decltype(make(problem, options, refusal));
+    if (!options.communicator) return make(problem, options, refusal);
+    refusal = "takes no communicator";
+    return Made();
+}
+
+constexpr LinearCandidate linear[] = {
+    {"rows", over_ranks<make_linear_rows>},       {"relay", over_ranks<make_linear_relay>},
+    {"columns", over_ranks<make_linear_columns>}, {"waves", over_ranks<make_linear_waves>},
+    {"chunked", over_ranks<make_linear_chunked>},
 };
 
 constexpr RnnCandidate rnn[] = {
@@ -36,13 +65,14 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", make_operator_numbers}, {"tiny", make_operator_tiny},        {"matrices", make_operator_matrices},
-    {"compiled", make_custom_scan},     {"compiled_tree", make_custom_tree}, {"batched", make_custom_batched},
+    {"numbers", alone<make_operator_numbers>},   {"tiny", alone<make_operator_tiny>},
+    {"matrices", alone<make_operator_matrices>}, {"compiled", alone<make_custom_scan>},
+    {"compiled_tree", alone<make_custom_tree>},  {"batched", alone<make_custom_batched>},
 };
 
-constexpr GatedCandidate gated[] = {{"chunked", make_gated_chunked}};
+constexpr GatedCandidate gated[] = {{"chunked", alone<make_gated_chunked>}};
 
-constexpr SelectiveCandidate selective[] = {{"resident", make_selective_resident}};
+constexpr SelectiveCandidate selective[] = {{"resident", alone<make_selective_resident>}};
 
 bool checks_wanted() {
     const char* value = std::getenv("FLASHSCAN_CHECK");
@@ -158,6 +188,28 @@ class CudaBackend final : public Backend {
                         "copying a row of a state");
         }
     }
+
+    void pack(const ArgumentSpec& spec, const void* data, void* dense, const Options& options,
+              void* stream) const override {
+        const DeviceScope scope(options.device);
+        pack_tensor(spec, data, dense, stream);
+    }
+    void add_up(const ArgumentSpec& spec, const void* dense, size_t step, int32_t count, void* data,
+                const Options& options, void* stream) const override {
+        const DeviceScope scope(options.device);
+        add_up_tensors(spec, dense, step, count, data, stream);
+    }
+    void gather(const Communicator& ranks, const void* from, void* to, size_t bytes, const Options& options,
+                void* stream) const override {
+        const DeviceScope scope(options.device);
+        cuda::gather(ranks, from, to, bytes, stream);
+    }
+    void gather_on_host(const Communicator& ranks, const void* from, void* to, size_t bytes,
+                        const Options& options) const override {
+        cuda::gather_on_host(ranks, from, to, bytes, options.device);
+    }
+    void connect(Options& options) const override { cuda::connect(options); }
+    bool settles_ranks() const override { return true; }
 
     int64_t count_launches(const std::function<void()>& call) const override {
         const LaunchCount launches;

@@ -38,6 +38,28 @@ PIN_FIELD(flashscan_comm, rank, 8);
 PIN_FIELD(flashscan_comm, size, 12);
 PIN_FIELD(flashscan_comm, user, 16);
 PIN_FIELD(flashscan_comm, all_gather, 24);
+PIN_FIELD(flashscan_comm, flags, 32);
+PIN_FIELD(flashscan_comm, carries, 36);
+PIN_FIELD(flashscan_comm, groups, 40);
+PIN_FIELD(flashscan_comm, reserved, 44);
+PIN_FIELD(flashscan_comm, send, 48);
+PIN_FIELD(flashscan_comm, receive, 56);
+PIN_FIELD(flashscan_comm, nccl, 64);
+
+PIN(nccl, sizeof(flashscan_nccl) >= 96);
+PIN_FIELD(flashscan_nccl, struct_size, 0);
+PIN_FIELD(flashscan_nccl, reserved, 4);
+PIN_FIELD(flashscan_nccl, all_gather, 8);
+PIN_FIELD(flashscan_nccl, send, 16);
+PIN_FIELD(flashscan_nccl, receive, 24);
+PIN_FIELD(flashscan_nccl, group_start, 32);
+PIN_FIELD(flashscan_nccl, group_end, 40);
+PIN_FIELD(flashscan_nccl, comm_count, 48);
+PIN_FIELD(flashscan_nccl, comm_rank, 56);
+PIN_FIELD(flashscan_nccl, comm_device, 64);
+PIN_FIELD(flashscan_nccl, async_error, 72);
+PIN_FIELD(flashscan_nccl, error_text, 80);
+PIN_FIELD(flashscan_nccl, last_error, 88);
 
 PIN(build, sizeof(flashscan_build) >= 48);
 PIN_FIELD(flashscan_build, version, 4);
@@ -301,4 +323,6 @@ PIN(gated_input_gates, FLASHSCAN_GATED_INPUT_GATE_NONE == 1901 && FLASHSCAN_GATE
 PIN(gated_epilogues, FLASHSCAN_GATED_EPILOGUE_NONE == 2101 && FLASHSCAN_GATED_EPILOGUE_SIGMOID == 2102 &&
                          FLASHSCAN_GATED_EPILOGUE_SILU == 2103 && FLASHSCAN_GATED_EPILOGUE_TANH_SIGMOID == 2104);
 PIN(comms, FLASHSCAN_COMM_CALLBACKS == 2201 && FLASHSCAN_COMM_NCCL == 2202);
+PIN(comm_flags, FLASHSCAN_COMM_FLAG_SUM_GRADIENTS == 0x10000000);
+PIN(carries, FLASHSCAN_CARRIES_GATHERED == 2301 && FLASHSCAN_CARRIES_WAVEFRONT == 2302);
 PIN(gated_flags, FLASHSCAN_GATED_FLAG_RESET == 0x100000 && FLASHSCAN_GATED_FLAG_FIRST_STEP == 0x200000);

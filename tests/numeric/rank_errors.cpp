@@ -233,6 +233,49 @@ TEST(RankErrors, AGateGradientNeedsOutputOnEveryRank) {
     expect_same_sentence(results);
 }
 
+TEST(RankErrors, SumsAreAskedForOnAllRanksOrOnNone) {
+    Meeting meeting(size);
+    meeting.sum_gradients();
+    Results results;
+    on_ranks(size, [&](int32_t rank) {
+        const Problem p = problem_of("linear f32 BTC b2 t4 c3 broadcast-t");
+        Data data = make_data(p);
+        data.output = data.input;
+        flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
+        const flashscan_comm comm = meeting.comm(rank);
+        options.communicator = &comm;
+        const Plan plan(desc_of(p), options);
+        ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+        EXPECT_NE(plan.describe().find("added up over ranks: GRAD|GATE"), std::string::npos) << plan.describe();
+        Call call = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+        if (rank == 1) call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE).data = nullptr;
+        Result& result = results[static_cast<size_t>(rank)];
+        result.status = call.run(plan.get());
+        if (result.status != FLASHSCAN_STATUS_OK) result.sentence = flashscan_last_error();
+        result.untouched = call.outputs_untouched();
+    });
+    EXPECT_EQ(meeting.trouble(), "");
+    expect_all(results, FLASHSCAN_STATUS_MISSING_ARGUMENT, {"GRAD|GATE is given on rank 0 and not on rank 1"});
+    expect_same_sentence(results);
+}
+
+TEST(RankErrors, SumsOfGradientsThatAreNone) {
+    Meeting meeting(size);
+    meeting.sum_gradients();
+    expect_all(plan_on_ranks(meeting, [](int32_t, auto&, auto&) {}), FLASHSCAN_STATUS_UNSUPPORTED,
+               {"COMM_FLAG_SUM_GRADIENTS, but no gradient of linear f32 BTC b2"});
+    Meeting apart(size);
+    expect_all(plan_on_ranks(apart,
+                             [](int32_t rank, auto& desc, auto& options) {
+                                 desc.gate_broadcast = FLASHSCAN_BROADCAST_TIME;
+                                 thread_local flashscan_comm comm;
+                                 comm = *options.communicator;
+                                 if (rank == 2) comm.flags = FLASHSCAN_COMM_FLAG_SUM_GRADIENTS;
+                                 options.communicator = &comm;
+                             }),
+               FLASHSCAN_STATUS_INVALID_ARGUMENT, {"make different plans", "sums"});
+}
+
 // Plans of other families meet in the same place.
 TEST(RankErrors, ScansOfNumbersTellEachOtherTheSame) {
     const auto run = [](const std::array<const char*, size>& lines, const std::function<void(int32_t, Call&)>& change) {

@@ -52,6 +52,17 @@ int32_t all_gather(void* user, const void* send, void* receive, size_t bytes, vo
 }
 
 // The bytes of what a rank writes, both passes.
+flashscan_comm comm_of(int32_t rank, int32_t size, Wires& wires) {
+    flashscan_comm comm{};
+    comm.struct_size = sizeof comm;
+    comm.kind = FLASHSCAN_COMM_CALLBACKS;
+    comm.rank = rank;
+    comm.size = size;
+    comm.user = &wires;
+    comm.all_gather = all_gather;
+    return comm;
+}
+
 Bytes run_rank(const Problem& whole, const Data& data, const std::vector<int64_t>& lengths, flashscan_comm comm) {
     const RankPart part = part_of(whole, data, lengths, static_cast<size_t>(comm.rank));
     flashscan_options options = options_of(part.problem, FLASHSCAN_BACKEND_CPU, "");
@@ -90,8 +101,7 @@ TEST(RankProcesses, GiveTheBitsOfThreads) {
         ASSERT_GE(child, 0);
         if (child == 0) {
             Wires wires{rank, {pair[1]}};
-            const Bytes bytes = run_rank(
-                p, data, lengths, {sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, rank, size, &wires, all_gather});
+            const Bytes bytes = run_rank(p, data, lengths, comm_of(rank, size, wires));
             const uint64_t count = bytes.size();
             const bool told = send_all(pair[1], &count, sizeof count) && send_all(pair[1], bytes.data(), count);
             _exit(told ? 0 : 1);
@@ -100,9 +110,7 @@ TEST(RankProcesses, GiveTheBitsOfThreads) {
         first.sockets.push_back(pair[0]);
         children.push_back(child);
     }
-    EXPECT_EQ(
-        run_rank(p, data, lengths, {sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, 0, size, &first, all_gather}),
-        threads[0]);
+    EXPECT_EQ(run_rank(p, data, lengths, comm_of(0, size, first)), threads[0]);
     for (size_t i = 0; i < children.size(); ++i) {
         uint64_t count = 0;
         ASSERT_TRUE(receive_all(first.sockets[i], &count, sizeof count));

@@ -94,9 +94,10 @@ void add_sums(const SelectiveProblem& p, int32_t id, const Values& values, Value
 }
 
 int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kernel, const SelectiveData& data,
-                              const std::vector<int64_t>& lengths) {
+                              const std::vector<int64_t>& lengths, bool sum_gradients = false) {
     std::map<int32_t, Expected> reference = reference_of(p, data);
     Meeting meeting(static_cast<int32_t>(lengths.size()));
+    if (sum_gradients) meeting.sum_gradients();
     std::vector<Part> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank) parts.push_back(part_of(p, data, lengths, rank));
     const auto part_of_rank = [&](int32_t rank) -> Part& { return parts[static_cast<size_t>(rank)]; };
@@ -114,6 +115,8 @@ int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kern
                 put_steps(whole[id], values, tensor_of(p, id).extents, part.steps.begin, part.steps.end);
             else if (argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT)
                 whole[id] = values;
+            else if (sum_gradients)
+                EXPECT_TRUE(whole.try_emplace(id, values).first->second == values) << "ranks have different sums";
             else
                 add_sums(p, id, values, whole[id], reference.at(id));
         }
@@ -131,6 +134,13 @@ class RankSelective : public testing::TestWithParam<SelectiveRankCase> {};
 TEST_P(RankSelective, MatchTheReference) {
     const auto& [p, kernel, lengths] = GetParam();
     expect_near_reference(p, kernel, make_data(p), lengths);
+}
+
+TEST(RankSelectiveSums, TheLibraryAddsThem) {
+    for (const SelectiveRankCase& c : rank_cases()) {
+        SCOPED_TRACE(testing::Message() << c);
+        expect_near_reference(c.problem, c.kernel, make_data(c.problem), c.lengths, true);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RankSelective, testing::ValuesIn(rank_cases()));

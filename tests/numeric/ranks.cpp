@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "numeric/problems.h"
+#include "numeric/rank_check.h"
 #include "numeric/wandering.h"
 #include "support/check.h"
 
@@ -17,67 +18,12 @@ namespace {
 
 using namespace support;
 
-constexpr int32_t rank_counts[] = {1, 2, 3, 5, 8};
-
-struct RankCase {
-    Problem problem;
-    std::string kernel;
-    int32_t ranks;
-};
-std::ostream& operator<<(std::ostream& stream, const RankCase& c) {
-    return stream << c.ranks << " ranks, " << Case{c.problem, {FLASHSCAN_BACKEND_CPU, c.kernel}};
-}
-std::string name_of_ranks(const testing::TestParamInfo<RankCase>& info) {
-    return fmt::format("{}_ranks_{:03}", info.param.ranks, info.index);
-}
-
-// Each on one of the numbers of ranks.
-std::vector<RankCase> rank_cases(const std::vector<Problem>& problems, const char* kernel) {
-    std::vector<RankCase> cases;
-    for (const Problem& p : problems)
-        cases.push_back({p, kernel, rank_counts[(p.seed + cases.size()) % std::size(rank_counts)]});
-    return cases;
-}
-
-void expect_close(const Comparison& comparison) { EXPECT_TRUE(comparison.ok()) << comparison.sentence; }
-
-// Sums that ranks have rounded to the gate's type are added by the test.
-void allow_rounded_sums(Expected& expected, const std::vector<double>& rounding) {
-    for (size_t i = 0; i < rounding.size(); ++i) expected.tolerance[i] += rounding[i];
-}
-
-void expect_forward(const Problem& p, const Data& data, const RanksOutcome& got, const Reference& reference) {
-    expect_close(compare("OUTPUT", p.extents(), written_time(p, data), got.output, reference.output));
-    if (p.state_out)
-        expect_close(compare("STATE_OUT", {p.state_rows(), 1, p.channels}, 1, got.state_out, reference.state_out));
-}
-
-void expect_backward(const Problem& p, const Data& data, const RanksOutcome& got, Reference reference) {
-    const int64_t end = written_time(p, data);
-    if ((p.gradients & gradient_input) != 0)
-        expect_close(compare("GRAD|INPUT", p.extents(), end, got.grad_input, reference.grad_input));
-    allow_rounded_sums(reference.grad_gate, got.rounding);
-    if ((p.gradients & gradient_gate) != 0)
-        expect_close(compare("GRAD|GATE", p.gate_extents(), p.broadcasts(FLASHSCAN_BROADCAST_TIME) ? 1 : end,
-                             got.grad_gate, reference.grad_gate));
-    if ((p.gradients & gradient_state) != 0 && p.state_in)
-        expect_close(
-            compare("GRAD|STATE_IN", {p.state_rows(), 1, p.channels}, 1, got.grad_state_in, reference.grad_state_in));
-}
-
 // Returns the number of all-gathers, those of the plans included.
 int64_t expect_near_reference(const Problem& p, const std::string& kernel, Data data,
-                              const std::vector<int64_t>& lengths) {
-    const Reference reference = reference_of(p, data);
-    const Target target{FLASHSCAN_BACKEND_CPU, kernel};
+                              const std::vector<int64_t>& lengths, bool sum_gradients = false) {
     Meeting meeting(static_cast<int32_t>(lengths.size()));
-    const RanksOutcome forward = run_over_ranks(p, target, data, lengths, meeting, false);
-    require(forward);
-    expect_forward(p, data, forward, reference);
-    if (p.gradients == gradient_state && !p.state_in) return meeting.calls();
-    const RanksOutcome backward = run_over_ranks(p, target, data, lengths, meeting, true);
-    require(backward);
-    expect_backward(p, data, backward, reference);
+    if (sum_gradients) meeting.sum_gradients();
+    expect_near_reference(p, kernel, std::move(data), lengths, meeting);
     return meeting.calls();
 }
 
@@ -233,6 +179,22 @@ TEST(RanksOnTheWay, MoreChannelsThanABlockHas) {
         const Problem p = problem_of(line);
         expect_near_reference(p, "", make_data(p), cut_of(p.time, 3, p.seed));
     }
+}
+
+// What each rank has summed is rounded to the gate's type, of 32 bits and more here.
+TEST(RankSums, TheLibraryAddsThem) {
+    for (const char* line :
+         {"linear f32 BTC b2 t300 c9 broadcast-t state-in state-out seed21",
+          "linear f64 BCT b3 t90 c5 broadcast-tb seed22", "linear c64 BTC b2 t70 c3 broadcast-tc reverse seed23",
+          "linear f32 BTC b2 t40 c6 broadcast-btc place-fused seed24",
+          "linear bf16 gate-f32 BTC b1 t200 c8 broadcast-t sequences5 state-out seed25",
+          "linear c128 gate-f64 BTC b2 t50 c4 broadcast-t caller-scratch seed26",
+          "linear f32 BTC b2 t0 c3 broadcast-t state-in seed27"})
+        for (const int32_t ranks : rank_counts) {
+            SCOPED_TRACE(line);
+            const Problem p = problem_of(line);
+            expect_near_reference(p, "", make_data(p), cut_of(p.time, ranks, p.seed), true);
+        }
 }
 
 TEST(RanksOnTheWay, TwoCommunicatorsAtOnce) {

@@ -89,6 +89,10 @@ void map(void*, size_t) {}
 void unmap(void*) {}
 void* stream() { return nullptr; }
 const char* synchronize() { return "built without CUDA"; }
+int32_t device_count() { return 0; }
+void select_device(int32_t) {}
+void wait_for(void*) {}
+void copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 }  // namespace cuda
 #endif
 

@@ -54,6 +54,12 @@ void map(void* pages, size_t bytes);
 void unmap(void* pages);
 void* stream();
 const char* synchronize();
+// The devices of this machine, and the one of this thread from now on.
+int32_t device_count();
+void select_device(int32_t device);
+// Waits for a stream; copies between any memory and waits. Throw.
+void wait_for(void* stream);
+void copy(void* to, const void* from, size_t bytes);
 }  // namespace cuda
 
 }  // namespace support

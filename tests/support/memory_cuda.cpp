@@ -88,17 +88,30 @@ void unmap(void* pages) { cudaHostUnregister(pages); }
 
 // One per thread, not blocking with respect to the legacy stream: work on the wrong stream is seen as a race.
 void* stream() {
-    thread_local cudaStream_t instance = [] {
-        cudaStream_t created = nullptr;
-        check(cudaStreamCreateWithFlags(&created, cudaStreamNonBlocking));
-        return created;
-    }();
-    return instance;
+    struct Owned {
+        Owned() { check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
+        ~Owned() { cudaStreamDestroy(stream); }
+        cudaStream_t stream = nullptr;
+    };
+    thread_local const Owned instance;
+    return instance.stream;
 }
 
 const char* synchronize() {
     const cudaError_t status = cudaStreamSynchronize(static_cast<cudaStream_t>(stream()));
     return status == cudaSuccess ? nullptr : cudaGetErrorString(status);
+}
+
+int32_t device_count() {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+void select_device(int32_t device) { check(cudaSetDevice(device)); }
+void wait_for(void* on) { check(cudaStreamSynchronize(static_cast<cudaStream_t>(on))); }
+void copy(void* to, const void* from, size_t bytes) {
+    if (bytes == 0) return;
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream())));
+    wait_for(stream());
 }
 
 }  // namespace support::cuda

@@ -15,20 +15,23 @@ namespace {
 constexpr int32_t too_late = 77;
 
 // Adds the part of a gradient that one rank has summed over its own steps.
-void add_parts(RanksOutcome& whole, const Values& part, int32_t dtype) {
+void add_parts(RanksOutcome& whole, const Values& part, int32_t dtype, bool added) {
     whole.grad_gate.resize(part.size());
     whole.rounding.resize(part.size());
     for (size_t i = 0; i < part.size(); ++i) {
-        whole.grad_gate[i] += part[i];
+        whole.grad_gate[i] = added ? part[i] : whole.grad_gate[i] + part[i];
         whole.rounding[i] += std::max(std::abs(part[i]) * unit_roundoff(dtype), ulp(dtype, 0) / 2);
     }
 }
 
 // One rank's pass, twice in the same memory.
-Outcome run_part(const Problem& p, const Target& target, const Data& data, const flashscan_comm& comm, bool backward) {
+Outcome run_part(const Problem& p, const Target& target, const Data& data, const flashscan_comm& comm, int32_t device,
+                 bool backward) {
     Outcome outcome;
     flashscan_options options = options_of(p, target.backend, target.kernel);
     options.communicator = &comm;
+    options.device = device;
+    if (target.backend == FLASHSCAN_BACKEND_CUDA) cuda::select_device(device);
     const Plan plan(desc_of(p), options);
     if (failed(plan, outcome)) return outcome;
     Call call = backward ? backward_call(p, plan, target.backend, data, Guard::end)
@@ -66,13 +69,29 @@ void put_steps(Values& all, const Values& part, const std::array<int64_t, 3>& ex
                     all.begin() + (row * time + begin) * inner);
 }
 
-Meeting::Meeting(int32_t size) {
+Meeting::Meeting(int32_t size, int32_t backend) : backend_(backend) {
     for (int32_t rank = 0; rank < size; ++rank) seats_.push_back({this, rank, nullptr, 0});
 }
 
 flashscan_comm Meeting::comm(int32_t rank) {
-    return {
-        sizeof(flashscan_comm), FLASHSCAN_COMM_CALLBACKS, rank, size(), &seats_[static_cast<size_t>(rank)], all_gather};
+    flashscan_comm comm{};
+    comm.struct_size = sizeof comm;
+    comm.kind = FLASHSCAN_COMM_CALLBACKS;
+    comm.rank = rank;
+    comm.size = size();
+    comm.user = &seats_[static_cast<size_t>(rank)];
+    comm.flags = flags_;
+    comm.carries = std::max(carries_, 0);
+    comm.groups = groups_;
+    if (!comms_.empty() || nccl_) {
+        comm.kind = FLASHSCAN_COMM_NCCL;
+        if (nccl_) comm.nccl = &nccl();
+        if (!comms_.empty()) comm.user = comms_[static_cast<size_t>(rank)];
+        return comm;
+    }
+    comm.all_gather = all_gather;
+    if (carries_ >= 0) comm.send = send, comm.receive = receive;
+    return comm;
 }
 
 void Meeting::fail_after(int64_t calls, int32_t status) {
@@ -80,9 +99,72 @@ void Meeting::fail_after(int64_t calls, int32_t status) {
     failure_ = status;
 }
 
-int32_t Meeting::all_gather(void* user, const void* send, void* receive, size_t bytes, void*) noexcept {
+int32_t Meeting::all_gather(void* user, const void* send, void* receive, size_t bytes, void* stream) noexcept {
     auto& seat = *static_cast<Seat*>(user);
-    return seat.meeting->gather(seat, send, receive, bytes);
+    return seat.meeting->gather(seat, send, receive, bytes, stream);
+}
+
+int32_t Meeting::send(void* user, const void* data, size_t bytes, int32_t to, void* stream) noexcept {
+    auto& seat = *static_cast<Seat*>(user);
+    Meeting& here = *seat.meeting;
+    Bytes letter(bytes);
+    cuda::wait_for(stream);
+    cuda::copy(letter.data(), data, bytes);
+    const std::scoped_lock lock(here.mutex_);
+    here.mail_[{seat.rank, to}].push_back(std::move(letter));
+    here.all_here_.notify_all();
+    return 0;
+}
+
+int32_t Meeting::receive(void* user, void* data, size_t bytes, int32_t from, void* stream) noexcept {
+    auto& seat = *static_cast<Seat*>(user);
+    Meeting& here = *seat.meeting;
+    cuda::wait_for(stream);
+    std::unique_lock lock(here.mutex_);
+    auto& mail = here.mail_[{from, seat.rank}];
+    if (!here.all_here_.wait_for(lock, std::chrono::seconds(30), [&] { return !mail.empty(); })) return too_late;
+    const Bytes letter = std::move(mail.front());
+    mail.pop_front();
+    if (letter.size() != bytes) here.trouble_ += fmt::format("{} bytes come where {} are due; ", letter.size(), bytes);
+    cuda::copy(data, letter.data(), std::min(bytes, letter.size()));
+    return 0;
+}
+
+// Communicators are seats, and no call waits for others outside of a group, as those of NCCL do not.
+const flashscan_nccl& Meeting::nccl() {
+    static const flashscan_nccl table = [] {
+        flashscan_nccl t{};
+        t.struct_size = sizeof t;
+        t.all_gather = [](const void* from, void* to, size_t bytes, int, void* comm, void* stream) -> int {
+            return Meeting::all_gather(comm, from, to, bytes, stream);
+        };
+        t.send = [](const void* data, size_t bytes, int, int to, void* comm, void* stream) -> int {
+            return Meeting::send(comm, data, bytes, to, stream);
+        };
+        t.receive = [](void* data, size_t bytes, int, int from, void* comm, void* stream) -> int {
+            return Meeting::receive(comm, data, bytes, from, stream);
+        };
+        t.group_start = t.group_end = []() -> int { return 0; };
+        t.comm_count = [](void* comm, int* count) -> int {
+            *count = static_cast<Seat*>(comm)->meeting->size();
+            return 0;
+        };
+        t.comm_rank = [](void* comm, int* rank) -> int {
+            *rank = static_cast<Seat*>(comm)->rank;
+            return 0;
+        };
+        t.comm_device = [](void*, int* device) -> int {
+            *device = 0;
+            return 0;
+        };
+        t.async_error = [](void*, int* error) -> int {
+            *error = 0;
+            return 0;
+        };
+        t.error_text = [](int) { return "an error of the test's"; };
+        return t;
+    }();
+    return table;
 }
 
 // Returns when all ranks are here.
@@ -99,12 +181,16 @@ bool Meeting::arrive(std::unique_lock<std::mutex>& lock) {
     return !late_;
 }
 
-int32_t Meeting::gather(Seat& seat, const void* send, void* receive, size_t bytes) {
+int32_t Meeting::gather(Seat& seat, const void* send, void* receive, size_t bytes, void* stream) {
+    if (backend_ == FLASHSCAN_BACKEND_CUDA) cuda::wait_for(stream);
     std::unique_lock lock(mutex_);
     const auto address = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
     if (address(send) % 64 != 0 || address(receive) % 64 != 0) trouble_ += "send or receive is not aligned; ";
     if (address(send) < address(receive) + bytes * seats_.size() && address(receive) < address(send) + bytes)
         trouble_ += "send and receive overlap; ";
+    const auto copy = backend_ == FLASHSCAN_BACKEND_CUDA ? &cuda::copy : +[](void* to, const void* from, size_t count) {
+        std::memcpy(to, from, count);
+    };
     seat.send = send;
     seat.bytes = bytes;
     if (!arrive(lock)) return too_late;
@@ -113,7 +199,7 @@ int32_t Meeting::gather(Seat& seat, const void* send, void* receive, size_t byte
         if (other.bytes != bytes)
             trouble_ += fmt::format("rank {} sends {} bytes, rank {} {}; ", seat.rank, bytes, other.rank, other.bytes);
         if (status == 0 && other.bytes == bytes)
-            std::memcpy(static_cast<char*>(receive) + static_cast<size_t>(other.rank) * bytes, other.send, bytes);
+            copy(static_cast<char*>(receive) + static_cast<size_t>(other.rank) * bytes, other.send, bytes);
     }
     // A rank keeps what it has sent until all have it.
     if (!arrive(lock)) return too_late;
@@ -198,7 +284,8 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const std::v
         meeting,
         [&](int32_t rank) {
             const RankPart& part = parts[static_cast<size_t>(rank)];
-            outcome(rank) = run_part(part.problem, target, part.data, meeting.comm(rank), backward);
+            outcome(rank) =
+                run_part(part.problem, target, part.data, meeting.comm(rank), meeting.device(rank), backward);
         },
         [&](int32_t rank) -> std::string& { return outcome(rank).damage; });
     RanksOutcome whole;
@@ -216,7 +303,10 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const std::v
         if (!one.output.empty()) put_steps(whole.output, one.output, p.extents(), begin, end);
         if (!one.grad_input.empty()) put_steps(whole.grad_input, one.grad_input, p.extents(), begin, end);
         if (p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
-            if (!one.grad_gate.empty()) add_parts(whole, one.grad_gate, p.gate_dtype);
+            if (one.grad_gate.empty()) continue;
+            if (meeting.sums_gradients() && !whole.grad_gate.empty() && whole.grad_gate != one.grad_gate)
+                whole.damage += "ranks have different sums; ";
+            add_parts(whole, one.grad_gate, p.gate_dtype, meeting.sums_gradients());
         } else {
             if (!one.grad_gate.empty()) put_steps(whole.grad_gate, one.grad_gate, gate, begin, end);
         }

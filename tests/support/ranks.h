@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "support/call.h"
@@ -15,12 +17,24 @@ namespace support {
 // those that came, so that no test hangs.
 class Meeting {
   public:
-    explicit Meeting(int32_t size);
+    // The ranks' memory is that of `backend`.
+    explicit Meeting(int32_t size, int32_t backend = FLASHSCAN_BACKEND_CPU);
     Meeting(const Meeting&) = delete;
     Meeting& operator=(const Meeting&) = delete;
 
     int32_t size() const { return static_cast<int32_t>(seats_.size()); }
     flashscan_comm comm(int32_t rank);
+    // From now on ranks ask for gradients that are sums over time to be those of all of them.
+    void sum_gradients() { flags_ = FLASHSCAN_COMM_FLAG_SUM_GRADIENTS; }
+    bool sums_gradients() const { return flags_ != 0; }
+    // How carries travel, and by how many groups of a wavefront; ranks can send to each other.
+    void carry(int32_t carries, int32_t groups) { carries_ = carries, groups_ = groups; }
+    // The ranks meet by functions of NCCL's form, which are this meeting's.
+    void pose_as_nccl() { nccl_ = true; }
+    // The ranks are those of NCCL's communicators, one for each, and each has a device of its own.
+    void meet_elsewhere(const std::vector<void*>& comms) { comms_ = comms; }
+    int32_t backend() const { return backend_; }
+    int32_t device(int32_t rank) const { return comms_.empty() ? 0 : rank; }
     // The all-gather after so many from now on returns `status` to all ranks.
     void fail_after(int64_t calls, int32_t status);
     int64_t calls() const { return calls_; }
@@ -35,10 +49,19 @@ class Meeting {
         size_t bytes;
     };
     static int32_t all_gather(void* user, const void* send, void* receive, size_t bytes, void* stream) noexcept;
-    int32_t gather(Seat& seat, const void* send, void* receive, size_t bytes);
+    int32_t gather(Seat& seat, const void* send, void* receive, size_t bytes, void* stream);
+    static int32_t send(void* user, const void* data, size_t bytes, int32_t to, void* stream) noexcept;
+    static int32_t receive(void* user, void* data, size_t bytes, int32_t from, void* stream) noexcept;
+    static const flashscan_nccl& nccl();
     bool arrive(std::unique_lock<std::mutex>& lock);
 
     std::vector<Seat> seats_;
+    int32_t backend_;
+    uint32_t flags_ = 0;
+    int32_t carries_ = -1, groups_ = 0;  // -1: ranks cannot send to each other
+    bool nccl_ = false;
+    std::vector<void*> comms_;
+    std::map<std::pair<int32_t, int32_t>, std::deque<Bytes>> mail_;  // from and to
     std::mutex mutex_;
     std::condition_variable all_here_;
     size_t arrived_ = 0;
@@ -98,7 +121,8 @@ struct RankPart {
 RankPart part_of(const Problem& problem, const Data& data, const std::vector<int64_t>& lengths, size_t rank);
 
 // Runs a pass of the whole problem on ranks, as run_forward and run_backward do on one, and puts the results together.
-// GRAD|GATE that is broadcast in time is the sum of all ranks'; `rounding` is what they may have lost as
+// GRAD|GATE that is broadcast in time is the sum of all ranks', which the library has made where the ranks ask for that,
+// and else the test; `rounding` is what they may have lost as
 // each was rounded to the gate's type.
 struct RanksOutcome : Outcome {
     std::vector<double> rounding;

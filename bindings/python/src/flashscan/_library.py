@@ -234,6 +234,13 @@ class Comm(Structure):
         ("size", c_int32),
         ("user", c_void_p),
         ("all_gather", AllGather),
+        ("flags", c_uint32),
+        ("carries", c_int32),
+        ("groups", c_int32),
+        ("reserved", c_int32),
+        ("send", c_void_p),
+        ("receive", c_void_p),
+        ("nccl", c_void_p),
     ]
 
 

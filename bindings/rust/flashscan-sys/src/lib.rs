@@ -83,6 +83,8 @@ constants! {
     u32: FLASHSCAN_SELECTIVE_FLAG_RESET = 0x1000000, FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS = 0x2000000,
         FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP = 0x4000000, FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP = 0x8000000;
     i32: FLASHSCAN_COMM_CALLBACKS = 2201, FLASHSCAN_COMM_NCCL = 2202;
+    u32: FLASHSCAN_COMM_FLAG_SUM_GRADIENTS = 0x10000000;
+    i32: FLASHSCAN_CARRIES_GATHERED = 2301, FLASHSCAN_CARRIES_WAVEFRONT = 2302;
     i32: FLASHSCAN_LOG_ERROR = 1301, FLASHSCAN_LOG_INFO = 1302;
     i32: FLASHSCAN_ACCESS_READ = 1401, FLASHSCAN_ACCESS_WRITE = 1402;
     i32: FLASHSCAN_CODE_CUDA_SOURCE = 1201, FLASHSCAN_CODE_LTO_IR = 1202;
@@ -141,6 +143,36 @@ pub struct flashscan_comm {
             stream: *mut c_void,
         ) -> i32,
     >,
+    pub flags: u32,
+    pub carries: i32,
+    pub groups: i32,
+    pub reserved: i32,
+    pub send: Option<
+        unsafe extern "C" fn(user: *mut c_void, data: *const c_void, bytes: usize, to: i32, stream: *mut c_void) -> i32,
+    >,
+    pub receive: Option<
+        unsafe extern "C" fn(user: *mut c_void, data: *mut c_void, bytes: usize, from: i32, stream: *mut c_void) -> i32,
+    >,
+    pub nccl: *const flashscan_nccl,
+}
+
+/// Functions of NCCL, as addresses.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct flashscan_nccl {
+    pub struct_size: u32,
+    pub reserved: i32,
+    pub all_gather: *const c_void,
+    pub send: *const c_void,
+    pub receive: *const c_void,
+    pub group_start: *const c_void,
+    pub group_end: *const c_void,
+    pub comm_count: *const c_void,
+    pub comm_rank: *const c_void,
+    pub comm_device: *const c_void,
+    pub async_error: *const c_void,
+    pub error_text: *const c_void,
+    pub last_error: *const c_void,
 }
 
 pub type flashscan_log = unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char);

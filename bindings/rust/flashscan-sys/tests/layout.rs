@@ -32,7 +32,10 @@ fn offsets_are_those_of_the_c_tests() {
         flashscan_options: struct_size, backend, device, threads, determinism, workspace, kernel, allocator, log,
             log_user, communicator;
         flashscan_allocator: struct_size, reserved, user, allocate, release;
-        flashscan_comm: struct_size, kind, rank, size, user, all_gather;
+        flashscan_comm: struct_size, kind, rank, size, user, all_gather, flags, carries, groups, reserved, send, receive,
+            nccl;
+        flashscan_nccl: struct_size, reserved, all_gather, send, receive, group_start, group_end, comm_count, comm_rank,
+            comm_device, async_error, error_text, last_error;
         flashscan_build: version, cuda_toolkit, cuda_driver, cuda_architectures, cuda_unusable, cpu_instruction_sets,
             cpu_instruction_set;
         flashscan_arg_info: id, access, optional, dtype, num_axes, extents, strides, bytes, alignment, name;
@@ -71,7 +74,8 @@ fn offsets_are_those_of_the_c_tests() {
     assert_eq!(size_of::<flashscan_arg>(), 24);
     assert_eq!(size_of::<flashscan_options>(), 64);
     assert_eq!(size_of::<flashscan_allocator>(), 32);
-    assert_eq!(size_of::<flashscan_comm>(), 32);
+    assert_eq!(size_of::<flashscan_comm>(), 72);
+    assert_eq!(size_of::<flashscan_nccl>(), 96);
     assert_eq!(size_of::<flashscan_build>(), 48);
     assert_eq!(size_of::<flashscan_arg_info>(), 144);
     assert_eq!(size_of::<flashscan_pass_info>(), 56);

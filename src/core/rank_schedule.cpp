@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost model. Its numbers were measured between two H200s of a host (bench/ranks.py has their source); on another
+// card both ways scale alike with its memory.
+#include "core/rank_schedule.h"
+
+#include <algorithm>
+
+namespace flashscan {
+namespace {
+
+constexpr double launch_us = 4.4;         // before a kernel streams, its launch included
+constexpr double bytes_per_us = 4.2e6;    // of a stream
+constexpr double summary_us = 6;          // kernels that close a summary and join those of other ranks
+constexpr double gather_us = 8.8;         // an all-gather of nothing on two ranks
+constexpr double further_rank_us = 1.34;  // of each further one
+constexpr double gathered_bytes = 105e3;  // bytes a microsecond
+constexpr double state_us = 9.9;          // a state from rank to rank
+constexpr double sent_bytes = 215e3;      // bytes a microsecond
+constexpr double group_us = 3;            // from one group of a wavefront to the next
+constexpr int32_t most_groups = 64;       // that the plan chooses by itself
+
+double all_gather_us(int32_t ranks, double bytes) {
+    return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;
+}
+
+}  // namespace
+
+double gathered_us(const RankWork& w) {
+    return 2 * launch_us + (w.summary_bytes + w.pass_bytes) / bytes_per_us + summary_us +
+           all_gather_us(w.ranks, w.message_bytes);
+}
+
+double wavefront_us(const RankWork& w, int32_t groups) {
+    const double hop = state_us + w.state_bytes / groups / sent_bytes;
+    const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
+    return launch_us + w.pass_bytes / bytes_per_us * (groups + w.ranks - 1) / groups + group_us * groups +
+           hop * (w.ranks - 1) + edges;
+}
+
+RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) {
+    const auto us = [](double value) { return fmt::format("{:.0f} us", value); };
+    RankSchedule gathered{Carries::gathered, 1, gathered_us(w), ""};
+    if (w.most_groups == 0) {
+        if (wanted == Carries::wavefront)
+            fail(Code::unsupported,
+                 "communicator.carries is CARRIES_WAVEFRONT, but the gradient of the gate is a sum over the rows");
+        gathered.why = "the gradient of the gate is a sum over the rows, which a wavefront would cut";
+        return gathered;
+    }
+    RankSchedule wave{Carries::wavefront, 1, 0, ""};
+    const auto most = static_cast<int32_t>(std::min<int64_t>(w.most_groups, groups > 0 ? groups : most_groups));
+    wave.us = wavefront_us(w, groups > 0 ? most : 1);
+    if (groups > 0) wave.groups = most;
+    for (int32_t k = 2; groups == 0 && k <= most; ++k)
+        if (const double t = wavefront_us(w, k); t < wave.us) wave.groups = k, wave.us = t;
+    const bool waves = wanted == Carries::chosen ? wave.us < gathered.us : wanted == Carries::wavefront;
+    RankSchedule& chosen = waves ? wave : gathered;
+    chosen.why = wanted != Carries::chosen ? "as communicator.carries says"
+                 : waves ? fmt::format("expected to take {}, gathered summaries {}", us(wave.us), us(gathered.us))
+                         : fmt::format("expected to take {}, a wavefront {}", us(gathered.us), us(wave.us));
+    return chosen;
+}
+
+}  // namespace flashscan

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses how states travel from rank to rank on GPUs, by what the two ways are expected to take. It knows nothing of a
+// device and is the same on every rank.
+//
+//     gathered    a rank reads what a summary of its steps takes, all ranks gather the summaries, each runs its pass
+//     wavefront   rows are in K groups; a rank starts a group when the one before it has finished that group:
+//                 (K + P - 1) / K of the time of the pass on P ranks
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/communicator.h"
+
+namespace flashscan {
+
+// What a pass of the rank that has the most steps moves.
+struct RankWork {
+    int32_t ranks = 1;
+    double pass_bytes = 0;     // of all arrays
+    double summary_bytes = 0;  // of the arrays that a summary reads
+    double message_bytes = 0;  // that each rank sends to all where summaries are gathered
+    double edge_bytes = 0;     // the same in a wavefront, once, before it begins; 0: nothing
+    double state_bytes = 0;    // of the states of all rows
+    int64_t most_groups = 1;   // that the rows can be cut into; 0: a wavefront is not possible
+};
+
+struct RankSchedule {
+    Carries carries = Carries::gathered;
+    int32_t groups = 1;
+    double us = 0;  // what it is expected to take
+    std::string why;
+};
+
+double gathered_us(const RankWork& work);
+double wavefront_us(const RankWork& work, int32_t groups);
+
+// `wanted` and `groups`, where they are not zero, decide; the groups are then as many as are possible, but not more.
+RankSchedule choose_schedule(const RankWork& work, Carries wanted, int32_t groups);
+
+}  // namespace flashscan

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/launch/rank_link.h"
+
+#include "cuda/launch/launch_count.h"
+#include "cuda/loader/nccl.h"
+#include "cuda/runtime.h"
+
+namespace flashscan::cuda {
+namespace {
+
+void check_callback(const Communicator& ranks, int32_t status, const char* which, size_t bytes) {
+    if (status != 0)
+        fail(Code::callback_failed, "communicator.{} returned {} to rank {} of {}, for {} bytes", which, status,
+             ranks.rank, ranks.size, bytes);
+}
+
+// A stream and memory for the messages of a plan that is being made.
+class Staging {
+  public:
+    Staging(size_t bytes) {
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), doing);
+        const cudaError_t result = cudaMalloc(&memory_, bytes);
+        if (result != cudaSuccess) succeeds(cudaStreamDestroy(stream_));
+        check(result, doing);
+    }
+    ~Staging() {
+        succeeds(cudaFree(memory_));
+        succeeds(cudaStreamDestroy(stream_));
+    }
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+    char* memory() const { return static_cast<char*>(memory_); }
+    cudaStream_t stream() const { return stream_; }
+    static constexpr const char* doing = "exchanging notes of a plan between ranks";
+
+  private:
+    cudaStream_t stream_ = nullptr;
+    void* memory_ = nullptr;
+};
+
+// Each rank but the last sends some bytes to the next, and back.
+void connect_neighbours(const Communicator& ranks, char* memory, cudaStream_t stream) {
+    constexpr size_t bytes = 64;
+    constexpr const char* doing = "connecting neighbouring ranks";
+    const NcclFunctions& nccl = *ranks.nccl;
+    for (const int32_t step : {1, -1}) {
+        const int32_t to = ranks.rank + step, from = ranks.rank - step;
+        check_nccl(ranks, nccl.group_start(), doing);
+        int result = 0;
+        if (to >= 0 && to < ranks.size) result = nccl.send(memory, bytes, nccl_bytes, to, ranks.user, stream);
+        if (result == 0 && from >= 0 && from < ranks.size)
+            result = nccl.receive(memory + bytes, bytes, nccl_bytes, from, ranks.user, stream);
+        const int ended = nccl.group_end();
+        check_nccl(ranks, result != 0 ? result : ended, doing);
+    }
+}
+
+}  // namespace
+
+bool can_send(const Communicator& ranks) { return ranks.nccl != nullptr || ranks.send != nullptr; }
+
+void gather(const Communicator& ranks, const void* from, void* to, size_t bytes, void* stream) {
+    if (counts_launch()) return;
+    if (ranks.nccl == nullptr)
+        return check_callback(ranks, ranks.all_gather(ranks.user, from, to, bytes, stream), "all_gather", bytes);
+    check_nccl(ranks, ranks.nccl->all_gather(from, to, bytes, nccl_bytes, ranks.user, stream),
+               "gathering from all ranks");
+}
+
+void send(const Communicator& ranks, const void* data, size_t bytes, int32_t to, void* stream) {
+    if (counts_launch()) return;
+    if (ranks.nccl == nullptr)
+        return check_callback(ranks, ranks.send(ranks.user, data, bytes, to, stream), "send", bytes);
+    check_nccl(ranks, ranks.nccl->send(data, bytes, nccl_bytes, to, ranks.user, stream), "sending to the next rank");
+}
+
+void receive(const Communicator& ranks, void* data, size_t bytes, int32_t from, void* stream) {
+    if (counts_launch()) return;
+    if (ranks.nccl == nullptr)
+        return check_callback(ranks, ranks.receive(ranks.user, data, bytes, from, stream), "receive", bytes);
+    check_nccl(ranks, ranks.nccl->receive(data, bytes, nccl_bytes, from, ranks.user, stream),
+               "receiving from the rank before");
+}
+
+void gather_on_host(const Communicator& ranks, const void* from, void* to, size_t bytes, int device) {
+    if (ranks.nccl == nullptr)
+        return check_callback(ranks, ranks.all_gather(ranks.user, from, to, bytes, nullptr), "all_gather", bytes);
+    const DeviceScope scope(device);
+    const RelaxedCapture relaxed;
+    const size_t all = bytes * static_cast<size_t>(ranks.size);
+    const Staging staging(bytes + all);
+    char *mine = staging.memory(), *theirs = mine + bytes;
+    check(cudaMemcpyAsync(mine, from, bytes, cudaMemcpyHostToDevice, staging.stream()), Staging::doing);
+    gather(ranks, mine, theirs, bytes, staging.stream());
+    check(cudaMemcpyAsync(to, theirs, all, cudaMemcpyDeviceToHost, staging.stream()), Staging::doing);
+    connect_neighbours(ranks, mine, staging.stream());
+    check(cudaStreamSynchronize(staging.stream()), Staging::doing);
+}
+
+void connect(Options& options) {
+    Communicator& ranks = options.communicator;
+    if (!ranks.nccl_handle) return;
+    if (ranks.nccl == nullptr) ranks.nccl = loaded_nccl();
+    const int32_t given_size = ranks.size, given_rank = ranks.rank;
+    int device = 0;
+    check_nccl(ranks, ranks.nccl->comm_count(ranks.user, &ranks.size), "asking a communicator for its size");
+    check_nccl(ranks, ranks.nccl->comm_rank(ranks.user, &ranks.rank), "asking a communicator for its rank");
+    check_nccl(ranks, ranks.nccl->comm_device(ranks.user, &device), "asking a communicator for its device");
+    if (given_size != 0 && (given_size != ranks.size || given_rank != ranks.rank))
+        fail(Code::invalid_argument, "communicator has rank {} and size {}; those of the ncclComm_t are {} and {}",
+             given_rank, given_size, ranks.rank, ranks.size);
+    if (device != options.device)
+        fail(Code::invalid_argument, "device is {}, and that of the ncclComm_t is {}", options.device, device);
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in f32.
+#include "cuda/device/math/types.cuh"
+#include "cuda/launch/rank_sums_kernels.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Element i of the dense tensor, in the other one.
+__device__ __forceinline__ int64_t place_of(const RankSumParams& p, int64_t i) {
+    int64_t place = 0;
+    for (int axis = p.axes - 1; axis >= 0; --axis) {
+        const int64_t next = i / p.extents[axis];
+        place += (i - next * p.extents[axis]) * p.strides[axis];
+        i = next;
+    }
+    return place;
+}
+
+template <typename X>
+__global__ void __launch_bounds__(256) pack_terms(const __grid_constant__ RankSumParams p) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < p.count) static_cast<X*>(p.to)[i] = static_cast<const X*>(p.from)[place_of(p, i)];
+}
+
+template <typename X>
+__global__ void __launch_bounds__(256) add_up_terms(const __grid_constant__ RankSumParams p) {
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i >= p.count) return;
+    typename Element<X>::Wide sum{};
+    for (int32_t k = 0; k < p.terms; ++k)
+        sum = sum + Element<X>::widen(reinterpret_cast<const X*>(static_cast<const char*>(p.from) + k * p.step)[i]);
+    static_cast<X*>(p.to)[place_of(p, i)] = Element<X>::narrow(sum);
+}
+
+template <typename X>
+RankSumKernels kernels() {
+    return {reinterpret_cast<const void*>(&pack_terms<X>), reinterpret_cast<const void*>(&add_up_terms<X>)};
+}
+
+}  // namespace
+
+RankSumKernels rank_sum_kernels(Dtype dtype) {
+    switch (dtype) {
+    case Dtype::f32: return kernels<float>();
+    case Dtype::bf16: return kernels<__nv_bfloat16>();
+    case Dtype::f16: return kernels<__half>();
+    case Dtype::f64: return kernels<double>();
+    case Dtype::c64: return kernels<Complex<float>>();
+    case Dtype::c128: return kernels<Complex<double>>();
+    default: return {};
+    }
+}
+
+}  // namespace flashscan::cuda

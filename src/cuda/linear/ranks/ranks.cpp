@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+// Composes the pass of a rank of kernels of one GPU and of messages between ranks. Which way carries travel is settled by
+// the numbers of steps of all ranks, for each pass.
+//
+//     gathered    summarise, close -> all-gather -> enter -> the kernel of one GPU, from the carry
+//     wavefront   for each group of rows: receive its carry -> the kernel of one GPU -> send what leaves it. Messages are on
+//                 a stream of their own, so that they travel while another group is computed. Backward an all-gather of
+//                 the last states of all ranks comes first.
+#include "cuda/linear/ranks/ranks.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/rank_schedule.h"
+#include "core/workspace.h"
+#include "cuda/launch/launch.h"
+#include "cuda/launch/message_stream.h"
+#include "cuda/launch/rank_link.h"
+#include "cuda/linear/instances/rank_table.h"
+#include "cuda/linear/pass.h"
+#include "cuda/linear/ranks/params.h"
+#include "cuda/linear/ranks/slices.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int rank_threads = 256, rank_warps = rank_threads / 32;
+constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
+// A warp has rows of fewer channels by itself, as lanes that stand side by side would be few.
+constexpr int64_t few_channels = 8;
+
+// The places of a message, and of the summaries of chunks, which are messages too.
+struct MessagePlaces {
+    size_t product = 0, sum = 0, marks = 0, edge = 0, bytes = 0;
+};
+struct MessageParts {
+    bool map, edge;
+};
+
+// Settled when a plan is made, for a pass.
+struct LinearRankPlan {
+    RankSchedule schedule;
+    LinearSlices slices;
+    std::vector<std::unique_ptr<LinearKernel>> kernels;  // of slices; those of equal extents share one
+    std::vector<size_t> kernel_of;                       // a slice
+    MessagePlaces message;
+    int64_t chunks = 0;
+    bool time_inner = false;
+    // Places in scratch.
+    size_t records = 0, sent = 0, received = 0, carry = 0, left = 0, before = 0, inner = 0, bytes = 0;
+};
+
+class LinearRanks final : public LinearKernel {
+  public:
+    LinearRanks(const LinearProblem& problem, const Options& options, std::unique_ptr<LinearKernel> inner,
+                MakeLinear make)
+        : p_(problem),
+          options_(options),
+          ranks_(options.communicator),
+          inner_(std::move(inner)),
+          make_(make),
+          kernels_(linear_rank_kernels(p_.dtype, p_.gate_dtype)) {
+        options_.communicator = {};
+        options_.kernel.clear();
+        for (const Pass pass : {Pass::forward, Pass::backward}) lay_out(pass);
+    }
+
+    void settle(std::span<const int64_t> steps) override {
+        if (alone()) return;
+        const int64_t most = *std::max_element(steps.begin(), steps.end());
+        for (const Pass pass : {Pass::forward, Pass::backward}) {
+            LinearRankPlan& to = plan(pass);
+            const Carries wanted = can_send(ranks_) ? ranks_.carries : Carries::gathered;
+            to.schedule = choose_schedule(work(pass, most), wanted, ranks_.groups);
+            if (waves(pass)) cut(pass);
+            lay_out(pass);
+        }
+        if (waves(Pass::forward) || waves(Pass::backward)) {
+            size_t groups = 0;
+            for (const Pass pass : {Pass::forward, Pass::backward})
+                groups = std::max(groups, plan(pass).slices.list.size());
+            messages_ = std::make_unique<MessageStream>(options_.device, groups);
+        }
+    }
+
+    std::string describe() const override {
+        const auto carries = [&](Pass pass) {
+            const LinearRankPlan& of = plan(pass);
+            return waves(pass) ? fmt::format("a wavefront of {} groups of {} ({})", of.slices.list.size(),
+                                             of.slices.along_channels ? "channels" : "batch entries", of.schedule.why)
+                               : fmt::format("gathered summaries of {} chunks ({})", of.chunks, of.schedule.why);
+        };
+        const std::string inside = inner_->describe();
+        if (alone()) return fmt::format("{}; rank 0 of 1", inside);
+        return fmt::format("{}; rank {} of {}, carries forward by {}, backward by {}", inside, ranks_.rank, ranks_.size,
+                           carries(Pass::forward), carries(Pass::backward));
+    }
+    size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
+
+    void forward(const LinearBuffers& b, void* stream) const override {
+        if (alone()) return inner_->forward(b, stream);
+        const DeviceScope scope(options_.device);
+        if (waves(Pass::forward)) return wave(Pass::forward, b, nullptr, stream);
+        const LinearRankPlan& of = plan(Pass::forward);
+        char* const base = static_cast<char*>(b.scratch);
+        summarise(Pass::forward, b, stream);
+        exchange(Pass::forward, b, stream);
+        LinearBuffers own = b;
+        own.scratch = base + of.inner;
+        if (place(Pass::forward) != 0) own.state_in = base + of.carry;
+        inner_->forward(own, stream);
+    }
+
+    void backward(const LinearBuffers& b, void* stream) const override {
+        if (alone()) return inner_->backward(b, stream);
+        const DeviceScope scope(options_.device);
+        const LinearRankPlan& of = plan(Pass::backward);
+        char* const base = static_cast<char*>(b.scratch);
+        summarise(Pass::backward, b, stream);
+        exchange(Pass::backward, b, stream);
+        const void* before = place(Pass::forward) != 0 ? base + of.before : b.state_in;
+        if (waves(Pass::backward)) return wave(Pass::backward, b, before, stream);
+        LinearBuffers own = b;
+        own.scratch = base + of.inner;
+        own.state_in = before;
+        if (place(Pass::backward) != 0) own.grad_state_out = base + of.carry;
+        inner_->backward(own, stream);
+    }
+
+  private:
+    LinearRankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
+    const LinearRankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    bool waves(Pass pass) const { return plan(pass).schedule.carries == Carries::wavefront; }
+    int64_t rows() const { return p_.state_rows() * p_.channels; }
+    // Nothing comes from another rank.
+    bool alone() const { return ranks_.size == 1 || rows() == 0; }
+    // In the order of the pass.
+    int32_t place(Pass pass) const { return ranks_.place(ranks_.rank, order(pass)); }
+    Direction order(Pass pass) const {
+        const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
+        return reverse ? Direction::reverse : Direction::forward;
+    }
+    int64_t state_bytes() const { return rows() * size_of(state_dtype(p_.dtype)); }
+    int64_t product_bytes() const { return rows() * size_of(state_dtype(p_.gate_dtype)); }
+
+    RankWork work(Pass pass, int64_t steps) const {
+        const auto elements = static_cast<double>(rows()) * static_cast<double>(steps);
+        const bool whole_rows = !p_.packed();
+        const double data = whole_rows
+                                ? elements * static_cast<double>(size_of(p_.dtype))
+                                : static_cast<double>(p_.channels * size_of(p_.dtype)) * static_cast<double>(steps);
+        const double gate = p_.gate_broadcast != 0 ? 0
+                                                   : data / static_cast<double>(size_of(p_.dtype)) *
+                                                         static_cast<double>(size_of(p_.gate_dtype));
+        RankWork w;
+        w.ranks = ranks_.size;
+        w.summary_bytes = data + gate;
+        w.pass_bytes = pass == Pass::forward ? 2 * data + gate : 3 * data + 2 * gate;
+        w.state_bytes = static_cast<double>(state_bytes());
+        w.message_bytes = static_cast<double>(product_bytes() + state_bytes() + rows()) +
+                          (pass == Pass::backward ? w.state_bytes : 0);
+        w.edge_bytes = pass == Pass::backward ? w.state_bytes + static_cast<double>(rows()) : 0;
+        w.most_groups = most_groups(p_, pass);
+        return w;
+    }
+
+    void cut(Pass pass) {
+        LinearRankPlan& to = plan(pass);
+        to.slices = slices_of(p_, pass, to.schedule.groups);
+        to.kernels.clear();
+        to.kernel_of.clear();
+        std::vector<std::pair<int64_t, int64_t>> extents;
+        for (const LinearSlice& slice : to.slices.list) {
+            const std::pair<int64_t, int64_t> mine{slice.batches, slice.channels};
+            const auto found = std::find(extents.begin(), extents.end(), mine);
+            to.kernel_of.push_back(static_cast<size_t>(found - extents.begin()));
+            if (found != extents.end()) continue;
+            extents.push_back(mine);
+            to.kernels.push_back(make_(problem_of(p_, slice), options_));
+        }
+    }
+
+    static MessagePlaces book(const LinearRanks& of, int64_t count, MessageParts parts) {
+        Workspace places;
+        MessagePlaces at;
+        if (parts.map) {
+            at.product = places.book(Extent(of.product_bytes(), "SCRATCH") * count);
+            at.sum = places.book(Extent(of.state_bytes(), "SCRATCH") * count);
+        }
+        at.marks = places.book(Extent(of.rows(), "SCRATCH") * count);
+        if (parts.edge) at.edge = places.book(Extent(of.state_bytes(), "SCRATCH") * count);
+        at.bytes = places.bytes();
+        return at;
+    }
+    MessageParts parts(Pass pass) const { return {!waves(pass), pass == Pass::backward}; }
+
+    void lay_out(Pass pass) {
+        if (alone()) return;
+        LinearRankPlan& to = plan(pass);
+        const bool map = !waves(pass);
+        // The last rank's steps lead to no other rank.
+        to.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
+        const Strides& source = pass == Pass::forward ? p_.input : p_.grad_output;
+        to.time_inner = p_.channels <= few_channels || (p_.time > 1 && source.time < source.channels);
+        Workspace scratch;
+        to.message = book(*this, 1, parts(pass));
+        to.records = scratch.book(Extent(book(*this, to.chunks, {true, false}).bytes, "SCRATCH"));
+        const bool gathers = map || pass == Pass::backward;
+        to.sent = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") : Extent());
+        to.received = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") * ranks_.size : Extent());
+        for (size_t* at : {&to.carry, &to.left, &to.before}) *at = scratch.book(Extent(state_bytes(), "SCRATCH"));
+        size_t inner = inner_->scratch_bytes(pass);
+        if (!map) {
+            inner = 0;
+            for (const auto& kernel : to.kernels) inner = std::max(inner, kernel->scratch_bytes(pass));
+        }
+        to.inner = scratch.book(Extent(inner, "SCRATCH"));
+        to.bytes = scratch.bytes();
+    }
+
+    // Of a row; the time alone decides, so that other rows change no bits.
+    int64_t chunks() const {
+        if (p_.time == 0) return 0;
+        const int64_t all = std::min(ceil_div<int64_t>(p_.time, least_chunk_steps), most_chunks);
+        if (!p_.packed()) return all;
+        return options_.batch_invariant ? 1 : std::max<int64_t>(ceil_div<int64_t>(2 * all, p_.num_sequences), 1);
+    }
+
+    RankMessage message(char* base, const MessagePlaces& at, MessageParts parts) const {
+        RankMessage to;
+        if (parts.map) to.product = base + at.product, to.sum = base + at.sum;
+        to.marks = reinterpret_cast<uint8_t*>(base + at.marks);
+        if (parts.edge) to.edge = base + at.edge;
+        return to;
+    }
+    View view(const Strides& strides, Dtype dtype, const void* data) const {
+        const int64_t size = size_of(dtype);
+        return {static_cast<char*>(const_cast<void*>(data)), strides.batch * size, strides.channels * size,
+                strides.time * size};
+    }
+    SequenceOffsets offsets(const void* data) const {
+        return {p_.packed() ? data : nullptr, p_.num_sequences, p_.time, p_.offsets_dtype == Dtype::i64 ? 1 : 0, 0};
+    }
+    // Whether steps lie side by side in multiples of 16 bytes, from the ends of each row on.
+    bool has_vectors(const View& view, Dtype dtype) const {
+        const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
+        return !p_.packed() && view.time == size_of(dtype) && is_multiple(p_.time * size_of(dtype)) &&
+               is_multiple(view.batch) && is_multiple(view.row) &&
+               is_multiple(static_cast<int64_t>(reinterpret_cast<uintptr_t>(view.data)));
+    }
+
+    // Fills in the own message.
+    void summarise(Pass pass, const LinearBuffers& b, void* stream) const {
+        const LinearRankPlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        char* const base = static_cast<char*>(b.scratch);
+        RankSummaryParams s;
+        s.gate = view(p_.gate, p_.gate_dtype, b.gate);
+        s.source = backward ? view(p_.grad_output, p_.dtype, b.grad_output) : view(p_.input, p_.dtype, b.input);
+        s.reset = p_.has_reset ? b.reset : nullptr;
+        s.offsets = offsets(b.seq_offsets);
+        s.rows = rows();
+        s.channels = p_.channels;
+        s.time = p_.time;
+        s.chunks = of.chunks;
+        s.chunk_steps = of.chunks > 0 ? chunk_steps(of.chunks) : 0;
+        s.gate_form = static_cast<int32_t>(p_.gate_form);
+        s.down = order(pass) == Direction::reverse ? 1 : 0;
+        s.gate_vectors = has_vectors(s.gate, p_.gate_dtype) ? 1 : 0;
+        s.source_vectors = has_vectors(s.source, p_.dtype) ? 1 : 0;
+        s.chunk = message(base + of.records, book(*this, of.chunks, {true, false}), {true, false});
+        if (of.chunks > 0) {
+            LaunchShape shape = of.time_inner ? blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads)
+                                              : threads_in_blocks(s.rows, rank_threads);
+            shape.blocks.y = static_cast<unsigned>(of.chunks);
+            launch(kernels_.summarise[of.time_inner ? 1 : 0][backward ? 1 : 0], shape, stream, s);
+        }
+        if (!backward && waves(pass)) return;
+        RankCloseParams c;
+        c.chunk = s.chunk;
+        c.to = message(base + of.sent, of.message, parts(pass));
+        c.rows = s.rows;
+        c.channels = s.channels;
+        c.time = s.time;
+        c.chunks = of.chunks;
+        c.first = place(pass) == 0 ? 1 : 0;
+        c.start = backward ? b.grad_state_out : b.state_in;
+        c.edge_first = place(Pass::forward) == 0 ? 1 : 0;
+        c.states = view(p_.output, p_.dtype, b.output);
+        c.state_in = b.state_in;
+        c.offsets = s.offsets;
+        c.reverse = p_.direction == Direction::reverse ? 1 : 0;
+        launch(kernels_.close, blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads), stream, c);
+    }
+    // Whole segments of a warp, so that vectors stay aligned.
+    int64_t chunk_steps(int64_t chunks) const {
+        return round_up(ceil_div<int64_t>(p_.time, chunks), least_chunk_steps);
+    }
+
+    // Tells all ranks, and finds the carry and the state before the own steps.
+    void exchange(Pass pass, const LinearBuffers& b, void* stream) const {
+        const LinearRankPlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        char* const base = static_cast<char*>(b.scratch);
+        gather(ranks_, base + of.sent, base + of.received, of.message.bytes, stream);
+        RankEnterParams e;
+        e.first = message(base + of.received, of.message, parts(pass));
+        e.message_step = static_cast<int64_t>(of.message.bytes);
+        e.rows = rows();
+        e.channels = p_.channels;
+        e.pass_first = ranks_.place(0, order(pass));
+        e.pass_count = place(pass);
+        e.pass_step = order(pass) == Direction::forward ? 1 : -1;
+        const int32_t at = place(Pass::forward);
+        if (backward && at > 0) {
+            e.before = ranks_.place(at - 1, p_.direction);
+            e.before_step = p_.direction == Direction::forward ? -1 : 1;
+            e.before_count = at;
+        }
+        e.group_channels = waves(pass) ? of.slices.group_channels : int64_t{p_.channels};
+        e.carry = !waves(pass) && place(pass) != 0 ? base + of.carry : nullptr;
+        e.before_to = base + of.before;
+        if (e.carry == nullptr && e.before < 0) return;
+        launch(kernels_.enter, threads_in_blocks(e.rows, rank_threads), stream, e);
+    }
+
+    // Copies states between [rows, channels] and group by group.
+    void regroup(Pass pass, const void* from, void* to, bool into_groups, void* stream) const {
+        const int64_t size = size_of(state_dtype(p_.dtype)), row = p_.channels * size;
+        const auto* source = static_cast<const char*>(from);
+        auto* target = static_cast<char*>(to);
+        for (const LinearSlice& slice : plan(pass).slices.list) {
+            if (counts_launch()) continue;
+            const int64_t width = slice.channels * size, whole = slice.channel * size, group = slice.first_state * size;
+            check(cudaMemcpy2DAsync(
+                      target + (into_groups ? group : whole), static_cast<size_t>(into_groups ? width : row),
+                      source + (into_groups ? whole : group), static_cast<size_t>(into_groups ? row : width),
+                      static_cast<size_t>(width), static_cast<size_t>(p_.state_rows()), cudaMemcpyDeviceToDevice,
+                      static_cast<cudaStream_t>(stream)),
+                  "copying states of groups of channels");
+        }
+    }
+
+    // `before`: the states before the own steps, which backward reads; on the first rank they are [rows, channels].
+    void wave(Pass pass, const LinearBuffers& b, const void* before, void* stream) const {
+        const LinearRankPlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        char* const base = static_cast<char*>(b.scratch);
+        char *const carry = base + of.carry, *const left = base + of.left;
+        const int64_t size = size_of(state_dtype(p_.dtype));
+        const int32_t at = place(pass), last = ranks_.size - 1;
+        const int32_t from = at > 0 ? ranks_.place(at - 1, order(pass)) : -1;
+        const int32_t to = at < last ? ranks_.place(at + 1, order(pass)) : -1;
+        const void* enters = backward ? b.grad_state_out : b.state_in;
+        void* leaves = backward ? b.grad_state_in : b.state_out;
+        // The states of the caller are as they are where groups are entries of the batch.
+        const bool regroups = of.slices.along_channels;
+        if (from < 0 && enters != nullptr && regroups) {
+            regroup(pass, enters, carry, true, stream);
+            enters = carry;
+        }
+        if (backward && before != nullptr && before == b.state_in && regroups) {
+            regroup(pass, before, base + of.before, true, stream);
+            before = base + of.before;
+        }
+        char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
+        const size_t groups = of.slices.list.size();
+        messages_->fork(stream);
+        const auto receive_group = [&](size_t k) {
+            if (from < 0 || k >= groups) return;
+            const LinearSlice& slice = of.slices.list[k];
+            receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
+                    messages_->get());
+            messages_->arrived(k);
+        };
+        receive_group(0);
+        for (size_t k = 0; k < groups; ++k) {
+            const LinearSlice& slice = of.slices.list[k];
+            const int64_t place = slice.first_state * size;
+            // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
+            receive_group(k + 1);
+            LinearBuffers own = buffers_of(p_, slice, b);
+            own.scratch = base + of.inner;
+            const void* in = from >= 0           ? carry + place
+                             : enters != nullptr ? static_cast<const char*>(enters) + place
+                                                 : nullptr;
+            void* done = to >= 0 || leaves != nullptr ? out + place : nullptr;
+            if (backward) {
+                own.grad_state_out = in;
+                own.grad_state_in = done;
+                own.state_in = before != nullptr ? static_cast<const char*>(before) + place : nullptr;
+            } else {
+                own.state_in = in;
+                own.state_out = done;
+            }
+            const LinearKernel& kernel = *of.kernels[of.kernel_of[k]];
+            if (from >= 0) messages_->wait_for(k, stream);
+            backward ? kernel.backward(own, stream) : kernel.forward(own, stream);
+            if (to < 0) continue;
+            messages_->follow(k, stream);
+            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, messages_->get());
+        }
+        messages_->join(stream);
+        if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
+    }
+
+    LinearProblem p_;
+    Options options_;
+    Communicator ranks_;
+    std::unique_ptr<LinearKernel> inner_;
+    MakeLinear make_;
+    LinearRankKernels kernels_;
+    LinearRankPlan forward_, backward_;
+    std::unique_ptr<MessageStream> messages_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
+                                                std::unique_ptr<LinearKernel> inner, MakeLinear make) {
+    return std::make_unique<LinearRanks>(problem, options, std::move(inner), make);
+}
+
+}  // namespace flashscan::cuda
