@@ -143,6 +143,7 @@ PlacesOf places_of(const RnnProblem& p, const RnnProblem& one, const Sequence& s
 template <typename P, typename Run>
 void by_places(const Session& session, P p, const std::vector<Target>& targets, Run run) {
     p.batch_invariant = true;
+    if constexpr (requires { p.index; }) p.index = false;  // it counts steps of the whole
     if (p.state_rows() == 0) return;
     const auto data = make_data(p);
     const Sequence s = chosen(p, data.offsets);

@@ -206,6 +206,10 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData&
         const auto lost = losses.find(id);
         Expected& e = expected[id];
         e.value = value;
+        if (id == FLASHSCAN_ARG_INDEX) {
+            e.tolerance.resize(value.size());
+            continue;
+        }
         for (size_t i = 0; i < value.size(); ++i) {
             // Terms that overflow bound nothing, unless the value is infinite like them.
             const double terms = modulus(bounds.at(id)[i]);

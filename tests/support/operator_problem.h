@@ -20,6 +20,7 @@ struct OperatorProblem {
     int64_t batch = 1, time = 1, channels = 1;
     int64_t dim = 0;       // of matmul and affine
     bool backward = true;  // both passes
+    bool index = false;    // forward gives INDEX
     bool reverse = false;
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;

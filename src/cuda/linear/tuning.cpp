@@ -87,7 +87,7 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
     const auto waits = [&] {
         return shape.by_sequence() ||
-               t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
+               (t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks));
     };
     int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
     // Warps of one block store at about the same time, so that their parts of a sector are merged in the cache.

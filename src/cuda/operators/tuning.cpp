@@ -32,7 +32,7 @@ ElementTuning tune_elements(const ElementShape& s) {
     };
     // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
     const auto waits = [&] {
-        return s.by_sequence() || t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks);
+        return s.by_sequence() || (t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks));
     };
     cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     if (waits()) cut(0);

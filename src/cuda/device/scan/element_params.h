@@ -42,6 +42,7 @@ struct ElementScanParams {
     const void* input = nullptr;
     void* output = nullptr;          // OUTPUT of a scan; null for a reduction
     void* reduced = nullptr;         // OUTPUT of a reduction: one element for each row or sequence
+    void* index = nullptr;           // one i64 for each element of OUTPUT, of operators that have one
     void* prefixes = nullptr;        // in MODE_EXCLUSIVE: y[t-1] of every step, in the format of states; may be null
     const void* state_in = nullptr;  // [batches or sequences, rows]; may be null
     void* state_out = nullptr;       // [batches or sequences, rows]; may be null
@@ -57,7 +58,7 @@ struct EmptyElementParams {
     SequenceOffsets offsets;  // where it is not given, no row has steps
     int64_t chains = 0, rows = 0;
     const void* state_in = nullptr;
-    void *state_out = nullptr, *reduced = nullptr;
+    void *state_out = nullptr, *reduced = nullptr, *index = nullptr;
     int32_t kind = 0, unused = 0;
     const void* operator_state = nullptr;
 };
