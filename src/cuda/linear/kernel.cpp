@@ -7,7 +7,6 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/linear/relay_params.h"
-#include "cuda/linear/rows_params.h"
 #include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
@@ -182,7 +181,7 @@ class Linear final : public LinearKernel {
             params.carries = base + pass.carries;
             clear_look_back(pass, params.carries, stream);
         }
-        RowsParams rows;
+        ChainedSets rows;
         rows.groups = static_cast<uint32_t>(pass.tuning.set_groups);
         rows.blocks = static_cast<uint32_t>(pass.tuning.set_groups * params.chunks);
         rows.by_groups = divisor_of(rows.groups);
