@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of chained scans of numbers (chained.cuh): of OUTPUT from INPUT, and for sums of GRAD|INPUT from GRAD|OUTPUT,
+// which is the same scan in the other direction.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/operator_arguments.h"
+#include "core/operator_problem.h"
+#include "core/workspace.h"
+#include "cuda/launch/chained_tuning.h"
+#include "cuda/operators/chained_params.h"
+#include "cuda/operators/instances/table.h"
+
+namespace flashscan::cuda {
+
+class ChainedNumbers {
+  public:
+    // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
+    // through which carries pass.
+    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, const ElementKernels& kernels,
+                                              bool backward, bool batch_invariant, Workspace& workspace);
+
+    // Whether a call's arrays lie as the kernel needs.
+    bool takes(const void* from, const void* to) const;
+    // Scans `from` into `to`, which is null for a reduction, whose results go to `reduced`.
+    void run(const void* from, void* to, void* reduced, const void* state_in, void* state_out, void* scratch,
+             bool overlaps, void* stream) const;
+    const void* kernel() const { return kernels_->kernel[down_]; }
+    std::string describe() const;
+
+  private:
+    const ChainedKernels* kernels_ = nullptr;
+    NumberChainParams params_;  // without a call's pointers
+    ChainedTuning tuning_;
+    int64_t element_bytes_ = 0;
+    bool time_inner_ = false, down_ = false;
+    size_t carries_ = 0, carries_bytes_ = 0;
+};
+
+}  // namespace flashscan::cuda
