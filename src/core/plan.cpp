@@ -76,8 +76,8 @@ class FamilyPlan final : public Plan {
             backward_ = Family::arguments(problem_, *kernel_, Pass::backward, options_.caller_scratch);
         for (auto* specs : {&forward_, &backward_})
             std::erase_if(*specs, [&](const auto& spec) { return elsewhere(spec.id); });
-        forward_states_ = StridedStates(forward_, problem_);
-        backward_states_ = StridedStates(backward_, problem_);
+        if (!kernel_->takes_states_in_place(Pass::forward)) forward_states_ = StridedStates(forward_, problem_);
+        if (!kernel_->takes_states_in_place(Pass::backward)) backward_states_ = StridedStates(backward_, problem_);
         cookie_ = make_cookie(problem_.describe() + kernel_name_ + Family::memory(problem_, *kernel_));
         description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
                                    problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
@@ -178,7 +178,7 @@ class FamilyPlan final : public Plan {
     }
 
     // `buffers` has the pointers that were given. States with strides or in a pool are replaced by dense copies in
-    // scratch.
+    // scratch, unless the kernel takes them where they lie.
     void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream, bool& started) const {
         const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
         std::vector<RowCopy> into_scratch, out_of_scratch;  // are filled before anything is written, as that may throw
@@ -196,7 +196,8 @@ class FamilyPlan final : public Plan {
             kernel_->forward(buffers, stream);
         else
             kernel_->backward(buffers, stream);
-        if (problem_.pooled() && !problem_.empty()) clear_padding(given, stream);
+        if (problem_.pooled() && !problem_.empty() && !kernel_->takes_states_in_place(pass))
+            clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
     }
     void clear_padding(const Pointers& given, void* stream) const {

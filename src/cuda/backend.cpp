@@ -23,11 +23,6 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr LinearCandidate linear[] = {
-    {"rows", make_linear_rows},   {"relay", make_linear_relay},   {"columns", make_linear_columns},
-    {"waves", make_linear_waves}, {"stream", make_linear_stream}, {"chunked", make_linear_chunked},
-};
-
 constexpr RnnCandidate rnn[] = {
     {"fused", make_rnn_fused},
     {"persistent", make_rnn_persistent},
@@ -102,7 +97,7 @@ class CudaBackend final : public Backend {
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
     }
 
-    std::span<const LinearCandidate> linear_candidates() const override { return linear; }
+    std::span<const LinearCandidate> linear_candidates() const override { return cuda::linear_candidates(); }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const GatedCandidate> gated_candidates() const override { return gated; }
     std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }

@@ -182,4 +182,13 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
     return make(problem, options, LinearAlgorithm::chunked, refusal);
 }
 
+std::span<const LinearCandidate> linear_candidates() {
+    static constexpr LinearCandidate list[] = {
+        {"steps", make_linear_steps},     {"rows", make_linear_rows},   {"relay", make_linear_relay},
+        {"columns", make_linear_columns}, {"waves", make_linear_waves}, {"stream", make_linear_stream},
+        {"chunked", make_linear_chunked},
+    };
+    return list;
+}
+
 }  // namespace flashscan::cuda
