@@ -212,7 +212,7 @@ class Chunked final : public GatedKernel {
     // step each.
     bool is_short(const Options& options) const {
         constexpr int64_t many_channels = 32768;
-        if (p_.empty() || !has_step_threads(p_.state_rows(), p_.channels, steps_.channels)) return false;
+        if (p_.empty() || !has_step_threads(p_, p_.channels, ceil_div(p_.channels, steps_.channels))) return false;
         if (p_.packed()) return p_.time <= p_.state_rows() && !options.batch_invariant;
         return p_.time <= (!options.batch_invariant && p_.channels * p_.state_rows() >= many_channels ? 16 : 4);
     }

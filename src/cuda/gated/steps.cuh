@@ -23,28 +23,28 @@ struct GatedStepPack {
     struct Loaded {
         Pack<X, V> input, input_gate, output_gate;
         Pack<G, V> gate, second_gate;
-        bool reset;
+        uint8_t reset;
     };
     const GatedParams& p;
     const StepPack<V>& own;
 
-    __device__ __forceinline__ Loaded load(int64_t step) const {
+    __device__ __forceinline__ Loaded load(uint32_t step) const {
         Loaded at;
-        const int64_t time = own.time_of(step, p.down);
+        const uint32_t time = own.span.time_of(step, p.down);
         own.load(p.input, time, at.input);
         own.load(p.gate, time, at.gate);
         if (Parts::has_second_gate(p)) own.load(p.second_gate, time, at.second_gate);
         if (Parts::has_input_gate(p)) own.load(p.input_gate, time, at.input_gate);
         if (Parts::has_output_gate(p)) own.load(p.output_gate, time, at.output_gate);
-        at.reset = p.reset != nullptr && p.reset[own.batch * p.time + time] != 0;
+        at.reset = own.span.reset_at(p.reset, p.time, time);
         return at;
     }
     // Loads a parameter of the channels.
     __device__ __forceinline__ void look_up(const void* data, R (&to)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            const int64_t channel = own.channel(v);
-            if (channel >= p.channels) continue;
+            const uint32_t channel = own.channel(v);
+            if (channel >= own.channels) continue;
             to[v] = p.wide_params ? static_cast<const R*>(data)[channel]
                                   : Element<X>::widen(static_cast<const X*>(data)[channel]);
         }
@@ -64,7 +64,7 @@ struct GatedStepPack {
             for (int v = 0; v < V; ++v) gate[v] = gate[v] + bias[v];
         make_maps<Parts, true>(p, gate, second, input, input_gate, rate, open, a, b);
 #pragma unroll
-        for (int v = 0; v < V; ++v) y[v] = h.of[v] = cut ? b[v] : multiply_add(a[v], h.of[v], b[v]);
+        for (int v = 0; v < V; ++v) y[v] = h.part[v] = cut ? b[v] : multiply_add(a[v], h.part[v], b[v]);
         apply_epilogue<Parts, true>(p, output_gate, y);
     }
 };
@@ -78,9 +78,10 @@ __global__ void __launch_bounds__(step_threads)
     const auto own = StepPack<V>::here(s, p.offsets, p.time, p.channels);
     if (!own.exists()) return;
     const Own walk{p, own};
-    const int64_t state_row = own.state_row();
+    const int32_t index = index_of(s.states, own.row);
     typename Own::Loaded now, next;
-    if (own.steps > 0) now = walk.load(0);
+    if (own.span.steps > 0) now = walk.load(0);
+    const int64_t state_row = row_of_pool(index, s.states.rows);
     Pack<R, V> h;
     own.load_states(state_row, h);
     R rate[V] = {}, bias[V] = {};
@@ -91,16 +92,17 @@ __global__ void __launch_bounds__(step_threads)
         for (int v = 0; v < V; ++v)
             rate[v] = gated::rate_of(static_cast<Decay>(p.decay), rate[v], static_cast<R>(p.decay_rate)).value;
     }
-    for (int64_t step = 0; step < own.steps; ++step) {
-        if (step + 1 < own.steps) next = walk.load(step + 1);
-        const bool first = step == 0, open = (p.first_step && now.reset) || (p.starts_open && first);
+    for (uint32_t step = 0; step < own.span.steps; ++step) {
+        if (step + 1 < own.span.steps) next = walk.load(step + 1);
+        const bool first = step == 0, reset = now.reset != 0,
+                   open = (p.first_step && reset) || (p.starts_open && first);
         R y[V];
-        walk.take(now, rate, bias, open, now.reset || (first && s.states.in == nullptr), h, y);
-        if (p.states.data != nullptr) own.template store<X>(p.states, own.time_of(step, p.down), h.of);
+        walk.take(now, rate, bias, open, reset || (first && s.states.in == nullptr), h, y);
+        if (p.states.data != nullptr) own.template store<X>(p.states, own.span.time_of(step, p.down), h.part);
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (state_row < 0) y[v] = R(0);  // padding
-        own.template store<X>(p.output, own.time_of(step, p.down), y);
+        own.template store<X>(p.output, own.span.time_of(step, p.down), y);
         now = next;
     }
     own.store_states(state_row, h);

@@ -17,7 +17,7 @@ inline StateRows state_rows_of(const Sequences& problem, const void* in, void* o
                                int64_t bytes) {
     return {static_cast<const char*>(in),         static_cast<char*>(out),
             problem.state_in.row * bytes,         problem.state_out.row * bytes,
-            problem.pooled() ? indices : nullptr, problem.state_pool};
+            problem.pooled() ? indices : nullptr, problem.pooled() ? problem.state_pool : problem.state_rows()};
 }
 
 inline bool is_multiple(const void* address, int64_t bytes) {
@@ -52,9 +52,10 @@ inline int step_block(int64_t threads, int most, int multiprocessors) {
     return block;
 }
 
-// Whether a kernel with a thread for `pack` channels of a row takes the problem: CUDA counts threads in 31 bits here.
-inline bool has_step_threads(Extent rows, Extent channels, int64_t pack) {
-    return rows * ceil_div(channels, pack) <= std::numeric_limits<int32_t>::max() - step_threads;
+// Whether kernels for few steps, which count rows, channels, steps and `threads` for each row in 31 bits, take a problem.
+inline bool has_step_threads(const Sequences& problem, Extent channels, Extent threads) {
+    constexpr int64_t most = std::numeric_limits<int32_t>::max() - 1024;
+    return max(problem.state_rows(), 1) * threads <= most && max(channels, problem.time) <= most;
 }
 
 // Launches a kernel with a thread for `pack` channels of each of `rows` rows.

@@ -81,8 +81,8 @@ bool suits(const LinearProblem& p, const Options& options) {
 std::unique_ptr<LinearKernel> make_linear_steps(const LinearProblem& problem, const Options& options,
                                                 std::string& refusal) {
     const int channels = linear_step_kernel(problem.dtype, problem.gate_dtype).channels;
-    if (!has_step_threads(problem.state_rows(), problem.channels, channels))
-        refusal = "there are 2^31 or more threads";
+    if (!has_step_threads(problem, problem.channels, ceil_div(problem.channels, channels)))
+        refusal = "takes less than 2^31 steps, channels, and threads";
     else if (options.kernel.empty() && !suits(problem, options))
         refusal = "takes up to four steps, or one with time innermost, and packed sequences with a step each";
     if (!refusal.empty()) return nullptr;

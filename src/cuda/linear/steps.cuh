@@ -20,17 +20,17 @@ struct LinearStepPack {
     struct Loaded {
         Pack<X, V> input;
         Pack<G, V> gate;
-        bool reset;
+        uint8_t reset;
     };
     const LinearStepsParams& p;
     const StepPack<V>& own;
 
-    __device__ __forceinline__ Loaded load(int64_t step) const {
+    __device__ __forceinline__ Loaded load(uint32_t step) const {
         Loaded at;
-        const int64_t time = own.time_of(step, p.down);
+        const uint32_t time = own.span.time_of(step, p.down);
         own.load(p.input, time, at.input);
         own.load(p.gate, time, at.gate);
-        at.reset = p.reset != nullptr && p.reset[own.batch * p.time + time] != 0;
+        at.reset = own.span.reset_at(p.reset, p.time, time);
         return at;
     }
 };
@@ -44,13 +44,14 @@ __global__ void __launch_bounds__(step_threads)
     const auto own = StepPack<V>::here(s, p.offsets, p.time, p.channels);
     if (!own.exists()) return;
     const Own walk{p, own};
-    const int64_t state_row = own.state_row();
+    const int32_t index = index_of(s.states, own.row);
     typename Own::Loaded now, next;
-    if (own.steps > 0) now = walk.load(0);
+    if (own.span.steps > 0) now = walk.load(0);
+    const int64_t state_row = row_of_pool(index, s.states.rows);
     Pack<Wide, V> h;
     own.load_states(state_row, h);
-    for (int64_t step = 0; step < own.steps; ++step) {
-        if (step + 1 < own.steps) next = walk.load(step + 1);
+    for (uint32_t step = 0; step < own.span.steps; ++step) {
+        if (step + 1 < own.span.steps) next = walk.load(step + 1);
         Wide x[V], y[V];
         typename Element<G>::Wide a[V];
         widen(now.input, x);
@@ -58,10 +59,10 @@ __global__ void __launch_bounds__(step_threads)
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             if (p.gate_form != gate_value) a[v] = gate_of(p.gate_form, a[v]);
-            h.of[v] = now.reset ? x[v] : multiply_add(a[v], h.of[v], x[v]);
-            y[v] = state_row < 0 ? Wide{} : h.of[v];  // padding has zeros
+            h.part[v] = now.reset != 0 ? x[v] : multiply_add(a[v], h.part[v], x[v]);
+            y[v] = state_row < 0 ? Wide{} : h.part[v];  // padding has zeros
         }
-        own.template store<X>(p.output, own.time_of(step, p.down), y);
+        own.template store<X>(p.output, own.span.time_of(step, p.down), y);
         now = next;
     }
     own.store_states(state_row, h);

@@ -11,7 +11,6 @@
 namespace flashscan::cuda {
 
 inline constexpr int selective_step_threads = 256;  // the most threads of a block of selective_steps
-inline constexpr int selective_step_rows = 2;       // rows of one of its threads
 
 // Pointers are null where the argument was not given, or where the pass has no such argument.
 struct SelectiveParams {
@@ -47,7 +46,8 @@ struct SelectiveParams {
 // Arguments of selective_steps beside those above.
 struct SelectiveStepParams {
     StateRows states;
-    int64_t rows = 0;
+    Divisor by_slices, by_group_channels;
+    uint32_t rows = 0;
     // Whether every lane has all of its states, and these and B and C of a step lie so that they are loaded at once.
     int32_t whole = 0;
 };

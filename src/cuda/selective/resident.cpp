@@ -31,8 +31,8 @@ class Resident final : public SelectiveKernel {
           segment_steps_(choose_segments(options)),
           segments_(max(ceil_div(p_.time, segment_steps_), 1)),
           parts_(p_.state_rows() * segments_),
-          short_(is_short(options)),
           steps_(selective_step_kernel(p_.dtype, p_.matrix_dtype, p_.states)),
+          short_(is_short(options)),
           multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device_)),
           forward_(book_forward()),
           backward_(book_backward()) {
@@ -146,18 +146,22 @@ class Resident final : public SelectiveKernel {
     // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each.
     bool is_short(const Options& options) const {
         constexpr int64_t most_steps = 4;
-        if (p_.channels == 0 || p_.state_rows() == 0) return false;
+        if (p_.channels == 0 || p_.state_rows() == 0 ||
+            !has_step_threads(p_, p_.groups * p_.states, p_.channels * steps_.lanes))
+            return false;
         return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
     }
     void walk_steps(const SelectiveBuffers& x, SelectiveParams& params, void* stream) const {
-        const int64_t threads = p_.channels * steps_.lanes, row_groups = ceil_div(p_.state_rows(), selective_step_rows);
+        const int64_t threads = p_.channels * steps_.lanes, row_groups = ceil_div(p_.state_rows(), steps_.rows);
         SelectiveStepParams steps;
         steps.states = state_rows_of(p_, x.state_in, x.state_out, x.state_indices, size_);
-        steps.rows = p_.state_rows();
+        steps.rows = static_cast<uint32_t>(int64_t{p_.state_rows()});
         steps.whole = p_.states == steps_.lanes * steps_.states_of_lane && lie_aligned(steps.states) &&
                       matrices_lie_whole(params);
         const int block = step_block(row_groups * threads, selective_step_threads, multiprocessors_);
         params.slices = static_cast<int32_t>(ceil_div(threads, block));
+        steps.by_slices = divisor_of(static_cast<uint32_t>(params.slices));
+        steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
         launch(steps_.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
     }
     // Whether lanes can load their numbers of A, B and C at once.
@@ -299,8 +303,8 @@ class Resident final : public SelectiveKernel {
     Extent group_channels_, slices_;
     int64_t size_;  // bytes of a number of the states
     Extent segment_steps_, segments_, parts_;
-    bool short_;
     SelectiveStepKernel steps_;
+    bool short_;
     int multiprocessors_;
     Scratch forward_, backward_;
 };

@@ -15,7 +15,7 @@ struct StateRows {
     char* out = nullptr;
     int64_t in_step = 0, out_step = 0;  // bytes from one row to the next
     const int32_t* indices = nullptr;   // the rows of the pools that are meant; null where the states are no pools
-    int64_t pool_rows = 0;
+    int64_t rows = 0;                   // rows in memory
 };
 
 // A thread has a pack of V channels of one row: neighbours that lie aligned in every tensor if `whole`, else channels

@@ -8,7 +8,8 @@ namespace {
 
 template <typename X, typename V, int Lanes, int States>
 SelectiveStepKernel kernel_of() {
-    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States};
+    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States,
+            selective_step_rows<V, States>};
 }
 
 template <typename X, typename V = typename Element<X>::Wide>

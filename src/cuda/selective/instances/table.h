@@ -25,10 +25,11 @@ struct SelectiveKernels {
     const void* param_sums = nullptr;  // stores a dense array of D's type
 };
 
-// The kernel for forward over few steps, and how many lanes have the states of a channel, and how many each.
+// The kernel for forward over few steps.
 struct SelectiveStepKernel {
     const void* kernel = nullptr;
-    int lanes = 0, states_of_lane = 0;
+    int lanes = 0, states_of_lane = 0;  // lanes of a channel, and states that each of them has
+    int rows = 0;                       // rows of a thread
 };
 SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states);
 
