@@ -50,7 +50,7 @@ double floor_of(const Problem& p, int64_t n, int64_t groups) {
 }  // namespace
 
 double rnn_step_floor_us(const Problem& p) {
-    if (size_of(p.dtype) > 4 || p.extents.batch == 0) return 0;
+    if (size_of(p.dtype) > 4 || p.extents.batch == 0 || p.rnn()->dim == 1) return 0;
     double least = INFINITY;
     for (const int64_t n : {1, 2, 4, 8, 16}) {
         // Clusters of 16 fit 7 times, as they stay within a part of the card.

@@ -7,7 +7,7 @@
 
 namespace bench {
 
-// Microseconds; 0 where the model says nothing: f64, or an R that fits no split over the card.
+// Microseconds; 0 where the model says nothing: f64, heads of one unit, or an R that fits no split over the card.
 double rnn_step_floor_us(const Problem& problem);
 
 }  // namespace bench

@@ -265,6 +265,7 @@ enum {
     FLASHSCAN_ARG_B = 2019,
     FLASHSCAN_ARG_C = 2020,
     FLASHSCAN_ARG_D = 2021,
+    FLASHSCAN_ARG_INDEX = 2022,
 
     FLASHSCAN_TANGENT = 0x20000000, /* no plan takes it yet */
     FLASHSCAN_GRAD = 0x40000000
@@ -502,7 +503,8 @@ typedef struct flashscan_options {
  *
  * Long time may be cut into pieces that run at once. On the CPU the result is finite wherever h' = a h + x computed step
  * by step is. On CUDA the product of a piece's gates is formed: where gates above 1 in magnitude make it overflow
- * although every h is finite, the result is not.
+ * although every h is finite, or where a state comes within a factor of 1024 of the largest number of its type, the
+ * result need not be finite.
  *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients. GATE and its gradient have gate_dtype:
  *
@@ -782,6 +784,11 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  * infinite ones too. MUL: the gradient of a factor is the product of the others, exact where factors are 0. Powers and
  * products may overflow on the way in one bracketing and not in another.
  *
+ * INDEX, of MIN and MAX: the running argmin or argmax, one i64 for each element of OUTPUT. It is the step t of INPUT whose
+ * element was taken, counted along T of the array in either direction and for packed sequences too, so that INPUT at
+ * (b, INDEX, c) is the element; of equal ones it is the earlier in the order of computation, of NaN the first. It is -1
+ * where no step was taken: where y is STATE_IN or the identity. Plans with a communicator do not take it.
+ *
  * CUSTOM knows no identity: MODE_EXCLUSIVE needs STATE_IN, and an empty sequence without STATE_IN leaves its part of
  * OUTPUT and STATE_OUT as it is.
  *
@@ -810,6 +817,7 @@ FLASHSCAN_API_STATUS flashscan_plan_rnn(flashscan_plan** plan, const flashscan_r
  *     OUTPUT of a scan                      as INPUT            out             MATMUL: in, needed for GRAD|INPUT;
  *                                                                               AFFINE: in, needed for GRAD|GATE
  *     OUTPUT of a reduction                 [BS,C,element]      out             -
+ *     INDEX               i64               as OUTPUT           optional out if MIN or MAX
  *     STATE_IN                              [BS,C,element]      optional in     optional in: if it was in forward
  *     STATE_OUT                             as STATE_IN         optional out    -
  *     SEQ_OFFSETS         i32 or i64        [N+1]               in if N > 0     in if N > 0

@@ -51,6 +51,7 @@ void Communicator::gather(const void* from, void* to, size_t bytes, void* stream
 
 bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id) {
     if (!ranks) return false;
+    if (id == id_of(ArgId::index)) return true;
     const int32_t place = ranks.place(ranks.rank, direction), state = id & ~grad_bit;
     return (state == id_of(ArgId::state_in) && place != 0) ||
            (state == id_of(ArgId::state_out) && place != ranks.size - 1);
@@ -58,6 +59,9 @@ bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id) {
 
 void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id) {
     if (!is_elsewhere(ranks, direction, id)) return;
+    if (id == id_of(ArgId::index))
+        fail(Code::unknown_argument, "INDEX is given to rank {} of {}; plans with a communicator do not take it",
+             ranks.rank, ranks.size);
     const bool in = (id & ~grad_bit) == id_of(ArgId::state_in);
     fail(Code::unknown_argument, "{}STATE_{} is given to rank {}; it belongs to rank {} alone, the {} of {} to compute",
          (id & grad_bit) != 0 ? "GRAD|" : "", in ? "IN" : "OUT", ranks.rank,

@@ -68,10 +68,10 @@ struct Communicator {
     void gather(const void* from, void* to, size_t bytes, void* stream) const;
 };
 
-// Returns whether an argument belongs to another rank: the initial state belongs to the first in the order of
-// computation, and the final state to the last.
+// Returns whether an argument belongs to another rank or to none: the initial state belongs to the first in the order of
+// computation, the final state to the last, and INDEX, which counts the steps of one rank, to none.
 bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
-// Throws Error{unknown_argument} for an argument that is.
+// Throws Error{unknown_argument} for an argument that does.
 void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
 
 // The note with which each rank's message begins.

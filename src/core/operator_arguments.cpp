@@ -48,6 +48,8 @@ std::vector<ArgumentSpec> operator_arguments(const OperatorProblem& p, Pass pass
     if (pass == Pass::forward) {
         add(id_of(ArgId::input), "INPUT", required, false, inputs);
         add(id_of(ArgId::output), "OUTPUT", required, true, outputs);
+        if (p.has_index())
+            specs.push_back(dense_argument(id_of(ArgId::index), "INDEX", optional, true, outputs, Dtype::i64));
         add_state(id_of(ArgId::state_out), "STATE_OUT", optional, true);
     } else {
         if (keeps_input(p)) add(id_of(ArgId::input), "INPUT", p.is_affine() ? optional : required, false, inputs);
@@ -68,6 +70,7 @@ OperatorBuffers operator_buffers(const OperatorProblem& p, Pass pass, const Poin
     b.input = found[ArgId::input];
     b.gate = found[ArgId::gate];
     b.output = found[ArgId::output];
+    b.index = found[ArgId::index];
     b.state_in = found[ArgId::state_in];
     b.state_out = found[ArgId::state_out];
     b.seq_offsets = found[ArgId::seq_offsets];

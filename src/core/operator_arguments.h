@@ -12,6 +12,7 @@ struct OperatorBuffers {
     const void* input = nullptr;
     const void* gate = nullptr;
     void* output = nullptr;  // only read in backward
+    void* index = nullptr;
     const void* state_in = nullptr;
     void* state_out = nullptr;
     const void* seq_offsets = nullptr;

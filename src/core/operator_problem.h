@@ -48,6 +48,8 @@ struct OperatorProblem : Sequences {
     bool on_numbers() const { return row_of(kind).on_numbers; }
     // Returns whether derivatives depend on the operands.
     bool has_slopes() const { return row_of(kind).has_slopes; }
+    // Returns whether forward has INDEX: which step the extremum comes from.
+    bool has_index() const { return kind == OperatorKind::min || kind == OperatorKind::max; }
     bool is_reduction() const { return mode == OperatorMode::reduction; }
     bool differentiable() const;
     // Return how many numbers an element of INPUT, OUTPUT and the states has, and an element of GATE. For a custom

@@ -80,6 +80,7 @@ enum class ArgId : int32_t {
     b,
     c,
     d,
+    index,
 };
 
 inline constexpr int32_t first_arg_id = static_cast<int32_t>(ArgId::input);

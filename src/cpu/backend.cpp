@@ -66,6 +66,7 @@ constexpr LinearCandidate linear[] = {
 };
 
 constexpr RnnCandidate rnn[] = {
+    {"diagonal", unless_empty<make_rnn_diagonal>},
     {"blocked", unless_empty<make_rnn_blocked>},
     {"reference", unless_empty<reference::make_rnn>},
 };

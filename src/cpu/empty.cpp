@@ -75,6 +75,7 @@ class EmptyOperator final : public Empty<OperatorKernel> {
         if (p_.is_custom()) return forward_custom(b);
         for (int64_t i = 0; i < numbers(b.state_out, b); ++i) {
             if (p_.is_reduction()) pass_number(b.state_in, b.output, p_.dtype, i);
+            if (p_.is_reduction() && b.index != nullptr) static_cast<int64_t*>(b.index)[i] = -1;
             if (b.state_out != nullptr) pass_number(b.state_in, b.state_out, state(), i);
         }
     }

@@ -7,6 +7,7 @@
 #include "cpu/number.h"
 #include "cpu/operator.h"
 #include "cpu/operator_elements.h"
+#include "cpu/operator_indices.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -39,6 +40,7 @@ class Numbers final : public OperatorKernel {
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
 
     void forward(const OperatorBuffers& b, void*) const override {
+        if (b.index != nullptr) find_indices(p_, b, threads_);
         const Scratch at = layout(Pass::forward);
         auto* scratch = static_cast<char*>(b.scratch);
         const std::vector<ChainPiece> pieces = pieces_of(p_, b.seq_offsets, b.state_in != nullptr, lanes_, cut_);

@@ -7,15 +7,11 @@
 
 #include "core/error.h"
 #include "core/workspace.h"
-#include "cpu/isa.h"
-#include "cpu/kernels/rnn.h"
-#include "cpu/number.h"
+#include "cpu/rnn_call.h"
 #include "cpu/threads.h"
 
 namespace flashscan::cpu {
 namespace {
-
-RnnKernels kernels_for(Isa isa, Cell cell, bool wide) { return FLASHSCAN_OF_ISA(isa, rnn_kernels(cell, wide)); }
 
 // How the work is shared: sequences of a block, and threads that walk a block together.
 struct Sharing {
@@ -64,7 +60,7 @@ class Rnn final : public RnnKernel {
           batch_invariant_(options.batch_invariant),
           threads_(thread_count(options.threads)),
           size_(size_of(state_dtype(p_.dtype))),
-          kernels_(kernels_for(isa_, p_.cell, size_ == 8)),
+          kernels_(rnn_kernels_for(isa_, p_)),
           sharing_(share(p_.state_rows(), p_.heads, threads_,
                          static_cast<double>(p_.counts().gates * p_.head_dim * p_.head_dim))),
           rows_(sharing_.rows),
@@ -80,32 +76,21 @@ class Rnn final : public RnnKernel {
                            direct() ? ", WEIGHT as it lies" : "");
     }
     size_t scratch_bytes(Pass pass) const override { return layout(pass).bytes; }
-    size_t reserve_bytes() const override {
-        return static_cast<size_t>(p_.batch.named("RESERVE") * p_.time * p_.width() * planes() * size_);
-    }
+    size_t reserve_bytes() const override { return rnn_reserve_bytes(p_, kernels_); }
 
     void forward(const RnnBuffers& buffers, void*) const override {
-        const std::vector<RnnSequence> sequences = sorted_sequences(buffers.seq_offsets);
-        RnnCall call = common(buffers, sequences, Pass::forward);
-        call.input = tensor(const_cast<void*>(buffers.input), p_.input_strides());
-        call.state_out = static_cast<char*>(buffers.state_out);
-        call.bias = static_cast<const char*>(buffers.bias);
+        const std::vector<RnnSequence> sequences = rnn_sequences(p_, buffers.seq_offsets);
+        const RnnCall call = make_call(buffers, sequences, Pass::forward);
         kernels_.pack_bias(call);
         run_blocks(call, Pass::forward, buffers.scratch);
     }
 
     void backward(const RnnBuffers& buffers, void*) const override {
-        const std::vector<RnnSequence> sequences = sorted_sequences(buffers.seq_offsets);
-        RnnCall call = common(buffers, sequences, Pass::backward);
+        const std::vector<RnnSequence> sequences = rnn_sequences(p_, buffers.seq_offsets);
+        RnnCall call = make_call(buffers, sequences, Pass::backward);
         auto* scratch = static_cast<char*>(buffers.scratch);
-        call.input = tensor(buffers.grad_input, p_.input_strides());
         if (buffers.grad_weight != nullptr && buffers.grad_input == nullptr)
             call.input.data = scratch + backward_.grad_input;
-        call.grad_output = tensor(const_cast<void*>(buffers.grad_output), p_.output_strides());
-        call.grad_state_out = static_cast<const char*>(buffers.grad_state_out);
-        call.grad_state_in = static_cast<char*>(buffers.grad_state_in);
-        call.grad_weight = static_cast<char*>(buffers.grad_weight);
-        call.grad_bias = static_cast<char*>(buffers.grad_bias);
         if (call.grad_bias != nullptr) call.bias_sums = scratch + backward_.bias;
         run_blocks(call, Pass::backward, scratch);
         if (call.grad_weight != nullptr) run_weight_gradient(call, scratch);
@@ -119,21 +104,14 @@ class Rnn final : public RnnKernel {
         int64_t block_bytes, slice_bytes;
     };
 
-    // Numbers that the reserve holds for an element: what the cell keeps, less h where OUTPUT has it unrounded.
-    int64_t planes() const { return kernels_.kept - (kernels_.keeps_h && state_dtype(p_.dtype) == p_.dtype ? 1 : 0); }
     bool direct() const {
         return !p_.packed() &&
                (batch_invariant_ ? p_.time <= direct_steps : p_.state_rows() * p_.time <= direct_products);
     }
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
-    RnnTensor tensor(void* data, const RnnStrides& s) const {
-        return {static_cast<char*>(data), number_of(p_.dtype), s.state, s.batch, s.time};
-    }
-    RnnCall extents() const;
-    RnnCall common(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const;
+    RnnCall make_call(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const;
     Scratch book(Pass pass) const;
-    std::vector<RnnSequence> sorted_sequences(const void* seq_offsets) const;
     void run_blocks(const RnnCall& call, Pass pass, void* scratch) const;
     void run_weight_gradient(const RnnCall& call, char* scratch) const;
 
@@ -149,34 +127,9 @@ class Rnn final : public RnnKernel {
     Scratch forward_, backward_;
 };
 
-RnnCall Rnn::extents() const {
-    const int64_t vector = kernels_.vector_bytes / size_;
-    const auto rounded = [&](int64_t to) { return (p_.head_dim + to - 1) / to * to; };
-    RnnCall call{};
-    call.ascending = p_.direction == Direction::forward;
-    call.planes = planes();
-    call.time = p_.time;
-    call.heads = p_.heads;
-    call.dim = p_.head_dim;
-    call.state_rows = p_.state_rows();
-    call.output_states = p_.output_states();
-    call.clip = size_ == 8 ? p_.recurrent_clip : std::min<double>(p_.recurrent_clip, std::numeric_limits<float>::max());
-    call.depth = rounded(vector);
-    call.width = rounded(2 * vector);
-    call.weight_number = number_of(p_.weight_dtype);
-    return call;
-}
-
-RnnCall Rnn::common(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const {
+RnnCall Rnn::make_call(const RnnBuffers& buffers, const std::vector<RnnSequence>& sequences, Pass pass) const {
     auto* scratch = static_cast<char*>(buffers.scratch);
-    RnnCall call = extents();
-    call.output = tensor(buffers.output, p_.output_strides());
-    call.state_in = static_cast<const char*>(buffers.state_in);
-    call.reset = p_.has_reset ? buffers.reset : nullptr;
-    call.reserve = static_cast<char*>(buffers.reserve);
-    call.sequences = sequences.data();
-    call.num_sequences = std::ssize(sequences);
-    call.weight = static_cast<const char*>(buffers.weight);
+    RnnCall call = rnn_call(p_, kernels_, buffers, sequences, pass);
     call.panels = scratch + layout(pass).panels;
     call.direct = pass == Pass::forward && direct();
     call.panel_numbers = call.direct ? 0 : kernels_.panel_numbers(call, pass == Pass::backward);
@@ -185,7 +138,7 @@ RnnCall Rnn::common(const RnnBuffers& buffers, const std::vector<RnnSequence>& s
 }
 
 Rnn::Scratch Rnn::book(Pass pass) const {
-    const RnnCall call = extents();
+    const RnnCall call = rnn_extents(p_, kernels_);
     const bool backward = pass == Pass::backward;
     const auto bytes = [&](Extent numbers) { return numbers * size_; };
     const Extent biases = p_.counts().biases * p_.heads * call.depth;
@@ -203,23 +156,6 @@ Rnn::Scratch Rnn::book(Pass pass) const {
         max(blocks_ * scratch.block_bytes, slices_ * scratch.slice_bytes * p_.counts().gates) * p_.heads);
     scratch.bytes = workspace.bytes();
     return scratch;
-}
-
-std::vector<RnnSequence> Rnn::sorted_sequences(const void* seq_offsets) const {
-    std::vector<RnnSequence> list;
-    list.reserve(static_cast<size_t>(p_.state_rows()));
-    const auto offset = [&](int64_t n) {
-        return p_.offsets_dtype == Dtype::i32 ? static_cast<const int32_t*>(seq_offsets)[n]
-                                              : static_cast<const int64_t*>(seq_offsets)[n];
-    };
-    for (int64_t n = 0; n < p_.state_rows(); ++n)
-        if (p_.packed())
-            list.push_back({0, offset(n), offset(n + 1) - offset(n), n});
-        else
-            list.push_back({n, 0, p_.time, n});
-    std::stable_sort(list.begin(), list.end(),
-                     [](const RnnSequence& a, const RnnSequence& b) { return a.length > b.length; });
-    return list;
 }
 
 void Rnn::run_blocks(const RnnCall& call, Pass pass, void* scratch) const {

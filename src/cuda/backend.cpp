@@ -30,8 +30,8 @@ namespace {
 
 // Kernels of the linear recurrence on one GPU.
 constexpr LinearCandidate linear_alone[] = {
-    {"rows", make_linear_rows},   {"relay", make_linear_relay},   {"columns", make_linear_columns},
-    {"waves", make_linear_waves}, {"stream", make_linear_stream}, {"chunked", make_linear_chunked},
+    {"rows", make_linear_rows},   {"relay", make_linear_relay},     {"columns", make_linear_columns},
+    {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
 };
 std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Options& options) {
     return choose<LinearKernel, LinearProblem>("cuda", linear_alone, problem, options).kernel;
@@ -54,10 +54,11 @@ auto alone(const Problem& problem, const Options& options, std::string& refusal)
 constexpr LinearCandidate linear[] = {
     {"rows", over_ranks<make_linear_rows>},       {"relay", over_ranks<make_linear_relay>},
     {"columns", over_ranks<make_linear_columns>}, {"waves", over_ranks<make_linear_waves>},
-    {"stream", over_ranks<make_linear_stream>},   {"chunked", over_ranks<make_linear_chunked>},
+    {"chunked", over_ranks<make_linear_chunked>},
 };
 
 constexpr RnnCandidate rnn[] = {
+    {"diagonal", make_rnn_diagonal},
     {"fused", make_rnn_fused},
     {"persistent", make_rnn_persistent},
     {"alternating", make_rnn_alternating},

@@ -8,6 +8,7 @@
 //     left_slope(l, r)     what a gradient of y is multiplied by to give that of l: the conjugate derivative
 //     right_slope(l, r)    and that of r
 //     is_long              there if it takes tens of instructions
+//     chooses              there if y is one of the operands; takes_right(l, r) then tells whether it is r
 //
 // min and max take the earlier of equal operands and the first NaN, so that no bracketing changes a bit.
 #pragma once
@@ -123,6 +124,7 @@ struct Mul {
 
 template <bool Max>
 struct Extremum {
+    static constexpr bool chooses = true;
     template <typename T>
     FLASHSCAN_HD static constexpr T identity() {
         return Max ? Ends<T>::smallest : Ends<T>::largest;
@@ -144,6 +146,11 @@ struct Extremum {
     template <typename T>
     FLASHSCAN_HD static T right_slope(T l, T r) {
         return choose(l, r, T(1), T(0));
+    }
+    // Whether r is taken, of numbers.
+    template <typename T>
+    FLASHSCAN_HD static bool takes_right(T l, T r) {
+        return right_slope(l, r) != T(0);
     }
 };
 using Min = Extremum<false>;

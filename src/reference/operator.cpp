@@ -65,6 +65,13 @@ struct Numbers {
         *y = Op::combine(*l, *r);
     }
     template <typename T>
+    static bool takes_right(const T* l, const T* r) {
+        if constexpr (requires { Op::chooses; })
+            return Op::takes_right(*l, *r);
+        else
+            return false;
+    }
+    template <typename T>
     static void adjoint(const T* l, const T* r, const T*, const T* g, T* gl, T* gr, T*, int64_t) {
         *gl = Op::left_slope(*l, *r) * *g;
         *gr = Op::right_slope(*l, *r) * *g;
@@ -168,28 +175,40 @@ class Operator final : public OperatorKernel {
             Op::identity(y.data(), p_.dim);
         return b.state_in != nullptr;
     }
-    // y o x[t], which replaces y.
-    void step(const OperatorBuffers& b, int64_t at, bool any, Element& y) const {
+    // y o x[t], which replaces y. Returns whether it is x[t], of operators that choose.
+    bool step(const OperatorBuffers& b, int64_t at, bool any, Element& y) const {
         Element x = element(), w = gate(), next = element();
         get(b.input, p_.dtype, at, x);
+        bool taken = true;
         if (any) {
+            if constexpr (requires { Op::takes_right(y.data(), x.data()); })
+                taken = Op::takes_right(y.data(), x.data());
             if (gate_ > 0) get(b.gate, p_.dtype, at, w);
             Op::combine(y.data(), x.data(), w.data(), next.data(), p_.dim);
             x.swap(next);
         }
         y.swap(x);
+        return taken;
+    }
+    static void put_index(void* data, int64_t place, int64_t index) {
+        if (data != nullptr) static_cast<int64_t*>(data)[place] = index;
     }
 
     void forward_chain(const OperatorBuffers& b, const Sequence& s, int64_t c) const {
         Element y = element();
         bool any = start(b, chain(s, c), y);
+        int64_t index = -1;
+        const auto write = [&](int64_t at) {
+            put(b.output, p_.dtype, at, y);
+            put_index(b.index, at, index);
+        };
         for (int64_t i = 0; i < s.length(); ++i, any = true) {
-            const int64_t at = place(s, s.step(p_.direction, i), c);
-            if (p_.mode == OperatorMode::exclusive) put(b.output, p_.dtype, at, y);
-            step(b, at, any, y);
-            if (p_.mode == OperatorMode::inclusive) put(b.output, p_.dtype, at, y);
+            const int64_t t = s.step(p_.direction, i), at = place(s, t, c);
+            if (p_.mode == OperatorMode::exclusive) write(at);
+            if (step(b, at, any, y)) index = t;
+            if (p_.mode == OperatorMode::inclusive) write(at);
         }
-        if (p_.is_reduction()) put(b.output, p_.dtype, chain(s, c), y);
+        if (p_.is_reduction()) write(chain(s, c));
         put(b.state_out, state_, chain(s, c), y);
     }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/fixture.h"
+#include "support/operator_problem.h"
 #include "support/rnn_problem.h"
 
 namespace api {
@@ -211,6 +212,21 @@ TEST_F(Communicator, PlansListWhatTheirRankTakes) {
             const int32_t wanted = pass == FLASHSCAN_PASS_BACKWARD ? FLASHSCAN_GRAD | id : id;
             EXPECT_EQ(flashscan_plan_arg_bytes(plan, pass, wanted, &bytes), FLASHSCAN_STATUS_UNKNOWN_ARGUMENT);
         }
+    flashscan_plan_destroy(plan);
+}
+
+// INDEX counts the steps of one rank.
+TEST_F(Communicator, PlansTakeNoIndex) {
+    const flashscan_operator_desc desc = desc_of(operator_problem_of("operator max f32 b1 t4 c1"));
+    ASSERT_EQ(flashscan_plan_operator(&plan, &desc, &options), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    const float input[4] = {1, 3, 2, 5};
+    float output[4] = {};
+    int64_t index[4] = {};
+    const flashscan_arg args[] = {flashscan_in(FLASHSCAN_ARG_INPUT, input, sizeof input),
+                                  flashscan_out(FLASHSCAN_ARG_OUTPUT, output, sizeof output),
+                                  flashscan_out(FLASHSCAN_ARG_INDEX, index, sizeof index)};
+    expect_failure(flashscan_execute(plan, FLASHSCAN_PASS_FORWARD, args, 3, nullptr), FLASHSCAN_STATUS_UNKNOWN_ARGUMENT,
+                   {"INDEX is given to rank 0 of 1", "communicator"});
     flashscan_plan_destroy(plan);
 }
 

@@ -108,12 +108,13 @@ std::vector<CudaScene> cuda_scenes() {
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
              {"waves", "linear f32 BTC b1 t4096 c256"},
-             {"stream", "linear f32 BTC b2 t256 c1024 state-in state-out"},
+             {"chunked", "linear f32 BTC b1 t2560 c64 sequences7 state-in state-out invariant"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
     for (const int32_t carries : {FLASHSCAN_CARRIES_GATHERED, FLASHSCAN_CARRIES_WAVEFRONT})
         list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
              {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},

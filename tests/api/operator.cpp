@@ -223,6 +223,26 @@ TEST(OperatorPlan, IntegersHaveNoBackward) {
     EXPECT_EQ(size, 4U);
 }
 
+TEST(OperatorPlan, IndexBelongsToMinAndMaxForward) {
+    size_t size = 0;
+    for (const char* line : {"operator min u8 b2 t5 c3", "operator max f64 b2 t5 c3"}) {
+        const Created made(desc_of(operator_problem_of(line)));
+        ASSERT_EQ(made.status, FLASHSCAN_STATUS_OK) << flashscan_last_error();
+        ASSERT_EQ(flashscan_plan_arg_bytes(made.plan, fwd, FLASHSCAN_ARG_INDEX, &size), FLASHSCAN_STATUS_OK);
+        EXPECT_EQ(size, 2U * 5 * 3 * 8);
+    }
+    for (const char* line : {"operator add f32 b2 t5 c3", "operator matmul f32 b1 t2 c1 d1"}) {
+        const Created made(desc_of(operator_problem_of(line)));
+        expect_failure(flashscan_plan_arg_bytes(made.plan, fwd, FLASHSCAN_ARG_INDEX, &size),
+                       FLASHSCAN_STATUS_UNKNOWN_ARGUMENT, {"2022"});
+    }
+    const Created made(desc_of(operator_problem_of("operator max f32 b2 t5 c3 reduction")));
+    ASSERT_EQ(flashscan_plan_arg_bytes(made.plan, fwd, FLASHSCAN_ARG_INDEX, &size), FLASHSCAN_STATUS_OK);
+    EXPECT_EQ(size, 2U * 3 * 8);
+    expect_failure(flashscan_plan_arg_bytes(made.plan, bwd, FLASHSCAN_ARG_INDEX, &size),
+                   FLASHSCAN_STATUS_UNKNOWN_ARGUMENT, {"2022"});
+}
+
 TEST(OperatorPlan, BackwardNeedsAnAdjoint) {
     flashscan_custom_operator custom = small_custom();
     const Created without(custom_desc(custom));

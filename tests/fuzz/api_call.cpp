@@ -35,13 +35,13 @@ void check_status(const char* function, flashscan_status status) {
 namespace {
 
 constexpr size_t most_bytes = 2 << 20;  // of one argument: others are given too small
-constexpr int32_t ids[] = {FLASHSCAN_ARG_INPUT,       FLASHSCAN_ARG_GATE,       FLASHSCAN_ARG_OUTPUT,
-                           FLASHSCAN_ARG_STATE_IN,    FLASHSCAN_ARG_STATE_OUT,  FLASHSCAN_ARG_RESET,
-                           FLASHSCAN_ARG_SEQ_OFFSETS, FLASHSCAN_ARG_WEIGHT,     FLASHSCAN_ARG_BIAS,
-                           FLASHSCAN_ARG_SCRATCH,     FLASHSCAN_ARG_RESERVE,    FLASHSCAN_ARG_STATE_INDICES,
-                           FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE, FLASHSCAN_ARG_OUTPUT_GATE,
-                           FLASHSCAN_ARG_PARAM,       FLASHSCAN_ARG_DELTA,      FLASHSCAN_ARG_A,
-                           FLASHSCAN_ARG_B,           FLASHSCAN_ARG_C,          FLASHSCAN_ARG_D};
+constexpr int32_t ids[] = {
+    FLASHSCAN_ARG_INPUT,       FLASHSCAN_ARG_GATE,       FLASHSCAN_ARG_OUTPUT,      FLASHSCAN_ARG_STATE_IN,
+    FLASHSCAN_ARG_STATE_OUT,   FLASHSCAN_ARG_RESET,      FLASHSCAN_ARG_SEQ_OFFSETS, FLASHSCAN_ARG_WEIGHT,
+    FLASHSCAN_ARG_BIAS,        FLASHSCAN_ARG_SCRATCH,    FLASHSCAN_ARG_RESERVE,     FLASHSCAN_ARG_STATE_INDICES,
+    FLASHSCAN_ARG_SECOND_GATE, FLASHSCAN_ARG_INPUT_GATE, FLASHSCAN_ARG_OUTPUT_GATE, FLASHSCAN_ARG_PARAM,
+    FLASHSCAN_ARG_DELTA,       FLASHSCAN_ARG_A,          FLASHSCAN_ARG_B,           FLASHSCAN_ARG_C,
+    FLASHSCAN_ARG_D,           FLASHSCAN_ARG_INDEX};
 
 int32_t any_pass(Source& source) {
     constexpr int32_t passes[] = {FLASHSCAN_PASS_FORWARD, FLASHSCAN_PASS_BACKWARD, FLASHSCAN_PASS_TANGENT};
@@ -52,7 +52,8 @@ bool written(int32_t pass, int32_t id) {
     if (pass == FLASHSCAN_PASS_BACKWARD)
         return (id & FLASHSCAN_GRAD) != 0 && (id & ~FLASHSCAN_GRAD) != FLASHSCAN_ARG_OUTPUT &&
                (id & ~FLASHSCAN_GRAD) != FLASHSCAN_ARG_STATE_OUT;
-    return id == FLASHSCAN_ARG_OUTPUT || id == FLASHSCAN_ARG_STATE_OUT || id == FLASHSCAN_ARG_RESERVE;
+    return id == FLASHSCAN_ARG_OUTPUT || id == FLASHSCAN_ARG_INDEX || id == FLASHSCAN_ARG_STATE_OUT ||
+           id == FLASHSCAN_ARG_RESERVE;
 }
 
 // A buffer of the needed bytes whose contents are numbers, small integers or anything.
@@ -97,7 +98,8 @@ Arguments make_arguments(Source& source, const Planned& planned, int32_t pass) {
             if (flashscan_plan_arg_bytes(planned.plan, pass, id, &bytes) != FLASHSCAN_STATUS_OK) continue;
             const bool optional = base == FLASHSCAN_ARG_STATE_IN || base == FLASHSCAN_ARG_STATE_OUT ||
                                   base == FLASHSCAN_ARG_SCRATCH || base == FLASHSCAN_ARG_BIAS ||
-                                  base == FLASHSCAN_ARG_OUTPUT_GATE || base == FLASHSCAN_ARG_D;
+                                  base == FLASHSCAN_ARG_OUTPUT_GATE || base == FLASHSCAN_ARG_D ||
+                                  base == FLASHSCAN_ARG_INDEX;
             if (optional && source.chance(128)) continue;
             arguments.add(id, fill(source, base, std::min(bytes, most_bytes)));
         }

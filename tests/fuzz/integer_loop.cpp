@@ -52,21 +52,26 @@ int64_t combine(int32_t kind, int32_t dtype, int64_t left, int64_t right) {
 
 Results integer_loop(const OperatorProblem& p, const OperatorData& data) {
     const auto size = [](const std::array<int64_t, 3>& e) { return static_cast<size_t>(e[0] * e[1] * e[2]); };
-    Values output(size(p.output_extents())), last(size(p.state_extents()));
+    Values output(size(p.output_extents())), last(size(p.state_extents())), index(output.size());
     for (const Sequence& s : sequences_of(p.batch, p.time, data.offsets))
         for (int64_t c = 0; c < p.channels; ++c) {
             const size_t state = p.state_place(s.state, c);
             int64_t y = p.state_in ? integer_of(data.state_in[state]) : identity(p.kind, p.dtype);
+            int64_t from = -1;
             for (int64_t i = 0; i < s.length(); ++i) {
-                const size_t at = p.place(s.batch, s.step(p.reverse, i), c, 1);
+                const int64_t t = s.step(p.reverse, i);
+                const size_t at = p.place(s.batch, t, c, 1);
                 const int64_t next = combine(p.kind, p.dtype, y, integer_of(data.input[at]));
+                const int64_t taken = next != y || (i == 0 && !p.state_in) ? t : from;
                 if (!p.reduction()) output[at] = of_integer(p.mode == FLASHSCAN_MODE_EXCLUSIVE ? y : next);
-                y = next;
+                if (!p.reduction()) index[at] = of_integer(p.mode == FLASHSCAN_MODE_EXCLUSIVE ? from : taken);
+                y = next, from = taken;
             }
-            if (p.reduction()) output[state] = of_integer(y);
+            if (p.reduction()) output[state] = of_integer(y), index[state] = of_integer(from);
             last[state] = of_integer(y);
         }
     Results results{{FLASHSCAN_ARG_OUTPUT, output}};
+    if (p.index) results[FLASHSCAN_ARG_INDEX] = index;
     if (p.state_out) results[FLASHSCAN_ARG_STATE_OUT] = last;
     return results;
 }

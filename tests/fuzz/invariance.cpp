@@ -143,6 +143,7 @@ PlacesOf places_of(const RnnProblem& p, const RnnProblem& one, const Sequence& s
 template <typename P, typename Run>
 void by_places(const Session& session, P p, const std::vector<Target>& targets, Run run) {
     p.batch_invariant = true;
+    if constexpr (requires { p.index; }) p.index = false;  // it counts steps of the whole
     if (p.state_rows() == 0) return;
     const auto data = make_data(p);
     const Sequence s = chosen(p, data.offsets);
@@ -172,9 +173,7 @@ void by_places(const Session& session, P p, const std::vector<Target>& targets, 
 void scan(const Session& session, const std::string& line) {
     OperatorProblem p = operator_problem_of(line);
     p.batch_invariant = true;
-    std::vector<Target> targets = operator_targets();
-    std::erase_if(targets, [&](const Target& target) { return is_without_kernel(p, target.backend); });
-    by_places(session, p, targets, [](const auto&... arguments) { return run_operator(arguments...); });
+    by_places(session, p, operator_targets(), [](const auto&... arguments) { return run_operator(arguments...); });
 }
 
 void rnn(const Session& session, const std::string& line) {

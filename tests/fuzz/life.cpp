@@ -261,7 +261,7 @@ void life_case(const Session& session, int64_t index) {
     }
     const Scenario& scenario = scenarios[index % static_cast<int64_t>(std::size(scenarios))];
     if (!applies(scenario, settings.cuda)) return;
-    std::string line = draw_scene(stage.random, scenario.run == failing_allocations ? 1 : 4, stage.backend);
+    std::string line = draw_scene(stage.random, scenario.run == failing_allocations ? 1 : 4);
     if (scenario.run == callbacks)
         line = fmt::format("operator mul {} fwd c128 b{} t{} c{} state-in state-out{} seed{}",
                            stage.random.of({"inclusive", "exclusive", "reduction"}), stage.random.between(1, 3),

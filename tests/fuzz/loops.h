@@ -13,9 +13,15 @@ namespace fuzz {
 
 using Results = std::map<int32_t, support::Values>;  // of each output by its id
 
-// One pass; backward reads data.output, as the library does. With `narrow`, in the arithmetic of the problem's dtype.
+enum class Arithmetic {
+    exact,     // long double
+    narrow,    // of the problem's dtype
+    in_pieces  // the same, but NaN from where a state or a product of consecutive gates comes within 2^10 of the largest
+               // number: kernels that compose pieces of time need not be finite there
+};
+// One pass; backward reads data.output, as the library does.
 support::Outcome linear_loop(const support::Problem& problem, const support::Data& data, bool backward,
-                             bool narrow = false);
+                             Arithmetic arithmetic = Arithmetic::exact);
 Results operator_loop(const support::OperatorProblem& problem, const support::OperatorData& data);
 // The same of integers, which operator_loop calls for them.
 Results integer_loop(const support::OperatorProblem& problem, const support::OperatorData& data);

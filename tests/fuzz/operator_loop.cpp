@@ -21,6 +21,7 @@ class OperatorLoop {
         : p_(problem), data_(data), real_(!is_complex(problem.dtype)), d_(static_cast<size_t>(problem.dim)) {
         const auto size = [](const std::array<int64_t, 3>& e) { return static_cast<size_t>(e[0] * e[1] * e[2]); };
         results_[FLASHSCAN_ARG_OUTPUT].resize(size(p_.output_extents()));
+        results_[FLASHSCAN_ARG_INDEX].resize(size(p_.output_extents()));
         results_[FLASHSCAN_ARG_STATE_OUT].resize(size(p_.state_extents()));
         results_[grad | FLASHSCAN_ARG_INPUT].resize(size(p_.extents(p_.element())));
         results_[grad | FLASHSCAN_ARG_GATE].resize(size(p_.extents(p_.gate_element())));
@@ -30,6 +31,7 @@ class OperatorLoop {
     Results run() {
         for (const Sequence& s : sequences_of(p_.batch, p_.time, data_.offsets))
             for (int64_t c = 0; c < p_.channels; ++c) chain(s, c);
+        if (!p_.index) results_.erase(FLASHSCAN_ARG_INDEX);
         if (!p_.state_out) results_.erase(FLASHSCAN_ARG_STATE_OUT);
         if (!p_.backward) results_.erase(grad | FLASHSCAN_ARG_INPUT);
         if (!p_.backward || !p_.affine()) results_.erase(grad | FLASHSCAN_ARG_GATE);
@@ -135,6 +137,7 @@ class OperatorLoop {
             if (inclusive || exclusive) write(FLASHSCAN_ARG_OUTPUT, place(i, p_.element()), ys[inclusive ? i + 1 : i]);
         }
         if (p_.reduction()) write(FLASHSCAN_ARG_OUTPUT, state, ys.back());
+        if (p_.index) find_indices(s, c, ys);
         write(FLASHSCAN_ARG_STATE_OUT, state, ys.back());
         if (!p_.backward) return;
 
@@ -160,6 +163,20 @@ class OperatorLoop {
             if (exclusive) add(data_.grad_output, place(i, p_.element()));
         }
         if (p_.state_in) write(grad | FLASHSCAN_ARG_STATE_IN, state, g);
+    }
+
+    // The step where y last became another number, which a tie does not; ys[i] is what comes before step i.
+    void find_indices(const Sequence& s, int64_t c, const std::vector<Element>& ys) {
+        Values& index = results_[FLASHSCAN_ARG_INDEX];
+        int64_t from = -1;
+        for (size_t i = 0; i + 1 < ys.size(); ++i) {
+            const int64_t t = s.step(p_.reverse, static_cast<int64_t>(i)), before = from;
+            if (ys[i + 1] != ys[i] || (i == 0 && !p_.state_in)) from = t;
+            if (!p_.reduction())
+                index[p_.place(s.batch, t, c, 1)] =
+                    static_cast<double>(p_.mode == FLASHSCAN_MODE_EXCLUSIVE ? before : from);
+        }
+        if (p_.reduction()) index[p_.state_place(s.state, c)] = static_cast<double>(from);
     }
 
     const OperatorProblem& p_;

@@ -94,12 +94,10 @@ std::string Scene::repeat() {
     return "";
 }
 
-std::string draw_scene(Random& random, int32_t threads, int32_t backend) {
+std::string draw_scene(Random& random, int32_t threads) {
     const auto with_threads = [&](auto p) {
         p.threads = threads;
         p.caller_scratch = false;
-        if constexpr (std::is_same_v<decltype(p), OperatorProblem>)
-            if (is_without_kernel(p, backend)) p.batch_invariant = false;
         return text_of(p);
     };
     switch (random.below(5)) {

@@ -33,6 +33,6 @@ class Scene {
 };
 
 // A small problem of any family as a line, for `threads` threads, which a kernel of the backend takes.
-std::string draw_scene(Random& random, int32_t threads, int32_t backend);
+std::string draw_scene(Random& random, int32_t threads);
 
 }  // namespace fuzz

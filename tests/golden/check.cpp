@@ -110,6 +110,7 @@ int32_t dtype_of(const std::string& argument, const json& run, const json& field
     const int32_t dtype = dtype_in(run, "dtype");
     const auto or_dtype = [&](int32_t own) { return own != 0 ? own : dtype; };
     if (argument == "seq_offsets") return dtype_in(fields, "offsets_dtype");
+    if (argument == "index") return FLASHSCAN_DTYPE_I64;
     const bool is_state = argument.find("state_") != std::string::npos;
     if (fields.contains("states")) {  // a selective scan
         const std::string name = argument.starts_with("grad_") ? argument.substr(5) : argument;

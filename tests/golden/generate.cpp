@@ -57,14 +57,14 @@ class Arguments {
         if (tensor.id == FLASHSCAN_ARG_RESET) return add_as<uint8_t>(tensor);
         if (tensor.id == FLASHSCAN_ARG_SEQ_OFFSETS)
             return tensor.narrow ? add_as<int32_t>(tensor) : add_as<int64_t>(tensor);
-        if (integers_) return add_as<int64_t>(tensor);
+        if (integers_ || tensor.id == FLASHSCAN_ARG_INDEX) return add_as<int64_t>(tensor);
         add(tensor.id, tensor.data.data(), tensor.data.size() * sizeof(double));
     }
     // What was written to converted tensors, back into them.
     void take_back(std::vector<Tensor>& outputs) const {
-        for (size_t i = 0; i < args_.size() && integers_; ++i)
+        for (size_t i = 0; i < args_.size(); ++i)
             for (Tensor& tensor : outputs)
-                if (tensor.id == args_[i].id)
+                if (tensor.id == args_[i].id && (integers_ || tensor.id == FLASHSCAN_ARG_INDEX))
                     for (size_t k = 0; k < tensor.data.size(); ++k)
                         tensor.data[k] = static_cast<double>(static_cast<const int64_t*>(args_[i].data)[k]);
     }
@@ -130,7 +130,8 @@ ordered_json json_of(const std::vector<Tensor>& tensors, bool integers = false) 
         ordered_json& one = json[argument_word(tensor.id)];
         one["shape"] = tensor.shape;
         if (tensor.complex) one["complex"] = true;
-        const bool whole = integers || tensor.id == FLASHSCAN_ARG_RESET || tensor.id == FLASHSCAN_ARG_SEQ_OFFSETS;
+        const bool whole = integers || tensor.id == FLASHSCAN_ARG_RESET || tensor.id == FLASHSCAN_ARG_SEQ_OFFSETS ||
+                           tensor.id == FLASHSCAN_ARG_INDEX;
         one["data"] = whole ? ordered_json(std::vector<int64_t>(tensor.data.begin(), tensor.data.end()))
                             : ordered_json(tensor.data);
     }

@@ -116,6 +116,10 @@ Case scan(const char* name, flashscan_operator_desc desc, Choice choice) {
         maker.in(maker.tensor(FLASHSCAN_ARG_STATE_IN, state, 1), true);
         maker.out(FLASHSCAN_ARG_STATE_OUT, state, false);
     }
+    if (choice.index) {
+        made.outputs.push_back(maker.zeros(FLASHSCAN_ARG_INDEX, made.outputs.front().shape));
+        return made;
+    }
     for (const int32_t id : {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_STATE_IN}) maker.gradient(id);
     return made;
 }

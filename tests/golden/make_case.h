@@ -10,6 +10,7 @@ struct Choice {
     bool states = false;     // STATE_IN, STATE_OUT and their gradients
     bool real_gate = false;  // with complex data
     bool bias = true;
+    bool index = false;  // INDEX, and forward alone
 };
 
 Case linear(const char* name, flashscan_linear_desc desc, Choice choice = {});

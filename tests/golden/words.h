@@ -42,11 +42,10 @@ inline const Words gated_epilogues = {FLASHSCAN_GATED_EPILOGUE_NONE, {"none", "s
 inline const Words gated_bits = {20, {"reset", "first_step"}};
 inline const Words selective_bits = {24, {"reset", "softplus", "b_per_step", "c_per_step"}};
 inline const Words arguments = {FLASHSCAN_ARG_INPUT,
-                                {"input",   "gate",          "output",     "state_in",    "state_out",
-                                 "reset",   "seq_offsets",   "weight",     "bias",        "scratch",
-                                 "reserve", "state_indices", "input_gate", "output_gate", "second_gate",
-                                 "param",   "delta",         "a",          "b",           "c",
-                                 "d"}};
+                                {"input",       "gate",        "output",      "state_in", "state_out", "reset",
+                                 "seq_offsets", "weight",      "bias",        "scratch",  "reserve",   "state_indices",
+                                 "input_gate",  "output_gate", "second_gate", "param",    "delta",     "a",
+                                 "b",           "c",           "d",           "index"}};
 
 // Zero, a field's default, is the first word.
 inline const std::string& word(const Words& words, int32_t number) {

@@ -136,7 +136,6 @@ class EmptyOperator : public testing::TestWithParam<Target> {
         return values;
     }
     static void check(const OperatorProblem& p) {
-        if (is_without_kernel(p, GetParam().backend)) return;
         run_on({GetParam()}, p, [&](const Target& target) {
             OperatorData data = make_data(p);
             data.offsets = no_steps(p.sequences);

@@ -108,9 +108,10 @@ std::vector<GatedProblem> shapes() {
 std::vector<GatedProblem> aligned() {
     std::vector<GatedProblem> problems;
     for (const char* layer : layers)
-        for (const char* rest : {"f32 b2 t257 c66 state-in state-out", "bf16 b2 t135 c66 state-in",
-                                 "f16 b1 t64 c128 state-out limit1000", "f32 BCT b1 t4104 c3 state-in state-out",
-                                 "bf16 BCT b1 t2056 c6 state-out", "f16 BCT b2 t248 c4 state-in"})
+        for (const char* rest :
+             {"f32 b2 t257 c66 state-in state-out", "bf16 b2 t135 c66 state-in", "f16 b1 t64 c128 state-out limit1000",
+              "f32 BCT b1 t4104 c3 state-in state-out", "bf16 BCT b1 t2056 c6 state-out", "f16 BCT b2 t248 c4 state-in",
+              "bf16 BCT b2 t264 c5"})
             problems.push_back(gated_problem_of(std::string("gated no-bias ") + layer + " " + rest));
     for (const char* line :
          {"mingru f32 b2 t130 c34 state-in", "rglru bf16 BCT b1 t2104 c2 state-in state-out limit1000",

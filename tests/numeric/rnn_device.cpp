@@ -35,7 +35,9 @@ class RnnDevice : public testing::TestWithParam<Target> {
     // Both passes of `p`, ready to run with its own data.
     struct Training {
         explicit Training(const RnnProblem& problem)
-            : p(problem), plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel)), data(make_data(p)) {
+            : p(fitted(problem, GetParam())),
+              plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel)),
+              data(make_data(p)) {
             if (!plan) return;
             calls.push_back(forward_call(p, plan, FLASHSCAN_BACKEND_CUDA, data, Guard::end));
             if (calls[0].run(plan.get()) != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
@@ -138,7 +140,7 @@ TEST_P(RnnDevice, RepeatsWithTheSamePointers) {
 
 // More sets of pointers than a plan keeps graphs of, in turns; then the plan goes while its work is still queued.
 TEST_P(RnnDevice, TakesManySetsOfPointers) {
-    const RnnProblem p = rnn_problem_of("rnn lstm fwd bf16 b4 t30 h1 d40 state-in");
+    const RnnProblem p = fitted(rnn_problem_of("rnn lstm fwd bf16 b4 t30 h1 d40 state-in"), GetParam());
     const RnnData data = make_data(p);
     auto plan = std::make_unique<Plan>(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, GetParam().kernel));
     if (!GetParam().kernel.empty() && plan->status() == FLASHSCAN_STATUS_UNSUPPORTED)
@@ -186,7 +188,7 @@ TEST_P(RnnDevice, RunsOnADeviceThatIsNotCurrent) {
     if (devices < 2) GTEST_SKIP() << "needs two devices";
     for (const char* line : lines) {
         SCOPED_TRACE(line);
-        const RnnProblem p = rnn_problem_of(line);
+        const RnnProblem p = fitted(rnn_problem_of(line), GetParam());
         const RnnData data = make_data(p);
         const RnnOutcome first = run_rnn(p, GetParam(), data, Guard::end, 1);
         if (!GetParam().kernel.empty() && first.status == FLASHSCAN_STATUS_UNSUPPORTED) continue;

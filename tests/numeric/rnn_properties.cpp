@@ -27,7 +27,8 @@ class RnnProperty : public testing::TestWithParam<RnnPropertyCase> {
     }
     static const Target& target() { return std::get<1>(GetParam()); }
     static RnnProblem problem(const std::string& rest) {
-        return rnn_problem_of("rnn bwd " + std::get<2>(GetParam()) + " " + std::get<0>(GetParam()) + " " + rest);
+        return fitted(rnn_problem_of("rnn bwd " + std::get<2>(GetParam()) + " " + std::get<0>(GetParam()) + " " + rest),
+                      target());
     }
     static RnnOutcome run(const RnnProblem& p, const RnnData& data) {
         RnnOutcome outcome = run_rnn(p, target(), data, Guard::end);

@@ -155,6 +155,40 @@ std::vector<RnnProblem> large() {
     return problems;
 }
 
+// Diagonal matrices: numbers of steps about those that are fetched at a time, units about a vector, a warp and a strip.
+std::vector<RnnProblem> diagonals() {
+    std::vector<RnnProblem> problems;
+    const std::vector<std::string> cells = cell_words();
+    constexpr int64_t times[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 64, 129};
+    constexpr int64_t heads[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 255, 256, 257, 300, 513};
+    constexpr const char* types[] = {"f32", "bf16", "f64", "f16", "bf16 weight-f32"};
+    constexpr const char* options[] = {"state-in state-out",
+                                       "reset state-in",
+                                       "all-states reverse reset state-in state-out",
+                                       "TBGHD clip0.05 state-out",
+                                       "no-bias grads-r invariant state-in",
+                                       "caller-scratch grads-xs threads3 state-in state-out"};
+    for (size_t i = 0; i < 2 * std::size(times); ++i)
+        for (size_t c = 0; c < cells.size(); c += 3)
+            problems.push_back(rnn_problem_of(
+                fmt::format("rnn bwd {} {} b{} t{} h{} d1 {} seed{}", cells[(i + c) % cells.size()],
+                            types[(i + c) % std::size(types)], 1 + (i + c) % 4, times[i % std::size(times)],
+                            heads[(5 * i + c) % std::size(heads)], options[(i + c / 3) % std::size(options)], i + 1)));
+    for (const std::string& cell : cells)
+        for (const char* rest :
+             {"f32 b1 t100 h70 d1 sequences9 state-in state-out", "bf16 b1 t40 h33 d1 sequences50 reverse reset",
+              "f32 b3 t1 h40 d1 pooled state-in state-out fwd", "f32 b2 t300 h20 d1 values-saturated reset"})
+            problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
+    return problems;
+}
+std::vector<Target> diagonal_targets() {
+    std::vector<Target> targets = rnn_kernel_targets();
+    std::erase_if(targets, [](const Target& target) { return target.kernel != "diagonal" && !target.kernel.empty(); });
+    return targets;
+}
+
+INSTANTIATE_TEST_SUITE_P(RnnDiagonal, RnnCases, testing::ValuesIn(cases_on(diagonal_targets(), diagonals())),
+                         name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), grid(5'000'000, false))),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(HeavyRnn, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), large())),
@@ -167,9 +201,11 @@ INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_ker
                          name_of_rnn_case);
 
 // The bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums not on the threads.
-TEST(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
+class RnnBits : public testing::TestWithParam<const char*> {};
+
+TEST_P(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
     for (const std::string& cell : cell_words()) {
-        RnnProblem p = rnn_problem_of(std::string("rnn bwd f32 b13 t9 h2 d37 state-in threads1 ") + cell);
+        RnnProblem p = rnn_problem_of("rnn bwd f32 b13 t9 " + std::string(GetParam()) + " state-in threads1 " + cell);
         const RnnData data = make_data(p);
         const RnnOutcome one = run_rnn(p, {}, data, Guard::end);
         require(one);
@@ -200,6 +236,9 @@ TEST(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
         }
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(Rnn, RnnBits, testing::Values("h2 d37", "h300 d1"),
+                         [](const auto& test) { return std::string(test.index == 0 ? "blocks" : "diagonals"); });
 
 // FLASHSCAN_TEST_RNN_CASE runs one problem line, as a failure prints it.
 TEST(RnnRepro, CaseOfTheEnvironment) {

@@ -206,6 +206,10 @@ std::map<int32_t, Expected> reference_of(const OperatorProblem& p, OperatorData&
         const auto lost = losses.find(id);
         Expected& e = expected[id];
         e.value = value;
+        if (id == FLASHSCAN_ARG_INDEX) {
+            e.tolerance.resize(value.size());
+            continue;
+        }
         for (size_t i = 0; i < value.size(); ++i) {
             // Terms that overflow bound nothing, unless the value is infinite like them.
             const double terms = modulus(bounds.at(id)[i]);
@@ -232,8 +236,7 @@ std::string name_of_operator_case(const testing::TestParamInfo<OperatorCase>& in
 std::vector<OperatorCase> cases_on(const std::vector<Target>& targets, const std::vector<OperatorProblem>& problems) {
     std::vector<OperatorCase> cases;
     for (const OperatorProblem& problem : problems)
-        for (const Target& target : targets)
-            if (!is_without_kernel(problem, target.backend)) cases.push_back({problem, target});
+        for (const Target& target : targets) cases.push_back({problem, target});
     return cases;
 }
 

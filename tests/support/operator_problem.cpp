@@ -26,6 +26,7 @@ enum Stream : uint64_t {
 
 constexpr Flag<OperatorProblem> flags[] = {{"state-in", &OperatorProblem::state_in},
                                            {"state-out", &OperatorProblem::state_out},
+                                           {"index", &OperatorProblem::index},
                                            {"custom", &OperatorProblem::custom},
                                            {"invariant", &OperatorProblem::batch_invariant},
                                            {"pooled", &OperatorProblem::pooled},
@@ -147,7 +148,7 @@ OperatorProblem operator_problem_of(const std::string& text) {
             throw std::invalid_argument(fmt::format(
                 "'{}' is no word of an operator line; accepted are an operator ({}), fwd, bwd, DTYPE, BTC, BCT, bN, "
                 "tN, "
-                "cN, dN, {}, reverse, sequencesN, offsets-i32, state-in, state-out, custom, invariant, pooled, "
+                "cN, dN, {}, reverse, sequencesN, offsets-i32, state-in, state-out, index, custom, invariant, pooled, "
                 "caller-scratch, place-misaligned, tf32, threadsN, values- {} and seedN",
                 word, fmt::join(operator_words(), " "), fmt::join(mode_names, ", "), fmt::join(values_names, " ")));
     return problem;
@@ -178,11 +179,12 @@ std::vector<int32_t> read_by(const OperatorProblem& p, bool backward) {
 bool has_steps(const OperatorProblem& p, int32_t id) {
     const int32_t argument = id & ~FLASHSCAN_GRAD;
     return argument == FLASHSCAN_ARG_INPUT || argument == FLASHSCAN_ARG_GATE ||
-           (argument == FLASHSCAN_ARG_OUTPUT && !p.reduction());
+           ((argument == FLASHSCAN_ARG_OUTPUT || argument == FLASHSCAN_ARG_INDEX) && !p.reduction());
 }
 
 int32_t dtype_of(const OperatorProblem& p, int32_t id) {
     const int32_t argument = id & ~FLASHSCAN_GRAD;
+    if (argument == FLASHSCAN_ARG_INDEX) return FLASHSCAN_DTYPE_I64;
     const bool state = argument == FLASHSCAN_ARG_STATE_IN || argument == FLASHSCAN_ARG_STATE_OUT;
     return state ? state_dtype(p.dtype) : p.dtype;
 }
@@ -192,6 +194,7 @@ Tensor tensor_of(const OperatorProblem& p, int32_t id) {
     switch (id & ~FLASHSCAN_GRAD) {
     case FLASHSCAN_ARG_INPUT: tensor.extents = p.extents(p.element()); break;
     case FLASHSCAN_ARG_GATE: tensor.extents = p.extents(p.gate_element()); break;
+    case FLASHSCAN_ARG_INDEX:
     case FLASHSCAN_ARG_OUTPUT: tensor.extents = p.output_extents(); break;
     default: return state_tensor(p);
     }
@@ -228,11 +231,6 @@ flashscan_operator_desc desc_of(const OperatorProblem& p) {
         desc.custom = operator_code(p);
     }
     return desc;
-}
-
-bool is_without_kernel(const OperatorProblem& p, int32_t backend) {
-    return backend == FLASHSCAN_BACKEND_CUDA && p.batch_invariant && p.sequences > 0 && !p.matmul() && !p.affine() &&
-           !p.integers();
 }
 
 flashscan_options options_of(const OperatorProblem& p, int32_t backend, const std::string& kernel) {

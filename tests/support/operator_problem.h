@@ -20,6 +20,7 @@ struct OperatorProblem {
     int64_t batch = 1, time = 1, channels = 1;
     int64_t dim = 0;       // of matmul and affine
     bool backward = true;  // both passes
+    bool index = false;    // forward gives INDEX
     bool reverse = false;
     int64_t sequences = 0;
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
@@ -76,8 +77,6 @@ flashscan_options options_of(const OperatorProblem& problem, int32_t backend, co
 // Every kernel by name but the oracle, and the planner of every backend that has kernels; these and the oracle.
 std::vector<Target> operator_kernel_targets();
 std::vector<Target> operator_targets();
-// Whether no kernel of the backend has the bits that are asked for: on GPUs those of packed numbers depend on the rest.
-bool is_without_kernel(const OperatorProblem& problem, int32_t backend);
 
 // In the order of memory, as values that the dtypes represent exactly.
 struct OperatorData {

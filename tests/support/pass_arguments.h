@@ -18,9 +18,14 @@ uint32_t wanted_gradients(const P& p) {
 // The tensors that the pass writes: all but RESERVE and SCRATCH.
 template <typename P>
 std::vector<int32_t> written_by(const P& p, bool backward) {
-    if (!backward && p.state_out) return {FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_STATE_OUT};
-    if (!backward) return {FLASHSCAN_ARG_OUTPUT};
     std::vector<int32_t> ids;
+    if (!backward) {
+        ids.push_back(FLASHSCAN_ARG_OUTPUT);
+        if constexpr (requires { p.index; })
+            if (p.index) ids.push_back(FLASHSCAN_ARG_INDEX);
+        if (p.state_out) ids.push_back(FLASHSCAN_ARG_STATE_OUT);
+        return ids;
+    }
     uint32_t wanted = wanted_gradients(p);
     for (const int32_t id : gradients_of(p)) {
         if ((wanted & 1U) != 0 && has_argument(p, id)) ids.push_back(FLASHSCAN_GRAD | id);

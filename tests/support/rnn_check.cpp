@@ -39,7 +39,7 @@ std::string name_of_rnn_case(const testing::TestParamInfo<RnnCase>& info) {
 std::vector<RnnCase> cases_on(const std::vector<Target>& targets, const std::vector<RnnProblem>& problems) {
     std::vector<RnnCase> cases;
     for (const RnnProblem& problem : problems)
-        for (const Target& target : targets) cases.push_back({problem, target});
+        for (const Target& target : targets) cases.push_back({fitted(problem, target), target});
     return cases;
 }
 

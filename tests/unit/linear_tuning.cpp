@@ -55,6 +55,18 @@ TEST(LinearTuning, ManyRowsPassTheCarryOnFewFoldSummaries) {
     EXPECT_GT(tune_chunked(shape_of(1, 16, 1 << 20, false), tile).log2_group_chunks, 0);
 }
 
+TEST(LinearTuning, BatchInvariantTilesOfOneAndTwoRowsComposeAlike) {
+    LinearShape shape = shape_of(1, 66, 1799, false);
+    shape.batch_invariant = true;
+    const LinearTuning one = tune_chunked(shape, {1, 16, 8}), two = tune_chunked(shape, {2, 16, 8});
+    const auto fold_rows = [](const LinearTuning& t, int lane_rows) {
+        return std::max(lane_rows << (t.log2_lane_rows + t.log2_warp_rows), 1 << t.log2_fold_rows);
+    };
+    EXPECT_EQ(fold_rows(one, 1), fold_rows(two, 2));
+    EXPECT_EQ(one.log2_group_chunks, two.log2_group_chunks);
+    EXPECT_EQ(one.chunk_steps, two.chunk_steps);
+}
+
 TEST(LinearTuning, RowsThatShareSectorsMeetInABlock) {
     LinearShape shape = shape_of(7, 1031, 2339, false);
     EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 0);

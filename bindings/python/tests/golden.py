@@ -114,6 +114,11 @@ class Golden:
     def forward(self, package, operands, **more):
         """The results of the package's function, and what ``more`` makes it return besides."""
         x, state, more = operands["input"], operands.get("state_in"), {**self.options, **more}
+        if "index" in self.wanted:
+            if package.__name__ == "flashscan":
+                more["return_index"] = True
+            else:  # flashscan.torch and flashscan.jax have none
+                del self.wanted["index"]
         final = {"return_final_state": self.final}
         if self.family == "linear":
             results = package.linear_scan(operands["gate"], x, state, **final, **more)
@@ -134,6 +139,10 @@ class Golden:
             more.update(exclusive=self.desc["mode"] == "exclusive", return_final=self.final)
             results = package.prefix_scan(x, self.kind, initial=state, **more)
         return results if isinstance(results, tuple) else (results,)
+
+    def named(self, results):
+        """What forward returned, by the names of ``wanted``."""
+        return dict(zip((name for name in ("output", "index", "state_out") if name in self.wanted), results))
 
     def backward(self, package, results):
         """Gradients by name, of the package's function for them; ``results`` of a network end with its reserve."""

@@ -69,7 +69,7 @@ def test_functions(arrays, case, run):
     golden = Golden(case, run, arrays.make)
     more = {"return_reserve": True} if golden.incoming and (golden.family == "rnn" or golden.hides_state) else {}
     results = supported(lambda: golden.forward(flashscan, golden.operands, **more))
-    golden.check(dict(zip(("output", "state_out"), map(arrays.wide, results))), golden.wanted)
+    golden.check(golden.named(map(arrays.wide, results)), golden.wanted)
     if golden.incoming:
         found = golden.backward(flashscan, results)
         found = {name: arrays.wide(array) for name, array in found.items() if array is not None}
@@ -84,7 +84,7 @@ def test_autograd(device, case, run):
     for tensor in golden.operands.values():
         tensor.requires_grad_(golden.incoming is not None)
     results = supported(lambda: golden.forward(importlib.import_module("flashscan.torch"), golden.operands))
-    golden.check(dict(zip(("output", "state_out"), map(arrays.wide, results))), golden.wanted)
+    golden.check(golden.named(map(arrays.wide, results)), golden.wanted)
     if golden.incoming:
         grads = arrays.torch.autograd.grad(results, list(golden.operands.values()), list(golden.incoming.values()))
         golden.check(dict(zip(golden.operands, map(arrays.wide, grads))), golden.wanted_gradients)

@@ -75,7 +75,7 @@ def check_golden(case, run):
     golden = Golden(case, run, lambda values, dtype: jnp.asarray(values).astype(dtype))
     wide = lambda array: np.asarray(array, np.complex128)
     results, vjp = jax.vjp(lambda operands: golden.forward(fj, operands), golden.operands)
-    golden.check(dict(zip(("output", "state_out"), map(wide, results))), golden.wanted)
+    golden.check(golden.named(map(wide, results)), golden.wanted)
     if golden.incoming:  # the library's gradients are PyTorch's, the conjugates of JAX's
         (found,) = vjp(tuple(jnp.conj(grad) for grad in golden.incoming.values()))
         golden.check({name: wide(jnp.conj(array)) for name, array in found.items()}, golden.wanted_gradients)

@@ -252,6 +252,45 @@ def test_integers_are_those_of_numpy(op, dtype):
     np.testing.assert_array_equal(later[:, 1:], functions[op].accumulate(np.hstack((x[:, :1], x)), 1, dtype)[:, 1:-1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", *INTEGERS])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("op, function", [("min", np.minimum), ("max", np.maximum)])
+def test_indices_are_those_of_the_first_extremum(op, function, reverse, dtype):
+    x = np.random.default_rng(1).integers(0, 9, (2, 50, 3)).astype(dtype)
+    y, index, final = flashscan.prefix_scan(x, op, axis=1, reverse=reverse, return_index=True, return_final=True)
+    turned = x[:, ::-1] if reverse else x
+    wanted = function.accumulate(turned, 1)
+    fresh = np.concatenate((np.ones_like(x[:, :1], bool), wanted[:, 1:] != wanted[:, :-1]), 1)
+    place = np.maximum.accumulate(np.where(fresh, np.arange(50)[:, None], 0), 1)
+    assert index.dtype == np.int64
+    np.testing.assert_array_equal(index, (49 - place)[:, ::-1] if reverse else place)
+    np.testing.assert_array_equal(y, np.take_along_axis(x, index, 1))
+    np.testing.assert_array_equal(final, wanted[:, -1])
+    least, step = flashscan.reduce(x, op, axis=1, reverse=reverse, return_index=True)
+    np.testing.assert_array_equal(least, wanted[:, -1])
+    np.testing.assert_array_equal(step, 49 - place[:, -1] if reverse else place[:, -1])
+    exclusive = flashscan.prefix_scan(x, op, axis=1, initial=x[:, 0], exclusive=True, return_index=True)[1]
+    assert (exclusive[:, 0] == -1).all()
+
+
+def test_indices_of_packed_sequences_count_from_the_beginning():
+    x = np.array([3.0, 1.0, 1.0, 5.0, 2.0, 2.0])
+    offsets = np.array([0, 3, 3, 6])
+    assert flashscan.prefix_scan(x, "min", seq_offsets=offsets, return_index=True)[1].tolist() == [0, 1, 1, 3, 4, 4]
+    assert flashscan.reduce(x, "min", seq_offsets=offsets, return_index=True)[1].tolist() == [1, -1, 4]
+
+
+def test_indices_are_refused_where_there_are_none():
+    x = np.ones(4)
+    for call in (lambda: flashscan.prefix_scan(x, "add", return_index=True), lambda: flashscan.reduce(x, np.add, return_index=True)):
+        with pytest.raises(ValueError, match="return_index is True with op .*; accepted are 'min' and 'max'"):
+            call()
+    with pytest.raises(TypeError, match="x has dtype bool; accepted with return_index are numbers"):
+        flashscan.prefix_scan(x > 0, "max", return_index=True)
+    with pytest.raises(TypeError, match="return_index"):
+        flashscan.prefix_scan(x, "max", return_index="yes")
+
+
 @pytest.mark.parametrize("op, wanted", [("and", [1, 1, 0, 0]), ("or", [0, 1, 1, 1]), ("xor", [0, 1, 1, 0])])
 def test_bools_stay_bools(op, wanted):
     x = np.array([True, True, False, True]) if op == "and" else np.array([False, True, False, True])

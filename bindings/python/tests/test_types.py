@@ -84,6 +84,13 @@ def more(x: Array, Wx: Array, R: Array, now: Array, state: Array, ask: bool) -> 
     rnn(Wx, R, None, return_final_state=ask, return_reserve=ask)
     assert_type(linear_step(0.5, now, state), Array)
 
+def indices(x: Array) -> None:
+    assert_type(prefix_scan(x, "max", return_index=True), tuple[Array, Any])
+    assert_type(prefix_scan(x, "min", return_index=True, return_final=True), tuple[Array, Any, Array])
+    assert_type(reduce(x, "max", axis=1, return_index=True), tuple[Array, Any])
+    prefix_scan(x, "add", return_index=True)  # refused
+    reduce(x, "min", exclusive=True)  # refused
+
 def filters(x: Array) -> None:
     assert_type(lfilter(x, x, x), Any)
     assert_type(lfilter(x, x, x, 1, x), tuple[Any, Any])

@@ -49,7 +49,8 @@ struct RnnCall {
     // same shape for each sequence, in their order.
     char *panels, *bias_numbers, *bias_sums;
     int64_t panel_numbers;
-    bool direct;  // forward reads WEIGHT itself (rnn_direct.h), and there are no panels
+    char* weight_sums;  // of diagonals, [sequences][G][depth]; null where they are not wanted
+    bool direct;        // forward reads WEIGHT itself (rnn_direct.h), and there are no panels
 };
 
 // Sequences [begin, end) of one head. `members` threads walk them together; each owns a share of the head's elements
@@ -68,6 +69,12 @@ struct RnnSlice {
     char* buffer;  // has slice_numbers() numbers
 };
 
+// Units [begin, end) of a sequence of a network whose matrices are diagonals; begin is a multiple of W.
+struct RnnStrip {
+    int64_t sequence, begin, end;
+    char* buffer;  // has diagonal_numbers() numbers
+};
+
 struct RnnKernels {
     int64_t vector_bytes;
     int64_t kept;  // how many numbers backward needs of each element and step
@@ -84,6 +91,12 @@ struct RnnKernels {
     int64_t (*block_numbers)(const RnnCall&, int64_t sequences, bool backward);
     int64_t (*slice_numbers)(const RnnCall&, int64_t rows);
     int64_t (*panel_numbers)(const RnnCall&, bool backward);
+    // Those of diagonals (rnn_diagonal.h), in the same order.
+    void (*pack_diagonal)(const RnnCall&);
+    void (*diagonal_forward)(const RnnCall&, const RnnStrip&);
+    void (*diagonal_backward)(const RnnCall&, const RnnStrip&);
+    void (*diagonal_gradient)(const RnnCall&);
+    int64_t (*diagonal_numbers)(int64_t units, bool backward);
 };
 
 namespace baseline {

@@ -146,6 +146,67 @@ FLASHSCAN_INLINE void put_states(const RnnCall& c, char* data, const RnnSequence
         put<T>(number_of_type<T>, data, state_place(c, static_cast<int64_t>(j), s, head) + d, left, state[j].v);
 }
 
+// Writes the states after a step to OUTPUT, whose first element of the step is `out`, and what the cell keeps of it to
+// RESERVE, from `kept_at` on.
+template <typename T, int S, int K>
+FLASHSCAN_INLINE void put_step(const RnnCall& c, int64_t out, int64_t kept_at, int64_t d, int64_t left,
+                               const LaneArray<T, S>& state, const LaneArray<T, K>& kept) {
+    for (int j = 0; j < c.output_states; ++j)
+        put<T>(c.output.number, c.output.data, out + j * c.output.state + d, left, state[j].v);
+    for (int k = 0; c.reserve != nullptr && k < c.planes; ++k)
+        put<T>(number_of_type<T>, c.reserve, kept_at + k * c.dim + d, left, kept[k].v);
+}
+
+// Reads those states before step i that the cell's backward uses; the others are 0.
+template <typename Cell, typename T>
+FLASHSCAN_INLINE void previous_states(const RnnCall& c, const RnnSequence& s, int64_t i, int64_t head, int64_t d,
+                                      LaneArray<T, Cell::states>& state) {
+    if (i == 0) return get_states(c, c.state_in, s, head, d, c.dim - d, state);
+    LaneArray<T, Cell::kept> kept;
+    get_kept<Cell, T>(c, s, step_of(c, s, i - 1), head, d, c.dim - d, kept);
+    for (int j = 0; j < Cell::states; ++j) state[j] = Lanes<T>(T(0));
+    Cell::states_of(kept, state);
+}
+
+// Reads the gradients of the states after a step that the user gives, whose first element is `out`.
+template <typename T, int S>
+FLASHSCAN_INLINE void get_given(const RnnCall& c, int64_t out, int64_t d, int64_t left, LaneArray<T, S>& given) {
+    for (int j = 0; j < S; ++j)
+        given[j] =
+            j < c.output_states
+                ? Lanes<T>(get<T>(c.grad_output.number, c.grad_output.data, out + j * c.grad_output.state + d, left))
+                : Lanes<T>(T(0));
+}
+
+// Reads the gradients of the states after the last step, and writes those of the states before the first one.
+template <typename Cell, typename T>
+FLASHSCAN_INLINE void enter_last(const RnnCall& c, const RnnSequence& s, int64_t head, int64_t d,
+                                 LaneArray<T, Cell::states>& carry) {
+    LaneArray<T, Cell::states> given;
+    get_states(c, c.grad_state_out, s, head, d, c.dim - d, given);
+    for (int j = 0; j < Cell::states; ++j) carry[j] = s.length == 0 ? given[j] : Lanes<T>(T(0));
+    if (s.length == 0) return;
+    LaneArray<T, Cell::kept> kept;
+    get_kept<Cell, T>(c, s, step_of(c, s, s.length - 1), head, d, c.dim - d, kept);
+    Cell::enter(given, kept, carry);
+}
+template <typename Cell, typename T>
+FLASHSCAN_INLINE void leave_first(const RnnCall& c, const RnnSequence& s, int64_t head, int64_t d,
+                                  LaneArray<T, Cell::states>& carry) {
+    LaneArray<T, Cell::states> first;
+    get_states(c, c.state_in, s, head, d, c.dim - d, first);
+    if (s.length > 0) Cell::leave(first, carry);
+    put_states(c, c.grad_state_in, s, head, d, c.dim - d, carry);
+}
+
+// Limits gradients that pass R.
+template <typename T>
+FLASHSCAN_INLINE Vec<T> clipped(const RnnCall& c, Vec<T> through) {
+    if (c.clip == 0) return through;
+    const T limit = static_cast<T>(c.clip);
+    return through > limit ? splat<T>(limit) : through < -limit ? splat<T>(-limit) : through;
+}
+
 template <typename Cell, typename T>
 struct Forward {
     static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states, P = Cell::biases;
@@ -230,11 +291,7 @@ struct Forward {
             Cell::forward(pre, state, kept);
             store_lanes<T>(m.state(0, r, d), state[0].v, left);
             for (int j = 1; j < S; ++j) store<T>(m.state(j, r, d), state[j].v);
-            for (int j = 0; j < c.output_states; ++j)
-                put<T>(c.output.number, c.output.data, out + j * c.output.state + d, left, state[j].v);
-            if (c.reserve != nullptr)
-                for (int k = 0; k < c.planes; ++k)
-                    put<T>(number_of_type<T>, c.reserve, kept_at + k * c.dim + d, left, kept[k].v);
+            put_step<T, S, Cell::kept>(c, out, kept_at, d, left, state, kept);
         }
     }
 };
@@ -264,19 +321,11 @@ struct Backward {
         for (int64_t r = 0; r < m.pitch; ++r) finish(r);
     }
 
-    // Reads those states before step i that the cell's backward uses; the others are 0.
-    FLASHSCAN_INLINE void previous_states(const RnnSequence& s, int64_t i, int64_t d, LaneArray<T, S>& state) const {
-        if (i == 0) return get_states(c, c.state_in, s, b.head, d, c.dim - d, state);
-        LaneArray<T, K> kept;
-        get_kept<Cell, T>(c, s, step_of(c, s, i - 1), b.head, d, c.dim - d, kept);
-        for (int j = 0; j < S; ++j) state[j] = Lanes<T>(T(0));
-        Cell::states_of(kept, state);
-    }
     FLASHSCAN_INLINE void previous_or_reset(const RnnSequence& s, int64_t i, int64_t d, LaneArray<T, S>& state) const {
         if (resets(c, s, step_of(c, s, i)))
             for (int j = 0; j < S; ++j) state[j] = Lanes<T>(T(0));
         else
-            previous_states(s, i, d, state);
+            previous_states<Cell, T>(c, s, i, b.head, d, state);
     }
 
     void start(int64_t r) {
@@ -284,25 +333,17 @@ struct Backward {
         for (int64_t p = 0; c.bias_sums != nullptr && p < P; ++p)
             for (int64_t d = m.begin; d < m.end; d += W) store<T>(bias_sum(r, static_cast<int>(p), d), Vec<T>{});
         for (int64_t d = m.begin; d < m.end; d += W) {
-            LaneArray<T, S> carry, given;
-            LaneArray<T, K> kept;
-            get_states(c, c.grad_state_out, s, b.head, d, c.dim - d, given);
-            for (int j = 0; j < S; ++j) carry[j] = s.length == 0 ? given[j] : Lanes<T>(T(0));
-            if (s.length > 0) {
-                get_kept<Cell, T>(c, s, step_of(c, s, s.length - 1), b.head, d, c.dim - d, kept);
-                Cell::enter(given, kept, carry);
-            }
+            LaneArray<T, S> carry;
+            enter_last<Cell, T>(c, s, b.head, d, carry);
             for (int j = 0; j < S; ++j) store<T>(m.state(j, r, d), carry[j].v);
         }
     }
     void finish(int64_t r) {
         const RnnSequence& s = m.sequence(r);
         for (int64_t d = m.begin; d < m.end; d += W) {
-            LaneArray<T, S> carry, first;
-            get_states(c, c.state_in, s, b.head, d, c.dim - d, first);
+            LaneArray<T, S> carry;
             for (int j = 0; j < S; ++j) carry[j] = Lanes<T>(load(m.state(j, r, d)));
-            if (s.length > 0) Cell::leave(first, carry);
-            put_states(c, c.grad_state_in, s, b.head, d, c.dim - d, carry);
+            leave_first<Cell, T>(c, s, b.head, d, carry);
         }
     }
 
@@ -329,13 +370,8 @@ struct Backward {
             LaneArray<T, S> given, previous, carry;
             LaneArray<T, K> kept;
             LaneArray<T, P> d_pre;
-            for (int j = 0; j < S; ++j) {
-                given[j] = Lanes<T>(T(0));
-                if (j < c.output_states)
-                    given[j] = Lanes<T>(
-                        get<T>(c.grad_output.number, c.grad_output.data, out + j * c.grad_output.state + d, left));
-                carry[j] = Lanes<T>(load(m.state(j, r, d)));
-            }
+            get_given<T, S>(c, out, d, left, given);
+            for (int j = 0; j < S; ++j) carry[j] = Lanes<T>(load(m.state(j, r, d)));
             get_kept<Cell, T>(c, s, t, b.head, d, left, kept);
             previous_or_reset(s, i, d, previous);
             Cell::enter(given, kept, carry);
@@ -370,12 +406,10 @@ struct Backward {
     void through_product(int64_t r, int64_t i) {
         const RnnSequence& s = m.sequence(r);
         const bool reset = resets(c, s, step_of(c, s, i));
-        const T limit = c.clip > 0 ? static_cast<T>(c.clip) : T(0);
         for (int64_t d = m.begin; d < m.end; d += W) {
             Vec<T> through = load(m.product(0, r) + d);
             if constexpr (Cell::resets_before) through += load(m.product(1, r) + d);
-            if (c.clip > 0) through = through > limit ? splat<T>(limit) : through < -limit ? splat<T>(-limit) : through;
-            store<T>(m.state(0, r, d), reset ? Vec<T>{} : load(m.state(0, r, d)) + through);
+            store<T>(m.state(0, r, d), reset ? Vec<T>{} : load(m.state(0, r, d)) + clipped<T>(c, through));
             for (int j = 1; reset && j < S; ++j) store<T>(m.state(j, r, d), Vec<T>{});
         }
     }

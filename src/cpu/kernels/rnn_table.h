@@ -2,6 +2,7 @@
 // The tables of the kernels of recurrent networks, compiled once for each instruction set.
 #pragma once
 
+#include "cpu/kernels/rnn_diagonal.h"
 #include "cpu/kernels/rnn_steps.h"
 #include "cpu/kernels/rnn_weights.h"
 #include "math/cells.h"
@@ -21,7 +22,12 @@ RnnKernels kernels_of() {
             bias_gradient<Cell, T>,
             Buffers<Cell, T>::numbers,
             WeightGradient<Cell, T>::numbers,
-            panel_numbers<Cell, T>};
+            panel_numbers<Cell, T>,
+            pack_diagonal<Cell, T>,
+            [](const RnnCall& c, const RnnStrip& q) { DiagonalForward<Cell, T>(c, q).run(); },
+            [](const RnnCall& c, const RnnStrip& q) { DiagonalBackward<Cell, T>(c, q).run(); },
+            diagonal_gradient<Cell, T>,
+            StripBuffer<Cell, T>::numbers};
 }
 
 RnnKernels rnn_kernels(Cell cell, bool wide) {

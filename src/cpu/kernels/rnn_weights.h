@@ -90,24 +90,33 @@ void pack_weight(const RnnCall& c, int64_t head, int64_t gate, bool backward) {
         packing.forward(gate == Cell::gates - 1 || gate == gates_of<Cell>(0) - 1);
 }
 
+// Converts `rows` rows of D numbers of WEIGHT or BIAS, or zeros where `from` is null, to rows of `depth` numbers.
+template <typename T>
+void pack_rows(const RnnCall& c, const char* from, char* to, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row)
+        for (int64_t d = 0; d < c.dim; d += Simd<T>::width)
+            store<T>(reinterpret_cast<T*>(to) + row * c.depth + d,
+                     from == nullptr ? Vec<T>{} : get<T>(c.weight_number, from, row * c.dim + d, c.dim - d));
+}
 template <typename Cell, typename T>
 void pack_bias(const RnnCall& c) {
-    for (int64_t row = 0; row < Cell::biases * c.heads; ++row)
-        for (int64_t d = 0; d < c.dim; d += Simd<T>::width)
-            store<T>(reinterpret_cast<T*>(c.bias_numbers) + row * c.depth + d,
-                     c.bias == nullptr ? Vec<T>{} : get<T>(c.weight_number, c.bias, row * c.dim + d, c.dim - d));
+    pack_rows<T>(c, c.bias, c.bias_numbers, Cell::biases * c.heads);
 }
 
-template <typename Cell, typename T>
-void bias_gradient(const RnnCall& c) {
-    const T* sums = reinterpret_cast<const T*>(c.bias_sums);
-    const int64_t rows = Cell::biases * c.heads;
+// Adds up sums [sequences][rows][depth] over the sequences and writes `rows` rows of D numbers.
+template <typename T>
+void sum_sequences(const RnnCall& c, const char* data, char* to, int64_t rows) {
+    const T* sums = reinterpret_cast<const T*>(data);
     for (int64_t row = 0; row < rows; ++row)
         for (int64_t d = 0; d < c.dim; d += Simd<T>::width) {
             Vec<T> sum = {};
             for (int64_t n = 0; n < c.num_sequences; ++n) sum += load(sums + (n * rows + row) * c.depth + d);
-            put<T>(c.weight_number, c.grad_bias, row * c.dim + d, c.dim - d, sum);
+            put<T>(c.weight_number, to, row * c.dim + d, c.dim - d, sum);
         }
+}
+template <typename Cell, typename T>
+void bias_gradient(const RnnCall& c) {
+    sum_sequences<T>(c, c.bias_sums, c.grad_bias, Cell::biases * c.heads);
 }
 
 template <typename Cell, typename T>

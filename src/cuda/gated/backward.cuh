@@ -109,23 +109,28 @@ struct GatedBackward {
         }
     }
     __device__ __forceinline__ void load_each_before(Elements& before) const {
-        const bool held = p.states.data != nullptr;
 #pragma unroll
-        for (int i = 0; i < L; ++i) {
-            Step h;
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v) before.value[i][v] = R(0);
+        if (p.states.data != nullptr) {
+#pragma unroll
+            for (int i = 0; i < L; ++i)
+#pragma unroll
+                for (int v = 0; v < V; ++v) {
+                    const auto* const from = reinterpret_cast<const X*>(t.existing_address(p.states, i + 1, v));
+                    before.value[i][v] = Tile::kept(Element<X>::widen(*from));
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < L; ++i)
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                h[v] = R(0);
-                if (held) {
-                    const auto* const from = reinterpret_cast<const X*>(t.existing_address(p.states, i + 1, v));
-                    const R loaded = Element<X>::widen(*from);
-                    h[v] = t.has(i, v) && !t.resets(i) && !t.is_first(i) ? loaded : R(0);
-                }
+                if (t.has(i, v) && !t.resets(i) && !t.is_first(i)) continue;
+                before.value[i][v] = R(0);
                 if (p.state_in != nullptr && t.is_first(i) && t.has(i, v) && !t.resets(i))
-                    h[v] = static_cast<const R*>(p.state_in)[t.state_of(i, v)];
+                    before.value[i][v] = static_cast<const R*>(p.state_in)[t.state_of(i, v)];
             }
-            before.set(i, h);
-        }
     }
     __device__ __forceinline__ R before(const Inputs& x, int i, int v) const {
         if (!Plain) return x.states.get(i, v);
@@ -144,7 +149,7 @@ struct GatedBackward {
     __device__ __forceinline__ void run(Shared& shared) const {
         const Scan scan(t, shared.scan);
         Inputs x;
-        if (t.whole)
+        if (Plain && t.whole)
             load<true>(x);
         else
             load<false>(x);

@@ -52,7 +52,7 @@ struct GatedForward {
     __device__ __forceinline__ void run(Shared& shared) const {
         const Scan scan(t, shared.scan);
         Inputs x;
-        if (t.whole)
+        if (Plain && t.whole)
             load<true>(x);
         else
             load<false>(x);
@@ -104,7 +104,7 @@ struct GatedForward {
     __device__ __forceinline__ void finish(const Values& h) const {
         Elements output_gate, out;
         if (Parts::has_output_gate(p)) {
-            if (t.whole)
+            if (Plain && t.whole)
                 t.template load<true>(p.output_gate, output_gate);
             else
                 t.template load<false>(p.output_gate, output_gate);

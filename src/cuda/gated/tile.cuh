@@ -140,7 +140,9 @@ struct GatedTile {
         step = part * Shape::warp_steps + (Shape::by_time ? lane * L : 0);
         channels = static_cast<int>(max(min(Int(p.channels) - channel, Int(V)), Int(0)));
         steps = channels == 0 ? 0 : static_cast<int>(max(min(Int(p.time) - step, Int(L)), Int(0)));
-        whole = __all_sync(0xffffffffU, steps == L && channels == V) != 0;
+        // These are the differences before they are clamped: of a comparison of the clamped ones ptxas 13.0 makes a predicate
+        // of the clamp that is true for one channel of two.
+        whole = __all_sync(0xffffffffU, Int(p.time) - step >= L && Int(p.channels) - channel >= V) != 0;
         if constexpr (!Plain) find_events();
     }
 
@@ -280,12 +282,27 @@ struct GatedTile {
 #pragma unroll
         for (int i = 0; i < L; ++i)
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-                x.value[i][v] = R(0);
-                if (view.data == nullptr) continue;
-                const R loaded = Element<T>::widen(*reinterpret_cast<const T*>(existing_address(view, i, v)));
-                x.value[i][v] = has(i, v) ? loaded : R(0);
-            }
+            for (int v = 0; v < V; ++v) x.value[i][v] = R(0);
+        if (view.data == nullptr) return;
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                x.value[i][v] = kept(Element<T>::widen(*reinterpret_cast<const T*>(existing_address(view, i, v))));
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                if (!has(i, v)) x.value[i][v] = R(0);
+    }
+    // The compiler would move a load whose value may be dropped under the condition for it.
+    static __device__ __forceinline__ float kept(float x) {
+        asm volatile("" : "+f"(x));
+        return x;
+    }
+    static __device__ __forceinline__ double kept(double x) {
+        asm volatile("" : "+d"(x));
+        return x;
     }
 
     __device__ __forceinline__ void store(const View& view, const Elements& x) const {

@@ -29,11 +29,12 @@ std::string refusal_of(const LinearPass& pass, int device) {
     return {};
 }
 
-PassVariants variants_of(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool batch_invariant) {
+// Passes of the kernel "chunked". Sequences that have chunks of their own begin anywhere, so that these are not aligned.
+PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     PassVariants variants;
-    if (algorithm == LinearAlgorithm::chunked && can_align(problem, pass, batch_invariant))
-        variants.push_back(make_linear_pass(problem, pass, algorithm, true, batch_invariant));
-    variants.push_back(make_linear_pass(problem, pass, algorithm, false, batch_invariant));
+    if (!(batch_invariant && problem.packed()) && can_align(problem, pass, batch_invariant))
+        variants.push_back(make_chunked_pass(problem, pass, true, batch_invariant));
+    variants.push_back(make_chunked_pass(problem, pass, false, batch_invariant));
     return variants;
 }
 
@@ -55,13 +56,6 @@ std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& 
         }
     return make_linear_kernel(problem, options, std::move(forward), std::move(backward));
 }
-std::unique_ptr<LinearKernel> make(const LinearProblem& problem, const Options& options, LinearAlgorithm algorithm,
-                                   std::string& refusal) {
-    const DeviceScope scope(options.device);
-    return make(problem, options, variants_of(problem, Pass::forward, algorithm, options.batch_invariant),
-                variants_of(problem, Pass::backward, algorithm, options.batch_invariant), refusal);
-}
-
 PassVariants list_of(const std::optional<LinearPass>& pass) { return pass ? PassVariants{*pass} : PassVariants{}; }
 
 // Makes a kernel of the passes that `make_passes` offers, followed by passes of "chunked", which run where the former
@@ -80,7 +74,7 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     const void* kernel = nullptr;
     for (const Pass pass : {Pass::forward, Pass::backward}) {
         PassVariants& all = variants[pass == Pass::backward];
-        all = variants_of(problem, pass, LinearAlgorithm::chunked, false);
+        all = chunked_variants(problem, pass, false);
         const PassVariants preferred = make_passes(pass);
         if (preferred.empty()) continue;
         kernel = preferred.front().kernel();
@@ -89,12 +83,6 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     refusal = kernel == nullptr ? takes : engine ? copy_engine_refusal_of(kernel, options.device) : std::string();
     if (!refusal.empty()) return nullptr;
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
-}
-
-// Cutting the time of packed sequences into chunks makes the bits of one sequence depend on the lengths of those before
-// it, which BATCH_INVARIANT rules out.
-bool may_cut_time(const LinearProblem& problem, const Options& options) {
-    return !options.batch_invariant || !problem.packed();
 }
 
 }  // namespace
@@ -164,22 +152,11 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
         refusal);
 }
 
-std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
-                                                 std::string& refusal) {
-    if (options.kernel.empty() && may_cut_time(problem, options)) {
-        refusal = "time may be cut into chunks, which run side by side";
-        return nullptr;
-    }
-    return make(problem, options, LinearAlgorithm::stream, refusal);
-}
-
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal) {
-    if (!may_cut_time(problem, options)) {
-        refusal = "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
-        return nullptr;
-    }
-    return make(problem, options, LinearAlgorithm::chunked, refusal);
+    const DeviceScope scope(options.device);
+    return make(problem, options, chunked_variants(problem, Pass::forward, options.batch_invariant),
+                chunked_variants(problem, Pass::backward, options.batch_invariant), refusal);
 }
 
 }  // namespace flashscan::cuda

@@ -14,9 +14,7 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
                                                std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, const Options& options,
                                                 std::string& refusal);
-std::unique_ptr<LinearKernel> make_linear_stream(const LinearProblem& problem, const Options& options,
-                                                 std::string& refusal);
-// Takes every problem; a pass that sums rows at every step, or whose tiles the device cannot hold, streams.
+// Takes every problem.
 std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 

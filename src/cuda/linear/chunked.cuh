@@ -17,6 +17,9 @@
 // Bytes      Every element is read once and written once, and a summary of 8 to 32 bytes for each row and chunk.
 // Order      The association is fixed by the problem's shape, and with it every bit. blockIdx.x runs through the rows
 //            first, so that the chunks before a block's have begun long before it.
+// Sequences  With BATCH_INVARIANT each packed sequence is cut into chunks from its own start, so that its bits do not
+//            depend on the sequences before it. Which sequence a block's chunk is of follows from SEQ_OFFSETS by a
+//            binary search (place_of_chunk); some blocks have none.
 // Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
 //            every single-pass scan relies on.
 // Sync       A block's warps synchronise by __syncthreads and named barriers. A value that passes between blocks shows
@@ -79,6 +82,8 @@ struct ChunkedBlock {
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
+    // Sequences begin anywhere, so that the kernels of aligned tensors have no code for chunks of their own.
+    static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
     // From so many blocks side by side in rows on, a block asks for its carry before it loads its tile.
     static constexpr uint32_t asking_blocks = 64;
 
@@ -99,20 +104,27 @@ struct ChunkedBlock {
         const int warps_in_time = warps >> p.log2_warp_rows;
         const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
         const int log2_rows = log2_of<V> + p.log2_lane_rows + p.log2_warp_rows;
-        const uint32_t chunk = blockIdx.z * gridDim.y + blockIdx.y;
+        const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
+        ChunkPlace of{p.begin, 0, slot, static_cast<uint32_t>(p.chunks), 0};
+        if (may_be_by_sequence && p.by_sequence != 0)
+            of = place_of_chunk(p.offsets, log2_of<warps * L> + 5 - p.log2_lane_rows - p.log2_warp_rows, slot,
+                                thread & 31);
+        else
+            of.end = end_of_steps(p.offsets, p.end);
         const uint32_t groups_of_batch = static_cast<uint32_t>(p.row_groups);
         const uint32_t row_group = blockIdx.x + static_cast<uint32_t>(entry) * groups_of_batch;
         const uint32_t batch = p.batches > 1 ? quotient(row_group, p.by_row_groups) : 0;
         const int64_t group = row_group - batch * groups_of_batch;
         // A walk against the order of memory (Down) takes the places from the last to the first.
-        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
-        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const int64_t turn = static_cast<int64_t>(of.chunk) * warps_in_time + warp_time;
+        const int64_t chunks = may_be_by_sequence ? of.chunks : p.chunks;
+        const int64_t place = Down ? chunks * warps_in_time - 1 - turn : turn;
         const int64_t row0 = (group << log2_rows) + (warp_row << p.log2_lane_rows) * V;
-        const int64_t t0 = p.begin + place * (32 >> p.log2_lane_rows) * L;
+        const int64_t t0 = of.begin + place * (32 >> p.log2_lane_rows) * L;
         return {p,
-                {p, chain_memory, chunk, row_group, gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows,
-                 warps_in_time},
-                place_of<Shape>(batch, row0, t0, p.rows, end_of_steps(p.offsets, p.end), thread & 31, p.log2_lane_rows),
+                {p, chain_memory, of.chunk, of.chunks, of.first, row_group,
+                 gridDim.x * static_cast<uint32_t>(entries(p)), log2_rows, warps_in_time},
+                place_of<Shape>(batch, row0, t0, p.rows, of.end, thread & 31, p.log2_lane_rows),
                 warp_row,
                 warp_time,
                 group,
@@ -126,7 +138,7 @@ struct ChunkedBlock {
     // Loads the carry into the block's link without waiting for it. With many rows it has mostly been published by the
     // time a block starts, and this load overlaps those of the tile.
     __device__ __forceinline__ void ask_for_carry(Words<Wide> (&known)[V]) const {
-        const bool asks = p.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
+        const bool asks = chain.chunks > 1 && chain.chunk > 0 && gridDim.x >= asking_blocks;
         if (asks) ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
 #pragma unroll
         for (int v = 0; v < V; ++v) chain.ask_for_link(row_of(v), asks, known[v]);
@@ -177,14 +189,14 @@ struct ChunkedBlock {
             carry[v] =
                 edge != nullptr && chain.chunk == 0 && v < at.rows ? edge[at.batch * p.rows + at.row + v] : Wide{};
         __syncthreads();
-        if (p.chunks > 1) {
+        if (chain.chunks > 1) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that summaries are published in
             chain.publish();
             chain.fold_earlier();
         }
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            if (p.chunks > 1)
+            if (chain.chunks > 1)
                 carry[v] = chain.enter_link(row_of(v), warp_time == 0 && segments().mine() == 0, known[v], carry[v]);
             carry[v] = chain.advance(row_of(v), warp_time, segments().mine() == 0, carry[v]);
             carry[v] = segments().enter(through[v], carry[v]);
@@ -247,7 +259,8 @@ struct ChunkedBlock {
     // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but
     // batch entries is summed, the complete gradient.
     __device__ __forceinline__ void write_sums(const Sum& sums) const {
-        if (p.sum_time) return sums.write_time_sums(at, group, chain.chunk, warp_row, warp_time, p.log2_warp_rows);
+        if (p.sum_time)
+            return sums.write_time_sums(at, group, chain.first + chain.chunk, warp_row, warp_time, p.log2_warp_rows);
         if (p.sum_rows) return sums.write_row_sums(at, (group << p.log2_warp_rows) + warp_row);
         Steps<G, Shape> gate;
         sums.take(gate);

@@ -199,7 +199,8 @@ class Linear final : public LinearKernel {
         if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
         if (pass.waves()) return launch_waves(pass, params, base, stream);
         const int64_t steps = params.end - params.begin;
-        params.chunks = pass.streams() ? 1 : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
+        params.chunks =
+            pass.by_sequence ? pass.tuning.chunks : std::max<int64_t>(ceil_div(steps, pass.tuning.chunk_steps), 1);
         const bool looks_back = params.chunks > 1;
         if (looks_back) {
             params.records = base + pass.records;

@@ -66,8 +66,10 @@ struct LookBack {
 
     const LinearParams& p;
     Shared& shared;
-    uint32_t chunk, row_group, row_groups;  // row_groups counts the groups of rows of all batch entries
-    int log2_rows, warps_in_time;           // rows of a group of rows, and the block's warps that follow in time
+    uint32_t chunk, chunks;          // this chunk and how many there are, of the row or of a packed sequence
+    uint32_t first;                  // the place of chunk 0 among the chunks of the launch
+    uint32_t row_group, row_groups;  // row_groups counts the groups of rows of all batch entries
+    int log2_rows, warps_in_time;    // rows of a group of rows, and the block's warps that follow in time
 
     __device__ __forceinline__ int rows() const { return 1 << log2_rows; }
     __device__ __forceinline__ uint32_t group() const { return chunk >> p.log2_group_chunks; }
@@ -82,9 +84,10 @@ struct LookBack {
     __device__ __forceinline__ bool last_of_link() const {
         return last_of_group() && earlier_groups() == (1 << p.log2_link_groups) - 1;
     }
-    __device__ __forceinline__ bool last() const { return chunk + 1 >= p.chunks; }
+    __device__ __forceinline__ bool last() const { return chunk + 1 >= chunks; }
+    // Where the value of a row is published that belongs to chunk, group or link k.
     __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
-        return (static_cast<int64_t>(k) * row_groups + row_group << log2_rows) + row;
+        return (static_cast<int64_t>(first + k) * row_groups + row_group << log2_rows) + row;
     }
 
     __device__ __forceinline__ Map total_of(int warp, int row) const {
@@ -141,8 +144,8 @@ struct LookBack {
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
     // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
-        if (p.chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
-        if (p.chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
+        if (chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
+        if (chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
         for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
         if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
             publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));
@@ -150,10 +153,16 @@ struct LookBack {
     }
 
   private:
+    // The rows among which `fold` shares out the threads. How many threads a row has decides in which order its
+    // summaries are composed, so that under BATCH_INVARIANT the rows are as many for every tile; some may then not
+    // exist.
+    __device__ __forceinline__ int log2_fold_rows() const { return max(log2_rows, p.log2_fold_rows); }
+    __device__ __forceinline__ int fold_rows() const { return 1 << log2_fold_rows(); }
     // How many compositions of a row `fold` leaves in shared memory for each half of the threads.
-    __device__ __forceinline__ int folds() const { return rows() <= 32 ? Warps / 2 : half >> log2_rows; }
+    __device__ __forceinline__ int folds() const { return fold_rows() <= 32 ? Warps / 2 : half >> log2_fold_rows(); }
     __device__ __forceinline__ Map fold_of(int base, int n, int row) const {
-        return to_map<Ty>(shared.folds[(rows() <= 32 ? base / 32 << log2_rows : base) + (n << log2_rows) + row]);
+        const int first = fold_rows() <= 32 ? base / 32 << log2_fold_rows() : base;
+        return to_map<Ty>(shared.folds[first + (n << log2_fold_rows()) + row]);
     }
     __device__ __forceinline__ Wide apply_folds(int base, int row, Wide carry) const {
         for (int n = 0; n < folds(); ++n) carry = Ty::apply(fold_of(base, n, row), carry);
@@ -167,26 +176,27 @@ struct LookBack {
     }
 
     // Composes `count` published summaries from `start` on, by half of the block's threads; `thread` counts within the
-    // half. half / rows() threads take a row: each composes a run of neighbours, and shuffles compose the runs that lie
-    // in one warp.
+    // half. half / fold_rows() threads take a row: each composes a run of neighbours, and shuffles compose the runs that
+    // lie in one warp.
     __device__ __forceinline__ void fold(const void* records, uint32_t start, int count, int thread, int base) const {
-        const int lane = thread & 31, log2_parts = log2_of<half> - log2_rows;
-        const int row = thread & (rows() - 1), part = thread >> log2_rows;
-        const int first = count * part >> log2_parts, last = count * (part + 1) >> log2_parts;
+        const int lane = thread & 31, log2_parts = log2_of<half> - log2_fold_rows();
+        const int row = thread & (fold_rows() - 1), part = thread >> log2_fold_rows();
+        const int first = count * part >> log2_parts;
+        const int last = row < rows() ? count * (part + 1) >> log2_parts : first;
         Map m = Ty::identity();
 #pragma unroll 4
         for (int i = first; i < last; ++i)
             m = Ty::compose(m,
                             to_map<Ty>(await_value<Record<Ty>>(records, place(start + static_cast<uint32_t>(i), row))));
         __syncwarp();  // the wait leaves lanes diverged, and shuffles of diverged lanes take several times as long
-        for (int distance = rows(); distance < 32; distance *= 2) {
+        for (int distance = fold_rows(); distance < 32; distance *= 2) {
             const Map later = Ty::shuffle_map(m, (lane + distance) & 31);
-            if ((lane & (2 * distance - 1) & ~(rows() - 1)) == 0) m = Ty::compose(m, later);
+            if ((lane & (2 * distance - 1) & ~(fold_rows() - 1)) == 0) m = Ty::compose(m, later);
         }
-        if (rows() >= 32)
+        if (fold_rows() >= 32)
             shared.folds[base + thread] = to_record<Ty>(m);
-        else if (lane < rows())
-            shared.folds[((base + thread) / 32 << log2_rows) + row] = to_record<Ty>(m);
+        else if (lane < fold_rows())
+            shared.folds[((base + thread) / 32 << log2_fold_rows()) + row] = to_record<Ty>(m);
     }
 };
 

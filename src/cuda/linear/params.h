@@ -31,7 +31,7 @@ struct LinearParams {
 
     const uint8_t* reset = nullptr;
     SequenceOffsets offsets;
-    int32_t gate_form = 0, unused = 0;
+    int32_t gate_form = 0;
 
     int64_t batches = 0, rows = 0;
     int64_t row_groups = 0;  // groups of rows in a batch entry; a block takes one
@@ -52,7 +52,11 @@ struct LinearParams {
     // The look-back of linear_chunked (look_back.cuh): chunks form groups, groups form links.
     int32_t log2_group_chunks = 0;
     int32_t log2_link_groups = 0;
-    int64_t chunks = 0;  // of a row; linear_strip_waves: of a strip
+    int32_t log2_fold_rows = 0;  // threads share the summaries of earlier chunks as if they had at least so many rows
+    int32_t by_sequence = 0;     // linear_chunked: whether each packed sequence is cut into chunks from its own start
+    // Chunks of a row; linear_strip_waves: of a strip; linear_chunked where packed sequences have chunks of their own: the
+    // most that they may have together.
+    int64_t chunks = 0;
     // Memory through which blocks exchange values. All of its bits are one before a kernel publishes anything. In
     // linear_chunked each array is [count, batches * row_groups, rows of a group]; linear_rows and linear_columns use
     // `carries` alone, linear_waves and linear_strip_waves `records` and `carries`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settles passes of the kernels "chunked" and "stream", and what the passes of all linear kernels share.
+// Settles passes of the kernel "chunked", and what the passes of all linear kernels share.
 #include "cuda/linear/pass.h"
 
 #include <fmt/format.h>
@@ -81,29 +81,31 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
     l.launch_steps = std::max<int64_t>(p.time, 1);
     if (!l.sums_gate) return;
     const bool over_time = p.broadcasts(broadcast_time), over_channels = p.broadcasts(broadcast_channels);
-    if (l.sums_steps && p.broadcasts(broadcast_batch) && !l.streams()) l.batch_loop = std::max<int64_t>(l.batches, 1);
-    if (l.sums_steps && !over_channels && !l.streams()) return;
+    if (l.sums_steps && p.broadcasts(broadcast_batch)) l.batch_loop = std::max<int64_t>(l.batches, 1);
+    if (l.sums_steps && !over_channels) return;
     const int64_t wide = size_of(state_dtype(p.gate_dtype));
     const int64_t groups = over_time ? l.tuning.row_groups : l.tuning.row_groups << l.tuning.log2_warp_rows;
     l.partial_rows = over_channels ? Extent(groups) : l.rows;
-    if (!over_time) {
+    if (!over_time && !l.by_sequence) {
         // If the number of rows must not change bits, the places where time is cut must not depend on it.
         const Extent batches = batch_invariant ? Extent(1) : l.batches / l.batch_loop;
         const int64_t limit = std::max<int64_t>(4 << 20, batches * l.rows * p.time * size_of(p.dtype) / 100);
         const int64_t step_bytes = std::max<int64_t>(batches * l.partial_rows * wide, 1);
         const int64_t steps = std::max<int64_t>(limit / step_bytes / l.tuning.chunk_steps, 1) * l.tuning.chunk_steps;
         l.launch_steps = std::min(l.launch_steps, steps);
-        if (!l.streams()) l.tuning.chunks = std::max<int64_t>(ceil_div(l.launch_steps, l.tuning.chunk_steps), 1);
+        l.tuning.chunks = std::max<int64_t>(ceil_div(l.launch_steps, l.tuning.chunk_steps), 1);
     }
-    l.partial_time = !over_time ? l.launch_steps : l.streams() ? 1 : l.tuning.chunks;
+    l.partial_time = over_time ? l.tuning.chunks : l.launch_steps;
     l.partial = l.workspace.book(l.batches / l.batch_loop * l.partial_time * l.partial_rows * wide);
     if (l.launches() > 1) l.edges = l.workspace.book(l.batches * l.rows * size_of(state_dtype(p.dtype)));
 }
 
 void book_look_back(LinearPass& l) {
-    if (l.streams() || l.tuning.chunks <= 1) return;
-    const int64_t groups = ceil_div(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
-    const int64_t links = ceil_div(groups, int64_t{1} << l.tuning.log2_link_groups);
+    if (l.tuning.chunks <= 1) return;
+    // Where sequences have their own chunks, groups and links have the places of their first chunks' followers.
+    const int64_t groups =
+        l.by_sequence ? l.tuning.chunks : ceil_div(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
+    const int64_t links = l.by_sequence ? groups : ceil_div(groups, int64_t{1} << l.tuning.log2_link_groups);
     const Extent rows = l.batches * l.tuning.row_groups * l.tile().lane_rows *
                         (int64_t{1} << (l.tuning.log2_lane_rows + l.tuning.log2_warp_rows));
     const auto bytes = [&](int64_t count, int size) { return count * rows * size; };
@@ -165,6 +167,8 @@ void settle_params(LinearPass& l, const LinearProblem& p) {
     params.log2_warp_rows = l.tuning.log2_warp_rows;
     params.log2_group_chunks = l.tuning.log2_group_chunks;
     params.log2_link_groups = l.tuning.log2_link_groups;
+    params.log2_fold_rows = l.tuning.log2_fold_rows;
+    params.by_sequence = l.by_sequence;
     if (l.sums_gate) {
         params.sum_batch = p.broadcasts(broadcast_batch);
         params.sum_time = p.broadcasts(broadcast_time);
@@ -215,10 +219,10 @@ std::string LinearPass::describe() const {
                            tuning.set_groups, skewed ? "skewed" : "aligned");
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
-    if (streams()) return fmt::format("{} warps stream {} rows each, {} innermost", groups, warp_rows, inner);
     std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,
                                    warp_rows << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps, inner,
                                    aligned ? "aligned" : "element by element");
+    if (by_sequence) text += ", of each sequence from its start";
     if (tuning.chunks > 1)
         text += fmt::format(", look-back over {} x {}", 1 << tuning.log2_group_chunks, 1 << tuning.log2_link_groups);
     if (batch_loop > 1) text += fmt::format(", {} batch entries in turn", batch_loop);
@@ -242,13 +246,11 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p) {
             fits(p.grad_gate, p.gate_dtype));
 }
 
-LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
-                            bool batch_invariant) {
+LinearPass make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant) {
     LinearPass l = begin_pass(problem, pass, aligned, batch_invariant);
     const LinearShape shape = shape_of(l, problem, batch_invariant);
-    l.tuning.algorithm = algorithm;
-    l.tuning =
-        algorithm == LinearAlgorithm::stream ? tune_stream(shape, l.lane_tile()) : tune_chunked(shape, l.lane_tile());
+    l.by_sequence = shape.by_sequence();
+    l.tuning = tune_chunked(shape, l.lane_tile());
     book_partial_sums(l, problem, batch_invariant);
     book_look_back(l);
     settle_params(l, problem);

@@ -35,7 +35,8 @@ struct LinearPass {
     // The tensors are aligned to elements alone. With "rows", a row may begin anywhere in a 16-byte vector, at the same
     // place in every tensor; with "columns", each tensor's pairs of rows may begin at any element.
     bool skewed = false;
-    bool dense = false;  // waves, channels innermost: the steps of a strip lie next to each other in every tensor
+    bool by_sequence = false;  // chunked: whether each packed sequence is cut into chunks from its own start
+    bool dense = false;        // waves, channels innermost: the steps of a strip lie next to each other in every tensor
     Extent batches, rows, time;
     LinearTuning tuning;
 
@@ -67,7 +68,6 @@ struct LinearPass {
                : aligned  ? Access::channel_packs
                           : Access::channels;
     }
-    bool streams() const { return tuning.algorithm == LinearAlgorithm::stream; }
     bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
     bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
@@ -75,8 +75,7 @@ struct LinearPass {
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
         if (takes_columns()) return kernels->columns_tile[pack - 1][backward];
-        return streams() ? kernels->stream_tile[time_inner][backward]
-                         : kernels->chunked_tile[static_cast<int>(access())][backward];
+        return kernels->chunked_tile[static_cast<int>(access())][backward];
     }
     LinearTile lane_tile() const { return {tile().lane_rows, tile().steps, tile().warps, row_lanes()}; }
     int row_lanes() const { return takes_columns() && skewed ? skewed_pair_lanes : 32; }
@@ -102,8 +101,7 @@ struct LinearPass {
         if (takes_rows()) return kernels->rows[down][backward];
         if (takes_columns())
             return skewed ? kernels->skewed_columns[down][backward] : kernels->columns[pack - 1][down][backward];
-        return streams() ? kernels->stream[time_inner][down][backward]
-                         : kernels->chunked[static_cast<int>(access())][down][backward];
+        return kernels->chunked[static_cast<int>(access())][down][backward];
     }
     int warps() const {
         if (waves()) return wave_facts().threads / 32;
@@ -113,8 +111,8 @@ struct LinearPass {
     int64_t launches() const { return time <= launch_steps ? Extent(1) : ceil_div(time, launch_steps); }
 };
 
-LinearPass make_linear_pass(const LinearProblem& problem, Pass pass, LinearAlgorithm algorithm, bool aligned,
-                            bool batch_invariant);
+// For the kernel "chunked".
+LinearPass make_chunked_pass(const LinearProblem& problem, Pass pass, bool aligned, bool batch_invariant);
 
 // The following functions are shared by the functions that make passes. First: the tensors of a pass but for the gates,
 // and all of its tensors.

@@ -44,6 +44,7 @@ constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
 int log2_lane_rows(const LinearShape& shape, const LinearTile& tile) {
     if (shape.sums_rows_every_step) return 5;
     if (shape.time_inner) {
+        if (shape.by_sequence()) return 0;
         int log2_segments = log2_up(ceil_div(shape.time, tile.steps), 5);
         const auto wasted = [&] { return round_up(shape.time, int64_t{tile.steps} << log2_segments) - shape.time; };
         if (shape.time > int64_t{32} * tile.steps)
@@ -68,14 +69,6 @@ int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
 
 }  // namespace
 
-LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile) {
-    LinearTuning t;
-    t.algorithm = LinearAlgorithm::stream;
-    t.row_groups = ceil_div(shape.rows, int64_t{32} * tile.lane_rows);
-    t.chunk_steps = tile.steps;
-    return t;
-}
-
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::chunked;
@@ -88,11 +81,13 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
         rows = int64_t{tile.lane_rows} << (t.log2_lane_rows + log2_warp_rows);
         t.row_groups = ceil_div(shape.rows, rows);
         t.chunk_steps = warp_steps * (tile.warps >> log2_warp_rows);
-        t.chunks = std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
+        t.chunks = shape.by_sequence() ? shape.time / t.chunk_steps + shape.sequences
+                                       : std::max<int64_t>(ceil_div(shape.time, t.chunk_steps), 1);
     };
     // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
     const auto waits = [&] {
-        return t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks);
+        return shape.by_sequence() ||
+               (t.chunks > 1 && (shape.batch_invariant || shape.batches * t.row_groups < chain_blocks));
     };
     int log2_warp_rows = log2_warps - log2_warps_in_time(shape.time, warp_steps, log2_warps);
     // Warps of one block store at about the same time, so that their parts of a sector are merged in the cache.
@@ -102,9 +97,10 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     cut(log2_warp_rows);
     if (waits()) cut(0);
     if (!waits()) return t;
-    // Where bits must not depend on the number of rows, the groups are those of the widest tile.
-    const int64_t counted = shape.batch_invariant && !shape.time_inner ? 64 : rows;
-    t.log2_group_chunks = log2_group_chunks(tile.warps, counted);
+    // Where bits must depend neither on the number of rows nor on their alignment, chunks are composed as by the widest
+    // tile.
+    if (shape.batch_invariant && !shape.time_inner) t.log2_fold_rows = 6;
+    t.log2_group_chunks = log2_group_chunks(tile.warps, std::max(rows, int64_t{1} << t.log2_fold_rows));
     t.log2_link_groups = t.log2_group_chunks;
     return t;
 }

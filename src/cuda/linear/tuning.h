@@ -8,7 +8,6 @@
 namespace flashscan::cuda {
 
 enum class LinearAlgorithm {
-    stream,
     chunked,
     relay,
     waves,
@@ -24,7 +23,9 @@ struct LinearShape {
     bool batch_invariant = false;
     bool shares_sectors = false;  // whether warps side by side in rows store to the same 32-byte sectors of memory
     int64_t sequences = 0;        // packed sequences of a row
-    int skew = 0;                 // the most steps between the start of a row's first 16-byte vector and the row
+    // Whether each packed sequence is cut into chunks from its own start.
+    bool by_sequence() const { return batch_invariant && sequences > 0; }
+    int skew = 0;  // the most steps between the start of a row's first 16-byte vector and the row
 };
 
 // What makes a step cost more than its bytes.
@@ -54,7 +55,7 @@ struct WaveTile {
 
 // The fields of all algorithms; each uses some.
 struct LinearTuning {
-    LinearAlgorithm algorithm = LinearAlgorithm::stream;
+    LinearAlgorithm algorithm = LinearAlgorithm::chunked;
     int log2_lane_rows = 5;      // lanes side by side in rows; a warp's other lanes are segments of time
     int log2_warp_rows = 0;      // warps side by side in rows; a block's other warps follow each other in time
     int64_t row_groups = 0;      // groups of rows of a batch entry; of "rows": of all
@@ -62,7 +63,8 @@ struct LinearTuning {
     int64_t chunk_steps = 0;     // steps of a chunk
     int log2_group_chunks = 0;   // chunked: chunks of a look-back group
     int log2_link_groups = 0;    // chunked: groups of a link (look_back.cuh)
-    int warps = 0;               // warps of a block, of waves those that walk; chunked and stream have a constant
+    int log2_fold_rows = 0;      // chunked: threads share earlier summaries as if a group had at least so many rows
+    int warps = 0;               // warps of a block, of waves those that walk; chunked has a constant
     int ring = 0;                // relay and waves: stages of a ring buffer in shared memory
     int least_shared_bytes = 0;  // relay: shared memory to ask for at the least, so that a multiprocessor has one block
     int64_t blocks = 0;          // rows, columns and waves: blocks of a launch; of others they follow from the rest
@@ -70,7 +72,6 @@ struct LinearTuning {
     int64_t set_groups = 0;      // rows and columns: groups of rows of a set (block_order.cuh)
 };
 
-LinearTuning tune_stream(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);

@@ -137,6 +137,36 @@ struct StatesBefore {
     }
 };
 
+// The carry of the backward recurrence, c = conj(a) g, between two steps of a lane. Where gates are real the product is
+// left to the next step, whose g is d + c in one rounding. Every kernel rounds in this way, whatever stands between its
+// steps, so that a row has the same bits in all of them.
+template <typename Ty>
+struct BackwardCarry {
+    using Wide = typename Ty::Wide;
+    using GateWide = typename Ty::GateWide;
+    Wide value;  // c, or g where `gate` is to be multiplied with it
+    GateWide gate{};
+    bool product = false, dropped = false;
+
+    __device__ __forceinline__ Wide added_to(Wide d) const {
+        if (dropped) return d;
+        if constexpr (!Ty::complex_gate)
+            if (product) return multiply_add(gate, value, d);
+        return d + value;
+    }
+    __device__ __forceinline__ Wide number() const {
+        if (dropped) return Wide{};
+        return product ? multiply(gate, value) : value;
+    }
+    // Sets the carry to conj(a) g, or to nothing.
+    __device__ __forceinline__ void leave_step(GateWide a, Wide g, bool drop) {
+        if constexpr (Ty::complex_gate)
+            *this = {drop ? Wide{} : multiply(conj(a), g)};
+        else
+            *this = {g, a, true, drop};
+    }
+};
+
 // The loops over the steps of one lane. Where Packed is false, no code for the states of packed sequences is compiled.
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
 struct Walk {
@@ -254,10 +284,12 @@ struct Walk {
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
         const auto cut = cuts();
+        BackwardCarry<Ty> carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             m[v] = Ty::identity();
             m[v].cut = kind == Kind::cuts && (cut != 0 || cut_at_start());
+            carry[v] = {Wide{}};
         }
         for_steps([&](int i) {
 #pragma unroll
@@ -265,17 +297,29 @@ struct Walk {
                 const GateWide a = value_of<kind>(gate, i, v);
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
-                    if (events.at(events.begin, i)) m[v] = {a, injected(i, v), true};
+                    if (events.at(events.begin, i)) {
+                        m[v] = {a, injected(i, v), true};
+                        carry[v] = {m[v].x};
+                    }
                     if (events.at(events.reset, i)) {
-                        m[v] = {a, Backward ? Wide{} : x, true};
+                        m[v] = {a, x, true};
+                        carry[v] = {Wide{}};
                         continue;
                     }
                 }
-                const Wide through = Backward ? conj(a) * (x + m[v].x) : multiply_add(a, m[v].x, x);
-                m[v].x = kind == Kind::cuts && events.at(cut, i) ? Backward ? Wide{} : x : through;
-                m[v].a = Backward ? conj(a) * m[v].a : a * m[v].a;
+                const bool drop = kind == Kind::cuts && events.at(cut, i);
+                if constexpr (Backward) {
+                    carry[v].leave_step(a, carry[v].added_to(x), drop);
+                    m[v].a = multiply(conj(a), m[v].a);
+                } else {
+                    m[v].x = drop ? x : multiply_add(a, m[v].x, x);
+                    m[v].a = multiply(a, m[v].a);
+                }
             }
         });
+        if constexpr (Backward)
+#pragma unroll
+            for (int v = 0; v < V; ++v) m[v].x = carry[v].number();
     }
 
     // Walks the lane's steps forward in the recurrence. h is the carry before them, then after them; source becomes
@@ -307,9 +351,9 @@ struct Walk {
     __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
         const auto cut = cuts();
+        BackwardCarry<Ty> carry[V];
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-            if (kind == Kind::cuts && cut_at_start()) c[v] = Wide{};
+        for (int v = 0; v < V; ++v) carry[v] = {kind == Kind::cuts && cut_at_start() ? Wide{} : c[v]};
         for_steps([&](int i) {
             Wide results[V];
             GateWide gate_gradients[V];
@@ -318,21 +362,23 @@ struct Walk {
                 const GateWide a = value_of<kind>(gate, i, v);
                 Wide h = before(i, v);
                 if constexpr (kind == Kind::general)
-                    if (events.at(events.begin, i)) c[v] = injected(i, v);
+                    if (events.at(events.begin, i)) carry[v] = {injected(i, v)};
                 if (has_events<kind> && events.at(events.end, i))
                     h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
                 const bool reset = has_events<kind> && events.at(events.reset, i);
-                const Wide g = source.get(i, v) + c[v];
-                c[v] = (kind == Kind::cuts ? events.at(cut, i) : reset) ? Wide{} : conj(a) * g;
+                const Wide g = carry[v].added_to(source.get(i, v));
+                carry[v].leave_step(a, g, kind == Kind::cuts ? events.at(cut, i) : reset);
                 if constexpr (kind == Kind::general)
-                    if (events.at(events.end, i)) leave(i, v, c[v]);
+                    if (events.at(events.end, i)) leave(i, v, carry[v].number());
                 results[v] = g;
                 if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
-                gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(g * conj(h));
+                gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }
             source.set(i, results);
             sink(i, gate_gradients);
         });
+#pragma unroll
+        for (int v = 0; v < V; ++v) c[v] = carry[v].number();
     }
 };
 

@@ -36,21 +36,34 @@ struct Variant {
     uintptr_t alignment() const { return static_cast<uintptr_t>(kernels.forward.bytes); }
 };
 
+// Forward with INDEX, for calls that give it.
+struct IndexedVariant {
+    Workspace forward;
+    OperatorScan scan;
+
+    IndexedVariant(const OperatorProblem& p, const Options& options)
+        : scan(p, *indexed_kernels(p.dtype, p.kind), options, forward) {}
+};
+
 class Numbers final : public OperatorKernel {
   public:
-    Numbers(const OperatorProblem& problem, const Options& options, std::vector<std::unique_ptr<Variant>> variants)
+    Numbers(const OperatorProblem& problem, const Options& options, std::vector<std::unique_ptr<Variant>> variants,
+            std::unique_ptr<IndexedVariant> indexed)
         : p_(problem),
           device_(options.device),
           variants_(std::move(variants)),
+          indexed_(std::move(indexed)),
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {}
 
     std::string describe() const override {
         const Variant& v = *variants_.front();
-        if (!p_.differentiable()) return fmt::format("forward {}", v.scan.describe());
-        return fmt::format("forward {}; backward {}", v.scan.describe(), v.gradients.describe());
+        std::string text = fmt::format("forward {}", v.scan.describe());
+        if (indexed_ != nullptr) text += fmt::format("; with INDEX {}", indexed_->scan.describe());
+        if (p_.differentiable()) text += fmt::format("; backward {}", v.gradients.describe());
+        return text;
     }
     size_t scratch_bytes(Pass pass) const override {
-        size_t bytes = 0;
+        size_t bytes = indexed_ != nullptr && pass == Pass::forward ? indexed_->forward.bytes() : 0;
         for (const auto& v : variants_)
             bytes = std::max(bytes, (pass == Pass::forward ? v->forward : v->backward).bytes());
         return bytes;
@@ -58,7 +71,7 @@ class Numbers final : public OperatorKernel {
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        pick({b.input, b.output}).scan.forward(b, stream);
+        (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
@@ -99,6 +112,7 @@ class Numbers final : public OperatorKernel {
     OperatorProblem p_;
     int device_;
     std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
+    std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
     bool overlaps_;
 };
 
@@ -124,7 +138,15 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
         refusal = variants.back()->refusal(options.device);
         if (!refusal.empty()) return nullptr;
     }
-    if (!variants.empty()) return std::make_unique<Numbers>(p, options, std::move(variants));
+    if (!variants.empty()) {
+        std::unique_ptr<IndexedVariant> indexed;
+        if (p.has_index()) {
+            indexed = std::make_unique<IndexedVariant>(p, options);
+            refusal = indexed->scan.refusal();
+            if (!refusal.empty()) return nullptr;
+        }
+        return std::make_unique<Numbers>(p, options, std::move(variants), std::move(indexed));
+    }
     refusal = fmt::format("there is none for {} of {}", name_of(p.kind), name_of(p.dtype));
     return nullptr;
 }

@@ -35,7 +35,7 @@ struct Numbers {
     static constexpr int count = V, registers = V * ((static_cast<int>(sizeof(Wide)) + 3) / 4);
     static constexpr bool is_integer = combine::kind_of_number<X> == integer_number;
     static constexpr bool has_identity = true, has_parts = V > 1 || NumberPart<X>::count > 1;
-    static constexpr bool has_gradients = !is_integer;
+    static constexpr bool has_gradients = !is_integer, has_index = false;
     static_assert(V == 1 || bytes == 4, "neighbouring numbers are one word");
 
     Numbers() = default;

@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(32 * NumbersBackward<X, V, Operator>::warps, 2
     const Pass pass(p, op, at, edges);
     if constexpr (Pass::has_slopes) {
         const typename Pass::Values values{op, p.grid, at, reinterpret_cast<Run<Number>*>(runs)};
-        const auto chunk = static_cast<int32_t>(p.grid.chunks) - 1 - at.chunk;
+        const auto chunk = at.chunks - 1 - at.chunk;
         Run<Number> mark;
         mark.tag = run_empty;
         if (p.marks != nullptr) mark = static_cast<const Run<Number>*>(p.marks)[values.place(chunk, at.row_in_block)];

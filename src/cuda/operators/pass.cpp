@@ -49,7 +49,10 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     settle_axes(g, p, facts.channels, batch_invariant);
     g.down = (p.direction == Direction::reverse) != facts.backward;
     ElementTuning& t = e.tuning;
-    t = tune_elements({g.batches, g.rows, p.time, g.time_inner != 0, batch_invariant, facts.steps, facts.warps});
+    const ElementShape shape{g.batches,       g.rows,          p.time,      g.time_inner != 0,
+                             batch_invariant, p.num_sequences, facts.steps, facts.warps};
+    t = tune_elements(shape);
+    g.by_sequence = shape.by_sequence();
     g.row_groups = t.row_groups;
     g.chunks = t.chunks;
     g.log2_lane_rows = t.log2_lane_rows;
@@ -62,8 +65,9 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     e.marks = t.chunks * rows;
     if (t.chunks <= 1) return e;
     // With groups of one chunk neither summaries of chunks nor totals of groups are exchanged.
+    // Where sequences have their own chunks, groups and links are published at places of chunks.
     const auto bytes = [&](int log2_chunks) {
-        return ceil_div(t.chunks, int64_t{1} << log2_chunks) * rows * facts.words * 8;
+        return (g.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * facts.words * 8;
     };
     const Extent records = t.log2_group_chunks > 0 ? bytes(0) : Extent();
     const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks) : Extent();
@@ -121,7 +125,7 @@ ElementGrid grid_of_call(const ElementPass& pass, const ElementFacts& facts, con
         });
     };
     g.aligned = are_aligned(largest_part(facts.bytes));
-    g.vectors = g.time_inner != 0 && are_aligned(16) && g.time * facts.bytes % 16 == 0;
+    g.vectors = g.time_inner != 0 && g.by_sequence == 0 && are_aligned(16) && g.time * facts.bytes % 16 == 0;
     return g;
 }
 

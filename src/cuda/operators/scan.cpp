@@ -17,20 +17,17 @@ OperatorScan::OperatorScan(const OperatorProblem& problem, const ElementKernels&
     : p_(problem),
       kernels_(kernels),
       device_(options.device),
-      batch_invariant_(options.batch_invariant),
       pass_(make_element_pass(problem, kernels.forward, options.batch_invariant, workspace)),
       overlaps_(can_overlap(kernels.scan, device_)) {}
 
-std::string OperatorScan::refusal() const {
-    // For integers every bracketing gives the same bits.
-    if (batch_invariant_ && p_.packed() && !is_integer(p_.dtype))
-        return "chunks of packed sequences begin where those before end, which BATCH_INVARIANT rules out";
-    return refusal_of(pass_, kernels_.scan, device_);
-}
+std::string OperatorScan::refusal() const { return refusal_of(pass_, kernels_.scan, device_); }
 
 ElementScanParams OperatorScan::common(const OperatorBuffers& b, const void* output) const {
     ElementScanParams params;
-    params.grid = grid_of_call(pass_, kernels_.forward, b.seq_offsets, b.scratch, {b.input, output});
+    // What a reduction writes is not moved in vectors.
+    const void* const index = p_.is_reduction() ? nullptr : b.index;
+    params.grid = grid_of_call(pass_, kernels_.forward, b.seq_offsets, b.scratch, {b.input, output, index});
+    params.index = b.index;
     params.input = b.input;
     params.state_in = b.state_in;
     params.mode = static_cast<int32_t>(p_.mode);
@@ -71,6 +68,7 @@ void OperatorScan::pass_empty(const OperatorBuffers& b, void* stream) const {
     params.state_in = b.state_in;
     params.state_out = b.state_out;
     params.reduced = p_.is_reduction() ? b.output : nullptr;
+    params.index = b.index;
     params.kind = static_cast<int32_t>(p_.kind);
     params.operator_state = kernels_.operator_state;
     const bool written = params.state_out != nullptr || params.reduced != nullptr;

@@ -34,7 +34,6 @@ class OperatorScan {
     const OperatorProblem p_;
     const ElementKernels& kernels_;
     int device_;
-    bool batch_invariant_;
     ElementPass pass_;
     bool overlaps_;
 };

@@ -56,7 +56,7 @@ struct Tiny {
     static constexpr int numbers = D * D;
     static constexpr int bytes = numbers * static_cast<int>(sizeof(X));
     static constexpr int state_bytes = numbers * static_cast<int>(sizeof(Wide));
-    static constexpr bool has_identity = true, has_parts = true, has_gradients = true;
+    static constexpr bool has_identity = true, has_parts = true, has_gradients = true, has_index = false;
 
     __device__ __forceinline__ Tiny(int32_t, const void*) {}
 

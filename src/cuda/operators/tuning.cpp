@@ -11,6 +11,7 @@ namespace flashscan::cuda {
 namespace {
 
 int log2_lane_rows(const ElementShape& s) {
+    if (s.by_sequence()) return s.time_inner ? 0 : 5;
     if (s.time_inner) return 5 - log2_up(ceil_div(s.time, s.steps), 5);
     return s.batch_invariant ? 5 : log2_up(s.rows, 5);
 }
@@ -26,10 +27,13 @@ ElementTuning tune_elements(const ElementShape& s) {
         t.log2_warp_rows = log2_warp_rows;
         t.row_groups = ceil_div(s.rows, int64_t{1} << (t.log2_lane_rows + log2_warp_rows));
         t.chunk_steps = warp_steps * (s.warps >> log2_warp_rows);
-        t.chunks = std::max<int64_t>(ceil_div(s.time, t.chunk_steps), 1);
+        t.chunks = s.by_sequence() ? s.time / t.chunk_steps + s.sequences
+                                   : std::max<int64_t>(ceil_div(s.time, t.chunk_steps), 1);
     };
     // Whether chunks start before the chunks before them have ended; a chain of carries would then be slow.
-    const auto waits = [&] { return t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks); };
+    const auto waits = [&] {
+        return s.by_sequence() || (t.chunks > 1 && (s.batch_invariant || s.batches * t.row_groups < chain_blocks));
+    };
     cut(log2_warps - log2_up(ceil_div(s.time, warp_steps), log2_warps));
     if (waits()) cut(0);
     if (!waits()) return t;

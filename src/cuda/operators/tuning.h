@@ -25,7 +25,11 @@ struct ElementShape {
     int64_t batches = 0, rows = 0, time = 0;
     bool time_inner = false;
     bool batch_invariant = false;
+    int64_t sequences = 0;     // packed sequences of a row
     int steps = 0, warps = 0;  // steps of a lane, warps of a block
+
+    // Whether each packed sequence is cut into chunks from its own start.
+    bool by_sequence() const { return batch_invariant && sequences > 0; }
 };
 
 struct ElementTuning {

@@ -85,11 +85,18 @@ const void* RnnEdges::pack_weights(const RnnBuffers& b, void* memory, void* stre
     return memory;
 }
 
-void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
-    if (b.grad_bias == nullptr) return;
-    const int64_t blocks = ceil_div(p_.bias_count(), rnn_sum_block_columns);
+// Adds up sums [columns, rows, H D] over rows.
+void RnnEdges::sum_rows(const void* sums, void* to, int64_t columns, int64_t rows, void* stream) const {
+    if (to == nullptr) return;
+    const int64_t blocks = ceil_div(columns * p_.width(), rnn_sum_block_columns);
     launch(weights_.sum_bias, blocks_of(blocks, rnn_edge_block), stream,
-           RnnBiasParams{sums, b.grad_bias, p_.counts().biases, rows, p_.width()});
+           RnnBiasParams{sums, to, columns, rows, p_.width()});
+}
+void RnnEdges::store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
+    sum_rows(sums, b.grad_bias, p_.counts().biases, rows, stream);
+}
+void RnnEdges::store_grad_diagonal(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const {
+    sum_rows(sums, b.grad_weight, p_.counts().gates, rows, stream);
 }
 
 void RnnEdges::store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const {

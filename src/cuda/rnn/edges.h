@@ -30,12 +30,15 @@ class RnnEdges {
     // dtype.
     void store_grad_bias(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
     void store_grad_weight(const RnnBuffers& b, const void* sums, void* stream) const;
+    // Stores GRAD|WEIGHT of heads of one unit from sums [G, rows, H].
+    void store_grad_diagonal(const RnnBuffers& b, const void* sums, int64_t rows, void* stream) const;
     // Clears both, for calls without steps.
     void clear_gradients(const RnnBuffers& b, void* stream) const;
 
   private:
     RnnSequenceParams sequences(const RnnBuffers& b) const;
     RnnWeightParams weight_params(const void* from, void* to) const;
+    void sum_rows(const void* sums, void* to, int64_t columns, int64_t rows, void* stream) const;
 
     const RnnProblem& p_;
     const RnnShape& s_;

@@ -3,7 +3,7 @@
 Recurrences over sequences, forward and backward, by libflashscan: [`linear_scan`](@ref), [`gated_scan`](@ref),
 [`selective_scan`](@ref), [`rnn`](@ref), [`prefix_scan`](@ref), [`reduce_scan`](@ref), [`affine_scan`](@ref), each with a
 `_pullback`; [`linear_step!`](@ref), [`gated_step!`](@ref), [`selective_step!`](@ref) and [`rnn_step!`](@ref) go on by one
-step, for decoding. What they compute is defined in the C header `flashscan/flashscan.h`.
+step, for decoding; [`indexed_scan`](@ref) and [`indexed_reduce`](@ref) tell where running extrema were reached. What they compute is defined in the C header `flashscan/flashscan.h`.
 
 # Axes
 
@@ -30,6 +30,7 @@ using Libdl
 export linear_scan, linear_scan_pullback, rnn, rnn_pullback, Cell
 export gated_scan, gated_scan_pullback, selective_scan, selective_scan_pullback
 export prefix_scan, prefix_scan_pullback, reduce_scan, reduce_scan_pullback, affine_scan, affine_scan_pullback
+export indexed_scan, indexed_reduce
 export linear_step!, gated_step!, selective_step!, rnn_step!
 export Plan, LinearDesc, RnnDesc, OperatorDesc, GatedDesc, SelectiveDesc, Options, forward!, backward!, describe, reserve
 export FlashScanError, BFloat16

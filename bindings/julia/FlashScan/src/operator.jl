@@ -58,9 +58,9 @@ end
 
 new_state(p::OperatorProblem{T}) where {T} = Array{state_type(T)}(undef, p.state_size)
 
-function run_forward(p::OperatorProblem{T}) where {T}
+function run_forward(p::OperatorProblem{T}, index = nothing) where {T}
     output, state_out = Array{T}(undef, p.output_size), new_state(p)
-    forward!(p.plan, :input => p.input, :gate => p.gate, :output => output, :state_in => p.state_in,
+    forward!(p.plan, :input => p.input, :gate => p.gate, :output => output, :index => index, :state_in => p.state_in,
              :state_out => state_out, :seq_offsets => p.offsets)
     output, state_out
 end
@@ -124,6 +124,55 @@ The last prefix alone: see [`prefix_scan`](@ref).
 function reduce_scan(op::Symbol, x::AbstractArray; state = nothing, layout = :ctb, reverse = false, offsets = nothing,
                      options = Options())
     run_forward(OperatorProblem(op, x, nothing, :reduction, state, layout, reverse, offsets, options))[1]
+end
+
+"""
+    indexed_scan(op, x; keywords...)
+    indexed_reduce(op, x; keywords...)
+
+[`prefix_scan`](@ref) and [`reduce_scan`](@ref) with `min` or `max`, or `:min` or `:max`, and the steps that the extrema were
+reached at: `(y, index)`, or `(y, index, final)` with `final_state = true`. `index` has the size of `y` and counts steps along
+the axis of time from 1, those of packed sequences too; of equal elements it is that of the earlier in the order of
+computation, of NaN that of the first. It is 0 where `y` is the state or the identity.
+
+```jldoctest
+julia> indexed_scan(max, [1.0, 3.0, 2.0, 5.0])[2]
+4-element Vector{Int64}:
+ 1
+ 2
+ 2
+ 4
+```
+"""
+function indexed_scan(op::Symbol, x::AbstractArray; exclusive = false, state = nothing, layout = :ctb, reverse = false,
+                      offsets = nothing, final_state = false, options = Options())
+    mode = exclusive ? :exclusive : :inclusive
+    y, index, final = run_indexed(OperatorProblem(op, x, nothing, mode, state, layout, reverse, offsets, options))
+    final_state ? (y, index, final) : (y, index)
+end
+
+"""
+    indexed_reduce(op, x; keywords...)
+
+The last of [`indexed_scan`](@ref) alone.
+"""
+function indexed_reduce(op::Symbol, x::AbstractArray; state = nothing, layout = :ctb, reverse = false, offsets = nothing,
+                        options = Options())
+    run_indexed(OperatorProblem(op, x, nothing, :reduction, state, layout, reverse, offsets, options))[1:2]
+end
+
+indexed_scan(op, x::AbstractArray; keywords...) = indexed_scan(extremum(op), x; keywords...)
+indexed_reduce(op, x::AbstractArray; keywords...) = indexed_reduce(extremum(op), x; keywords...)
+extremum(::typeof(min)) = :min
+extremum(::typeof(max)) = :max
+extremum(op) = throw(ArgumentError("op is $op; accepted are min and max, which an index is known of"))
+
+function run_indexed(p::OperatorProblem)
+    p.kind in (:min, :max) || extremum(p.kind)
+    index = Array{Int64}(undef, p.output_size)
+    y, final = run_forward(p, index)
+    index .+= 1
+    y, index, final
 end
 
 """

@@ -134,6 +134,7 @@ const DATA_ARGUMENTS = (ARGUMENTS.input, ARGUMENTS.output, ARGUMENTS.input_gate,
 function expected_dtype(desc, id)
     base = id & ~GRAD
     base == ARGUMENTS.seq_offsets && return own_or(desc.offsets_dtype, I64)
+    base == ARGUMENTS.index && return I64
     base in (ARGUMENTS.state_in, ARGUMENTS.state_out) && return state_dtype(desc)
     base in DATA_ARGUMENTS ? desc.dtype : second_dtype(desc, base)
 end

@@ -62,6 +62,11 @@ end
     @test prefix_scan(+, x) == cumsum(x) && prefix_scan(*, x) == cumprod(x)
     @test prefix_scan(max, x) == accumulate(max, x) && reduce_scan(min, x) == fill(1.0, 1, 1)
     @test prefix_scan(+, x; exclusive = true) == [0; cumsum(x)[1:4]]
+    @test indexed_scan(max, x) == (accumulate(max, x), accumulate((i, j) -> x[j] > x[i] ? j : i, eachindex(x)))
+    @test indexed_scan(:min, x; exclusive = true, state = fill(-1.0, 1, 1), final_state = true)[2] == zeros(length(x))
+    @test indexed_reduce(min, x) == (fill(minimum(x), 1, 1), fill(argmin(x), 1, 1))
+    @test occursin("min and max", sentence(() -> indexed_scan(+, x)))
+    @test occursin("min and max", sentence(() -> indexed_reduce(:add, x)))
     @test prefix_scan(:logaddexp, x)[2] ≈ log(exp(3) + exp(1))
     @test prefix_scan((l, r) -> 10l + r, [1, 2]) == [1, 12]
     for T in (Int32, Int64, UInt8)

@@ -25,6 +25,7 @@ type_of(g::GoldenCase, field = "dtype") = types[get(g.run, field, g.run["dtype"]
 function type_of_argument(g::GoldenCase, name)
     base = replace(name, "grad_" => "")
     base == "reset" && return Bool
+    base == "index" && return Int64
     base == "seq_offsets" && return types[g.case["desc"]["offsets_dtype"]]
     g.case["family"] == "selective" && return type_of_selective(g, base)
     base in ("gate", "second_gate") && return type_of(g, "gate_dtype")
@@ -132,6 +133,14 @@ function play_operator(g::GoldenCase)
     desc = g.case["desc"]
     kind, mode, input = Symbol(desc["kind"]), Symbol(desc["mode"]), get_input(g, "forward", "input")
     options = (layout = operator_layout(g), shared_options(g)...)
+    if haskey(g.case["forward"]["out"], "index")
+        y, index, final = FlashScan.run_indexed(
+            FlashScan.OperatorProblem(kind, input, nothing, mode, options.state, options.layout, options.reverse,
+                                      options.offsets, Options()))
+        check_output(g, "forward", "index", index .- 1)
+        check_output(g, "forward", "output", y)
+        return check_output(g, "forward", "state_out", final)
+    end
     if kind === :affine
         (y, final), back = affine_scan_pullback(get_input(g, "forward", "gate"), input; mode = mode, options...)
         names = ("grad_gate", "grad_input", "grad_state_in")

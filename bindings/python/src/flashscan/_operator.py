@@ -14,7 +14,7 @@ from ._spaces import Spec
 from ._types import Array, ArrayLike, OperatorName
 
 if TYPE_CHECKING:
-    from ._options import ScanOutOptions, Unpack
+    from ._options import ReduceOutOptions, ScanOutOptions, Unpack
 
 NAMED = {
     "add": lib.OPERATOR_ADD,
@@ -33,6 +33,7 @@ INCLUSIVE, EXCLUSIVE, REDUCTION = lib.MODE_INCLUSIVE, lib.MODE_EXCLUSIVE, lib.MO
 _READS_X = {"mul", "min", "max", "logaddexp", "matmul"}
 
 
+_EXTREMA = ("min", "max")
 _REAL = {"min", "max", "logaddexp"}
 _BITS = {"and", "or", "xor"}
 _OF_INTEGERS = {"add", "mul", "min", "max", *_BITS}
@@ -174,16 +175,32 @@ def _scan_of(
     return Scan(problem, x, number, mode, place, inner, reverse, offsets, dtype)
 
 
-@kind(0, "x", "initial?", "seq_offsets?", "out?")
-def forward(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
+def _forward(
+    problem: Problem, op: str, index: bool, final: bool, mode: int, axis: int | None, reverse: bool, threads: int
+) -> Call:
     x, initial, seq_offsets, out = problem.specs
     scan = _scan_of(problem, x, op, mode, axis, reverse, seq_offsets)
     problem.read(lib.INPUT, x)
     problem.read_converted(lib.STATE_IN, initial, scan.state_shape, scan.state_dtype)
     scan.write(problem, out, x.dtype)
+    if index:
+        if x.number == lib.BOOL:
+            raise FlashscanTypeError(f"{x.name} has dtype {x.dtype}; accepted with return_index are numbers")
+        problem.write(lib.INDEX, scan.output_shape, problem.space.dtype(lib.I64))
     if flag("return_final", final):
         problem.write(lib.STATE_OUT, scan.state_shape, scan.state_dtype)
     return problem.call(problem.plan("operator", (*scan.fields, None), threads), False)
+
+
+@kind(0, "x", "initial?", "seq_offsets?", "out?")
+def forward(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
+    return _forward(problem, op, False, final, mode, axis, reverse, threads)
+
+
+@kind(0, "x", "initial?", "seq_offsets?", "out?")
+def indexed(problem: Problem, op: str, final: bool, mode: int, axis: int | None, reverse: bool, threads: int) -> Call:
+    """``forward`` of "min" and "max" with INDEX behind the output."""
+    return _forward(problem, op, True, final, mode, axis, reverse, threads)
 
 
 @kind(0, "x", "output?", "grad_output", "initial?", "grad_final?", "seq_offsets?")
@@ -219,15 +236,20 @@ def refuse_operator(op: Any) -> None:
     )
 
 
-def _run(x: ArrayLike, op: Operator, others: tuple[Any, ...], final: bool, mode: int, *options: Any) -> list[Any]:
+def _run(
+    x: ArrayLike, op: Operator, others: tuple[Any, ...], index: bool, final: bool, mode: int, *options: Any
+) -> list[Any]:
     """``others``: initial, seq_offsets, out; ``options``: axis, reverse, threads."""
     is_name, out = named(op, " and callables"), others[-1]
+    if flag("return_index", index) and op not in _EXTREMA:
+        raise FlashscanValueError(f"return_index is True with op {op!r}; accepted are 'min' and 'max'")
     if not is_name and not callable(op) and not isinstance(op, (HostOperator, CudaOperator)):
         refuse_operator(op)
     check_out(out, x)
     with writing_into(out):
         if is_name:
-            results = forward((x, *others), (op, final, mode, *options))
+            run = indexed if index else forward
+            results = run((x, *others), (op, final, mode, *options))
         else:
             from . import _custom
 
@@ -237,16 +259,29 @@ def _run(x: ArrayLike, op: Operator, others: tuple[Any, ...], final: bool, mode:
 
 @overload
 def prefix_scan(
-    x: Array, op: Operator, *, return_final: Literal[False] = False, **options: Unpack[ScanOutOptions[Array]]
-) -> Array: ...
+    x: Array, op: Operator, *, return_index: Literal[False] = False, return_final: Literal[False] = False,
+    **options: Unpack[ScanOutOptions[Array]],
+) -> Array: ...  # fmt: skip
 @overload
 def prefix_scan(
-    x: Array, op: Operator, *, return_final: Literal[True], **options: Unpack[ScanOutOptions[Array]]
-) -> tuple[Array, Array]: ...
+    x: Array, op: Operator, *, return_index: Literal[False] = False, return_final: Literal[True],
+    **options: Unpack[ScanOutOptions[Array]],
+) -> tuple[Array, Array]: ...  # fmt: skip
 @overload
 def prefix_scan(
-    x: Array, op: Operator, *, return_final: bool, **options: Unpack[ScanOutOptions[Array]]
-) -> Array | tuple[Array, Array]: ...
+    x: Array, op: Operator, *, return_index: Literal[False] = False, return_final: bool,
+    **options: Unpack[ScanOutOptions[Array]],
+) -> Array | tuple[Array, Array]: ...  # fmt: skip
+@overload
+def prefix_scan(
+    x: Array, op: Literal["min", "max"], *, return_index: Literal[True], return_final: Literal[False] = False,
+    **options: Unpack[ScanOutOptions[Array]],
+) -> tuple[Array, Any]: ...  # fmt: skip
+@overload
+def prefix_scan(
+    x: Array, op: Literal["min", "max"], *, return_index: Literal[True], return_final: Literal[True],
+    **options: Unpack[ScanOutOptions[Array]],
+) -> tuple[Array, Any, Array]: ...  # fmt: skip
 def prefix_scan(
     x: Array,
     op: Operator,
@@ -256,10 +291,11 @@ def prefix_scan(
     exclusive: bool = False,
     initial: ArrayLike | None = None,
     seq_offsets: ArrayLike | None = None,
+    return_index: bool = False,
     return_final: bool = False,
     out: Array | None = None,
     threads: int = 0,
-) -> Array | tuple[Array, Array]:
+) -> Any:
     """Prefixes ``y[t] = x[0] o x[1] o ... o x[t]`` of an associative operator along an axis.
 
     Args:
@@ -275,23 +311,34 @@ def prefix_scan(
         exclusive: ``x[t]`` is left out of ``y[t]``; the first is ``initial``, or the identity of a named operator.
         initial: left operand of the first element: ``x``'s shape without ``axis``; ``[num_sequences, ...]`` if packed.
         seq_offsets: int32 or int64 ``[num_sequences + 1]``: packed sequences along ``axis``.
+        return_index: of "min" and "max", also return the running argmin or argmax: for each of ``y`` the step of ``x``
+            that it comes from, int64, counted along ``axis`` from its beginning; of equal ones the earlier in the order
+            of computation, of NaN the first. It is -1 where ``y`` is ``initial`` or the identity.
         return_final: also return the last inclusive prefix, in float32 for 16-bit data, of the shape of ``initial``.
         out: a dense array of ``x``'s package, device, shape and dtype that ``y`` is written to and that overlaps no
             argument. Steps behind the last sequence of ``seq_offsets`` stay as they are.
         threads: number of CPU threads, 0 for all, and on a GPU.
 
     Returns:
-        ``y`` of ``x``'s shape, ``out`` if it is given, or ``(y, final)``.
+        ``y`` of ``x``'s shape, ``out`` if it is given, or ``(y, final)``, ``(y, index)``, ``(y, index, final)``.
 
     Raises:
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
     mode = EXCLUSIVE if flag("exclusive", exclusive) else INCLUSIVE
-    results = _run(x, op, (initial, seq_offsets, out), return_final, mode, axis, reverse, threads)
-    return tuple(results) if return_final else results[0]
+    results = _run(x, op, (initial, seq_offsets, out), return_index, return_final, mode, axis, reverse, threads)
+    return tuple(results) if return_index or return_final else results[0]
 
 
+@overload
+def reduce(
+    x: Array, op: Operator, *, return_index: Literal[False] = False, **options: Unpack[ReduceOutOptions[Array]]
+) -> Array: ...
+@overload
+def reduce(
+    x: Array, op: Literal["min", "max"], *, return_index: Literal[True], **options: Unpack[ReduceOutOptions[Array]]
+) -> tuple[Array, Any]: ...
 def reduce(
     x: Array,
     op: Operator,
@@ -300,15 +347,17 @@ def reduce(
     reverse: bool = False,
     initial: ArrayLike | None = None,
     seq_offsets: ArrayLike | None = None,
+    return_index: bool = False,
     out: Array | None = None,
     threads: int = 0,
-) -> Array:
+) -> Any:
     """The last of ``prefix_scan``, with the same bits: ``x``'s shape without ``axis``; see there for the arguments.
 
-    ``out`` has the result's shape, that of ``initial``.
+    ``out`` has the result's shape, that of ``initial``. Returns the result, or with ``return_index`` the pair of it and the
+    argmin or argmax.
     """
-    results: list[Array] = _run(x, op, (initial, seq_offsets, out), False, REDUCTION, axis, reverse, threads)
-    return results[0]
+    results = _run(x, op, (initial, seq_offsets, out), return_index, False, REDUCTION, axis, reverse, threads)
+    return tuple(results) if return_index else results[0]
 
 
 def _backward(x: ArrayLike, op: Any, arrays: tuple[Any, ...], *options: Any) -> tuple[Array, Array | None]:

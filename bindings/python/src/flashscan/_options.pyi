@@ -52,11 +52,13 @@ class Network(Steps[M], total=False):
 class Affine(TypedDict, total=False):
     reverse: bool
 
-class Scan(TypedDict, Generic[A], total=False):
+class Reduce(TypedDict, Generic[A], total=False):
     axis: int | None
     reverse: bool
-    exclusive: bool
     initial: A | None
+
+class Scan(Reduce[A], total=False):
+    exclusive: bool
 
 class Packed(TypedDict, Generic[O], total=False):
     seq_offsets: O
@@ -80,6 +82,9 @@ class SelectiveOptions(Selective[Any], Calls, total=False): ...
 class NetworkOptions(Network[Any], Calls, total=False): ...
 class AffineOptions(Affine, Calls, total=False): ...
 class ScanOptions(Scan[Any], Calls, total=False): ...
+
+class ReduceOutOptions(Reduce[Any], Calls, Generic[A], total=False):
+    out: A | None
 
 class ScanOutOptions(ScanOptions, Generic[A], total=False):
     out: A | None

@@ -133,6 +133,10 @@ pub(crate) use scan_setters;
 /// let mut largest = [0.0; 4];
 /// plan.forward(ScanForward { input: &[1.0, 3.0, 2.0, 5.0], output: &mut largest, ..Default::default() })?;
 /// assert_eq!(largest, [1.0, 3.0, 3.0, 5.0]);
+/// let mut steps = [0; 4];
+/// let call = ScanForward { input: &[1.0, 3.0, 2.0, 5.0], output: &mut largest, index: Some(&mut steps), ..Default::default() };
+/// plan.forward(call)?;
+/// assert_eq!(steps, [0, 1, 1, 3]);
 ///
 /// // Fibonacci numbers: the powers of a matrix.
 /// let plan = Scan::<f64>::new(Operator::MatMul { dim: 2 }, 1, 10, 1).build()?;
@@ -179,6 +183,9 @@ arguments! {
         gate: Option<&'a [T]> = sys::FLASHSCAN_ARG_GATE,
         /// Written: as the input, or as a state for a reduction.
         output: &'a mut [T] = sys::FLASHSCAN_ARG_OUTPUT,
+        /// Written, of [`Operator::Min`] and [`Operator::Max`]: as the output, the step that each extremum was reached at,
+        /// counted along T; -1 before any.
+        index: Option<&'a mut [i64]> = sys::FLASHSCAN_ARG_INDEX,
         /// The left operand of the first element.
         state_in: Option<&'a [T::State]> = sys::FLASHSCAN_ARG_STATE_IN,
         /// Written: the last y.

@@ -279,7 +279,7 @@ where
         .build()?;
     play!(file, case, run, plan,
         ScanForward { input: T, gate: T, state_in: T::State, seq_offsets: i64 }
-            -> { output: T, state_out: T::State },
+            -> { output: T, index: i64, state_out: T::State },
         ScanBackward { input, gate, output, state_in, seq_offsets; grad_output: T, grad_state_out: T::State }
             -> { grad_input: T, grad_gate: T, grad_state_in: T::State })
 }

@@ -72,6 +72,17 @@ __device__ __forceinline__ Complex<T> multiply_add(T a, Complex<T> h, Complex<T>
     return {multiply_add(a, h.re, x.re), multiply_add(a, h.im, x.im)};
 }
 
+// A product, which the linear recurrence leaves as it is: its kernels are compiled without contraction, so that the bits
+// of a row depend on no kernel's form, and complex products name their multiply-adds here.
+template <typename A, typename B>
+__device__ __forceinline__ auto multiply(A a, B b) {
+    return a * b;
+}
+template <typename T>
+__device__ __forceinline__ Complex<T> multiply(Complex<T> a, Complex<T> b) {
+    return {multiply_add(-a.im, b.im, a.re * b.re), multiply_add(a.im, b.re, a.re * b.im)};
+}
+
 __device__ __forceinline__ float one(float) { return 1.0F; }
 __device__ __forceinline__ double one(double) { return 1.0; }
 template <typename T>
@@ -176,7 +187,7 @@ struct Types {
     }
     // The map that applies `early` first and `late` second.
     static __device__ __forceinline__ Map compose(const Map& early, const Map& late) {
-        return {late.cut ? late.a : late.a * early.a, apply(late, early.x), late.cut || early.cut};
+        return {late.cut ? late.a : multiply(late.a, early.a), apply(late, early.x), late.cut || early.cut};
     }
     static __device__ __forceinline__ Map shuffle_map(const Map& m, int lane) {
         return {shuffle(m.a, lane), shuffle(m.x, lane), __shfl_sync(0xffffffffU, static_cast<int>(m.cut), lane) != 0};

@@ -62,15 +62,16 @@ struct ElementChain {
     __device__ __forceinline__ bool last_of_link() const {
         return last_of_group() && earlier_groups() == (1 << g.log2_link_groups) - 1;
     }
-    __device__ __forceinline__ bool last() const { return at.chunk + 1 >= g.chunks; }
+    __device__ __forceinline__ bool last() const { return at.chunk + 1 >= at.chunks; }
 
     // Runs are published at these places: that of chunk, group or link k of a row, out of so many runs of its kind
     // (element_words.cuh needs the number to find the words of a run).
     __device__ __forceinline__ int64_t place(int32_t k, int row) const {
-        return ((static_cast<int64_t>(k) * at.row_groups + at.row_group) << at.log2_rows) + row;
+        return ((static_cast<int64_t>(at.first_chunk + k) * at.row_groups + at.row_group) << at.log2_rows) + row;
     }
     __device__ __forceinline__ int64_t count_of(int log2_chunks) const {
-        return (((g.chunks - 1) >> log2_chunks) + 1) * at.row_groups << at.log2_rows;
+        const int64_t places = g.by_sequence != 0 ? g.chunks : ((g.chunks - 1) >> log2_chunks) + 1;
+        return places * at.row_groups << at.log2_rows;
     }
     __device__ __forceinline__ int64_t records_count() const { return count_of(0); }
     __device__ __forceinline__ int64_t totals_count() const { return count_of(g.log2_group_chunks); }
@@ -86,7 +87,7 @@ struct ElementChain {
         const R through = scan_lanes<false>(mine);
         R before;
         before.tag = run_empty;
-        if (g.chunks > 1) {
+        if (at.chunks > 1) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that runs are published in
             look_back(wanted, done);
             if (!wanted) return before;

@@ -21,7 +21,7 @@ struct ElementGrid {
     int64_t batches = 0, rows = 0, time = 0;  // `rows` counts those of one batch entry
     int64_t batch_stride = 0, row_stride = 0, time_stride = 0;
     int64_t row_groups = 0;         // groups of rows of a batch entry; a block takes one
-    int64_t chunks = 0;             // chunks that time is cut into
+    int64_t chunks = 0;             // chunks that time is cut into, or the most that all sequences may have
     int32_t time_inner = 0;         // whether neighbouring lanes are neighbours in time, not neighbouring rows
     int32_t down = 0;               // whether the walk goes against the order of memory
     int32_t log2_lane_rows = 0;     // rows side by side in a warp; its other lanes are segments of time
@@ -30,7 +30,9 @@ struct ElementGrid {
     int32_t log2_link_groups = 0;   // groups of a link (element_chain.cuh)
     int32_t aligned = 0;            // whether elements may be read and written in their widest parts
     int32_t vectors = 0;            // whether runs of time may also be read and written in vectors of 16 bytes
-    SequenceOffsets offsets;        // where it is given, the rows of the states are sequences
+    int32_t by_sequence = 0;        // whether each packed sequence is cut into chunks from its own start
+    int32_t unused = 0;
+    SequenceOffsets offsets;  // where it is given, the rows of the states are sequences
     // Memory through which chunks exchange runs; all bits are one before the launch (element_chain.cuh).
     void *records = nullptr, *totals = nullptr, *carries = nullptr;
 };
@@ -40,6 +42,7 @@ struct ElementScanParams {
     const void* input = nullptr;
     void* output = nullptr;          // OUTPUT of a scan; null for a reduction
     void* reduced = nullptr;         // OUTPUT of a reduction: one element for each row or sequence
+    void* index = nullptr;           // one i64 for each element of OUTPUT, of operators that have one
     void* prefixes = nullptr;        // in MODE_EXCLUSIVE: y[t-1] of every step, in the format of states; may be null
     const void* state_in = nullptr;  // [batches or sequences, rows]; may be null
     void* state_out = nullptr;       // [batches or sequences, rows]; may be null
@@ -55,7 +58,7 @@ struct EmptyElementParams {
     SequenceOffsets offsets;  // where it is not given, no row has steps
     int64_t chains = 0, rows = 0;
     const void* state_in = nullptr;
-    void *state_out = nullptr, *reduced = nullptr;
+    void *state_out = nullptr, *reduced = nullptr, *index = nullptr;
     int32_t kind = 0, unused = 0;
     const void* operator_state = nullptr;
 };

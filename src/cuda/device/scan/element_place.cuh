@@ -21,9 +21,13 @@ __device__ __forceinline__ int64_t element_time(const ElementGrid& g, int64_t t0
     return g.down != 0 ? t0 + L - 1 - i : t0 + i;
 }
 
+constexpr int log2_of_steps(int steps) { return steps <= 1 ? 0 : 1 + log2_of_steps(steps / 2); }
+
 template <int L, int Warps>
 struct ElementPlace {
-    int32_t chunk, row_group, row_groups;  // row_group and row_groups count those of all batch entries
+    int32_t chunk, chunks;          // this chunk and how many there are, of the row or of a packed sequence
+    int32_t first_chunk;            // the place of chunk 0 among the chunks of the launch
+    int32_t row_group, row_groups;  // those of all batch entries are counted
     int lane, warp, log2_lane_rows, log2_rows, warps_in_time;
     int warp_row, warp_time;  // the warp's place in the block
     int segment, segments,
@@ -46,17 +50,25 @@ struct ElementPlace {
         segment = g.time_inner != 0 ? lane & (segments - 1) : lane >> log2_lane_rows;
         const int lane_row = g.time_inner != 0 ? lane >> (5 - log2_lane_rows) : lane & ((1 << log2_lane_rows) - 1);
         row_in_block = (warp_row << log2_lane_rows) + lane_row;
-        chunk = static_cast<int32_t>(blockIdx.z * gridDim.y + blockIdx.y);
+        const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
+        ChunkPlace of{0, 0, slot, static_cast<uint32_t>(g.chunks), 0};
+        if (g.by_sequence != 0) {
+            constexpr int log2_steps = log2_of_steps(L * Warps);
+            of = place_of_chunk(g.offsets, log2_steps + 5 - log2_rows, slot, lane);
+        } else {
+            of.end = end_of_steps(g.offsets, g.time);
+        }
+        chunk = static_cast<int32_t>(of.chunk), chunks = static_cast<int32_t>(of.chunks);
+        first_chunk = static_cast<int32_t>(of.first);
         row_group = static_cast<int32_t>(blockIdx.x), row_groups = static_cast<int32_t>(gridDim.x);
         const int32_t groups = static_cast<int32_t>(g.row_groups);
         batch = row_group / groups;
         row = (static_cast<int64_t>(row_group % groups) << log2_rows) + row_in_block;
         row_exists = row < g.rows;
         const int64_t turn = (static_cast<int64_t>(chunk) * warps_in_time + warp_time) * segments + segment;
-        const int64_t all = g.chunks * warps_in_time * segments;
-        t0 = (g.down != 0 ? all - 1 - turn : turn) * L;
-        const int64_t end = end_of_steps(g.offsets, g.time);
-        const int count = row_exists ? static_cast<int>(max(min(end - t0, int64_t{L}), int64_t{0})) : 0;
+        const int64_t all = static_cast<int64_t>(chunks) * warps_in_time * segments;
+        t0 = of.begin + (g.down != 0 ? all - 1 - turn : turn) * L;
+        const int count = row_exists ? static_cast<int>(max(min(of.end - t0, int64_t{L}), int64_t{0})) : 0;
         first = g.down != 0 ? L - count : 0, last = g.down != 0 ? L : count;
         whole = __all_sync(0xffffffffU, count == L) != 0;
     }

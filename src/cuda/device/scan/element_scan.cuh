@@ -21,7 +21,15 @@
 // Limits     Elements must fit a thread's registers. The header also compiles with NVRTC, so it includes only headers
 //            of this library.
 //
-// An operator is a struct of this form: a struct of this form:
+// Elements   What is combined may be unlike what memory has. sizeof(Element) gives the steps of a lane and the warps of
+//            a block, the bytes in memory give the buffer. An element may have padding and any bits: shuffles and blocks
+//            exchange it as words, and shared memory holds runs of it, at the alignment of its type, up to 16.
+// Buffer     The lanes of a warp have slots in it, whose distance follows from the bytes of an element in memory
+//            (element_tile.cuh), and the runs of warps lie behind it. Only __syncwarp orders what warps do there. So
+//            arrays whose elements have other bytes need a buffer of their own: with another distance the slots of one
+//            warp would lie on those of the next, or on the runs.
+//
+// An operator is a struct of this form:
 //
 //     struct Op {
 //         using Element = ..;                 // any trivially copyable type
@@ -30,6 +38,7 @@
 //         static constexpr bool has_identity;
 //         static constexpr bool has_parts;    // whether `aligned` makes a difference to loads and stores
 //         static constexpr bool has_gradients;  // whether the scan may be asked for marks and prefixes
+//         static constexpr bool has_index;    // whether an element knows the step that it comes from
 //         Op(int32_t kind, const void* state);
 //         Element combine(const Element& l, const Element& r) const;
 //         Element combine_rarely(const Element& l, const Element& r) const;  // the same result from less code
@@ -39,6 +48,7 @@
 //         Element load_state(const char* from) const;            // the address has any alignment that states may have
 //         void store_state(char* to, const Element& y) const;
 //         Element identity() const;           // if has_identity
+//         void store_index(void* index, int64_t place, const Element& y) const;  // if has_index
 //     };
 #pragma once
 
@@ -63,6 +73,8 @@ __device__ __noinline__ void store_final(const ElementScanParams& p, int64_t bat
     const int64_t state = element_state(p.grid, batch, row, t);
     if (p.state_out != nullptr) op.store_state(static_cast<char*>(p.state_out) + state * Op::state_bytes, y);
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + state * Op::bytes, y, false);
+    if constexpr (Op::has_index)
+        if (p.reduced != nullptr) op.store_index(p.index, state, y);
 }
 
 // The registers that an element takes. An operator whose elements are several numbers may state them.
@@ -111,7 +123,6 @@ struct ElementScan {
           edges(edges_),
           plain(at_.whole && __all_sync(0xffffffffU, (edges_.begin | edges_.end) == 0) != 0) {}
 
-    // Pass 1: the run of the lane's steps.
     // Pass 1: the run of the lane's steps.
     template <typename Items>
     __device__ __forceinline__ R summarize(const Items& items) const {
@@ -205,8 +216,7 @@ struct ElementScan {
 // Both passes. Items is ElementRegisters or ElementSlot (element_tile.cuh).
 template <typename Op, typename Items>
 __device__ __forceinline__ void scan_items(const ElementScanParams& p, const Op& op,
-                                           const typename ElementScan<Op>::Place& at,
-                                           const typename ElementScan<Op>::Tile& tile, char* runs, Items& items) {
+                                           const typename ElementScan<Op>::Place& at, char* runs, Items& items) {
     using Scan = ElementScan<Op>;
     using R = typename Scan::R;
     const ElementEdges edges(p.grid, at);
@@ -234,12 +244,12 @@ __device__ __forceinline__ void scan_elements(const ElementScanParams& p) {
     if constexpr (Scan::kept) {
         ElementSlot<Op> items = tile.slot();
         tile.load(p.input, items);
-        scan_items<Op>(p, op, at, tile, runs, items);
+        scan_items<Op>(p, op, at, runs, items);
         if (p.output != nullptr) tile.store(p.output, items);
     } else {
         ElementRegisters<Op, Scan::L> items;
         tile.load(p.input, items.item);
-        scan_items<Op>(p, op, at, tile, runs, items);
+        scan_items<Op>(p, op, at, runs, items);
         if (p.output != nullptr) tile.store(p.output, items.item);
         if (Scan::prefixes(p) != nullptr) tile.store_wide(p.prefixes, items.item);
     }
@@ -266,6 +276,8 @@ __device__ __forceinline__ void pass_empty_elements(const EmptyElementParams& p)
     }
     if (p.state_out != nullptr) op.store_state(static_cast<char*>(p.state_out) + chain * Op::state_bytes, y);
     if (p.reduced != nullptr) op.store(static_cast<char*>(p.reduced) + chain * Op::bytes, y, false);
+    if constexpr (Op::has_index)
+        if (p.reduced != nullptr) op.store_index(p.index, chain, y);
 }
 
 template <typename Op>

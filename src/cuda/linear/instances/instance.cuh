@@ -7,7 +7,6 @@
 #include "cuda/linear/instances/table.h"
 #include "cuda/linear/relay.cuh"
 #include "cuda/linear/rows.cuh"
-#include "cuda/linear/stream.cuh"
 
 namespace flashscan::cuda {
 
@@ -17,35 +16,18 @@ constexpr TileFacts facts_of() {
 }
 
 template <typename Ty, bool Backward>
-void fill_stream(LinearKernels& k) {
-    const auto fill = [&]<bool TimeInner>() {
-        k.stream[TimeInner][0][Backward] =
-            reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, false, Backward>);
-        k.stream[TimeInner][1][Backward] = reinterpret_cast<const void*>(&linear_stream<Ty, TimeInner, true, Backward>);
-        k.stream_tile[TimeInner][Backward] = facts_of<StreamConfig<Ty, TimeInner, Backward>, 1>();
-    };
-    fill.template operator()<false>();
-    fill.template operator()<true>();
-}
-
-template <typename Ty, bool Backward>
 void fill_chunked(LinearKernels& k) {
-    using X = typename Ty::X;
-    using G = typename Ty::G;
-    // Where each row is a pack of its own and elements are naturally aligned, `channels` and `channel_packs` would
-    // compile to the same kernel.
-    constexpr bool whole = sizeof(X) >= 4 && alignof(X) == sizeof(X) && sizeof(G) >= 4 && alignof(G) == sizeof(G);
-    const auto fill = [&]<Access access, Access compiled>() {
-        using Config = ChunkedConfig<Ty, compiled, Backward>;
+    const auto fill = [&]<Access access>() {
+        using Config = ChunkedConfig<Ty, access, Backward>;
         constexpr int n = static_cast<int>(access);
-        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
-        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
+        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, false, Backward>);
+        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, true, Backward>);
         k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
     };
-    fill.template operator()<Access::channels, whole ? Access::channel_packs : Access::channels>();
-    fill.template operator()<Access::channel_packs, Access::channel_packs>();
-    fill.template operator()<Access::time, Access::time>();
-    fill.template operator()<Access::time_vectors, Access::time_vectors>();
+    fill.template operator()<Access::channels>();
+    fill.template operator()<Access::channel_packs>();
+    fill.template operator()<Access::time>();
+    fill.template operator()<Access::time_vectors>();
 }
 
 template <typename Ty, bool Backward>
@@ -93,8 +75,6 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     k.gate_dtype = gate_dtype;
     k.record_bytes = static_cast<int>(sizeof(Words<Record<Ty>>));
     k.carry_bytes = static_cast<int>(sizeof(Words<typename Ty::Wide>));
-    fill_stream<Ty, false>(k);
-    fill_stream<Ty, true>(k);
     fill_chunked<Ty, false>(k);
     fill_chunked<Ty, true>(k);
     fill_rows<Ty, false>(k);

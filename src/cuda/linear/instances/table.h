@@ -26,8 +26,6 @@ struct RelayFacts {
 struct LinearKernels {
     Dtype dtype, gate_dtype;
     int record_bytes, carry_bytes;  // bytes of the published summary and carry of a row
-    const void* stream[2][2][2];    // [time innermost][down][backward]
-    TileFacts stream_tile[2][2];    // [time innermost][backward]
     const void* chunked[access_count][2][2];
     TileFacts chunked_tile[access_count][2];
     const void* rows[2][2];            // [down][backward], tiles as chunked; null where gates and data differ in size

@@ -30,7 +30,7 @@ inline __device__ __noinline__ void copy_bytes(void* to, const void* from, int b
 template <typename Functor>
 struct CustomScanOperator {
     static constexpr int bytes = Functor::bytes, state_bytes = bytes;
-    static constexpr bool has_identity = false, has_parts = true, has_gradients = false;
+    static constexpr bool has_identity = false, has_parts = true, has_gradients = false, has_index = false;
     static constexpr bool whole_words = bytes % 4 == 0;
     using Element = CustomElement<bytes>;
 

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "cuda/operators/indexed.cuh"
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/numbers_backward.cuh"
 #include "cuda/operators/tiny.cuh"
@@ -45,6 +46,21 @@ ElementKernels number_kernels(Dtype dtype, int kind) {
     return k;
 }
 
+template <typename X, typename Operator>
+ElementKernels indexed_kernels(Dtype dtype, int kind) {
+    using Op = Indexed<X, Operator>;
+    using Scan = IndexedScan<X, Operator>;
+    ElementKernels k;
+    k.dtype = dtype;
+    k.kind = kind;
+    k.indexed = true;
+    k.forward = facts_of<Op, typename Op::Element>(false);
+    k.forward.buffer_bytes = Scan::number_buffer + Scan::step_buffer;
+    k.scan = reinterpret_cast<const void*>(&indexed_scan<X, Operator>);
+    k.empty = reinterpret_cast<const void*>(&element_empty<Op>);
+    return k;
+}
+
 template <typename X, int D>
 ElementKernels tiny_kernels(Dtype dtype) {
     using Op = Tiny<X, D>;
@@ -78,6 +94,7 @@ void add_number_kernels(std::vector<ElementKernels>& table, Dtype dtype) {
         // For small numbers there is a second kernel, whose elements are as many channels as fill a word.
         constexpr int in_word = 4 / static_cast<int>(sizeof(X));
         if constexpr (in_word > 1) table.push_back(number_kernels<X, in_word, decltype(op)>(dtype, kind));
+        if constexpr (requires { op.chooses; }) table.push_back(indexed_kernels<X, decltype(op)>(dtype, kind));
     });
 }
 

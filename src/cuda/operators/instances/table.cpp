@@ -36,8 +36,14 @@ const ElementKernels* find(F&& fits) {
 
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels) {
     return find([&](const ElementKernels& k) {
-        return k.dtype == dtype && k.dim == 0 && k.kind == static_cast<int>(kind) && k.forward.channels == channels;
+        return !k.indexed && k.dtype == dtype && k.dim == 0 && k.kind == static_cast<int>(kind) &&
+               k.forward.channels == channels;
     });
+}
+
+const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind) {
+    return find(
+        [&](const ElementKernels& k) { return k.indexed && k.dtype == dtype && k.kind == static_cast<int>(kind); });
 }
 
 const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim) {

@@ -11,6 +11,7 @@ struct ElementKernels {
     Dtype dtype{};
     int dim = 0;           // rows of matrices; 0 for numbers
     int kind = 0;          // the OperatorKind, for numbers
+    bool indexed = false;  // whether elements are numbers with the steps that they come from, forward alone
     ElementFacts forward;  // forward.channels numbers of neighbouring channels are one element
     ElementFacts backward;
     // The kernels, with the arguments that they take.
@@ -28,5 +29,7 @@ inline constexpr int64_t largest_tiny_bytes = 128;
 // The kernels of numbers, of which `channels` are one element, and of matrices; null where there are none.
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
 const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim);
+// The kernels of numbers with INDEX; null where there are none.
+const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind);
 
 }  // namespace flashscan::cuda

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both passes of "diagonal" know of a warp's chains of steps: its row and units, where they lie in the tensors of
+// a call, and their elements of R and BIAS.
+//
+// Data are fetched ahead in registers, `fetched` steps at a time: while a chunk of so many steps is computed, the loads
+// of the next one are under way. A load that a step has to wait for would take ten times as long as the step. Where
+// there are few warps, each has many registers and fetches far ahead (deep); where there are many, registers are held
+// to what lets rnn_resident_warps of them share a multiprocessor, and their number covers the latency.
+#pragma once
+
+#include "cuda/device/math/quick_single.cuh"
+#include "cuda/device/math/types.cuh"
+#include "cuda/device/tile/sequences.cuh"
+#include "cuda/rnn/diagonal/params.h"
+#include "cuda/rnn/real.cuh"
+#include "math/rnn.h"
+
+namespace flashscan::cuda {
+
+// Steps of a chunk, each of `numbers` 32-bit registers, of which `most` may be under way.
+constexpr int rnn_fetched_steps(int numbers, int most) {
+    int steps = 2;
+    while (steps < 16 && 2 * steps * numbers <= most) steps *= 2;
+    return steps;
+}
+
+template <typename X, typename Cell, bool Deep>
+struct RnnFetched {
+    static constexpr int words = sizeof(X) == 8 ? 2 : 1;
+    static constexpr int forward = rnn_fetched_steps(Cell::gates * words, Deep ? 32 : 8);
+    // What backward reads of a step: what the cell keeps, the gradients of the states and, unless kept, h.
+    static constexpr int numbers = Cell::kept + Cell::states + (Cell::keeps_h ? 0 : 1);
+    static constexpr int backward = rnn_fetched_steps(numbers * words, Deep ? 64 : 16);
+};
+
+template <typename X, bool Deep>
+constexpr int rnn_resident_warps = Deep             ? 1
+                                   : sizeof(X) == 8 ? 8
+                                                    : 16;
+
+// The place of a step in a tensor, which moves on by a step.
+template <typename T>
+struct RnnCursor {
+    T* at = nullptr;  // null where the call has no such tensor
+    int64_t step = 0;
+    __device__ __forceinline__ void move() { at += step; }
+};
+
+struct RnnChain {
+    int64_t row, warp, unit;  // warp: which one of its row
+    int64_t tensor_row;       // the row in tensors; packed sequences share one
+    int64_t begin;            // the time of the first step
+    int64_t count;            // steps
+    int lane, sign;           // sign: how the time changes from one step to the next
+
+    __device__ __forceinline__ explicit RnnChain(const RnnDiagonalParams& f) {
+        const RnnParams& p = f.p;
+        const int64_t block = blockIdx.x;
+        lane = static_cast<int>(threadIdx.x);
+        row = block / f.warps;
+        warp = block - row * f.warps;
+        // Lanes without a unit of their own repeat the last one, and store the same.
+        unit = min(warp * rnn_diagonal_units + lane, p.width - 1);
+        const bool packed = f.offsets.data != nullptr;
+        const int64_t from = packed ? load_offset(f.offsets, row) : int64_t{0};
+        const int64_t to = packed ? load_offset(f.offsets, row + 1) : p.time;
+        tensor_row = packed ? 0 : row;
+        count = max(to - from, int64_t{0});
+        sign = p.reverse != 0 ? -1 : 1;
+        begin = p.reverse != 0 ? to - 1 : from;
+    }
+    // The lane's place in a tensor of the call at step i, from which the cursor moves forward or back.
+    template <typename T>
+    __device__ __forceinline__ RnnCursor<T> in_tensor(T* data, const RnnTensorStrides& s, int64_t i = 0,
+                                                      int direction = 1) const {
+        return {data + (tensor_row * s.batch + (begin + sign * i) * s.time + unit), direction * sign * s.time};
+    }
+    // The same in RESERVE, of which a step holds `kept` numbers, rnn_diagonal_units apart.
+    template <typename T>
+    __device__ __forceinline__ RnnCursor<T> in_reserve(const RnnDiagonalParams& f, void* data, int kept, int64_t i = 0,
+                                                       int direction = 1) const {
+        const int64_t block = kept * rnn_diagonal_units, step = f.p.rows * f.warps * block;
+        return {static_cast<T*>(data) + ((begin + sign * i) * step + (tensor_row * f.warps + warp) * block + lane),
+                direction * sign * step};
+    }
+    // Its place in an array [.., state rows, units].
+    __device__ __forceinline__ int64_t in_rows(const RnnParams& p, int s) const {
+        return (s * p.state_rows + row) * p.width + unit;
+    }
+    template <typename Wide, int S>
+    __device__ __forceinline__ void load_states(const RnnParams& p, const void* data, Wide (&state)[S]) const {
+#pragma unroll
+        for (int s = 0; s < S; ++s)
+            state[s] = data != nullptr ? static_cast<const Wide*>(data)[in_rows(p, s)] : Wide(0);
+    }
+    template <typename Wide, int S>
+    __device__ __forceinline__ void store_rows(const RnnParams& p, void* data, const Wide (&numbers)[S]) const {
+        if (data == nullptr) return;
+#pragma unroll
+        for (int s = 0; s < S; ++s) static_cast<Wide*>(data)[in_rows(p, s)] = numbers[s];
+    }
+
+    // Whether each of the steps from i on resets: lane k loads the flag of step i + k.
+    __device__ __forceinline__ uint8_t load_resets(const RnnParams& p, int64_t i) const {
+        if (p.reset == nullptr || i + lane >= count) return 0;
+        return p.reset[tensor_row * p.time + begin + sign * (i + lane)];
+    }
+    // Bit k says whether step i + k resets.
+    static __device__ __forceinline__ uint32_t resets_of(const RnnParams& p, uint8_t loaded) {
+        return p.reset == nullptr ? 0 : __ballot_sync(0xffffffffU, loaded != 0);
+    }
+};
+
+// A number of WEIGHT or BIAS.
+template <typename X>
+__device__ __forceinline__ typename Element<X>::Wide rnn_parameter(const RnnDiagonalParams& f, const void* data,
+                                                                   int64_t i) {
+    using Wide = typename Element<X>::Wide;
+    if (f.wide_weights != 0) return static_cast<const Wide*>(data)[i];
+    return Element<X>::widen(static_cast<const X*>(data)[i]);
+}
+template <typename X, typename Wide, int N>
+__device__ __forceinline__ void load_parameters(const RnnDiagonalParams& f, const void* data, int64_t unit,
+                                                Wide (&numbers)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        numbers[i] = data != nullptr ? rnn_parameter<X>(f, data, i * f.p.width + unit) : Wide(0);
+}
+
+// The type in which cells are computed: every step waits for its cell, in f32 too.
+template <typename X>
+using RnnChainReal = std::conditional_t<std::is_same_v<X, float>, QuickSingle, typename RnnReal<X>::Type>;
+
+}  // namespace flashscan::cuda

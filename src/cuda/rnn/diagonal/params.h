@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments of the kernels "diagonal" of recurrent networks: plain data, no CUDA types.
+#pragma once
+
+#include "cuda/rnn/params.h"
+
+namespace flashscan::cuda {
+
+inline constexpr int rnn_diagonal_units = 32;  // units of a warp, which is a block
+
+// RESERVE of these kernels is [T, rows, warps of a row, kept, units of a warp]; packed sequences share one row. Rows are
+// else entries of the batch or packed sequences, which are the state rows of `p`. p.bias is BIAS as it is given.
+struct RnnDiagonalParams {
+    RnnParams p;                   // its bias sums are [biases, state rows, units]
+    SequenceOffsets offsets;       // its data is null when not packed
+    int64_t warps = 0;             // warps that share the units of a row
+    const void* weight = nullptr;  // WEIGHT [G, units]
+    int32_t wide_weights = 0;      // whether WEIGHT and BIAS have the states' dtype rather than that of INPUT
+    int32_t clips = 0;             // whether p.clip is finite
+    void* weight_sums = nullptr;   // [G, state rows, units]: the sums over a row's steps; null where not wanted
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels "diagonal" of recurrent networks for f32 data.
+#include "cuda/rnn/instances/diagonal_instance.cuh"
+
+namespace flashscan::cuda {
+
+RnnDiagonalKernels rnn_diagonal_f32(Cell cell) { return make_diagonal_kernels<float>(cell); }
+
+}  // namespace flashscan::cuda
