@@ -105,7 +105,7 @@ class FamilyPlan final : public Plan {
     std::string agreement() const override {
         return fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
                            options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
-                           backend_->facts().in_use + (sums_.none() ? "" : " sums"));
+                           backend_->facts().in_use + (options_.communicator.sums_gradients ? " sums" : ""));
     }
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {
@@ -147,7 +147,7 @@ class FamilyPlan final : public Plan {
             std::erase_if(*specs, [&](const auto& spec) { return elsewhere(spec.id); });
         if (options_.communicator.sums_gradients) {
             sums_ = RankSums(backward_, sums_of(problem_), options_.communicator);
-            if (sums_.none())
+            if (sums_of(problem_).empty())
                 fail(Code::unsupported,
                      "communicator.flags has COMM_FLAG_SUM_GRADIENTS, but no gradient of {} is a sum over time",
                      problem_.describe());

@@ -65,6 +65,39 @@ CudaScene scene_of(const Problem& problem, const std::string& kernel, Make make)
             }};
 }
 
+// A rank in the middle of three that do not exist: notes of plans come back as if all had sent the same, and messages of
+// calls stay where they are.
+constexpr int32_t ranks = 3;
+int32_t answer_for_all(void*, const void* send, void* receive, size_t bytes, void* stream) {
+    for (int32_t rank = 0; rank < ranks && stream == nullptr; ++rank) {
+        auto* const to = static_cast<char*>(receive) + static_cast<size_t>(rank) * bytes;
+        std::memcpy(to, send, bytes);
+        std::memcpy(to, &rank, sizeof rank);
+    }
+    return 0;
+}
+CudaScene scene_over_ranks(const Problem& problem, int32_t carries) {
+    return {text_of(problem) + (carries == FLASHSCAN_CARRIES_GATHERED ? " gathered" : " in a wavefront"),
+            [=](flashscan_plan** plan, int32_t device) {
+                flashscan_comm comm{};
+                comm.struct_size = sizeof comm;
+                comm.kind = FLASHSCAN_COMM_CALLBACKS;
+                comm.rank = 1;
+                comm.size = ranks;
+                comm.all_gather = answer_for_all;
+                comm.send = [](void*, const void*, size_t, int32_t, void*) { return int32_t{0}; };
+                comm.receive = [](void*, void*, size_t, int32_t, void*) { return int32_t{0}; };
+                comm.carries = carries;
+                comm.groups = 2;
+                const flashscan_linear_desc desc = desc_of(problem);
+                flashscan_options options = options_of(problem, FLASHSCAN_BACKEND_CUDA, "");
+                options.device = device;
+                options.communicator = &comm;
+                return flashscan_plan_linear(plan, &desc, &options);
+            },
+            false};
+}
+
 }  // namespace
 
 std::vector<CudaScene> cuda_scenes() {
@@ -80,6 +113,8 @@ std::vector<CudaScene> cuda_scenes() {
              {"chunked", "linear f32 BTC b1 t2560 c64 sequences7 state-in state-out invariant"},
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
+    for (const int32_t carries : {FLASHSCAN_CARRIES_GATHERED, FLASHSCAN_CARRIES_WAVEFRONT})
+        list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},

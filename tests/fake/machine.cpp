@@ -31,6 +31,7 @@ std::string Machine::living() const {
     size_t bytes = 0;
     for (const auto& [memory, block] : blocks) bytes += block.bytes;
     add(streams.size(), "streams");
+    add(events.size(), "events");
     add(graphs.size(), "graphs");
     add(executables.size(), "executable graphs");
     add(pools.size(), "pools");

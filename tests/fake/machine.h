@@ -29,6 +29,10 @@ struct Stream {
     bool captures = false;
     std::vector<std::string> captured;
 };
+// What of a stream it stands for: whether that was captured.
+struct Event {
+    bool captured = false;
+};
 struct Graph {
     std::vector<std::string> launches;
 };
@@ -57,6 +61,7 @@ struct Machine {
     std::set<std::string> broken_captures;  // by calls that a capture of another thread forbids
 
     std::set<Stream*> streams;
+    std::set<Event*> events;
     std::set<Graph*> graphs, executables;
     std::set<Pool*> pools;
     std::map<void*, Block> blocks;

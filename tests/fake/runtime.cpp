@@ -148,6 +148,42 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     *stream = reinterpret_cast<cudaStream_t>(*m.streams.insert(new Stream{current_device(), false, {}}).first);
     return cudaSuccess;
 }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    ENTER(enter_device);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+    ENTER(enter_device);
+    *stream = reinterpret_cast<cudaStream_t>(*m.streams.insert(new Stream{current_device(), false, {}}).first);
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    ENTER(enter_device);
+    *event = reinterpret_cast<cudaEvent_t>(*m.events.insert(new Event).first);
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    ENTER(enter_device);
+    Event* const e = known(m.events, event);
+    if (e == nullptr) return remember(cudaErrorInvalidResourceHandle);
+    m.events.erase(e);
+    delete e;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    ENTER(enter_device);
+    Event* const e = known(m.events, event);
+    Stream* const s = known(m.streams, stream);
+    if (e == nullptr) return remember(cudaErrorInvalidResourceHandle);
+    e->captured = s != nullptr && s->captures;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+    ENTER(enter_device);
+    return known(m.events, event) != nullptr ? cudaSuccess : remember(cudaErrorInvalidResourceHandle);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     ENTER(enter_device);
     if (m.streams.erase(of(stream)) == 0) return remember(cudaErrorInvalidResourceHandle);

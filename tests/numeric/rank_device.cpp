@@ -35,8 +35,8 @@ void prepare(Meeting& meeting, const Way& way) {
 
 // A gradient that is a sum over all axes of the rows has no groups.
 bool takes_waves(const Problem& p) {
-    const int32_t rows = FLASHSCAN_BROADCAST_BATCH | FLASHSCAN_BROADCAST_CHANNELS;
-    const int32_t cut = p.sequences > 0 ? FLASHSCAN_BROADCAST_CHANNELS : rows;
+    const uint32_t rows = FLASHSCAN_BROADCAST_BATCH | FLASHSCAN_BROADCAST_CHANNELS;
+    const uint32_t cut = p.sequences > 0 ? uint32_t{FLASHSCAN_BROADCAST_CHANNELS} : rows;
     return (p.broadcast & cut) != cut;
 }
 

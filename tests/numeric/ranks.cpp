@@ -23,7 +23,7 @@ int64_t expect_near_reference(const Problem& p, const std::string& kernel, Data 
                               const std::vector<int64_t>& lengths, bool sum_gradients = false) {
     Meeting meeting(static_cast<int32_t>(lengths.size()));
     if (sum_gradients) meeting.sum_gradients();
-    expect_near_reference(p, kernel, std::move(data), lengths, meeting);
+    numeric::expect_near_reference(p, kernel, std::move(data), lengths, meeting);
     return meeting.calls();
 }
 

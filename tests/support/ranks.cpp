@@ -302,13 +302,12 @@ RanksOutcome run_over_ranks(const Problem& p, const Target& target, const std::v
         const int64_t begin = parts[rank].begin, end = begin + parts[rank].problem.time;
         if (!one.output.empty()) put_steps(whole.output, one.output, p.extents(), begin, end);
         if (!one.grad_input.empty()) put_steps(whole.grad_input, one.grad_input, p.extents(), begin, end);
-        if (p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
-            if (one.grad_gate.empty()) continue;
+        if (!one.grad_gate.empty() && p.broadcasts(FLASHSCAN_BROADCAST_TIME)) {
             if (meeting.sums_gradients() && !whole.grad_gate.empty() && whole.grad_gate != one.grad_gate)
                 whole.damage += "ranks have different sums; ";
             add_parts(whole, one.grad_gate, p.gate_dtype, meeting.sums_gradients());
-        } else {
-            if (!one.grad_gate.empty()) put_steps(whole.grad_gate, one.grad_gate, gate, begin, end);
+        } else if (!one.grad_gate.empty()) {
+            put_steps(whole.grad_gate, one.grad_gate, gate, begin, end);
         }
         if (!one.state_out.empty()) whole.state_out = one.state_out;
         if (!one.grad_state_in.empty()) whole.grad_state_in = one.grad_state_in;
