@@ -55,10 +55,9 @@ class Numbers final : public OperatorKernel {
           variants_(std::move(variants)),
           indexed_(std::move(indexed)),
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
-        const ElementKernels& single = variants_.back()->kernels;
-        chained_ = ChainedNumbers::make(p_, single, false, options.batch_invariant, chained_forward_);
+        chained_ = ChainedNumbers::make(p_, false, options.batch_invariant, chained_forward_);
         if (p_.differentiable() && !p_.has_slopes() && !p_.is_reduction())
-            chained_back_ = ChainedNumbers::make(p_, single, true, options.batch_invariant, chained_backward_);
+            chained_back_ = ChainedNumbers::make(p_, true, options.batch_invariant, chained_backward_);
         chains_overlap_ = chained_ && can_overlap(chained_->kernel(), device_);
     }
 
@@ -83,7 +82,7 @@ class Numbers final : public OperatorKernel {
         const DeviceScope scope(device_);
         void* const output = p_.is_reduction() ? nullptr : b.output;
         if (chained_ && b.index == nullptr && chained_->takes(b.input, output))
-            return chained_->run(b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out,
+            return chained_->run({b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out},
                                  b.scratch, chains_overlap_, stream);
         (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
     }
@@ -91,7 +90,7 @@ class Numbers final : public OperatorKernel {
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         if (chained_back_ && b.grad_output != nullptr && chained_back_->takes(b.grad_output, b.grad_input))
-            return chained_back_->run(b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in,
+            return chained_back_->run({b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in},
                                       b.scratch, chains_overlap_, stream);
         const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;
