@@ -20,7 +20,16 @@ constexpr int64_t pool_rows = 9;
 
 struct Argument {
     flashscan_arg_info info = {};
-    size_t size() const { return info.dtype == FLASHSCAN_DTYPE_F64 ? 8 : info.dtype == FLASHSCAN_DTYPE_BF16 ? 2 : 4; }
+    size_t size() const {
+        switch (info.dtype) {
+        case FLASHSCAN_DTYPE_BF16:
+        case FLASHSCAN_DTYPE_F16: return 2;
+        case FLASHSCAN_DTYPE_F64:
+        case FLASHSCAN_DTYPE_C64: return 8;
+        case FLASHSCAN_DTYPE_C128: return 16;
+        default: return 4;
+        }
+    }
 };
 
 Argument argument_of(const Plan& plan, int32_t id) {
