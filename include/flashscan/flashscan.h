@@ -543,7 +543,8 @@ typedef struct flashscan_strides {
 /*
  * Where the rows of a state lie: STATE_IN, STATE_OUT and their gradients of every family. What belongs to one row (a
  * batch, or a sequence if packed) and one of a cell's S states is dense. A state with strides, a row of a larger pool
- * for example, is copied through SCRATCH. No two elements of a state may share memory.
+ * for example, is copied through SCRATCH, except that CUDA kernels for few steps of linear recurrences, gated layers and
+ * selective scans take it where it lies, in one launch. No two elements of a state may share memory.
  *
  * Pools (state_pool > 0): STATE_IN and STATE_OUT then have state_pool rows, and STATE_INDICES says which of them belongs
  * to each batch (each sequence if packed), as a server needs it that decodes many sequences a few steps at a time. Row i
@@ -551,7 +552,8 @@ typedef struct flashscan_strides {
  * memory, packed or not, and rows that no index names are not touched. An index of -1 marks row i as padding: its OUTPUT
  * is 0 and it has no state. CPU plans check the indices: what is neither -1 nor a row of the pool, and with STATE_OUT an
  * index that stands there twice, is FLASHSCAN_STATUS_INVALID_ARGUMENT. On CUDA, where FLASHSCAN_CHECK=1 asks for the same,
- * an index that is no row of the pool is padding otherwise. Plans with a pool have no backward pass.
+ * an index that is no row of the pool is padding otherwise, and what a row that is named twice holds afterwards, and the
+ * OUTPUT of its sequences, is not defined. Plans with a pool have no backward pass.
  */
 typedef struct flashscan_state_strides {
     int64_t row;   /* from one row to the next, in elements (bytes for CUSTOM), >= 0; 0: dense */

@@ -50,6 +50,10 @@ class Kernel {
     virtual std::string describe() const = 0;
     // Returns how many bytes of Buffers::scratch, aligned to 256, a call of `pass` may use.
     virtual size_t scratch_bytes(Pass pass) const = 0;
+    // Returns whether a call of `pass` reads and writes states where they lie: with their strides, in the rows of a
+    // pool that Buffers::state_indices names, with zeros in OUTPUT for padding. States are dense otherwise, and the
+    // plan copies them.
+    virtual bool takes_states_in_place(Pass) const { return false; }
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
     // Chooses what depends on the numbers of steps of all ranks, in the order of their numbers; before any call.

@@ -18,6 +18,7 @@ struct GatedBuffers {
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;
     const void* seq_offsets = nullptr;
+    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
     const void *grad_output = nullptr, *grad_state_out = nullptr;
     void *grad_input = nullptr, *grad_gate = nullptr, *grad_second_gate = nullptr;
     void *grad_input_gate = nullptr, *grad_output_gate = nullptr;

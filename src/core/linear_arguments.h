@@ -16,6 +16,7 @@ struct LinearBuffers {
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;
     const void* seq_offsets = nullptr;
+    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
     const void* grad_output = nullptr;
     const void* grad_state_out = nullptr;
     void* grad_input = nullptr;

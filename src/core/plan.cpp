@@ -152,8 +152,8 @@ class FamilyPlan final : public Plan {
                      "communicator.flags has COMM_FLAG_SUM_GRADIENTS, but no gradient of {} is a sum over time",
                      problem_.describe());
         }
-        forward_states_ = StridedStates(forward_, problem_);
-        backward_states_ = StridedStates(backward_, problem_);
+        if (!kernel_->takes_states_in_place(Pass::forward)) forward_states_ = StridedStates(forward_, problem_);
+        if (!kernel_->takes_states_in_place(Pass::backward)) backward_states_ = StridedStates(backward_, problem_);
         description_ = fmt::format("{}\nbackend {} device {}\nkernel {}: {}\n{}scratch forward {} backward {} bytes\n",
                                    problem_.describe(), backend_->name(), options_.device, kernel_name_, kernel_detail_,
                                    Family::memory(problem_, *kernel_), scratch_bytes(Pass::forward),
@@ -203,7 +203,7 @@ class FamilyPlan final : public Plan {
     }
 
     // `buffers` has the pointers that were given. States with strides or in a pool are replaced by dense copies in
-    // scratch.
+    // scratch, unless the kernel takes them where they lie.
     void run(Pass pass, const Pointers& given, Buffers buffers, void* scratch, void* stream, bool& started) const {
         const StridedStates& states = pass == Pass::forward ? forward_states_ : backward_states_;
         std::vector<RowCopy> into_scratch, out_of_scratch;  // are filled before anything is written, as that may throw
@@ -222,7 +222,8 @@ class FamilyPlan final : public Plan {
         else
             kernel_->backward(buffers, stream);
         if (pass == Pass::backward && !sums_.none()) sums_.add(*backend_, options_, given, scratch, stream);
-        if (problem_.pooled() && !problem_.empty()) clear_padding(given, stream);
+        if (problem_.pooled() && !problem_.empty() && !kernel_->takes_states_in_place(pass))
+            clear_padding(given, stream);
         copy_states(out_of_scratch, stream);
     }
     void clear_padding(const Pointers& given, void* stream) const {

@@ -16,6 +16,7 @@ struct SelectiveBuffers {
     void* state_out = nullptr;
     const uint8_t* reset = nullptr;
     const void* seq_offsets = nullptr;
+    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
     const void *grad_output = nullptr, *grad_state_out = nullptr;
     void *grad_input = nullptr, *grad_delta = nullptr, *grad_output_gate = nullptr;
     void *grad_a = nullptr, *grad_b = nullptr, *grad_c = nullptr, *grad_d = nullptr, *grad_bias = nullptr;

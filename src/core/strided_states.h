@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// States with strides, and states in a pool. Kernels read and write dense states, so these are copied to SCRATCH before
-// a kernel and from it after.
+// States with strides, and states in a pool. Most kernels read and write dense states, so these are copied to SCRATCH
+// before a kernel and from it after.
 #pragma once
 
 #include <string>

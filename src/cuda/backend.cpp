@@ -28,13 +28,9 @@
 namespace flashscan::cuda {
 namespace {
 
-// Kernels of the linear recurrence on one GPU.
-constexpr LinearCandidate linear_alone[] = {
-    {"rows", make_linear_rows},   {"relay", make_linear_relay},     {"columns", make_linear_columns},
-    {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
-};
+// A kernel of the linear recurrence on one GPU.
 std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Options& options) {
-    return choose<LinearKernel, LinearProblem>("cuda", linear_alone, problem, options).kernel;
+    return choose<LinearKernel, LinearProblem>("cuda", linear_candidates(), problem, options).kernel;
 }
 template <auto make>
 std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
@@ -52,9 +48,9 @@ auto alone(const Problem& problem, const Options& options, std::string& refusal)
 }
 
 constexpr LinearCandidate linear[] = {
-    {"rows", over_ranks<make_linear_rows>},       {"relay", over_ranks<make_linear_relay>},
-    {"columns", over_ranks<make_linear_columns>}, {"waves", over_ranks<make_linear_waves>},
-    {"chunked", over_ranks<make_linear_chunked>},
+    {"steps", over_ranks<make_linear_steps>}, {"rows", over_ranks<make_linear_rows>},
+    {"relay", over_ranks<make_linear_relay>}, {"columns", over_ranks<make_linear_columns>},
+    {"waves", over_ranks<make_linear_waves>}, {"chunked", over_ranks<make_linear_chunked>},
 };
 
 constexpr RnnCandidate rnn[] = {
@@ -133,7 +129,7 @@ class CudaBackend final : public Backend {
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);
     }
 
-    std::span<const LinearCandidate> linear_candidates() const override { return linear; }
+    std::span<const LinearCandidate> linear_candidates() const override { return cuda::linear; }
     std::span<const RnnCandidate> rnn_candidates() const override { return rnn; }
     std::span<const GatedCandidate> gated_candidates() const override { return gated; }
     std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }

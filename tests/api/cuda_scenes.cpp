@@ -103,6 +103,8 @@ CudaScene scene_over_ranks(const Problem& problem, int32_t carries) {
 std::vector<CudaScene> cuda_scenes() {
     std::vector<CudaScene> list;
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"steps", "linear bf16 BTC b8 t2 c512 state-in state-out"},
+             {"steps", "linear f32 BTC b3 t1 c33 state-in state-out pooled"},
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
              {"relay", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},

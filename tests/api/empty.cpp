@@ -65,18 +65,19 @@ INSTANTIATE_TEST_SUITE_P(Sizes, EmptyLinear,
 class EmptyRnn : public testing::TestWithParam<Extents> {};
 
 TEST_P(EmptyRnn, TakesNoTimeButForTheGradientsOfWeights) {
-    for (const char* kernel : {"blocked", "reference"})
+    for (const std::string kernel : {"diagonal", "blocked", "reference"})
         for (const int32_t cell : {FLASHSCAN_CELL_LSTM, FLASHSCAN_CELL_SLSTM}) {
             flashscan_rnn_desc d{};
             d.struct_size = sizeof d;
             d.dtype = FLASHSCAN_DTYPE_F32;
             d.cell = cell;
             d.flags = FLASHSCAN_RNN_FLAG_TRAINING;
-            d.heads = 2, d.head_dim = 3;
+            d.heads = 2, d.head_dim = kernel == "diagonal" ? 1 : 3;
             d.batch = GetParam().batch, d.time = GetParam().time;
-            const Plan plan(d, options_of(kernel));
+            const Plan plan(d, options_of(kernel.c_str()));
             ASSERT_TRUE(plan) << plan.message();
-            std::vector<float> weight(4 * 2 * 9, 1.0F), grad_weight(weight), grad_bias(4 * 6, 1.0F);
+            const auto biases = static_cast<size_t>(4 * d.heads * d.head_dim), dim = static_cast<size_t>(d.head_dim);
+            std::vector<float> weight(biases * dim, 1.0F), grad_weight(weight), grad_bias(biases, 1.0F);
             const flashscan_arg given{FLASHSCAN_ARG_WEIGHT, 0, weight.data(), weight.size() * 4};
             expect_quick(plan.get(), FLASHSCAN_PASS_FORWARD,
                          {FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_OUTPUT, FLASHSCAN_ARG_RESERVE}, {given});

@@ -6,6 +6,8 @@
 #include "api/cuda_scenes.h"
 #include "fake/machine.h"
 #include "support/failing_memory.h"
+#include "support/gated_problem.h"
+#include "support/selective_problem.h"
 
 namespace api {
 namespace {
@@ -151,6 +153,43 @@ TEST_P(MachineCuda, SurvivesFailingAllocations) {
         EXPECT_GT(needed, 0) << "the library's allocations do not arrive here";
     }
     EXPECT_EQ(args.execute(plan.get(), FLASHSCAN_PASS_FORWARD), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+}
+
+// Makes a plan of `problem` with states in a pool, whose rows have gaps between them, and tells its launches, SCRATCH and
+// description.
+template <typename Problem>
+std::string steps_in_a_pool(const Problem& problem, int64_t width) {
+    auto desc = desc_of(problem);
+    desc.state_pool = 1000;
+    desc.state_in.row = desc.state_out.row = width + 5;
+    const Plan plan(desc, options_of(problem, FLASHSCAN_BACKEND_CUDA, ""));
+    EXPECT_TRUE(plan) << plan.message();
+    flashscan_pass_info info{};
+    info.struct_size = sizeof info;
+    EXPECT_EQ(flashscan_plan_info(plan.get(), FLASHSCAN_PASS_FORWARD, &info), FLASHSCAN_STATUS_OK)
+        << flashscan_last_error();
+    size_t scratch = 0;
+    EXPECT_EQ(flashscan_plan_arg_bytes(plan.get(), FLASHSCAN_PASS_FORWARD, FLASHSCAN_ARG_SCRATCH, &scratch),
+              FLASHSCAN_STATUS_OK);
+    const bool copied = plan.describe().find("copied through scratch") != std::string::npos;
+    return std::to_string(info.launches) + " launches, " + std::to_string(scratch) + " bytes" +
+           (copied ? ", states are copied" : "");
+}
+
+TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
+    constexpr const char* one = "1 launches, 0 bytes";
+    for (const char* line :
+         {"linear f32 BTC b64 t1 c512 state-in state-out", "linear bf16 BTC b64 t4 c512 state-in state-out",
+          "linear c64 BCT b64 t1 c512 state-in state-out", "linear f32 BTC b1 t64 c512 sequences64 state-in state-out"})
+        EXPECT_EQ(steps_in_a_pool(problem_of(line), 512), one) << line;
+    for (const char* line :
+         {"gated bf16 b64 t1 c512 mingru state-in state-out", "gated f32 b256 t16 c512 rglru state-in state-out",
+          "gated f64 b3 t4 c512 qrnn BCT state-in state-out"})
+        EXPECT_EQ(steps_in_a_pool(gated_problem_of(line), 512), one) << line;
+    for (const char* line : {"selective bf16 b64 t1 c32 n16 b-per-step c-per-step softplus gate state-in state-out",
+                             "selective f32 complex b3 t4 c32 n16 state-in state-out"})
+        EXPECT_EQ(steps_in_a_pool(selective_problem_of(line), 512), one) << line;
+    EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
 }
 
 INSTANTIATE_TEST_SUITE_P(Api, MachineCuda, testing::ValuesIn(cuda_scenes()), name_of_scene);

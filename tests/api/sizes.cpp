@@ -147,9 +147,11 @@ TEST(Sizes, OfRecurrentNetworks) {
           Rnn(FLASHSCAN_CELL_GRU, FLASHSCAN_DTYPE_F64, FLASHSCAN_DTYPE_F64, FLASHSCAN_RNN_FLAG_TRAINING),
           Rnn(FLASHSCAN_CELL_GRU_RESET_BEFORE, FLASHSCAN_DTYPE_F16, FLASHSCAN_DTYPE_F16, FLASHSCAN_RNN_FLAG_TRAINING),
           Rnn(FLASHSCAN_CELL_ELMAN, FLASHSCAN_DTYPE_F32, FLASHSCAN_DTYPE_F32, 0)})
-        for (const char* kernel : {"blocked", "reference"}) {
+        for (const char* kernel : {"diagonal", "blocked", "reference"}) {
             rnn.measure(kernel);
             Family family = rnn.family();
+            if (kernel == std::string("diagonal"))  // takes heads of one unit
+                family.fields.erase(family.fields.begin() + 3), family.names.erase(family.names.begin() + 3);
             // The matrices are packed, and the gradients of raw kept.
             if (kernel == std::string("blocked"))
                 family.least_scratch = [&](int32_t pass) {

@@ -55,9 +55,9 @@ struct OutputAxes {
 
 template <typename Problem, typename Values>
 void expect_rows_of_a_pool_on(int32_t backend, const Problem& problem, const Values& data, const OutputAxes& axes,
-                              int64_t gap) {
+                              int64_t gap, const std::string& kernel = "") {
     SCOPED_TRACE(text_of(problem) + (backend == FLASHSCAN_BACKEND_CPU ? " on the CPU" : " on CUDA"));
-    const flashscan_options options = options_of(problem, backend, "");
+    const flashscan_options options = options_of(problem, backend, kernel);
     const Plan dense(desc_of(problem), options);
     auto desc = desc_of(problem);
     desc.state_pool = pool_rows;
@@ -142,6 +142,45 @@ TEST(StatePool, LinearRowsHaveTheBitsOfDenseOnes) {
     }
     const Problem problem = problem_of("linear f32 BCT b3 t9 c5 state-in state-out reset");
     expect_rows_of_a_pool(problem, make_data(problem), {0, 2}, 3);
+}
+
+// On a GPU, kernels of few steps take the states where they lie; rows with a gap between them are not aligned.
+TEST(StatePool, FewStepsHaveTheBitsOfDenseStates) {
+    const auto check = [](const auto& problem, const OutputAxes& axes) {
+        const auto data = make_data(problem);
+        for (const int64_t gap : {0, 3, 8}) expect_rows_of_a_pool(problem, data, axes, gap);
+    };
+    for (const char* line :
+         {"linear f32 BTC b8 t1 c64 state-in state-out", "linear bf16 BTC b4 t4 c36 state-in state-out reset logit",
+          "linear f16 gate-f32 BTC b7 t1 c33 state-in state-out log", "linear c64 BTC b3 t2 c6 state-in state-out",
+          "linear f64 BTC b5 t3 c10 state-in state-out reverse",
+          "linear bf16 BTC b1 t6 c40 sequences7 state-in state-out"})
+        check(problem_of(line), {0, 1});
+    check(problem_of("linear bf16 BCT b8 t1 c64 state-in state-out"), {0, 2});
+    for (const char* line :
+         {"gated f32 b8 t1 c64 rglru state-in state-out", "gated bf16 b6 t1 c128 mingru no-bias state-in state-out",
+          "gated f16 b3 t4 c36 qrnn reset state-in state-out", "gated f64 b5 t2 c9 minlstm reverse state-in state-out",
+          "gated bf16 gate-f32 b4 t2 c24 hgrn state-in state-out",
+          "gated bf16 b1 t6 c16 gilr sequences7 no-bias state-in state-out"})
+        check(gated_problem_of(line), {0, 1});
+    for (const char* line :
+         {"selective bf16 b8 t1 c24 n16 b-per-step c-per-step softplus gate skip bias state-in state-out",
+          "selective f32 b5 t4 c6 n64 b-per-step c-per-step state-in state-out",
+          "selective f64 b3 t2 c5 n7 b-per-step g5 reset state-in state-out",
+          "selective f32 complex b4 t1 c6 n16 b-per-step c-per-step state-in state-out",
+          "selective f16 b7 t1 c9 n128 c-per-step reverse state-in state-out",
+          "selective bf16 b1 t5 c8 n16 b-per-step c-per-step sequences6 state-in state-out"})
+        check(selective_problem_of(line), {0, 1});
+}
+
+TEST(StatePool, ManyStepsOfTheKernelOfFewHaveTheBitsOfDenseStates) {
+    if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
+    for (const char* line : {"linear bf16 BTC b4 t20 c36 state-in state-out",
+                             "linear f32 BTC b1 t60 c7 sequences5 state-in state-out reverse"}) {
+        const Problem problem = problem_of(line);
+        for (const int64_t gap : {0, 4, 5})
+            expect_rows_of_a_pool_on(FLASHSCAN_BACKEND_CUDA, problem, make_data(problem), {0, 1}, gap, "steps");
+    }
 }
 
 TEST(StatePool, RnnRowsHaveTheBitsOfDenseOnes) {
@@ -246,20 +285,18 @@ TEST(StatePool, PlansSayWhatTheyDoNotDo) {
 }
 
 // Indices that name no row are padding where only the device can read them: nothing outside the pool is touched.
-TEST(StatePool, BadIndicesOnADeviceArePadding) {
-    if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
-    if (const char* wanted = std::getenv("FLASHSCAN_CHECK"); wanted != nullptr && std::string(wanted) == "1")
-        GTEST_SKIP() << "FLASHSCAN_CHECK=1 reads the indices";
-    const Problem problem = problem_of("linear f32 BTC b3 t2 c4 state-in state-out");
-    flashscan_linear_desc desc = desc_of(problem);
+void expect_bad_indices_to_be_padding(const auto& problem) {
+    SCOPED_TRACE(text_of(problem));
+    auto desc = desc_of(problem);
     desc.state_pool = 2;
-    const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CUDA, "", 0, false, false));
+    const Plan plan(desc, options_of(problem, FLASHSCAN_BACKEND_CUDA, ""));
     ASSERT_TRUE(plan) << plan.message();
     Call call = forward_call(problem, plan, FLASHSCAN_BACKEND_CUDA, make_data(problem), Guard::end);
     call.prepare();
     const std::vector<int32_t> indices = {2, 1, -7};
     const auto* first_index = reinterpret_cast<const Bytes::value_type*>(indices.data());
-    const auto memory = make_buffer(FLASHSCAN_BACKEND_CUDA, 2 * 4 * sizeof(float), Guard::end, 16, 0);
+    const size_t pool_bytes = argument_of(plan, FLASHSCAN_ARG_STATE_IN).info.bytes;
+    const auto memory = make_buffer(FLASHSCAN_BACKEND_CUDA, pool_bytes, Guard::end, 16, 0);
     const auto places = make_buffer(FLASHSCAN_BACKEND_CUDA, indices.size() * sizeof(int32_t), Guard::end, 16, 0);
     memory->write(Bytes(memory->bytes(), static_cast<Bytes::value_type>(0)));
     places->write(Bytes(first_index, first_index + places->bytes()));
@@ -272,15 +309,32 @@ TEST(StatePool, BadIndicesOnADeviceArePadding) {
     call.collect();
     EXPECT_TRUE(memory->surroundings_intact());
     const Bytes states = memory->read(), outputs = call.output_bytes().at(FLASHSCAN_ARG_OUTPUT);
-    const auto none = [](const Bytes& bytes, size_t begin, size_t end) {
-        return std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(begin),
-                           bytes.begin() + static_cast<std::ptrdiff_t>(end), [](auto byte) { return byte == 0; });
+    // Whether the `nth` of `parts` equal parts is all zeros.
+    const auto none = [](const Bytes& bytes, size_t nth, size_t parts) {
+        const auto part = static_cast<std::ptrdiff_t>(bytes.size() / parts), n = static_cast<std::ptrdiff_t>(nth);
+        return std::all_of(bytes.begin() + n * part, bytes.begin() + (n + 1) * part,
+                           [](auto byte) { return byte == 0; });
     };
-    EXPECT_TRUE(none(states, 0, 16));
-    EXPECT_FALSE(none(states, 16, 32));
-    EXPECT_TRUE(none(outputs, 0, 32));
-    EXPECT_FALSE(none(outputs, 32, 64));
-    EXPECT_TRUE(none(outputs, 64, 96));
+    EXPECT_TRUE(none(states, 0, 2));
+    EXPECT_FALSE(none(states, 1, 2));
+    EXPECT_TRUE(none(outputs, 0, 3));
+    EXPECT_FALSE(none(outputs, 1, 3));
+    EXPECT_TRUE(none(outputs, 2, 3));
+}
+
+TEST(StatePool, BadIndicesOnADeviceArePadding) {
+    if (const char* reason = unavailable(FLASHSCAN_BACKEND_CUDA)) GTEST_SKIP() << reason;
+    if (const char* wanted = std::getenv("FLASHSCAN_CHECK"); wanted != nullptr && std::string(wanted) == "1")
+        GTEST_SKIP() << "FLASHSCAN_CHECK=1 reads the indices";
+    for (const char* line :
+         {"linear f32 BTC b3 t2 c4 state-in state-out", "linear f32 BTC b3 t40 c5 state-in state-out"})
+        expect_bad_indices_to_be_padding(problem_of(line));
+    for (const char* line :
+         {"gated f32 b3 t1 c8 mingru state-in state-out", "gated bf16 b3 t40 c5 hgrn state-in state-out"})
+        expect_bad_indices_to_be_padding(gated_problem_of(line));
+    for (const char* line : {"selective f32 b3 t1 c4 n16 b-per-step c-per-step state-in state-out",
+                             "selective f32 b3 t30 c4 n3 state-in state-out"})
+        expect_bad_indices_to_be_padding(selective_problem_of(line));
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ TEST_P(RnnConcurrency, EightThreadsShareAPlan) {
     SKIP_UNLESS_AVAILABLE(GetParam());
     for (const char* line : shared_networks) {
         SCOPED_TRACE(line);
-        expect_shared_plan(rnn_problem_of(line), GetParam(),
+        expect_shared_plan(fitted(rnn_problem_of(line), GetParam()), GetParam(),
                            [](const Call& forward) -> const Call& { return forward; });
     }
 }
@@ -115,7 +115,7 @@ TEST_P(RnnConcurrency, EightThreadsMakePlansOfTheirOwn) {
     expect_equal_bits([&](std::map<int32_t, Bytes>& bits) {
         std::string trouble;
         for (const char* line : shared_networks) {
-            const RnnProblem p = rnn_problem_of(line);
+            const RnnProblem p = fitted(rnn_problem_of(line), GetParam());
             const RnnOutcome outcome = run_rnn(p, GetParam(), make_data(p), Guard::end);
             if (!GetParam().kernel.empty() && outcome.status == FLASHSCAN_STATUS_UNSUPPORTED) continue;
             trouble += outcome.message + outcome.damage;

@@ -98,7 +98,8 @@ TEST_P(EmptyRnn, EveryOutputIsWritten) {
         for (const char* dtype : {"f32", "bf16", "f16", "f64"})
             for (const char* rest : {"b2 t0 h1 d9", "b0 t5 h2 d5", "b0 t0 h1 d1", "b3 t0 h2 d64",
                                      "b1 t0 h1 d7 sequences3", "b1 t6 h2 d33 sequences3"}) {
-                RnnProblem p = rnn_problem_of("rnn bwd " + std::string(dtype) + " " + cell + " " + rest);
+                RnnProblem p =
+                    fitted(rnn_problem_of("rnn bwd " + std::string(dtype) + " " + cell + " " + rest), GetParam());
                 p.state_in = ++i % 4 != 0, p.state_out = i % 5 != 0;
                 p.reverse = i % 2 == 0, p.all_states = i % 3 == 0, p.caller_scratch = i % 3 == 1;
                 p.batch_invariant = i % 7 == 0;

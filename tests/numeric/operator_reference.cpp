@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Associative operators against the oracle: every kind, dtype, mode and feature, at the lengths where kernels change
 // what they do.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -80,6 +81,37 @@ std::vector<OperatorProblem> ties() {
                                  "b1 t70 c1 reduction state-in BCT"})
             problems.push_back(
                 operator_problem_of(std::string("operator bwd f32 values-ties ") + kind + " " + rest + " seed3"));
+    return problems;
+}
+
+std::vector<support::Target> gpu_targets() {
+    std::vector<support::Target> targets = operator_kernel_targets();
+    std::erase_if(targets, [](const support::Target& target) { return target.backend != FLASHSCAN_BACKEND_CUDA; });
+    return targets;
+}
+
+// Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that begin
+// and end within vectors of 16 bytes, odd numbers of channels, long rows that no number of pieces divides.
+std::vector<OperatorProblem> chains() {
+    std::vector<OperatorProblem> problems;
+    size_t i = 0;
+    for (const char* rest :
+         {"f32 b3 t9001 c100 BCT state-in state-out", "bf16 b2 t5003 c300 BCT reverse",
+          "f64 b2 t700 c400 BCT exclusive", "f16 b300 t1 c1 state-in", "f32 b2 t3001 c260 exclusive reverse state-out",
+          "bf16 b3 t4100 c512 state-in", "f64 b1 t2000 c1030 reverse state-in state-out",
+          "f16 b40 t33 c66 reduction state-in state-out", "f32 b600 t40 c1 reduction",
+          "f32 b7 t130 c1031 place-misaligned"})
+        for (const char* kind : {"add", "mul", "min", "max", "logaddexp"}) {
+            ++i;
+            const char* pass = i % 2 == 0 ? "fwd" : "bwd";
+            problems.push_back(operator_problem_of(fmt::format("operator {} {} {} seed{}", pass, kind, rest, i)));
+        }
+    for (const char* line : {"operator bwd add c64 b2 t3001 c150 BCT state-in", "operator fwd mul c128 b2 t1030 c90",
+                             "operator bwd add f32 b1 t9000001 c1 state-in state-out",
+                             "operator fwd max bf16 b1 t17000003 c1 reverse exclusive state-in state-out",
+                             "operator fwd add f32 b3 t4000001 c1 BCT reverse state-in state-out",
+                             "operator bwd add f64 b1 t8388608 c1 exclusive"})
+        problems.push_back(operator_problem_of(fmt::format("{} seed{}", line, ++i)));
     return problems;
 }
 
@@ -211,6 +243,8 @@ INSTANTIATE_TEST_SUITE_P(OperatorLengths, OperatorCases, testing::ValuesIn(cases
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorFeatures, OperatorCases,
                          testing::ValuesIn(cases_on(operator_kernel_targets(), features())), name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(OperatorChains, OperatorCases, testing::ValuesIn(cases_on(gpu_targets(), chains())),
+                         name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorTies, OperatorCases, testing::ValuesIn(cases_on(operator_targets(), ties())),
                          name_of_operator_case);
 INSTANTIATE_TEST_SUITE_P(OperatorDims, OperatorCases, testing::ValuesIn(cases_on(operator_kernel_targets(), dims())),

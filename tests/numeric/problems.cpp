@@ -43,6 +43,9 @@ constexpr std::array<int64_t, 3> varied_shapes[] = {{2, 63, 5},  {1, 257, 33}, {
                                                     {4, 31, 65}, {2, 7, 129},  {1, 4099, 1}, {2, 512, 16},
                                                     {5, 100, 7}, {1, 2050, 9}, {17, 65, 3},  {2, 33, 256}};
 
+constexpr std::array<int64_t, 3> few_shapes[] = {{1, 1, 1},  {1, 1, 2048},  {64, 1, 40}, {3, 2, 9},   {2, 4, 64},
+                                                 {5, 3, 33}, {130, 1, 129}, {2, 16, 5},  {7, 1, 516}, {4, 2, 36}};
+
 constexpr std::array<int64_t, 3> chunked_shapes[] = {
     {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
 
@@ -68,6 +71,7 @@ constexpr Placement ragged_placements[] = {Placement::dense, Placement::misalign
 
 std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
+    if (size == Size::few) return few_shapes;
     if (size == Size::chunks) return chunked_shapes;
     if (size == Size::relays) return relay_shapes;
     if (size == Size::waves) return wave_shapes;
@@ -125,6 +129,7 @@ Problem problem_of_row(const std::vector<int>& row, Size size, uint64_t seed) {
         p.time *= p.batch;
         p.batch = 1;
         p.sequences = row[factor_packing] == 1 ? 5 : size == Size::chunks ? 2 : 1 + p.time / 9;
+        if (size == Size::few) p.sequences = p.time + row[factor_packing] - 1;
         p.offsets_dtype = row[factor_packing] == 1 ? FLASHSCAN_DTYPE_I32 : FLASHSCAN_DTYPE_I64;
     }
     return p;
@@ -175,7 +180,7 @@ std::vector<Problem> pairs(Size size) {
     }
     if (size == Size::waves) levels[factor_form] = levels[factor_reset] = 1;
     std::vector<Problem> problems;
-    constexpr uint64_t seeds[] = {1000, 2000, 2500, 2800, 2900, 2960, 2950, 2980};
+    constexpr uint64_t seeds[] = {1000, 2000, 2600, 2500, 2800, 2900, 2960, 2950, 2980};
     const uint64_t seed = seeds[static_cast<int>(size)];
     for (const std::vector<int>& row : support::pairwise_rows(levels, seed))
         problems.push_back(problem_of_row(row, size, seed + problems.size()));

@@ -11,6 +11,7 @@ namespace numeric {
 enum class Size {
     tiny,     // for compute-sanitizer: a few hundred elements, and one row of several chunks of time
     varied,   // up to some ten thousand elements
+    few,      // few steps, of one row to more than a hundred, as in decoding
     chunks,   // few rows of so many steps that kernels may cut time into chunks
     relays,   // pitches of 16 bytes, gates for each element, one or several columns of warps a block
     waves,    // the same, gates by value, one dtype, time mostly long

@@ -56,6 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Linear, testing::ValuesIn(cases_on(planner_targ
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targets(), pairs(Size::chunks))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Steps, Linear, testing::ValuesIn(cases_on(cuda_targets("steps"), pairs(Size::few))),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets("relay"), pairs(Size::relays))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::relays))),

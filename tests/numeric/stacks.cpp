@@ -72,8 +72,9 @@ TEST(Stacks, CallsOfLinearRecurrencesAreSmall) {
 
 TEST(Stacks, CallsOfNetworksAreSmall) {
     for (const std::string& cell : cell_words())
-        for (const char* type : {"f32", "bf16", "f16", "f64"}) {
-            const std::string line = fmt::format("rnn {} {} b5 t9 h2 d40 state-in state-out threads3", cell, type);
+        for (const char* type :
+             {"h2 d40 f32", "h2 d40 bf16", "h2 d40 f16", "h2 d40 f64", "h80 d1 f32", "h80 d1 bf16"}) {
+            const std::string line = fmt::format("rnn {} {} b5 t9 state-in state-out threads3", cell, type);
             const RnnProblem p = rnn_problem_of(line);
             const RnnData data = make_data(p);
             const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CPU, ""));

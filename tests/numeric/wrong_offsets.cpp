@@ -121,8 +121,9 @@ TEST_P(WrongOffsetsRnn, StayInsideInRecurrentNetworks) {
              {"bf16 t40 h1 d16 sequences3", "bf16 t60 h2 d64 sequences20 reverse",
               "f32 t30 h1 d130 sequences5 offsets-i32", "f32 t33 h1 d48 sequences9 reverse",
               "f16 t25 h1 d512 sequences4", "bf16 t20 h1 d768 sequences6", "f64 t20 h2 d9 sequences4"}) {
-            const RnnProblem p = rnn_problem_of("rnn bwd b1 " + std::string(cell) + " " + rest +
-                                                " state-in state-out all-states caller-scratch");
+            const RnnProblem p = fitted(rnn_problem_of("rnn bwd b1 " + std::string(cell) + " " + rest +
+                                                       " state-in state-out all-states caller-scratch"),
+                                        GetParam());
             SCOPED_TRACE(text_of(p));
             const Plan plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel));
             if (!GetParam().kernel.empty() && plan.status() == FLASHSCAN_STATUS_UNSUPPORTED) continue;

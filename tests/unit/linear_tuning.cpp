@@ -127,7 +127,7 @@ TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
             for (const int64_t time : {1, 8, 1000, 1023, 5000, 8192, 9217, 100000}) {
                 LinearShape shape = shape_of(3, rows, time, true);
                 shape.skew = skew;
-                const LinearTuning t = tune_rows(shape, tile);
+                const ChainedTuning t = tune_chained_rows(shape, tile);
                 EXPECT_GE(t.row_groups << t.log2_warp_rows, 3 * rows);
                 EXPECT_LT((t.row_groups - 1) << t.log2_warp_rows, 3 * rows);
                 EXPECT_GE(t.chunks * t.chunk_steps, time + skew);
@@ -142,12 +142,12 @@ TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
 }
 
 TEST(LinearTuning, ChunksOfRowsAreOfEvenLength) {
-    EXPECT_EQ(tune_rows(shape_of(1, 1, 8192, true), tile).chunks, 1);
-    EXPECT_EQ(tune_rows(shape_of(1, 1, 8193, true), tile).chunks, 2);
-    EXPECT_EQ(tune_rows(shape_of(1, 1, 8193, true), tile).warps, 5);
+    EXPECT_EQ(tune_chained_rows(shape_of(1, 1, 8192, true), tile).chunks, 1);
+    EXPECT_EQ(tune_chained_rows(shape_of(1, 1, 8193, true), tile).chunks, 2);
+    EXPECT_EQ(tune_chained_rows(shape_of(1, 1, 8193, true), tile).warps, 5);
     LinearShape skewed = shape_of(1, 1, 8192, true);
     skewed.skew = 1;
-    EXPECT_EQ(tune_rows(skewed, tile).warps, 5);
+    EXPECT_EQ(tune_chained_rows(skewed, tile).warps, 5);
 }
 
 TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
@@ -157,7 +157,7 @@ TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
                 for (const int64_t time : {1, 8, 127, 1000, 100000}) {
                     LinearShape shape = shape_of(3, rows, time, false);
                     shape.shares_sectors = shares;
-                    const LinearTuning t = tune_columns(shape, {lane_rows, 16, 8});
+                    const ChainedTuning t = tune_chained_columns(shape, {lane_rows, 16, 8});
                     const int64_t width = int64_t{32} * lane_rows << t.log2_warp_rows;
                     EXPECT_GE(t.row_groups * width, rows);
                     EXPECT_LT((t.row_groups - 1) * width, rows);
@@ -173,18 +173,18 @@ TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
 
 TEST(LinearTuning, ColumnsThatShareSectorsStandSideBySide) {
     LinearShape shape = shape_of(8, 1031, 4096, false);
-    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
+    EXPECT_EQ(tune_chained_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
     shape.shares_sectors = true;
-    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 1);
+    EXPECT_EQ(tune_chained_columns(shape, {1, 16, 8}).log2_warp_rows, 1);
     shape.rows = 32;
-    EXPECT_EQ(tune_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
+    EXPECT_EQ(tune_chained_columns(shape, {1, 16, 8}).log2_warp_rows, 0);
 }
 
 TEST(LinearTuning, SkewedColumnsLeaveALaneWithoutRows) {
     for (const int64_t rows : {1, 61, 62, 63, 124, 125, 1031}) {
         LinearShape shape = shape_of(3, rows, 1000, false);
         shape.shares_sectors = true;
-        const LinearTuning t = tune_columns(shape, {2, 16, 8, 31});
+        const ChainedTuning t = tune_chained_columns(shape, {2, 16, 8, 31});
         const int64_t width = int64_t{62} << t.log2_warp_rows;
         EXPECT_EQ(t.log2_warp_rows, rows > 62 ? 1 : 0);
         EXPECT_GE(t.row_groups * width, rows);
@@ -195,7 +195,7 @@ TEST(LinearTuning, SkewedColumnsLeaveALaneWithoutRows) {
 TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
     const auto suits = [](const LinearShape& shape, bool narrowest = false) {
         const LinearTile columns{2, 16, 8};
-        return columns_suit(shape, columns, tune_columns(shape, columns), narrowest);
+        return chained_columns_suit(shape, columns, tune_chained_columns(shape, columns), narrowest);
     };
     EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false)));
     EXPECT_FALSE(suits(shape_of(80, 1024, 130, false)));  // steps in vain
@@ -204,8 +204,8 @@ TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
     EXPECT_TRUE(suits(shape_of(1, 64, 512, false), true));
     EXPECT_FALSE(suits(shape_of(1, 64, 1024, false), true));
     const LinearTile skewed{2, 16, 8, 31};
-    EXPECT_FALSE(
-        columns_suit(shape_of(1, 9, 17, false), skewed, tune_columns(shape_of(1, 9, 17, false), skewed), true));
+    EXPECT_FALSE(chained_columns_suit(shape_of(1, 9, 17, false), skewed,
+                                      tune_chained_columns(shape_of(1, 9, 17, false), skewed), true));
     LinearShape few = shape_of(1, 64, 1 << 18, false);
     EXPECT_FALSE(suits(few));
     few.sequences = 2;
@@ -215,7 +215,9 @@ TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
 }
 
 TEST(LinearTuning, ManyRowsAreTakenInSets) {
-    const auto suits = [](const LinearShape& shape) { return rows_suit(shape, tune_rows(shape, tile)); };
+    const auto suits = [](const LinearShape& shape) {
+        return chained_rows_suit(shape, tune_chained_rows(shape, tile));
+    };
     EXPECT_TRUE(suits(shape_of(1, 8192, 8192, true)));
     EXPECT_TRUE(suits(shape_of(8, 1024, 1024, true)));
     EXPECT_FALSE(suits(shape_of(8, 1024, 128, true)));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "chunked" of gated layers: blocks that have a chunk of steps each and pass their carries on
-// (forward.cuh, backward.cuh), or, forward over few steps, a thread for each channel (steps.cuh).
+// (forward.cuh, backward.cuh), or, forward over few steps, a thread for some channels of a row (steps.cuh).
 #include "core/workspace.h"
 #include "cuda/gated/candidates.h"
 #include "cuda/gated/instances/table.h"
 #include "cuda/gated/params.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
+#include "cuda/launch/step_rows.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -20,8 +21,10 @@ class Chunked final : public GatedKernel {
         : p_(problem),
           device_(options.device),
           batch_invariant_(options.batch_invariant),
-          short_(is_short(problem, options)),
           kernels_(gated_kernels(p_.dtype)),
+          steps_(gated_step_kernels(p_.dtype, p_.gate_dtype)),
+          short_(is_short(options)),
+          multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device_)),
           plain_refusal_(why_not_plain(p_, kernels_.forward[p_.layout == Layout::bct], batch_invariant_)),
           forward_(settle(kernels_.forward, false)),
           backward_(settle(kernels_.backward, true)) {}
@@ -31,7 +34,8 @@ class Chunked final : public GatedKernel {
             return fmt::format("{} chunks of {} steps x {} groups of {} channels x {} rows", s.chunks, s.steps,
                                s.groups, s.channels, p_.batch);
         };
-        return fmt::format("forward {}; backward {}; {}", short_ ? "a thread for each channel" : one(forward_),
+        return fmt::format("forward {}; backward {}; {}",
+                           short_ ? fmt::format("a thread for {} channels of a row", steps_.channels) : one(forward_),
                            one(backward_),
                            plain_refusal_.empty() ? "plain where pointers are aligned" : plain_refusal_);
     }
@@ -39,6 +43,7 @@ class Chunked final : public GatedKernel {
         if (pass == Pass::forward) return short_ ? 0 : forward_.bytes;
         return backward_.bytes;
     }
+    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward && short_; }
 
     void forward(const GatedBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -46,7 +51,7 @@ class Chunked final : public GatedKernel {
         params.output = view(b.output, p_.output, p_.dtype);
         if (p_.hides_state()) params.states = view(b.reserve, p_.reserve_strides(), p_.dtype);
         params.state_out = b.state_out;
-        if (short_) return walk_steps(params, stream);
+        if (short_) return walk_steps(b, params, stream);
         run(params, forward_, true, stream);
         pass_states(b, b.state_in, b.state_out, stream);
     }
@@ -123,9 +128,10 @@ class Chunked final : public GatedKernel {
             return fmt::format("not plain: {} is no multiple of {}", by_time ? "TIME" : "CHANNELS", lane);
         return {};
     }
-    const void* named_kernel(const GatedPass& pass) const {
+    template <typename Kernels>
+    const void* named_kernel(const Kernels& kernels) const {
         for (int i = 0; i < gated_layer_count; ++i)
-            if (p_.parts == gated_layers[i].parts) return pass.named[i];
+            if (p_.parts == gated_layers[i].parts) return kernels.named[i];
         return nullptr;
     }
     // Whether the tensors of a call are contiguous and aligned as plain kernels need.
@@ -201,20 +207,28 @@ class Chunked final : public GatedKernel {
         launch(kernel, shape, stream, params);
     }
 
-    // Whether there are so few steps, as in decoding, that one thread for each channel is faster than blocks. Only the
+    // Whether there are so few steps, as in decoding, that one thread for some channels is faster than blocks. Only the
     // device knows the lengths of packed sequences; if there are as many sequences as steps, they are taken to have one
     // step each.
-    static bool is_short(const GatedProblem& p, const Options& options) {
+    bool is_short(const Options& options) const {
         constexpr int64_t many_channels = 32768;
-        if (p.empty()) return false;
-        if (p.packed()) return p.time <= p.state_rows() && !options.batch_invariant;
-        return p.time <= (!options.batch_invariant && p.channels * p.state_rows() >= many_channels ? 16 : 4);
+        if (p_.empty() || !has_step_threads(p_, p_.channels, ceil_div(p_.channels, steps_.channels))) return false;
+        if (p_.packed()) return p_.time <= p_.state_rows() && !options.batch_invariant;
+        return p_.time <= (!options.batch_invariant && p_.channels * p_.state_rows() >= many_channels ? 16 : 4);
     }
-    void walk_steps(GatedParams& params, void* stream) const {
-        const int64_t groups = ceil_div(p_.channels, gated_step_threads);
-        params.groups = groups;
-        params.by_groups = divisor_of(static_cast<uint32_t>(groups));
-        launch(kernels_.steps, blocks_of(p_.state_rows() * groups, gated_step_threads), stream, params);
+    void walk_steps(const GatedBuffers& b, const GatedParams& params, void* stream) const {
+        const int64_t size = size_of(p_.dtype), gate_size = size_of(p_.gate_dtype);
+        const void* named = named_kernel(steps_);
+        launch_steps(named != nullptr && b.bias == nullptr ? named : steps_.any, params,
+                     state_rows_of(p_, b.state_in, b.state_out, b.state_indices, size_of(state_dtype(p_.dtype))),
+                     {{params.input, size},
+                      {params.gate, gate_size},
+                      {params.second_gate, gate_size},
+                      {params.input_gate, size},
+                      {params.output_gate, size},
+                      {params.output, size},
+                      {params.states, size}},
+                     p_.state_rows(), p_.channels, steps_.channels, multiprocessors_, stream);
     }
 
     // Copies the states of sequences without steps.
@@ -242,8 +256,11 @@ class Chunked final : public GatedKernel {
 
     GatedProblem p_;
     int device_;
-    bool batch_invariant_, short_;
+    bool batch_invariant_;
     const GatedKernels& kernels_;
+    GatedStepKernels steps_;
+    bool short_;
+    int multiprocessors_;
     std::string plain_refusal_;
     Settled forward_, backward_;
 };

@@ -9,8 +9,6 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int gated_step_threads = 128;  // threads of a block of gated_steps
-
 // Pointers are null where the argument was not given, or where the layer or the pass has no such argument. Parts of the
 // layer (decay, scale, ...) are enumerators of math/gated.h.
 struct GatedParams {

@@ -2,82 +2,110 @@
 // The kernel for the forward pass of a gated layer over few steps, as in decoding: h = a h + b step by step
 // (math/gated.h).
 //
-// Ownership  A thread owns one channel of one row of the states and walks the row's steps with h in a register.
-// Bytes      Every element of the named arrays and of the states moves once.
+// Ownership  A thread owns a pack of channels of one row of the states and walks the row's steps with h in registers.
+// Bytes      Every element of the named arrays and of the states moves once, states from and to where they lie, which
+//            may be rows of a pool.
 // Sync       None; no block waits for another.
-// Limits     None. It is slow for long rows, since the loads of a step wait for the step before.
+// Limits     None. It is slow for long rows: the loads of a step wait for the step before the last one.
 #pragma once
 
-#include "cuda/device/math/types.cuh"
-#include "cuda/device/tile/sequences.cuh"
-#include "cuda/device/tile/steps.cuh"
+#include "cuda/device/tile/step_rows.cuh"
 #include "cuda/gated/parts.cuh"
 
 namespace flashscan::cuda {
 
-// What a thread of gated_steps reads and writes.
-template <typename X>
-struct GatedStepRow {
+// What a thread of gated_steps reads. Data have type X, GATE and SECOND_GATE type G.
+template <typename X, typename G, typename Parts>
+struct GatedStepPack {
     using R = typename Element<X>::Wide;
+    static constexpr int V = step_channels<R>;
+    // The elements of a step. Those of tensors that the layer does not have are not set.
+    struct Loaded {
+        Pack<X, V> input, input_gate, output_gate;
+        Pack<G, V> gate, second_gate;
+        uint8_t reset;
+    };
     const GatedParams& p;
-    int64_t batch, channel;
+    const StepPack<V>& own;
 
-    template <typename T>
-    __device__ __forceinline__ T& at(const View& view, int64_t time) const {
-        return *reinterpret_cast<T*>(view.data + batch * view.batch + channel * view.row + time * view.time);
+    __device__ __forceinline__ Loaded load(uint32_t step) const {
+        Loaded at;
+        const uint32_t time = own.span.time_of(step, p.down);
+        own.load(p.input, time, at.input);
+        own.load(p.gate, time, at.gate);
+        if (Parts::has_second_gate(p)) own.load(p.second_gate, time, at.second_gate);
+        if (Parts::has_input_gate(p)) own.load(p.input_gate, time, at.input_gate);
+        if (Parts::has_output_gate(p)) own.load(p.output_gate, time, at.output_gate);
+        at.reset = own.span.reset_at(p.reset, p.time, time);
+        return at;
     }
-    __device__ __forceinline__ R load(const View& view, int64_t time) const {
-        return view.data == nullptr ? R(0) : Element<X>::widen(at<const X>(view, time));
+    // Loads a parameter of the channels.
+    __device__ __forceinline__ void look_up(const void* data, R (&to)[V]) const {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            const uint32_t channel = own.channel(v);
+            if (channel >= own.channels) continue;
+            to[v] = p.wide_params ? static_cast<const R*>(data)[channel]
+                                  : Element<X>::widen(static_cast<const X*>(data)[channel]);
+        }
     }
-    __device__ __forceinline__ R load_gate(const View& view, int64_t time) const {
-        return p.wide_gates && view.data != nullptr ? at<const R>(view, time) : load(view, time);
-    }
-    __device__ __forceinline__ void store(const View& view, int64_t time, R value) const {
-        if (view.data != nullptr) at<X>(view, time) = Element<X>::narrow(value);
-    }
-    __device__ __forceinline__ R parameter(const void* data) const {
-        if (data == nullptr) return R(0);
-        return p.wide_params ? static_cast<const R*>(data)[channel]
-                             : Element<X>::widen(static_cast<const X*>(data)[channel]);
+
+    // Takes a step: h becomes the state after it, y is OUTPUT. `open` tells that m is 1, `cut` that h is dropped.
+    __device__ __forceinline__ void take(const Loaded& at, const R (&rate)[V], const R (&bias)[V], bool open, bool cut,
+                                         Pack<R, V>& h, R (&y)[V]) const {
+        R gate[V], second[V] = {}, input[V], input_gate[V] = {}, output_gate[V] = {}, a[V], b[V];
+        widen(at.input, input);
+        widen(at.gate, gate);
+        if (Parts::has_second_gate(p)) widen(at.second_gate, second);
+        if (Parts::has_input_gate(p)) widen(at.input_gate, input_gate);
+        if (Parts::has_output_gate(p)) widen(at.output_gate, output_gate);
+        if (Parts::has_bias)
+#pragma unroll
+            for (int v = 0; v < V; ++v) gate[v] = gate[v] + bias[v];
+        make_maps<Parts, true>(p, gate, second, input, input_gate, rate, open, a, b);
+#pragma unroll
+        for (int v = 0; v < V; ++v) y[v] = h.part[v] = cut ? b[v] : multiply_add(a[v], h.part[v], b[v]);
+        apply_epilogue<Parts, true>(p, output_gate, y);
     }
 };
 
-template <typename X>
-__global__ void __launch_bounds__(gated_step_threads) gated_steps(const __grid_constant__ GatedParams p) {
-    using R = typename Element<X>::Wide;
-    const uint32_t row = quotient(blockIdx.x, p.by_groups);
-    const uint32_t group = blockIdx.x - row * static_cast<uint32_t>(p.groups);
-    const GatedStepRow<X> own{p, p.offsets.data == nullptr ? row : 0,
-                              static_cast<int64_t>(group) * gated_step_threads + threadIdx.x};
-    if (own.channel >= p.channels) return;
-    int64_t begin = 0, end = p.time;
-    if (p.offsets.data != nullptr) {
-        begin = load_offset(p.offsets, row);
-        end = load_offset(p.offsets, row + 1);
+template <typename X, typename G, typename Parts>
+__global__ void __launch_bounds__(step_threads)
+    gated_steps(const __grid_constant__ GatedParams p, const __grid_constant__ StepParams s) {
+    using Own = GatedStepPack<X, G, Parts>;
+    using R = typename Own::R;
+    constexpr int V = Own::V;
+    const auto own = StepPack<V>::here(s, p.offsets, p.time, p.channels);
+    if (!own.exists()) return;
+    const Own walk{p, own};
+    const int32_t index = index_of(s.states, own.row);
+    typename Own::Loaded now, next;
+    if (own.span.steps > 0) now = walk.load(0);
+    const int64_t state_row = row_of_pool(index, s.states.rows);
+    Pack<R, V> h;
+    own.load_states(state_row, h);
+    R rate[V] = {}, bias[V] = {};
+    if (Parts::has_bias && p.bias != nullptr) walk.look_up(p.bias, bias);
+    if (Parts::has_param && p.param != nullptr) {
+        walk.look_up(p.param, rate);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            rate[v] = gated::rate_of(static_cast<Decay>(p.decay), rate[v], static_cast<R>(p.decay_rate)).value;
     }
-    const R bias = own.parameter(p.bias);
-    R rate[1] = {R(0)};
-    if (p.param != nullptr)
-        rate[0] =
-            gated::rate_of(static_cast<Decay>(p.decay), own.parameter(p.param), static_cast<R>(p.decay_rate)).value;
-    const int64_t state = row * p.channels + own.channel;
-    R h = p.state_in == nullptr ? R(0) : static_cast<const R*>(p.state_in)[state];
-    for (int64_t step = begin; step < end; ++step) {
-        const int64_t time = p.down ? begin + end - 1 - step : step;
-        const bool first = step == begin, reset = p.reset != nullptr && p.reset[own.batch * p.time + time] != 0;
-        const bool open = (p.first_step && reset) || (p.starts_open && first);
-        const R gate[1] = {own.load_gate(p.gate, time) + bias}, second[1] = {own.load_gate(p.second_gate, time)};
-        const R input[1] = {own.load(p.input, time)}, input_gate[1] = {own.load(p.input_gate, time)};
-        const R output_gate[1] = {own.load(p.output_gate, time)};
-        R a[1], b[1];
-        make_maps<AnyParts, true>(p, gate, second, input, input_gate, rate, open, a, b);
-        h = reset || (first && p.state_in == nullptr) ? b[0] : multiply_add(a[0], h, b[0]);
-        own.store(p.states, time, h);
-        R y[1] = {h};
-        apply_epilogue<AnyParts, true>(p, output_gate, y);
-        own.store(p.output, time, y[0]);
+    for (uint32_t step = 0; step < own.span.steps; ++step) {
+        if (step + 1 < own.span.steps) next = walk.load(step + 1);
+        const bool first = step == 0, reset = now.reset != 0,
+                   open = (p.first_step && reset) || (p.starts_open && first);
+        R y[V];
+        walk.take(now, rate, bias, open, reset || (first && s.states.in == nullptr), h, y);
+        if (p.states.data != nullptr) own.template store<X>(p.states, own.span.time_of(step, p.down), h.part);
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (state_row < 0) y[v] = R(0);  // padding
+        own.template store<X>(p.output, own.span.time_of(step, p.down), y);
+        now = next;
     }
-    if (p.state_out != nullptr) static_cast<R*>(p.state_out)[state] = h;
+    own.store_states(state_row, h);
 }
 
 }  // namespace flashscan::cuda

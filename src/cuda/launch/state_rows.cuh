@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that copy rows of states between a pool and dense memory, and that write zeros for rows of padding. An
-// index that names no row of the pool counts as padding, so that no index leads to an access outside of the arrays.
+// The kernels that copy rows of states between a pool and dense memory, and that write zeros for rows of padding.
 #pragma once
 
 #include "cuda/device/tile/sequences.cuh"
+#include "cuda/device/tile/step_rows.cuh"
 #include "cuda/launch/state_rows_kernels.h"
 
 namespace flashscan::cuda {
-
-// The row of the pool that indices[i] names, or i without indices; -1 for padding.
-__device__ __forceinline__ int64_t indexed_row(const int32_t* indices, int64_t i, int64_t pool_rows) {
-    if (indices == nullptr) return i;
-    const int64_t row = indices[i];
-    return row >= 0 && row < pool_rows ? row : -1;
-}
 
 // Copies rows; a thread copies one word.
 template <typename Word>

@@ -159,4 +159,12 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
                 chunked_variants(problem, Pass::backward, options.batch_invariant), refusal);
 }
 
+std::span<const LinearCandidate> linear_candidates() {
+    static constexpr LinearCandidate list[] = {
+        {"steps", make_linear_steps},     {"rows", make_linear_rows},   {"relay", make_linear_relay},
+        {"columns", make_linear_columns}, {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
+    };
+    return list;
+}
+
 }  // namespace flashscan::cuda

@@ -7,7 +7,6 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/linear/relay_params.h"
-#include "cuda/linear/rows_params.h"
 #include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
@@ -182,16 +181,10 @@ class Linear final : public LinearKernel {
             params.carries = base + pass.carries;
             clear_look_back(pass, params.carries, stream);
         }
-        RowsParams rows;
-        rows.groups = static_cast<uint32_t>(pass.tuning.set_groups);
-        rows.blocks = static_cast<uint32_t>(pass.tuning.set_groups * params.chunks);
-        rows.by_groups = divisor_of(rows.groups);
-        rows.by_blocks = divisor_of(rows.blocks);
-        rows.by_rows = divisor_of(static_cast<uint32_t>(pass.rows));
         LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
         shape.shared_bytes = pass.shared_bytes();
         shape.overlaps = hands_on && overlaps_;
-        launch(pass.kernel(), shape, stream, params, rows);
+        launch(pass.kernel(), shape, stream, params, sets_of(pass.tuning, pass.rows));
     }
 
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {

@@ -51,6 +51,17 @@ __device__ __forceinline__ typename Ty::Map to_map(const Record<Ty>& r) {
     return {r.a, r.x, is_cut_mark(r.a)};
 }
 
+// The linear recurrence as a monoid of chained scans (device/scan/chained_rows.cuh).
+template <typename Ty>
+struct LinearMonoid : Ty {
+    using Record = cuda::Record<Ty>;
+    using typename Ty::Map, typename Ty::Wide;
+    static __device__ __forceinline__ Record to_record(const Map& m) { return cuda::to_record<Ty>(m); }
+    static __device__ __forceinline__ Map to_map(const Record& r) { return cuda::to_map<Ty>(r); }
+    static __device__ __forceinline__ Wide start() { return {}; }
+    static __device__ __forceinline__ bool is_cut(const Map& m) { return m.cut; }
+};
+
 // A block's place among the chunks and what it does to find its carry. The second half of the block's threads composes
 // ("folds") the summaries of earlier chunks while the first half composes the totals of earlier groups. `speaks` marks
 // the one lane that publishes for a row.

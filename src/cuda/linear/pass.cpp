@@ -55,7 +55,7 @@ LinearShape shape_of(const LinearPass& l, const LinearProblem& p, bool batch_inv
     const bool sums_rows = l.sums_gate && p.broadcasts(broadcast_channels) && !p.broadcasts(broadcast_time);
     const Strides& result = l.pass == Pass::forward ? p.output : p.grad_input;
     const bool in_sectors = l.aligned && result.time * size_of(p.dtype) % sector_bytes == 0;
-    return {l.batches, l.rows, p.time, l.time_inner, sums_rows, batch_invariant, !in_sectors, p.num_sequences};
+    return {{l.batches, l.rows, p.time, !in_sectors, p.num_sequences}, l.time_inner, sums_rows, batch_invariant};
 }
 
 LinearPass begin_pass(const LinearProblem& p, Pass pass, bool aligned, bool batch_invariant) {

@@ -11,10 +11,10 @@
 #include "core/linear_problem.h"
 #include "core/rounding.h"
 #include "core/workspace.h"
+#include "cuda/device/scan/chained_sets.h"
 #include "cuda/linear/instances/table.h"
 #include "cuda/linear/instances/waves_table.h"
 #include "cuda/linear/params.h"
-#include "cuda/linear/rows_params.h"
 #include "cuda/linear/tuning.h"
 #include "cuda/loader/tensor_map.h"
 

@@ -64,8 +64,9 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     if (skewed ? !can_skew(l, p) : !fits_aligned(l, p)) return std::nullopt;
     LinearShape shape = shape_of(l, p, false);
     if (skewed) shape.skew = l.kernels->rows_skew;
-    l.tuning = tune_rows(shape, l.lane_tile());
-    if ((must_suit && !rows_suit(shape, l.tuning)) || !settle(l, p)) return std::nullopt;
+    l.tuning.log2_lane_rows = 0;
+    static_cast<ChainedTuning&>(l.tuning) = tune_chained_rows(shape, l.lane_tile());
+    if ((must_suit && !chained_rows_suit(shape, l.tuning)) || !settle(l, p)) return std::nullopt;
     return l;
 }
 
@@ -80,9 +81,10 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     if (skewed ? !can_skew_pairs(l, p) : !fits_aligned(l, p)) return std::nullopt;
     LinearShape shape = shape_of(l, p, false);
     if (skewed) shape.shares_sectors = true;
-    l.tuning = tune_columns(shape, l.lane_tile());
+    static_cast<ChainedTuning&>(l.tuning) = tune_chained_columns(shape, l.lane_tile());
     const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
-    if ((must_suit && !columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p)) return std::nullopt;
+    if ((must_suit && !chained_columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p))
+        return std::nullopt;
     // No code is compiled for log or logit gates together with an initial state, which is an event backward.
     if (backward && p.gate_form != GateForm::value) l.takes_states = false;
     // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of the

@@ -11,6 +11,7 @@
 // no events (events.cuh), and gates given by value, take loops without the code for them.
 #pragma once
 
+#include "cuda/device/scan/segments.cuh"
 #include "cuda/device/tile/copies.cuh"
 #include "cuda/linear/events.cuh"
 
@@ -28,35 +29,6 @@ __device__ __noinline__ void store_sequence_state(void* states, const SequenceOf
                                                   int64_t row, Wide value) {
     static_cast<Wide*>(states)[find_sequence(offsets, t) * rows + row] = value;
 }
-
-// The segments of a row in a warp, counted in the order of the walk: a segment is the L steps of one lane.
-template <typename Ty, typename Shape, bool Down>
-struct Segments {
-    const Place& at;
-    // The distance in lanes from one segment of a row to the next.
-    __device__ __forceinline__ int neighbour() const { return Shape::time_inner ? 1 : 1 << at.log2_rows; }
-    __device__ __forceinline__ int count() const { return at.segments(); }
-    // The number of the lane's own segment.
-    __device__ __forceinline__ int mine() const { return Down ? at.segments() - 1 - at.segment : at.segment; }
-    __device__ __forceinline__ bool is_last() const { return mine() == count() - 1; }
-    __device__ __forceinline__ int lane_before(int distance) const {
-        return (Down ? at.lane + distance * neighbour() : at.lane - distance * neighbour()) & 31;
-    }
-    // Inclusive scan over the segments: `m`, the summary of the lane's segment, becomes the composition of the
-    // summaries of all segments up to and including it.
-    __device__ __forceinline__ void scan(typename Ty::Map& m) const {
-        for (int distance = 1; distance < count(); distance *= 2) {
-            const typename Ty::Map earlier = Ty::shuffle_map(m, lane_before(distance));
-            if (mine() >= distance) m = Ty::compose(earlier, m);
-        }
-    }
-    // Returns the carry into the lane's segment, given the carry into the row's first one; `through` is the result of
-    // scan.
-    __device__ __forceinline__ typename Ty::Wide enter(const typename Ty::Map& through, typename Ty::Wide carry) const {
-        const typename Ty::Map before = Ty::shuffle_map(through, lane_before(1));
-        return mine() > 0 ? Ty::apply(before, carry) : carry;
-    }
-};
 
 // The cases that the loops over steps are compiled for.
 enum class Kind {

@@ -64,7 +64,7 @@ struct Indexed {
 };
 
 // Elements of INDEX, for their tile.
-struct Steps {
+struct StepIndices {
     using Element = int64_t;
     static constexpr int bytes = 8;
     static constexpr bool has_parts = false;
@@ -80,8 +80,8 @@ struct IndexedScan {
     using Scan = ElementScan<Op>;
     static constexpr int L = Scan::L, warps = Scan::warps;
     static constexpr int number_buffer = element_buffer_bytes(Op::bytes, L, warps);
-    static constexpr int step_buffer = element_buffer_bytes(Steps::bytes, L, warps);
-    static_assert(!Scan::kept && !element_is_kept(Steps::bytes), "elements are in registers");
+    static constexpr int step_buffer = element_buffer_bytes(StepIndices::bytes, L, warps);
+    static_assert(!Scan::kept && !element_is_kept(StepIndices::bytes), "elements are in registers");
 };
 
 template <typename X, typename Operator>
@@ -96,10 +96,10 @@ __global__ void __launch_bounds__(32 * IndexedScan<X, Operator>::warps)
     char* const runs = memory + (p.grid.time_inner != 0 ? This::number_buffer + This::step_buffer : 0);
     const Op op(p.kind, p.operator_state);
     const Number number_op;
-    const Steps step_op;
+    const StepIndices step_op;
     const typename This::Scan::Place at(p.grid);
     const ElementTile<Number, L, This::warps> numbers{number_op, p.grid, at, memory};
-    const ElementTile<Steps, L, This::warps> steps{step_op, p.grid, at, memory + This::number_buffer};
+    const ElementTile<StepIndices, L, This::warps> steps{step_op, p.grid, at, memory + This::number_buffer};
     typename Number::Element number[L];
     numbers.load(p.input, number);
     ElementRegisters<Op, L> items;

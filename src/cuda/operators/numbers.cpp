@@ -5,6 +5,7 @@
 
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
+#include "cuda/operators/chained.h"
 #include "cuda/operators/scan.h"
 
 namespace flashscan::cuda {
@@ -53,17 +54,25 @@ class Numbers final : public OperatorKernel {
           device_(options.device),
           variants_(std::move(variants)),
           indexed_(std::move(indexed)),
-          overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {}
+          overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
+        chained_ = ChainedNumbers::make(p_, false, options.batch_invariant, chained_forward_);
+        if (p_.differentiable() && !p_.has_slopes() && !p_.is_reduction())
+            chained_back_ = ChainedNumbers::make(p_, true, options.batch_invariant, chained_backward_);
+        chains_overlap_ = chained_ && can_overlap(chained_->kernel(), device_);
+    }
 
     std::string describe() const override {
         const Variant& v = *variants_.front();
-        std::string text = fmt::format("forward {}", v.scan.describe());
+        std::string text = "forward ";
+        if (chained_) text += fmt::format("{}, or where arrays do not lie for it ", chained_->describe());
+        text += v.scan.describe();
         if (indexed_ != nullptr) text += fmt::format("; with INDEX {}", indexed_->scan.describe());
         if (p_.differentiable()) text += fmt::format("; backward {}", v.gradients.describe());
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
         size_t bytes = indexed_ != nullptr && pass == Pass::forward ? indexed_->forward.bytes() : 0;
+        bytes = std::max(bytes, (pass == Pass::forward ? chained_forward_ : chained_backward_).bytes());
         for (const auto& v : variants_)
             bytes = std::max(bytes, (pass == Pass::forward ? v->forward : v->backward).bytes());
         return bytes;
@@ -71,11 +80,18 @@ class Numbers final : public OperatorKernel {
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
+        void* const output = p_.is_reduction() ? nullptr : b.output;
+        if (chained_ && b.index == nullptr && chained_->takes(b.input, output))
+            return chained_->run({b.input, output, p_.is_reduction() ? b.output : nullptr, b.state_in, b.state_out},
+                                 b.scratch, chains_overlap_, stream);
         (b.index != nullptr ? indexed_->scan : pick({b.input, b.output}).scan).forward(b, stream);
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
+        if (chained_back_ && b.grad_output != nullptr && chained_back_->takes(b.grad_output, b.grad_input))
+            return chained_back_->run({b.grad_output, b.grad_input, nullptr, b.grad_state_out, b.grad_state_in},
+                                      b.scratch, chains_overlap_, stream);
         const bool recomputes = p_.has_slopes();
         const void* const input = recomputes ? b.input : nullptr;
         const Variant& v = pick({input, b.grad_output, b.grad_input});
@@ -114,6 +130,10 @@ class Numbers final : public OperatorKernel {
     std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
     std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
     bool overlaps_;
+    // Of many rows: forward, and backward of sums.
+    std::optional<ChainedNumbers> chained_, chained_back_;
+    Workspace chained_forward_, chained_backward_;
+    bool chains_overlap_ = false;
 };
 
 }  // namespace

@@ -5,11 +5,12 @@
 #include <cstdint>
 
 #include "cuda/device/tile/sequences.h"
+#include "cuda/device/tile/step_rows.h"
 #include "cuda/device/tile/view.h"
 
 namespace flashscan::cuda {
 
-inline constexpr int selective_step_threads = 256;  // threads of a block of selective_steps
+inline constexpr int selective_step_threads = 256;  // the most threads of a block of selective_steps
 
 // Pointers are null where the argument was not given, or where the pass has no such argument.
 struct SelectiveParams {
@@ -40,6 +41,15 @@ struct SelectiveParams {
     void *kept = nullptr, *sum_a = nullptr, *sum_b = nullptr, *sum_c = nullptr, *sum_d = nullptr, *sum_bias = nullptr;
     void *step_b = nullptr, *step_c = nullptr;
     int64_t kept_chunks = 0;  // checkpoints of a row, where sequences are not packed
+};
+
+// Arguments of selective_steps beside those above.
+struct SelectiveStepParams {
+    StateRows states;
+    Divisor by_slices, by_group_channels;
+    uint32_t rows = 0;
+    // Whether every lane has all of its states, and these and B and C of a step lie so that they are loaded at once.
+    int32_t whole = 0;
 };
 
 // Arguments of the kernel that turns the states that segments leave into the carries into them.

@@ -6,6 +6,7 @@
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
 #include "cuda/launch/sequence_offsets.h"
+#include "cuda/launch/step_rows.h"
 #include "cuda/selective/candidates.h"
 #include "cuda/selective/instances/table.h"
 #include "cuda/selective/params.h"
@@ -30,7 +31,9 @@ class Resident final : public SelectiveKernel {
           segment_steps_(choose_segments(options)),
           segments_(max(ceil_div(p_.time, segment_steps_), 1)),
           parts_(p_.state_rows() * segments_),
+          steps_(selective_step_kernel(p_.dtype, p_.matrix_dtype, p_.states)),
           short_(is_short(options)),
+          multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device_)),
           forward_(book_forward()),
           backward_(book_backward()) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
@@ -46,6 +49,7 @@ class Resident final : public SelectiveKernel {
             passes_.channels, passes_.states_of_lane, passes_.kept);
     }
     size_t scratch_bytes(Pass pass) const override { return pass == Pass::forward ? forward_.bytes : backward_.bytes; }
+    bool takes_states_in_place(Pass pass) const override { return pass == Pass::forward && short_; }
 
     void forward(const SelectiveBuffers& x, void* stream) const override {
         const DeviceScope scope(device_);
@@ -56,7 +60,7 @@ class Resident final : public SelectiveKernel {
         }
         params.output = view(x.output, p_.output, size_of(p_.dtype));
         params.state_out = x.state_out;
-        if (short_) return walk_steps(params, stream);
+        if (short_) return walk_steps(x, params, stream);
         launch_blocks(passes_.forward, passes_.forward_bytes, params, stream);
     }
 
@@ -141,14 +145,32 @@ class Resident final : public SelectiveKernel {
     // Whether there are so few steps, as in decoding, that steps.cuh is faster than blocks. Only the device knows the
     // lengths of packed sequences; if there are as many sequences as steps, they are taken to have one step each.
     bool is_short(const Options& options) const {
-        constexpr int64_t most_steps = 2;
-        if (p_.channels == 0 || p_.state_rows() == 0) return false;
+        constexpr int64_t most_steps = 4;
+        if (p_.channels == 0 || p_.state_rows() == 0 ||
+            !has_step_threads(p_, p_.groups * p_.states, p_.channels * steps_.lanes))
+            return false;
         return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
     }
-    void walk_steps(SelectiveParams& params, void* stream) const {
-        const int64_t lanes = passes_.threads / passes_.channels;
-        params.slices = static_cast<int32_t>(ceil_div(p_.channels * lanes, selective_step_threads));
-        launch(passes_.steps, blocks_of(p_.state_rows() * params.slices, selective_step_threads), stream, params);
+    void walk_steps(const SelectiveBuffers& x, SelectiveParams& params, void* stream) const {
+        const int64_t threads = p_.channels * steps_.lanes, row_groups = ceil_div(p_.state_rows(), steps_.rows);
+        SelectiveStepParams steps;
+        steps.states = state_rows_of(p_, x.state_in, x.state_out, x.state_indices, size_);
+        steps.rows = static_cast<uint32_t>(int64_t{p_.state_rows()});
+        steps.whole = p_.states == steps_.lanes * steps_.states_of_lane && lie_aligned(steps.states) &&
+                      matrices_lie_whole(params);
+        const int block = step_block(row_groups * threads, selective_step_threads, multiprocessors_);
+        params.slices = static_cast<int32_t>(ceil_div(threads, block));
+        steps.by_slices = divisor_of(static_cast<uint32_t>(params.slices));
+        steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
+        launch(steps_.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
+    }
+    // Whether lanes can load their numbers of A, B and C at once.
+    bool matrices_lie_whole(const SelectiveParams& params) const {
+        constexpr int64_t bytes = 16;
+        for (const void* constant : {params.a, params.constant_b, params.constant_c})
+            if (!is_multiple(constant, bytes)) return false;
+        const int64_t size = size_of(p_.step_dtype()), pack = std::min<int64_t>(steps_.states_of_lane, bytes / size);
+        return lies_in_packs({params.b, size}, pack) && lies_in_packs({params.c, size}, pack);
     }
 
     // Books the carries into segments, and the sums of d over them.
@@ -281,7 +303,9 @@ class Resident final : public SelectiveKernel {
     Extent group_channels_, slices_;
     int64_t size_;  // bytes of a number of the states
     Extent segment_steps_, segments_, parts_;
+    SelectiveStepKernel steps_;
     bool short_;
+    int multiprocessors_;
     Scratch forward_, backward_;
 };
 

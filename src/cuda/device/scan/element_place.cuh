@@ -21,8 +21,6 @@ __device__ __forceinline__ int64_t element_time(const ElementGrid& g, int64_t t0
     return g.down != 0 ? t0 + L - 1 - i : t0 + i;
 }
 
-constexpr int log2_of_steps(int steps) { return steps <= 1 ? 0 : 1 + log2_of_steps(steps / 2); }
-
 template <int L, int Warps>
 struct ElementPlace {
     int32_t chunk, chunks;          // this chunk and how many there are, of the row or of a packed sequence
@@ -53,8 +51,8 @@ struct ElementPlace {
         const uint32_t slot = blockIdx.z * gridDim.y + blockIdx.y;
         ChunkPlace of{0, 0, slot, static_cast<uint32_t>(g.chunks), 0};
         if (g.by_sequence != 0) {
-            constexpr int log2_steps = log2_of_steps(L * Warps);
-            of = place_of_chunk(g.offsets, log2_steps + 5 - log2_rows, slot, lane);
+            const int log2_steps = 31 - __clz(L * Warps) + 5 - log2_rows;  // of a chunk
+            of = place_of_chunk(g.offsets, log2_steps, slot, lane);
         } else {
             of.end = end_of_steps(g.offsets, g.time);
         }

@@ -8,7 +8,6 @@
 #include "cuda/gated/edges.cuh"
 #include "cuda/gated/forward.cuh"
 #include "cuda/gated/instances/table.h"
-#include "cuda/gated/steps.cuh"
 
 namespace flashscan::cuda {
 
@@ -62,7 +61,6 @@ GatedKernels make_gated_kernels() {
         kernels.backward[0] = make_gated_pass<GatedShape<X, false, true, 1, 8, 1>>(layers);
         kernels.backward[1] = make_gated_pass<GatedShape<X, true, true, 1, 4, 1>>(layers);
     }
-    kernels.steps = reinterpret_cast<const void*>(&gated_steps<X>);
     kernels.pass_states = reinterpret_cast<const void*>(&gated_pass_states<R>);
     kernels.sums = reinterpret_cast<const void*>(&gated_sums<X>);
     return kernels;

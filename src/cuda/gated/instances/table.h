@@ -19,9 +19,16 @@ struct GatedPass {
 };
 struct GatedKernels {
     GatedPass forward[2], backward[2];  // [0] with channels innermost, [1] with time innermost
-    const void* steps = nullptr;        // the kernel for forward over few steps
     const void *pass_states = nullptr, *sums = nullptr;
 };
+
+// The kernels for forward over few steps: for each named layer without BIAS, or null, and for any layer.
+struct GatedStepKernels {
+    const void* named[gated_layer_count] = {};
+    const void* any = nullptr;
+    int channels = 0;  // channels of a thread
+};
+GatedStepKernels gated_step_kernels(Dtype dtype, Dtype gate_dtype);
 
 GatedKernels gated_f32();
 GatedKernels gated_bf16();

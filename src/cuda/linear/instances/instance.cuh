@@ -46,7 +46,7 @@ void fill_columns(LinearKernels& k) {
         constexpr int n = pack - 1;
         k.columns[n][0][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, false, Backward>);
         k.columns[n][1][Backward] = reinterpret_cast<const void*>(&linear_columns<Ty, pack, false, true, Backward>);
-        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, Config::warps, 0, 0};
+        k.columns_tile[n][Backward] = {Config::Shape::V, Config::Shape::L, chained_warps, 0, 0};
     };
     if constexpr (sizeof(typename Ty::X) >= 4) fill.template operator()<1>();
     if constexpr (sizeof(typename Ty::X) <= 4) fill.template operator()<2>();

@@ -7,6 +7,15 @@
 
 namespace flashscan::cuda {
 
+// Chained scans of many rows of numbers (chained.cuh), of one layout.
+struct ChainedKernels {
+    const void* kernel[2] = {};  // [down], with NumberChainParams and ChainedSets
+    int lane_rows = 0, steps = 0;
+    int warp_bytes = 0;   // shared memory of a warp
+    int carry_bytes = 0;  // bytes of the carries of a lane as they are published
+    int skew = 0;  // time innermost: the most steps between the start of a row's first 16-byte vector and the row
+};
+
 struct ElementKernels {
     Dtype dtype{};
     int dim = 0;           // rows of matrices; 0 for numbers
@@ -20,6 +29,7 @@ struct ElementKernels {
     const void* gradients = nullptr;        // NumbersBackwardParams or TinyBackwardParams; null for integers
     const void* empty_gradients = nullptr;  // EmptyGradientParams; null for integers
     const void* operator_state = nullptr;   // state of a custom operator
+    ChainedKernels chained[2];              // [time innermost]; without kernels for integers
 };
 
 inline constexpr int largest_tiny_dim = 4;

@@ -6,7 +6,6 @@
 #include "cuda/selective/carries.cuh"
 #include "cuda/selective/forward.cuh"
 #include "cuda/selective/instances/table.h"
-#include "cuda/selective/steps.cuh"
 #include "cuda/selective/sums.cuh"
 
 namespace flashscan::cuda {
@@ -23,8 +22,6 @@ SelectivePasses make_selective_passes() {
     passes.states = reinterpret_cast<const void*>(&selective_forward<Shape, SelectiveWalk::states>);
     passes.adjoint = reinterpret_cast<const void*>(&selective_forward<Shape, SelectiveWalk::adjoint>);
     passes.backward = reinterpret_cast<const void*>(&selective_backward<Shape>);
-    passes.steps = reinterpret_cast<const void*>(
-        &selective_steps<typename Shape::X, typename Shape::V, Shape::lanes, Shape::states>);
     passes.forward_bytes = sizeof(SelectiveForwardTile<Shape>);
     passes.backward_bytes = sizeof(SelectiveBackwardTile<Shape>);
     return passes;

@@ -14,7 +14,6 @@ struct SelectivePasses {
     int channels = 0, threads = 0;  // channels and threads of a block
     int kept = 0;                   // steps from one checkpoint to the next
     const void *forward = nullptr, *states = nullptr, *adjoint = nullptr, *backward = nullptr;
-    const void* steps = nullptr;                // the kernel for forward over few steps
     int forward_bytes = 0, backward_bytes = 0;  // shared memory of a block
 };
 
@@ -25,6 +24,14 @@ struct SelectiveKernels {
     const void* sums = nullptr;        // stores elements of B and C of each step, or a dense array of the states' type
     const void* param_sums = nullptr;  // stores a dense array of D's type
 };
+
+// The kernel for forward over few steps.
+struct SelectiveStepKernel {
+    const void* kernel = nullptr;
+    int lanes = 0, states_of_lane = 0;  // lanes of a channel, and states that each of them has
+    int rows = 0;                       // rows of a thread
+};
+SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states);
 
 SelectiveKernels selective_f32();
 SelectiveKernels selective_bf16();

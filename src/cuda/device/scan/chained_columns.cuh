@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chained scan of many rows with channels innermost, over any monoid (chained_rows.cuh says what monoids and works
+// are). A strip is the rows (neighbouring channels) that a warp covers.
+//
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of a strip, or of 2^log2_warp_rows strips side
+//            by side. A lane holds L steps of V rows in registers, and no lane needs another's steps.
+// Passes     1. Every lane loads its steps and summarises them; the summaries of a strip's warps are composed in order.
+//            2. Every lane walks its steps with its carries and stores them.
+// Order      Blocks go through sets of strips as those of chained_rows.cuh go through sets of rows.
+// Sync       A block's warps synchronise once, by __syncthreads. Carries between blocks show by their own words whether
+//            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
+//            fit.
+//
+// Of Params this needs row_groups and by_row_groups too, and of a work `skewed`: whether the last lane of a warp has no
+// rows of its own (device/tile/skewed_pairs.cuh).
+#pragma once
+
+#include "cuda/device/scan/chained_rows.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Work>
+struct ChainedColumns {
+    using Params = typename Work::Params;
+    using Monoid = typename Work::Monoid;
+    using Shape = typename Work::Shape;
+    using Wide = typename Monoid::Wide;
+    using Map = typename Monoid::Map;
+    using Record = typename Monoid::Record;
+    static constexpr bool Down = Work::Down, skewed = Work::skewed;
+    static constexpr int L = Shape::L, V = Shape::V;
+    static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
+    using Totals = Record[chained_warps][V][32];
+    struct Carries {
+        Wide of[V];
+    };
+
+    const Params& p;
+    Place at;
+    uint32_t chunk;
+    int warp_row, warp_time, warps_in_time;  // the warp's strip in the block, and its place in the order of the walk
+    Totals& totals;  // summaries of all warps; those of a strip lie 2^log2_warp_rows apart in the order of the walk
+
+    static __device__ __forceinline__ ChainedColumns here(const Params& p, const ChainedSets& sets, Totals& totals) {
+        const int thread = ptx::thread_index(), warp = thread / 32;
+        const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
+        const int warp_row = warp & ((1 << p.log2_warp_rows) - 1), warp_time = warp >> p.log2_warp_rows;
+        const auto [group, chunk] = place_in_sets(sets);
+        const uint32_t batch = p.batches > 1 ? quotient(group, p.by_row_groups) : 0;
+        const uint32_t strip = ((group - batch * static_cast<uint32_t>(p.row_groups)) << p.log2_warp_rows) + warp_row;
+        // A walk against the order of memory (Down) takes the places from the last to the first.
+        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
+        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const int64_t row = static_cast<int64_t>(strip) * strip_rows;
+        const int64_t rows = batch < p.batches ? p.rows : 0;
+        Place at = place_of<Shape>(batch, row, place * L, skewed ? min(rows, row + strip_rows) : rows,
+                                   end_of_steps(p.offsets, p.time), thread & 31, 5);
+        if (skewed) at.steps = at.warp_steps;  // lanes without rows compute as well, and nothing of theirs is stored
+        return {p, at, chunk, warp_row, warp_time, warps_in_time, totals};
+    }
+
+    __device__ __forceinline__ bool is_last() const { return warp_time == warps_in_time - 1; }
+    // The lane's carries into a chunk are published at this place, counted in carries of a lane.
+    __device__ __forceinline__ int64_t place_of_carries(uint32_t into) const {
+        const int64_t packs = (p.rows + V - 1) / V;
+        return (static_cast<int64_t>(into) * p.batches + at.batch) * packs + at.row / V;
+    }
+    __device__ __forceinline__ Record& total(int warp, int v) const {
+        return totals[(warp << p.log2_warp_rows) + warp_row][v][at.lane];
+    }
+
+    __device__ __forceinline__ void run() const {
+        Words<Carries> known;
+        if (chunk > 0 && at.rows > 0) {
+            ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
+            ask_for_value(p.carries, place_of_carries(chunk), known);
+        }
+        Work work(p, at, nullptr);
+        Map through[V];
+        work.summarize(through, [] {});
+#pragma unroll
+        for (int v = 0; v < V; ++v) total(warp_time, v) = Monoid::to_record(through[v]);
+        // The carry that enters a row is read before the barrier, as the one that leaves may go to the same memory.
+        Wide carry[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry[v] = chunk == 0 && v < at.rows ? work.enter(v) : Monoid::start();
+        __syncthreads();
+        find_carry(through, known, carry);
+        work.walk(carry);
+        if (chunk + 1 < p.chunks || !is_last()) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+            if (v < at.rows) work.leave(v, carry[v]);
+    }
+
+    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
+    // chunk. The last warp of a strip publishes the carries into the next chunk: before it waits for its own where all
+    // of its rows are cut within the chunk, otherwise right after.
+    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Carries>& known,
+                                               Wide (&carry)[V]) const {
+        Map before[V];  // the composition of the earlier warps' summaries
+#pragma unroll
+        for (int v = 0; v < V; ++v) before[v] = Monoid::identity();
+#pragma unroll 1  // unrolled, the loads would need more registers than there are
+        for (int w = 0; w < warp_time; ++w)
+#pragma unroll
+            for (int v = 0; v < V; ++v) before[v] = Monoid::compose(before[v], Monoid::to_map(total(w, v)));
+        const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
+        Carries next;
+        bool cut = true;
+        if (hands) {
+            if (chunk == 0) ptx::wait_for_launch_before();
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const Map whole = Monoid::compose(before[v], through[v]);
+                next.of[v] = Monoid::apply(whole, Monoid::start());
+                cut = cut && Monoid::is_cut(whole);
+            }
+            if (cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+        }
+        if (chunk > 0 && at.rows > 0) {
+            const Carries in = await_value<Carries>(p.carries, place_of_carries(chunk), known);
+#pragma unroll
+            for (int v = 0; v < V; ++v) carry[v] = in.of[v];
+        }
+        __syncwarp();  // lanes leave the wait at different times and would otherwise stay diverged
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            carry[v] = Monoid::apply(before[v], carry[v]);
+            next.of[v] = Monoid::apply(through[v], carry[v]);
+        }
+        if (hands && !cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+    }
+};
+
+template <typename Work>
+__device__ __forceinline__ void scan_chained_columns(const typename Work::Params& p, const ChainedSets& sets) {
+    __shared__ typename ChainedColumns<Work>::Totals totals;
+    ChainedColumns<Work>::here(p, sets, totals).run();
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The chained scan of many rows with time innermost, over any monoid. Blocks take chunks of time, and each waits for the
+// carry from the chunk before and publishes the one into the next.
+//
+// Ownership  A block of up to 8 warps owns a chunk of consecutive steps of one row, or of two rows side by side. A lane
+//            holds L steps in registers.
+// Skew       Lanes own whole aligned vectors of 16 bytes, wherever a row begins in its first one: steps are counted
+//            from that vector's first element, and those before the row's first and past its last are the identity.
+//            Nothing is shifted, since a row lies alike in all tensors. Elements of the vectors at the ends of a row,
+//            which may share them with other rows, go one by one (device/tile/skewed_vectors.cuh).
+// Passes     1. Every lane loads its steps and summarises them; the summaries of lanes, then of warps, are composed in
+//               order.
+//            2. Every lane walks its steps with its carry and stores them.
+// Order      Blocks go through sets of rows: through the rows of a set first, then through its chunks
+//            (block_order.cuh). A set has about as many rows as blocks run at once. The carry into a chunk is then
+//            there when its block begins, and what is read at about the same time lies close together. The association
+//            is fixed by the shape.
+// Progress   Blocks wait for blocks of lower index only; the hardware starts blocks in the order of their index, as
+//            every single-pass scan relies on.
+// Sync       A block's warps synchronise once, by __syncthreads. A carry between blocks shows by its own words whether
+//            it has arrived (device/exchange/published_values.cuh).
+//
+// A monoid is a struct of static functions:
+//
+//     Wide                   what is carried from step to step
+//     Map, Record            the summary of a run of steps, in registers and in memory; to_record, to_map
+//     identity()             of maps
+//     compose(early, late)   apply(map, carry)   shuffle_map(map, lane)
+//     start()                the carry of a row that starts from nothing
+//     is_cut(map)            whether the carry after the map does not depend on the one before it
+//
+// The work of a warp, whose constructor loads the lane's steps, is a struct of this form:
+//
+//     Params                         with log2_warp_rows, chunks, batches, rows, time, offsets and carries
+//     Monoid, Shape, Down            Down: whether the walk goes against the order of memory
+//     buffer_bytes                   of a warp, in dynamic shared memory
+//     skew_of(p, batch, row)         elements between the vector in which a row begins and the row
+//     summarize(through, then)       sets the summary of the lane's steps and calls then()
+//     enter()                        the carry that the row starts from
+//     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
+//     leave(carry)                   takes the carry after the row's last step
+#pragma once
+
+#include "cuda/device/exchange/published_values.cuh"
+#include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/ptx/thread_index.cuh"
+#include "cuda/device/scan/block_order.cuh"
+#include "cuda/device/scan/segments.cuh"
+#include "cuda/device/tile/memory_words.cuh"
+#include "cuda/device/tile/sequences.cuh"
+
+namespace flashscan::cuda {
+
+inline constexpr int chained_warps = 8;  // the most warps of a block
+
+template <typename Work>
+struct ChainedRows {
+    using Params = typename Work::Params;
+    using Monoid = typename Work::Monoid;
+    using Shape = typename Work::Shape;
+    using Wide = typename Monoid::Wide;
+    using Map = typename Monoid::Map;
+    using Record = typename Monoid::Record;
+    using Totals = Record[chained_warps];
+    static constexpr bool Down = Work::Down;
+    static constexpr int L = Shape::L;
+
+    const Params& p;
+    Place at;
+    uint32_t chunk;
+    int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
+    const Record* totals;          // summaries of the warps of the row, in the order of the walk
+    Record* total;                 // the warp's own entry there
+    char* buffer;                  // the warp's part of dynamic shared memory
+
+    static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
+        const int thread = ptx::thread_index(), warp = thread / 32;
+        const int warps_in_time = static_cast<int>(blockDim.x / 32) >> p.log2_warp_rows;
+        const int warp_row = warp < warps_in_time ? 0 : 1, warp_time = warp - warp_row * warps_in_time;
+        const auto [group, chunk] = place_in_sets(sets);
+        const uint32_t rows = static_cast<uint32_t>(p.rows), row = (group << p.log2_warp_rows) + warp_row;
+        const uint32_t batch = p.batches > 1 ? quotient(row, sets.by_rows) : 0;
+        // A walk against the order of memory (Down) takes the places from the last to the first.
+        const int64_t turn = static_cast<int64_t>(chunk) * warps_in_time + warp_time;
+        const int64_t place = Down ? p.chunks * warps_in_time - 1 - turn : turn;
+        const uint32_t in_batch = row - batch * rows;
+        return {p,
+                place_of<Shape>(batch, in_batch, place * (32 * L) - Work::skew_of(p, batch, in_batch),
+                                batch < p.batches ? p.rows : 0, end_of_steps(p.offsets, p.time), thread & 31, 0),
+                chunk,
+                warp_time,
+                warps_in_time,
+                totals + warp_row * warps_in_time,
+                totals + warp,
+                shared_memory() + warp * Work::buffer_bytes};
+    }
+
+    __device__ __forceinline__ Segments<Monoid, Shape, Down> segments() const { return {at}; }
+    // The row's carry into a chunk is published at this place.
+    __device__ __forceinline__ int64_t place_of_carry(uint32_t into) const {
+        return (static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row;
+    }
+
+    __device__ __forceinline__ void run() const {
+        Words<Wide> known;
+        if (chunk > 0 && at.rows > 0) {
+            ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
+            ask_for_value(p.carries, place_of_carry(chunk), known);
+        }
+        Work work(p, at, buffer);
+        Map through[1];
+        work.summarize(through, [&] { segments().scan(through[0]); });
+        if (segments().is_last()) *total = Monoid::to_record(through[0]);
+        // The carry that enters the row is read before the barrier, as the one that leaves may go to the same memory.
+        Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
+        __syncthreads();
+        find_carry(through[0], known, carry[0]);
+        work.walk(carry);
+        const bool last = chunk + 1 == p.chunks && warp_time == warps_in_time - 1 && segments().is_last();
+        if (last && at.rows > 0) work.leave(0, carry[0]);
+    }
+
+    // Finds the carry into the lane's steps. On entry `carry` is what the row starts from where this is its first
+    // chunk. One lane publishes the carry into the next chunk: before it waits for its own where the row is cut within
+    // the chunk, otherwise right after.
+    __device__ __forceinline__ void find_carry(const Map& through, const Words<Wide>& known, Wide& carry) const {
+        const bool hands =
+            chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;
+        if (p.chunks > 1) ptx::wait_for_launch_before();
+        Map whole = Monoid::identity();
+        if (hands) {
+            for (int w = 0; w < warps_in_time; ++w) whole = Monoid::compose(whole, Monoid::to_map(totals[w]));
+            if (Monoid::is_cut(whole))
+                publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, Monoid::start()));
+        }
+        if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
+        if (hands && !Monoid::is_cut(whole))
+            publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, carry));
+        for (int w = 0; w < warp_time; ++w) carry = Monoid::apply(Monoid::to_map(totals[w]), carry);
+        carry = segments().enter(through, carry);
+    }
+};
+
+template <typename Work>
+__device__ __forceinline__ void scan_chained_rows(const typename Work::Params& p, const ChainedSets& sets) {
+    __shared__ typename ChainedRows<Work>::Totals totals;
+    ChainedRows<Work>::here(p, sets, totals).run();
+}
+
+}  // namespace flashscan::cuda

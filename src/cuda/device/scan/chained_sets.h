@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of the blocks of chained scans (chained_rows.cuh, chained_columns.cuh).
+#pragma once
+
+#include "cuda/device/tile/view.h"
+
+namespace flashscan::cuda {
+
+// The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of rows,
+// or some strips of one of columns.
+struct ChainedSets {
+    uint32_t groups = 0, blocks = 0;  // groups of a set, and blocks of a set: one for each of its groups and chunks
+    Divisor by_groups, by_blocks;     // divide by them
+    Divisor by_rows;                  // rows alone: divides by the rows of a batch entry
+};
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choices of chained_tuning.h. The constants were measured on an H200 (bench/results).
+#include "cuda/launch/chained_tuning.h"
+
+#include <algorithm>
+
+#include "core/rounding.h"
+#include "cuda/device/scan/look_back_tuning.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Rows: groups of a set, which are about as many as the blocks of 8 warps that an H200 holds, and twice as many where
+// a lane has at most rows_wide_steps steps; and the fewest groups with which it is faster.
+constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
+constexpr int64_t rows_least_groups = 256;
+// With up to so many groups of one chunk each, all blocks run at once, and lanes without steps cost nothing.
+constexpr int64_t rows_side_by_side = 512;
+
+// Columns: the fewest groups of a set, and the fewest strips with which it is faster.
+constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+// With up to so many chunks a chain of carries is as fast as looking back; with up to so many strips as well, warps
+// without steps cost nothing.
+constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
+
+}  // namespace
+
+int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps) {
+    const int64_t warps = ceil_div(time, warp_steps);
+    const auto wasted = [&](int log2) {
+        const int64_t block = int64_t{1} << log2;
+        return round_up(warps, block) - warps;
+    };
+    int log2 = log2_up(warps, log2_warps);
+    while (log2 > 0 && 7 * wasted(log2) > warps) --log2;
+    return log2;
+}
+
+ChainedTuning tune_chained_rows(const ChainedShape& shape, const ChainedTile& tile) {
+    ChainedTuning t;
+    const int64_t warp_steps = int64_t{32} * tile.steps;
+    const int64_t row_warps = ceil_div(shape.time + shape.skew, warp_steps);
+    t.chunks = ceil_div(row_warps, int64_t{tile.warps});
+    const int64_t in_time = ceil_div(row_warps, t.chunks);
+    t.chunk_steps = warp_steps * in_time;
+    t.log2_warp_rows = in_time == 1 ? 1 : 0;  // with blocks of a single warp there would be too many blocks
+    t.warps = static_cast<int>(in_time << t.log2_warp_rows);
+    t.row_groups = ceil_div(shape.batches * shape.rows, int64_t{1} << t.log2_warp_rows);
+    t.set_groups = std::min(t.row_groups, tile.steps <= rows_wide_steps ? rows_wide_set_groups : rows_set_groups);
+    t.blocks = ceil_div(t.row_groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows) {
+    if (rows.chunks == 1 && rows.row_groups <= rows_side_by_side) return true;
+    const int64_t wasted = rows.chunks * rows.chunk_steps - shape.time - shape.skew;
+    const bool cut = 4 * shape.time < rows.chunk_steps * shape.sequences;  // most chunks begin sequences of their own
+    return wasted < shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
+}
+
+ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile) {
+    ChainedTuning t;
+    const int log2_warps = log2_up(tile.warps, 5);
+    const int64_t strip = int64_t{tile.row_lanes} * tile.lane_rows;
+    const bool few = shape.batches * ceil_div(shape.rows, strip) <= columns_few_strips &&
+                     shape.time <= columns_few_chunks * tile.warps * tile.steps;
+    const int log2_in_time = few ? log2_up(ceil_div(shape.time, tile.steps), log2_warps)
+                                 : log2_warps_in_time(shape.time, tile.steps, log2_warps);
+    // Two strips share a block where they store to the same sectors, which are then merged in the cache, and where
+    // blocks would have a single warp.
+    t.log2_warp_rows = shape.rows > strip && (shape.shares_sectors || log2_in_time == 0) ? 1 : 0;
+    const int log2_time = std::min(log2_in_time, log2_warps - t.log2_warp_rows);
+    t.warps = 1 << (log2_time + t.log2_warp_rows);
+    t.chunk_steps = int64_t{tile.steps} << log2_time;
+    t.chunks = ceil_div(shape.time, t.chunk_steps);
+    t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
+    const int64_t groups = shape.batches * t.row_groups;
+    // The sets are of about equal size: in a small one blocks would wait for each other.
+    const int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
+    t.set_groups = ceil_div(groups, sets);
+    t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
+    return t;
+}
+
+bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
+                          bool narrowest) {
+    const bool aligned = tile.row_lanes == 32;
+    if (aligned && (columns.chunks == 1 || (narrowest && columns.chunks <= columns_few_chunks))) return true;
+    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
+    const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
+    const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
+    return 7 * wasted <= shape.time && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
+}
+
+ChainedSets sets_of(const ChainedTuning& tuning, int64_t rows) {
+    ChainedSets sets;
+    sets.groups = static_cast<uint32_t>(tuning.set_groups);
+    sets.blocks = static_cast<uint32_t>(tuning.set_groups * tuning.chunks);
+    sets.by_groups = divisor_of(sets.groups);
+    sets.by_blocks = divisor_of(sets.blocks);
+    sets.by_rows = divisor_of(static_cast<uint32_t>(rows));
+    return sets;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How chained scans (device/scan/chained_rows.cuh, chained_columns.cuh) divide a problem over warps, blocks and chunks:
+// plain data, chosen by pure functions of the shape.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/scan/chained_sets.h"
+
+namespace flashscan::cuda {
+
+// What the choice depends on. Rows are counted per batch entry.
+struct ChainedShape {
+    int64_t batches = 0, rows = 0, time = 0;
+    bool shares_sectors = false;  // columns: whether warps side by side store to the same 32-byte sectors of memory
+    int64_t sequences = 0;        // packed sequences of a row
+    int skew = 0;                 // rows: the most steps between the start of a row's first 16-byte vector and the row
+};
+
+// The tile that a kernel was compiled for.
+struct ChainedTile {
+    int lane_rows = 0, steps = 0, warps = 0;  // rows and steps of a lane, warps of a block
+    int row_lanes = 32;                       // lanes of a warp that have rows; skewed columns have one fewer
+};
+
+struct ChainedTuning {
+    int log2_warp_rows = 0;   // warps side by side in rows; a block's other warps follow each other in time
+    int warps = 0;            // warps of a block
+    int64_t row_groups = 0;   // groups of rows: of rows those of all batch entries, of columns those of one
+    int64_t chunks = 1;       // chunks that time is cut into
+    int64_t chunk_steps = 0;  // steps of a chunk
+    int64_t set_groups = 0;   // groups of rows of a set (device/scan/block_order.cuh)
+    int64_t blocks = 0;       // blocks of a launch
+};
+
+ChainedTuning tune_chained_rows(const ChainedShape& shape, const ChainedTile& tile);
+ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile);
+
+// Whether a chained scan of rows is expected to be faster than one that looks back: rows are so many, or cut by packed
+// sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that only
+// the time of the launch counts.
+bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
+// The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
+// or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
+// lane is compiled, whose chunks would be longer.
+bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
+                          bool narrowest);
+
+// Warps of a block that follow each other in time: as many as there are steps for, up to 2^log2_warps, as long as no
+// more than a seventh of them have none.
+int log2_warps_in_time(int64_t time, int64_t warp_steps, int log2_warps);
+
+// The order of a launch's blocks.
+ChainedSets sets_of(const ChainedTuning& tuning, int64_t rows);
+
+}  // namespace flashscan::cuda

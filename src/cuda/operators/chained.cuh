@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of "numbers" for many rows: operators on numbers as chained scans (device/scan/chained_rows.cuh and
+// chained_columns.cuh tell ownership, order and synchronisation).
+//
+//     y[t] = y[t-1] o x[t]
+//
+// Bytes      Every element is read once and written once, and a carry for each row and chunk.
+// Limits     Floating-point and complex numbers, as every bit pattern of an integer is a value and a carry shows by its
+//            bits whether it has arrived. No packed sequences. Time innermost: a row begins at the same place within 16
+//            bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
+// Order      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
+//            element_scan.cuh, which combines only what exists.
+#pragma once
+
+#include "cuda/device/scan/chained_columns.cuh"
+#include "cuda/device/tile/aligned_packs.cuh"
+#include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/operators/chained_params.h"
+#include "cuda/operators/numbers.cuh"
+
+namespace flashscan::cuda {
+
+template <typename X, typename Operator>
+struct NumberMonoid {
+    using Wide = typename Element<X>::Wide;
+    using Map = Wide;  // what a run of steps combines to
+    using Record = Wide;
+    static __device__ __forceinline__ Wide identity() { return combine::Identity<Operator, Wide>::get(); }
+    static __device__ __forceinline__ Wide start() { return identity(); }
+    static __device__ __forceinline__ Wide compose(Wide early, Wide late) {
+        return combine_numbers<Operator, true>(early, late);
+    }
+    static __device__ __forceinline__ Wide apply(Wide run, Wide carry) { return compose(carry, run); }
+    static __device__ __forceinline__ Wide shuffle_map(Wide run, int lane) { return shuffle(run, lane); }
+    static __device__ __forceinline__ Record to_record(Wide run) { return run; }
+    static __device__ __forceinline__ Wide to_map(Record run) { return run; }
+    static __device__ __forceinline__ bool is_cut(Wide) { return false; }
+};
+
+// What works of both layouts have in common. A lane's tile has as many steps as that of a linear recurrence forward.
+template <typename X, typename Operator, typename Shape_, bool Down_>
+struct NumberWork {
+    using Params = NumberChainParams;
+    using Monoid = NumberMonoid<X, Operator>;
+    using Shape = Shape_;
+    using Wide = typename Monoid::Wide;
+    static constexpr bool Down = Down_;
+    static constexpr int L = Shape::L, V = Shape::V;
+
+    const NumberChainParams& p;
+    const Place& at;
+    Steps<X, Shape> source;
+
+    __device__ __forceinline__ NumberWork(const NumberChainParams& params, const Place& place) : p(params), at(place) {}
+
+    template <typename Body>
+    static __device__ __forceinline__ void for_steps(Body&& body) {
+#pragma unroll
+        for (int k = 0; k < L; ++k) body(Down ? L - 1 - k : k);
+    }
+    template <typename Then>
+    __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
+        for_steps([&](int i) {
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+                through[v] = i == (Down ? L - 1 : 0) ? source.get(i, v)
+                                                     : combine_numbers<Operator, false>(through[v], source.get(i, v));
+        });
+        then();
+    }
+    // Replaces the lane's elements by those of OUTPUT.
+    __device__ __forceinline__ void combine_steps(Wide (&carry)[V]) {
+        const bool exclusive = p.exclusive != 0;
+        for_steps([&](int i) {
+            Wide results[V];
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+                const Wide next = combine_numbers<Operator, false>(carry[v], source.get(i, v));
+                results[v] = exclusive ? carry[v] : next;
+                carry[v] = next;
+            }
+            source.set(i, results);
+        });
+    }
+    __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
+    __device__ __forceinline__ Wide enter(int v) const {
+        return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
+    }
+    __device__ __forceinline__ void leave(int v, Wide carry) const {
+        if (p.state_out != nullptr) static_cast<Wide*>(p.state_out)[state(v)] = carry;
+        if (p.reduced != nullptr) store_number<X>(static_cast<char*>(p.reduced) + state(v) * sizeof(X), carry, false);
+    }
+};
+
+template <typename X>
+struct NumberRowsShape : TileShape<X, X, Access::time_vectors, false, 256> {
+    static constexpr int skew = 16 / static_cast<int>(sizeof(X)) - 1;
+};
+
+template <typename X, typename Operator, bool Down>
+struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
+    using Base = NumberWork<X, Operator, NumberRowsShape<X>, Down>;
+    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+    using Data = SkewedVectors<X, Shape>;
+    using Part = typename Data::Part;
+    static constexpr int buffer_bytes = Data::buffer_bytes;
+    using Base::p, Base::at, Base::source;
+
+    char* buffer;
+    const Part part;
+
+    static __device__ __forceinline__ int skew_of(const NumberChainParams& p, uint32_t batch, uint32_t row) {
+        const uint32_t address = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(p.input.data)) +
+                                 batch * static_cast<uint32_t>(p.input.batch) +
+                                 row * static_cast<uint32_t>(p.input.row);
+        return Shape::skew == 0 ? 0 : static_cast<int>(address % 16 / sizeof(X));
+    }
+    __device__ __forceinline__ NumberRowsWork(const NumberChainParams& params, const Place& place, char* memory)
+        : Base(params, place), buffer(memory), part(Part::of(at)) {
+        typename Data::Fetched fetched;
+        if (part.whole())
+            Data::template fetch<true>(p.input, at, part, Monoid::identity(), fetched);
+        else
+            Data::template fetch<false>(p.input, at, part, Monoid::identity(), fetched);
+        Data::arrange(fetched, at, part, buffer, source);
+    }
+    __device__ __forceinline__ void walk(Wide (&carry)[1]) {
+        this->combine_steps(carry);
+        if (p.output.data != nullptr) Data::store(source, p.output, at, part, buffer);
+    }
+};
+
+template <typename X>
+using NumberColumnsShape = TileShape<X, X, Access::channel_packs, false, 256>;
+
+template <typename X, typename Operator, bool Down>
+struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> {
+    using Base = NumberWork<X, Operator, NumberColumnsShape<X>, Down>;
+    using typename Base::Monoid, typename Base::Shape, typename Base::Wide;
+    using Data = AlignedPacks<X, Shape>;
+    static constexpr bool skewed = false;
+    static constexpr int L = Shape::L, V = Shape::V;
+    using Base::p, Base::at, Base::source;
+
+    __device__ __forceinline__ NumberColumnsWork(const NumberChainParams& params, const Place& place, char*)
+        : Base(params, place) {
+        Data::template fetch<false>(p.input, at, {}, 0, p.time, source);
+        if (at.steps >= L) return;
+        const Wide identity = Monoid::identity();
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (i < at.steps) continue;
+#pragma unroll
+            for (int v = 0; v < V; ++v) source.set(i, v, identity);
+        }
+    }
+    __device__ __forceinline__ void walk(Wide (&carry)[V]) {
+        this->combine_steps(carry);
+        if (p.output.data != nullptr) Data::store(source, p.output, at, {});
+    }
+};
+
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
+template <typename Operator>
+constexpr int chained_resident = requires {
+    Operator::is_long;
+}
+? 2 : 3;
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<Operator>)
+    number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
+}
+
+template <typename X, typename Operator, bool Down>
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<Operator>)
+    number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
+    scan_chained_columns<NumberColumnsWork<X, Operator, Down>>(p, sets);
+}
+
+}  // namespace flashscan::cuda

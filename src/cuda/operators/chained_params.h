@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What chained scans of numbers (chained.cuh) are launched with beside their order of blocks.
+#pragma once
+
+#include "cuda/device/tile/sequences.h"
+#include "cuda/device/tile/view.h"
+
+namespace flashscan::cuda {
+
+struct NumberChainParams {
+    View input, output;              // output.data is null for a reduction
+    void* reduced = nullptr;         // OUTPUT of a reduction, [batches, rows]
+    const void* state_in = nullptr;  // [batches, rows] in the arithmetic's dtype; may be null
+    void* state_out = nullptr;       // the same
+    int64_t batches = 0, rows = 0;   // rows of a batch entry
+    int64_t time = 0;
+    int64_t row_groups = 0;  // columns: groups of strips of a batch entry
+    Divisor by_row_groups;
+    int64_t chunks = 0;  // of a row
+    int32_t log2_warp_rows = 0;
+    int32_t exclusive = 0;
+    SequenceOffsets offsets;  // not given: packed sequences are scanned by another kernel
+    void* carries = nullptr;  // carries into chunks; all bits are one before the launch
+};
+
+}  // namespace flashscan::cuda

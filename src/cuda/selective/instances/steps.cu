@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiles the kernels of selective scans for few steps, of all types.
+#include "cuda/selective/instances/table.h"
+#include "cuda/selective/steps.cuh"
+
+namespace flashscan::cuda {
+namespace {
+
+template <typename X, typename V, int Lanes, int States>
+SelectiveStepKernel kernel_of() {
+    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States,
+            selective_step_rows<V, States>};
+}
+
+template <typename X, typename V = typename Element<X>::Wide>
+SelectiveStepKernel kernel_for(int64_t states) {
+    if constexpr (std::is_same_v<V, typename Element<X>::Wide>) {
+        if (states <= 16) return kernel_of<X, V, 4, 4>();
+        if (states <= 64) return kernel_of<X, V, 16, 4>();
+    } else {
+        if (states <= 16) return kernel_of<X, V, 8, 2>();
+    }
+    return kernel_of<X, V, 32, 8>();
+}
+
+}  // namespace
+
+SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states) {
+    if (matrix_dtype == Dtype::c64) return kernel_for<float, Complex<float>>(states);
+    if (matrix_dtype == Dtype::c128) return kernel_for<double, Complex<double>>(states);
+    if (dtype == Dtype::bf16) return kernel_for<__nv_bfloat16>(states);
+    if (dtype == Dtype::f16) return kernel_for<__half>(states);
+    return dtype == Dtype::f64 ? kernel_for<double>(states) : kernel_for<float>(states);
+}
+
+}  // namespace flashscan::cuda
