@@ -1238,7 +1238,7 @@ FLASHSCAN_API_STATUS flashscan_plan_args(const flashscan_plan* plan, int32_t pas
 /*
  * flashscan_plan_info fills in the kernel and the memory of one pass of a plan. `launches` counts kernels, copies, fills and
  * products of cuBLAS, one each, of a call that is given every argument, aligned to 256 bytes; a graph that is replayed
- * counts as what it holds, and what custom.batched enqueues does not count.
+ * counts as what it holds, a message of NCCL's as one, and what callbacks enqueue does not count.
  */
 typedef struct flashscan_pass_info {
     uint32_t struct_size; /* sizeof(flashscan_pass_info), set by the caller */
