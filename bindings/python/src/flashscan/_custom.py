@@ -58,7 +58,9 @@ class _Callbacks:
     def operator(self, function: Callable[[Any, Any], Any]) -> Any:
         space = self.space
 
-        def batched(_state, lhs, lhs_stride, rhs, rhs_stride, out, out_stride, count, _stream) -> int:
+        def batched(
+            _state: Any, lhs: int, lhs_stride: int, rhs: int, rhs_stride: int, out: int, out_stride: int, count: int, _stream: Any
+        ) -> int:
             def work() -> None:
                 left = space.load(self._elements(lhs, lhs_stride, count))
                 right = space.load(self._elements(rhs, rhs_stride, count))
@@ -70,7 +72,9 @@ class _Callbacks:
         return lib.BatchedOperator(batched)
 
     def adjoint(self, function: Callable[[Any, Any, Any], tuple[Any, Any]]) -> Any:
-        def batched(_state, lhs, rhs, grad_out, grad_lhs, grad_rhs, count, _stream) -> int:
+        def batched(
+            _state: Any, lhs: int, rhs: int, grad_out: int, grad_lhs: int, grad_rhs: int, count: int, _stream: Any
+        ) -> int:
             def work() -> None:
                 given = [self.space.load(self._elements(at, self.bytes, count)) for at in (lhs, rhs, grad_out)]
                 for at, value in zip((grad_lhs, grad_rhs), function(*given)):

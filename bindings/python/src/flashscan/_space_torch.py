@@ -16,7 +16,8 @@ from ._errors import FlashscanTypeError, FlashscanValueError
 from ._spaces import Elements, NumpySpace, Signature, Spec, no_stream
 
 
-_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False)
+_C: Any = getattr(torch, "_C")
+_wrapped = getattr(getattr(_C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False)
 
 
 class _CudaMemory:
@@ -89,7 +90,8 @@ class TorchSpace:
         return next(dtype for dtype, known in self.known.items() if known == number)
 
     def itemsize(self, dtype: Any) -> int:
-        return torch.empty((), dtype=dtype).element_size()
+        size: int = torch.empty((), dtype=dtype).element_size()
+        return size
 
     def dense(self, tensor: Any, dtype: Any) -> Any:
         return tensor.to(dtype).resolve_conj().resolve_neg().contiguous()
@@ -116,7 +118,7 @@ class TorchSpace:
     def stream_getter(self, device: Any) -> Callable[[], int | None]:
         if device.type == "cpu":
             return no_stream
-        return functools.partial(torch._C._cuda_getCurrentRawStream, device.index)
+        return functools.partial(_C._cuda_getCurrentRawStream, device.index)
 
     def _view(self, elements: Elements) -> Any:
         """In the order of addresses, since tensors have no negative strides."""

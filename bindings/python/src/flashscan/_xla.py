@@ -60,7 +60,8 @@ class Work:
 
     @property
     def kind(self) -> Kind:
-        return self.family.backward if self.backward else self.family.forward
+        backward = self.family.backward if self.backward else None
+        return backward or self.family.forward
 
     def full(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays at their places, None where one is not given."""
@@ -81,7 +82,9 @@ def _shapes(arrays: Sequence[Any]) -> tuple[jax.ShapeDtypeStruct, ...]:
 @functools.lru_cache(maxsize=1024)
 def _trace(work: Work, shapes: tuple[Any, ...]) -> Traced:
     traced = Traced(work.kind, work.full(shapes))
-    return work.kind.function(traced, *work.options)
+    function: Callable[..., Any] = work.kind.function
+    result: Traced = function(traced, *work.options)
+    return result
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,14 @@ class Fold:
     axis: Callable[[int], int | None]
     merge: bool  # into the axis that is there, instead of a new one
 
+    def _place(self, number: int) -> int:
+        axis = self.axis(number)
+        assert axis is not None
+        return axis
+
     def join(self, number: int, array: Any) -> Any:
         """``array`` has the mapped axis first."""
-        axis = self.axis(number)
+        axis = self._place(number)
         array = jnp.moveaxis(array, 0, axis)
         if not self.merge:
             return array
@@ -103,7 +111,7 @@ class Fold:
 
     def split(self, number: int, array: Any, size: int, shape: tuple[int, ...]) -> Any:
         """The opposite, for a result that has ``shape`` where nothing is mapped."""
-        axis = self.axis(number)
+        axis = self._place(number)
         return jnp.moveaxis(array.reshape(*shape[:axis], size, *shape[axis:]), axis, 0)
 
 
@@ -157,7 +165,9 @@ def _run(*arrays: Any, work: Work) -> list[Any]:
     numbers = [number for number, _, _ in work.results(traced)]
     whole = lib.RESERVE in numbers or any(number == lib.RESERVE for number, _, _ in traced.reads)
     run = lambda *given: _run_here(*given, work=work)
-    return partitioned(run, _layout(work, traced), [bool(number & lib.GRAD) for number in numbers], whole)(*arrays)
+    grads = [bool(number & lib.GRAD) for number in numbers]
+    results: list[Any] = partitioned(run, _layout(work, traced), grads, whole)(*arrays)
+    return results
 
 
 def _run_here(*arrays: Any, work: Work) -> list[Any]:
@@ -189,7 +199,8 @@ def _run_here(*arrays: Any, work: Work) -> list[Any]:
 def _bind(*arrays: Any, work: Work) -> list[Any]:
     """Under jax.shard_map all arrays of a call vary along the same axes of the mesh, as its results do; the gradients
     of those that were the same everywhere are then summed."""
-    return _primitive.bind(*_varied(arrays), work=work)
+    results: list[Any] = _primitive.bind(*_varied(arrays), work=work)
+    return results
 
 
 def _varied(arrays: Sequence[Any]) -> list[Any]:
@@ -206,7 +217,8 @@ def _varying(aval: Any) -> frozenset[str]:
 def _vary(array: Any, axes: frozenset[str]) -> Any:
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(array, tuple(axes), to="varying")
-    return jax.lax.pvary(array, tuple(axes))
+    before: Any = jax.lax  # pvary of older releases
+    return before.pvary(array, tuple(axes))
 
 
 def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
@@ -214,13 +226,14 @@ def _types(*arrays: Any, work: Work) -> list[ShapedArray]:
     first = arrays[0]
     if not _varying(first):
         return [ShapedArray(shape, dtype) for shape, dtype in types]
-    on = lambda shape: first.sharding.update(spec=PartitionSpec(*(None,) * len(shape)))
+    on: Callable[[Any], Any] = lambda shape: first.sharding.update(spec=PartitionSpec(*(None,) * len(shape)))
     return [first.update(shape=shape, dtype=dtype, weak_type=False, sharding=on(shape)) for shape, dtype in types]
 
 
 def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -> Callable[..., Any]:
     """The forward pass on arrays of ``shapes``, with gradients of the arguments ``wanted``."""
-    family = work.family
+    family, backward_kind = work.family, work.family.backward
+    assert backward_kind is not None
     training = replace(work, options=family.training_options(work.options))
     numbers = [number for number, _, _ in training.trace(shapes).results]
     places = {number: place for number, place, _ in work.trace(shapes).reads if number in wanted}
@@ -235,12 +248,12 @@ def _differentiable(work: Work, shapes: Sequence[Any], wanted: frozenset[int]) -
         known = dict(zip(family.forward.names, training.full(arrays)))
         reserve, output = results.pop(lib.RESERVE, None), results[lib.OUTPUT]
         known.update(output=output, reserve=reserve, states=output if reserve is None else reserve)
-        return list(results.values()), [known.get(name) for name in family.backward.names]
+        return list(results.values()), [known.get(name) for name in backward_kind.names]
 
     def backward(kept: list[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
         final = cotangents[1] if len(cotangents) > 1 else None
         incoming = {"grad_output": cotangents[0], "grad_final_state": final, "grad_final": final}
-        arrays = [incoming.get(name, array) for name, array in zip(family.backward.names, kept)]
+        arrays = [incoming.get(name, array) for name, array in zip(backward_kind.names, kept)]
         given = tuple(a is not None for a in arrays)
         task = Work(family, True, family.backward_options(work.options), given, frozenset(lib.GRAD | n for n in wanted))
         present = [a for a in arrays if a is not None]
@@ -295,7 +308,7 @@ def _batch(arrays: Sequence[Any], dims: Sequence[int | None], *, work: Work) -> 
     full = work.full(arrays)
     for place, array in enumerate(full):
         number = numbers.get(place)
-        if array is None or fold.axis(number) is None:
+        if array is None or number is None or fold.axis(number) is None:
             continue
         if not mapped[place]:
             array = jnp.broadcast_to(array, (size, *array.shape))
@@ -310,9 +323,11 @@ def _walk(arrays: Sequence[Any], dims: Sequence[int | None], work: Work) -> list
 
     def one(mapped: tuple[Any, ...]) -> list[Any]:
         rest = iter(mapped)
-        return _primitive.bind(*[a if d is None else next(rest) for a, d in zip(arrays, dims)], work=work)
+        results: list[Any] = _primitive.bind(*[a if d is None else next(rest) for a, d in zip(arrays, dims)], work=work)
+        return results
 
-    return jax.lax.map(one, tuple(itertools.compress(arrays, [d is not None for d in dims])))
+    walked: list[Any] = jax.lax.map(one, tuple(itertools.compress(arrays, [d is not None for d in dims])))
+    return walked
 
 
 # A tangent that reverse mode transposes, and that nothing may compute.

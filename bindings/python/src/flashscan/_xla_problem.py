@@ -111,10 +111,10 @@ class Traced(Problem):
     def write_bytes(self, number: int, size: int) -> None:
         self.write(number, (size,), np.uint8)
 
-    def plan(self, family: str, fields: tuple[Any, ...], threads: Any) -> _Plans:
+    def plan(self, family: str, fields: tuple[Any, ...], threads: Any) -> Any:
         self.family, self.fields, self.threads = family, fields, thread_count(threads)
         return _Plans(family, fields, self.threads)
 
-    def call(self, plan: Any, backward: bool) -> Traced:
+    def call(self, plan: Any, backward: bool) -> Any:
         self.backward = backward
         return self

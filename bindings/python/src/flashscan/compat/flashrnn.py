@@ -102,7 +102,7 @@ def _check_config(config: Any, dtype: str, shape: tuple[int, ...]) -> None:
 def _initial(config: Any, states: torch.Tensor | None, Wx: torch.Tensor, function: str) -> torch.Tensor | None:
     """The states before the first step [S, B, H, D]; those that are not given are ``config.initial_val``."""
     if states is not None:
-        return states.squeeze(2)
+        return torch.squeeze(states, 2)
     given, count = getattr(config, "initial_val", None), CELLS[function][3]
     if given is None:
         return None
@@ -165,5 +165,6 @@ def flashrnn(
     clip = getattr(config, "gradient_recurrent_clipval", None)
     clip = 0.0 if clip is None else number("config.gradient_recurrent_clipval", clip)
     options: dict[str, Any] = {"return_all_states": True, "return_final_state": True, "recurrent_clip": clip}
-    output, last = rnn(Wx, R, b, function, initial, **options)
+    cell: Any = function
+    output, last = rnn(Wx, R, b, cell, initial, **options)
     return (output if output.dim() == 5 else output.unsqueeze(0)), last.unsqueeze(2).to(output.dtype)

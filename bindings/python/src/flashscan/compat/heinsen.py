@@ -74,4 +74,5 @@ def _scan(log_coeffs: Tensor, log_values: Tensor) -> Tensor:
     # The first coefficient meets a state of 0.
     gates = torch.cat([torch.zeros_like(log_values[..., :1]).to(log_coeffs.dtype), log_coeffs], -1)
     values = torch.exp(log_values).reshape(rows)
-    return linear_scan(gates.reshape(rows), values, layout="bct", gate_form="log").reshape(log_values.shape)
+    h = linear_scan(gates.reshape(rows), values, layout="bct", gate_form="log")
+    return torch.reshape(h, log_values.shape)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from collections.abc import Callable
+from typing import Any, Literal, overload
 
 import torch
 
@@ -106,15 +107,16 @@ def selective_state_update(
             "(B, H, P, N) and (B, H, P)"
         )
     width, states = x[0].numel() if x.shape[0] else state[0, ..., 0].numel(), state.shape[-1]
-    row = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], width)
-    channel = lambda array: None if array is None else array.to(A.dtype).reshape(width)
+    row: Callable[[Tensor | None], Any] = lambda array: None if array is None else array.to(x.dtype).reshape(x.shape[0], width)
+    channel: Callable[[Tensor | None], Any] = lambda array: None if array is None else array.to(A.dtype).reshape(width)
     rows = None if state_batch_indices is None else state_batch_indices.int().clamp_min(-1)
     steps = (row(x), row(dt), A.reshape(width, states), B.to(x.dtype), C.to(x.dtype))
     more = (channel(D), row(z), channel(dt_bias))
     with torch.no_grad():
         if state.dtype == A.dtype and state.is_contiguous():  # updated where it is
             pool = state.view(state.shape[0], width, states)
-            return selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows).reshape(x.shape)
+            out: Tensor = selective_step(*steps, pool, *more, delta_softplus=dt_softplus, state_indices=rows)
+            return torch.reshape(out, x.shape)
         kept = slice(None) if rows is None else (rows >= 0).nonzero()[:, 0]
         places = kept if rows is None else rows[kept].long()
         held = state.new_zeros(x.shape[0], width, states, dtype=A.dtype)
@@ -123,4 +125,4 @@ def selective_state_update(
         state[places] = held[kept].reshape(-1, *state.shape[1:]).to(state.dtype)
         if rows is not None:
             out = out.masked_fill((rows < 0)[:, None], 0)
-    return out.reshape(x.shape)
+    return torch.reshape(out, x.shape)

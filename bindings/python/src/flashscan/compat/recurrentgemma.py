@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
@@ -75,8 +76,6 @@ def linear_scan(
     for name in pallas:
         if not name.startswith("pallas_"):
             raise FlashscanTypeError(f"linear_scan has no argument {name}; accepted are those of recurrentgemma")
-    if _is_tensor(x):
-        from .. import torch as package
-    else:
-        from .. import jax as package
-    return package.linear_scan(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
+    package: Any = importlib.import_module("flashscan.torch" if _is_tensor(x) else "flashscan.jax")
+    results: tuple[Any, Any] = package.linear_scan(a, x, h0, reverse=flag("reverse", reverse), return_final_state=True)
+    return results

@@ -41,11 +41,11 @@ def _operator(name: str, function: Function, x: torch.Tensor, dim: int) -> Any:
         raise FlashscanValueError(
             f"dim is {dim} for a tensor of {x.dim()} axes; accepted are {-x.dim()} to {x.dim() - 1}"
         )
-    name = _NAMES.get(function) if isinstance(function, Hashable) else None
-    known = name is not None and (x.is_floating_point() or (x.is_complex() and name in ("add", "mul", "matmul")))
-    if known and name == "matmul":
+    op = _NAMES.get(function) if isinstance(function, Hashable) else None
+    known = op is not None and (x.is_floating_point() or (x.is_complex() and op in ("add", "mul", "matmul")))
+    if known and op == "matmul":
         known = 0 <= dim % x.dim() < x.dim() - 2 and x.shape[-1] == x.shape[-2] <= 1024
-    return name if known else function
+    return op if known else function
 
 
 def prefix_scan(x: torch.Tensor, prefix_func: Function, dim: int, pad_value: float = 0) -> torch.Tensor:

@@ -12,6 +12,7 @@ from torch.nn import functional
 from .._call import choose, flag
 from .._errors import FlashscanTypeError, FlashscanValueError
 from .._rnn import CELLS
+from .._types import Cell
 from ._rnn import rnn
 from ._torch_parameters import one_bias, one_head
 from ._types import Tensor, features, positive
@@ -20,7 +21,7 @@ from ._types import Tensor, features, positive
 class _Cell(nn.RNNCellBase):
     """The base of all cells has the parameters of torch.nn's, and calls ``rnn`` with one step."""
 
-    cell: str
+    cell: Cell
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: torch.dtype | None = None
@@ -74,7 +75,7 @@ class LSTMCell(_Cell):
     bias_hh [4 * hidden_size].
     """
 
-    cell = "lstm"
+    cell: Cell = "lstm"
 
     def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
         """One step.
@@ -97,7 +98,7 @@ class LSTMCell(_Cell):
 class GRUCell(_CellOfOneState):
     """torch.nn.GRUCell: one step of a GRU, as ``LSTMCell`` is of an LSTM. There are 3 gates, and the state is h."""
 
-    cell = "gru"
+    cell: Cell = "gru"
 
 
 class RNNCell(_CellOfOneState):

@@ -37,7 +37,7 @@ def _softplus(x: Tensor) -> Tensor:
 
 
 def _decayed(
-    kind: str, g: Tensor, second: Any, param: Any, rate: float
+    kind: str, g: Any, second: Any, param: Any, rate: float
 ) -> tuple[str, Tensor, Tensor, Tensor]:
     """The gate of linear_scan and its form, a, and 1 - a without cancellation."""
     if kind == "value":
@@ -47,7 +47,7 @@ def _decayed(
         a = param + above * torch.sigmoid(g)
         return "value", a, a, above * torch.sigmoid(-g)
     if kind in ("exp", "softplus"):
-        log_a = g if kind == "exp" else -(rate or 8.0) * _softplus(param) * torch.sigmoid(g)
+        log_a: Any = g if kind == "exp" else -(rate or 8.0) * _softplus(param) * torch.sigmoid(g)
         return "log", log_a, torch.exp(log_a), -torch.expm1(log_a)
     if kind == "ratio":
         logit = _softplus(-second) - _softplus(-g)
@@ -60,19 +60,20 @@ def _root(square: Tensor, limit: float) -> Tensor:
     """The square root, with derivatives of at most ``limit`` if there is one."""
     if limit == 0 or limit == math.inf:
         return torch.sqrt(square)
-    bend = torch.full_like(square, 1 / (4 * limit * limit))  # where the slope is the limit
+    bend: Any = torch.full_like(square, 1 / (4 * limit * limit))  # where the slope is the limit
     bounded = torch.sqrt(torch.maximum(square, bend)) + limit * (torch.minimum(square, bend) - bend)
-    return bounded + (torch.sqrt(square.detach()) - bounded.detach())
+    root: Tensor = bounded + (torch.sqrt(square.detach()) - bounded.detach())
+    return root
 
 
 def _activated(kind: str, x: Tensor) -> Tensor:
     if kind == "tanh":
         return torch.tanh(x)
     if kind == "silu":
-        return x * torch.sigmoid(x)
+        return torch.mul(x, torch.sigmoid(x))
     if kind == "positive":
         # The branch that is not taken is kept from overflow, whose derivative would be NaN.
-        return torch.where(x < 0, torch.sigmoid(x), x + 0.5)
+        return torch.where(torch.lt(x, 0), torch.sigmoid(x), torch.add(x, 0.5))
     return x
 
 
@@ -81,8 +82,8 @@ def _epilogue(kind: str, h: Tensor, o: Any) -> Tensor:
         return h
     open_ = torch.sigmoid(o)
     if kind == "tanh_sigmoid":
-        return torch.tanh(h) * open_
-    return h * open_ if kind == "sigmoid" else h * (o * open_)
+        return torch.mul(torch.tanh(h), open_)
+    return torch.mul(h, open_ if kind == "sigmoid" else o * open_)
 
 
 def composed(
@@ -112,7 +113,7 @@ def composed(
     if input_gate is not None:
         entering = entering * torch.sigmoid(input_gate)
     if scale != "one":
-        m = rest if scale == "one_minus" else _root(rest * (1 + a), limit)
+        m = rest if scale == "one_minus" else _root(rest * torch.add(a, 1), limit)
         if first_step:
             m = m.masked_fill(_starts(x, state, seq_offsets, reset, transposed, reverse), 1)
         entering = m * entering
@@ -126,7 +127,8 @@ def _starts(
     x: Tensor, state: Tensor | None, seq_offsets: Tensor | None, reset: Tensor | None, transposed: bool, reverse: bool
 ) -> Tensor:
     """Where a sequence starts: at resets, and at first steps if there is no initial state."""
-    steps = Steps(1, reverse, seq_offsets, None if reset is None else (reset != 0).unsqueeze(2))
+    steps = Steps(1, reverse, seq_offsets, None if reset is None else torch.ne(reset, 0).unsqueeze(2))
     ones = torch.ones(x.shape[0], x.shape[2 if transposed else 1], 1, device=x.device)
     before = steps.before(ones, None if state is None else torch.ones(state.shape[0], 1, device=x.device))
-    return (before == 0).transpose(1, 2) if transposed else before == 0
+    starts = torch.eq(before, 0)
+    return starts.transpose(1, 2) if transposed else starts

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ._steps import Steps
@@ -25,7 +27,7 @@ class Derivative:
     ) -> None:
         self.gate, self.output, self.form, self.transposed = gate, output, gate_form, layout == "bct"
         self.dtype = state_dtype(output.dtype)
-        self.steps = Steps(1, reverse, seq_offsets, None if reset is None else (reset != 0).unsqueeze(2))
+        self.steps = Steps(1, reverse, seq_offsets, None if reset is None else torch.ne(reset, 0).unsqueeze(2))
         self.before = self._before(output, state)
 
     def _before(self, states: Tensor, initial: Tensor | None) -> Tensor:
@@ -33,7 +35,8 @@ class Derivative:
         states = states.to(self.dtype)
         if not self.transposed:
             return self.steps.before(states, initial)
-        return self.steps.before(states.transpose(1, 2), initial).transpose(1, 2)
+        before: Tensor = self.steps.before(states.transpose(1, 2), initial).transpose(1, 2)
+        return before
 
     def _factor(self) -> Tensor:
         """a."""
@@ -44,22 +47,24 @@ class Derivative:
         """a'(g) times a tangent of g."""
         if self.form == "value":
             return tangent
-        a = self._factor()
-        return (a if self.form == "log" else a * (1 - a)) * tangent
+        a: Any = self._factor()
+        slope: Tensor = (a if self.form == "log" else a * (1 - a)) * tangent
+        return slope
 
     def _curvature(self, tangent: Tensor) -> Tensor | None:
         """a''(g) times a tangent of g; None for 0."""
         if self.form == "value":
             return None
-        a = self._factor()
-        return (a if self.form == "log" else a * (1 - a) * (1 - 2 * a)) * tangent
+        a: Any = self._factor()
+        curvature: Tensor = (a if self.form == "log" else a * (1 - a) * (1 - 2 * a)) * tangent
+        return curvature
 
     def entering(self, dgate: Tensor | None, dinput: Tensor | None) -> Tensor:
         """What enters the tangent's scan at each step."""
         if dgate is None:
             return torch.zeros_like(self.output) if dinput is None else dinput
         entering = self._slope(dgate) * self.before
-        return entering if dinput is None else entering + dinput
+        return entering if dinput is None else torch.add(entering, dinput)
 
     def of_states(self, arriving: Tensor, dgate: Tensor) -> tuple[Tensor, Tensor]:
         """The gradients of h and of the initial state through ``entering``, given that of its result."""
@@ -91,4 +96,4 @@ class Derivative:
         more = arriving.to(self.dtype) * change.conj()
         if not d_gate.is_complex() and more.is_complex():
             more = more.real
-        return d_gate + more.sum_to_size(d_gate.shape).to(d_gate.dtype)
+        return torch.add(d_gate, more.sum_to_size(d_gate.shape).to(d_gate.dtype))

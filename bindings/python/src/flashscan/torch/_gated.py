@@ -37,7 +37,10 @@ def _instead(*inputs: Any) -> tuple[Any, ...] | None:
     return (*composed(*inputs[:10], *inputs[11:]), inputs[1].new_empty((0,), dtype=torch.uint8))
 
 
-def _kernel(run, gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
+def _kernel(
+    run: Any, gate: Any, x: Any, state: Any, second: Any, input_gate: Any, output_gate: Any, param: Any, bias: Any,
+    seq_offsets: Any, reset: Any, training: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     arrays = (gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset)
     keeps = training and _gated.hides_state(options[0] or None, options[4])
     results = run(arrays, (True, keeps, *_split(options)))
@@ -49,7 +52,10 @@ def _state_shape(x: Tensor, seq_offsets: Tensor | None, layout: str) -> tuple[An
     return (x.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, channels)
 
 
-def _fake(gate, x, state, second, input_gate, output_gate, param, bias, seq_offsets, reset, training, *options):
+def _fake(
+    gate: Any, x: Any, state: Any, second: Any, input_gate: Any, output_gate: Any, param: Any, bias: Any,
+    seq_offsets: Any, reset: Any, training: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     shape = _state_shape(x, seq_offsets, options[8])
     keeps = training and _gated.hides_state(options[0] or None, options[4])
     # 64 bytes say which plan filled it; an empty problem has none of it.
@@ -67,30 +73,18 @@ def _gradients(kernel_results: Any, extra: tuple[Any, ...], like: Tensor) -> tup
 
 
 def _backward_kernel(
-    run,
-    gate,
-    x,
-    states,
-    grad,
-    state,
-    grad_state,
-    second,
-    input_gate,
-    output_gate,
-    param,
-    bias,
-    seq_offsets,
-    reset,
-    *options,
-):
+    run: Any, gate: Any, x: Any, states: Any, grad: Any, state: Any, grad_state: Any, second: Any, input_gate: Any,
+    output_gate: Any, param: Any, bias: Any, seq_offsets: Any, reset: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     extra = (second, input_gate, output_gate, param, bias)
     arrays = (gate, x, states, grad, state, grad_state, *extra, seq_offsets, reset)
     return _gradients(run(arrays, _split(options)), extra, grad)
 
 
 def _backward_fake(
-    gate, x, states, grad, state, grad_state, second, input_gate, output_gate, param, bias, seq_offsets, reset, *options
-):
+    gate: Any, x: Any, states: Any, grad: Any, state: Any, grad_state: Any, second: Any, input_gate: Any,
+    output_gate: Any, param: Any, bias: Any, seq_offsets: Any, reset: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     extra = (second, input_gate, output_gate, param, bias)
     shape = _state_shape(x, seq_offsets, options[8])
     results = [gate.new_empty(gate.shape), x.new_empty(x.shape), x.new_empty(shape, dtype=state_dtype(x.dtype))]
@@ -128,8 +122,8 @@ def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Any, ...]:
     further = torch.is_grad_enabled()  # whether these gradients are differentiated in turn
     with torch.enable_grad():
         # Views, so that what an input is computed from does not count as an input.
-        new = lambda tensor: tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-        given = [each if each is None else new(each) for each in (gate, x, state, *rest[:5], grad, grad_state)]
+        new: Callable[[Tensor], Any] = lambda tensor: tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
+        given: list[Any] = [each if each is None else new(each) for each in (gate, x, state, *rest[:5], grad, grad_state)]
         *inputs, grad, grad_state = given
         results = composed(*inputs, *rest[5:], *ctx.options)
         of = [each for each in inputs if each is not None]
@@ -139,9 +133,9 @@ def _second_backward(ctx: Any, *along: Tensor | None) -> tuple[Any, ...]:
         pairs = [(one, v) for one, v in zip(named, along) if one is not None and v is not None and one.requires_grad]
         if not pairs:
             return (None,) * (13 + len(ctx.options))
-        of, sent = zip(*pairs)
+        results, sent = zip(*pairs)
         leaves = [each for each in given if each is not None]
-        found = iter(torch.autograd.grad(of, leaves, sent, create_graph=further, allow_unused=True))
+        found = iter(torch.autograd.grad(results, leaves, sent, create_graph=further, allow_unused=True))
     gate, x, state, *extra, grad, grad_state = [None if each is None else next(found) for each in given]
     return (gate, x, None, grad, state, grad_state, *extra, *(None,) * (2 + len(ctx.options)))
 
@@ -155,7 +149,8 @@ def _backward_tangent(inputs: Any, outputs: Any, tangents: Any) -> tuple[Any, ..
             "grad_final_state; accepted are those of flashscan.torch.gated_scan"
         )
     grad = torch.zeros_like(inputs[3]) if grad is None else grad
-    return _backward_op(*inputs[:3], grad, inputs[4], grad_state, *inputs[6:])
+    results: tuple[Any, ...] = _backward_op(*inputs[:3], grad, inputs[4], grad_state, *inputs[6:])
+    return results
 
 
 _EXTRA = "Tensor? second_gate, Tensor? input_gate, Tensor? output_gate, Tensor? param, Tensor? bias"
@@ -224,7 +219,7 @@ def arguments(
     )
     words(True, layer=layer, decay=decay)
     words(scale=scale, activation=activation, epilogue=epilogue, layout=layout)
-    options = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
+    options: tuple[Any, ...] = (layer or "", decay or "", scale, activation, epilogue, flag("first_step", first_step))
     options += (number("decay_rate", decay_rate), number("sqrt_slope_limit", sqrt_slope_limit), layout, flag("reverse", reverse))
     state, offsets = as_state(initial_state, input), as_offsets(seq_offsets, input)
     return gate, input, state, *extra, offsets, reset, training, *options

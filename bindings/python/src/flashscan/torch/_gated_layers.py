@@ -85,7 +85,10 @@ class _Layer(Stepped):
     def _scan(self, x: Tensor, state: Tensor | None, **options: Any) -> tuple[Tensor, Tensor]:
         products = self.projection(x).chunk(len(self._products), -1)
         arrays = dict(zip(self._products, products))
-        return gated_scan(**arrays, initial_state=state, layer=self._layer, return_final_state=True, **options)
+        results: tuple[Tensor, Tensor] = gated_scan(
+            **arrays, initial_state=state, layer=self._layer, return_final_state=True, **options
+        )
+        return results
 
     def forward(
         self,
@@ -232,7 +235,7 @@ class QRNN(_Layer):
         reverse: bool = False,
         seq_offsets: Offsets = None,
         reset: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, Any]:
         """As ``MinGRU.forward``; with a window of more than 1 the state is the pair of h and the last inputs, the newest
         first, [B, window - 1, input_size] or [N, ...]."""
         features("input", input, (3,), self.input_size)
@@ -240,9 +243,10 @@ class QRNN(_Layer):
         seq_offsets = as_offsets(seq_offsets, input)
         options = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
         if self.window == 1:
-            return self._scan(input, state, **options)
+            before: Any = state
+            return self._scan(input, before, **options)
         h, past = with_past(state, input, self.window, seq_offsets)
-        steps = Steps(1, flag("reverse", reverse), seq_offsets, None if reset is None else (reset != 0).unsqueeze(2))
+        steps = Steps(1, flag("reverse", reverse), seq_offsets, None if reset is None else torch.ne(reset, 0).unsqueeze(2))
         seen, last = steps.window(input, past)
         output, h = self._scan(torch.cat(seen, -1), as_state(h, input), **options)
         return output, (h, last)

@@ -24,24 +24,34 @@ def _state_shape(like: Tensor, layout: str, seq_offsets: Tensor | None) -> tuple
     return rows, like.shape[2 if layout == "btc" else 1]
 
 
-def _kernel(run, gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse):
+def _kernel(
+    run: Any, gate: Any, input: Any, initial_state: Any, seq_offsets: Any, reset: Any, layout: Any, gate_form: Any,
+    reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     arrays = (gate, input, initial_state, seq_offsets, reset)
     return tuple(run(arrays, (True, layout, gate_form, reverse, 0)))
 
 
-def _fake(gate, input, initial_state, seq_offsets, reset, layout, gate_form, reverse):
+def _fake(
+    gate: Any, input: Any, initial_state: Any, seq_offsets: Any, reset: Any, layout: Any, gate_form: Any,
+    reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     state = input.new_empty(_state_shape(input, layout, seq_offsets), dtype=state_dtype(input.dtype))
     return input.new_empty(input.shape), state
 
 
 def _backward_kernel(
-    run, gate, output, grad, initial_state, grad_state, seq_offsets, reset, layout, gate_form, reverse
-):
+    run: Any, gate: Any, output: Any, grad: Any, initial_state: Any, grad_state: Any, seq_offsets: Any, reset: Any,
+    layout: Any, gate_form: Any, reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     arrays = (gate, output, grad, initial_state, grad_state, seq_offsets, reset)
     return tuple(run(arrays, (layout, gate_form, reverse, 0)))
 
 
-def _backward_fake(gate, output, grad, initial_state, grad_state, seq_offsets, reset, layout, gate_form, reverse):
+def _backward_fake(
+    gate: Any, output: Any, grad: Any, initial_state: Any, grad_state: Any, seq_offsets: Any, reset: Any, layout: Any,
+    gate_form: Any, reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     state = output.new_empty(_state_shape(output, layout, seq_offsets), dtype=state_dtype(output.dtype))
     return gate.new_empty(gate.shape), output.new_empty(output.shape), state
 
@@ -64,7 +74,8 @@ def _tangent(inputs: Sequence[Any], outputs: Sequence[Tensor], tangents: Sequenc
     gate, x, state, *rest = inputs
     linear = Derivative(gate, outputs[0], state, *rest)
     dgate, dx, dstate = tangents[:3]
-    return _op(gate, linear.entering(dgate, dx).to(x.dtype), dstate, *rest)
+    results: tuple[Any, ...] = _op(gate, linear.entering(dgate, dx).to(x.dtype), dstate, *rest)
+    return results
 
 
 def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -106,7 +106,7 @@ class Mamba(Stepped):
         seq_offsets = as_offsets(seq_offsets, input)
         x, z = self.in_proj(input).chunk(2, -1)
         h, past = with_past(state, x, self.d_conv, seq_offsets)
-        steps = Steps(1, False, seq_offsets, None if reset is None else (reset != 0).unsqueeze(2))
+        steps = Steps(1, False, seq_offsets, None if reset is None else torch.ne(reset, 0).unsqueeze(2))
         seen, last = steps.window(x, past)
         taps = self.conv1d.weight.to(x.dtype).squeeze(1).flip(1).unbind(1)  # of the newest step first
         u = sum(tap * each for tap, each in zip(taps, seen))

@@ -35,22 +35,30 @@ def _state_shape(x: Tensor, axis: int, seq_offsets: Tensor | None) -> tuple[Any,
     return (*front, *x.shape[axis + 1 :])
 
 
-def _kernel(run, x, initial, seq_offsets, op, mode, axis, reverse):
+def _kernel(
+    run: Any, x: Any, initial: Any, seq_offsets: Any, op: Any, mode: Any, axis: Any, reverse: Any
+) -> tuple[Any, ...]:
     return tuple(run((x, initial, seq_offsets), (op, True, mode, axis, reverse, 0)))
 
 
-def _fake(x, initial, seq_offsets, op, mode, axis, reverse):
+def _fake(x: Any, initial: Any, seq_offsets: Any, op: Any, mode: Any, axis: Any, reverse: Any) -> tuple[Any, ...]:
     shape = _state_shape(x, axis, seq_offsets)
     return x.new_empty(shape if mode == REDUCTION else x.shape), x.new_empty(shape, dtype=state_dtype(x.dtype))
 
 
-def _backward_kernel(run, x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
+def _backward_kernel(
+    run: Any, x: Any, output: Any, grad: Any, initial: Any, grad_final: Any, seq_offsets: Any, op: Any, mode: Any,
+    axis: Any, reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     arrays = (x, output, grad, initial, grad_final, seq_offsets)
     results = run(arrays, (op, mode, axis, reverse, 0))
     return (*results, nothing(x))[:2]
 
 
-def _backward_fake(x, output, grad, initial, grad_final, seq_offsets, op, mode, axis, reverse):
+def _backward_fake(
+    x: Any, output: Any, grad: Any, initial: Any, grad_final: Any, seq_offsets: Any, op: Any, mode: Any, axis: Any,
+    reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     return x.new_empty(x.shape), nothing(x) if initial is None else initial.new_empty(initial.shape)
 
 
@@ -96,21 +104,25 @@ OPERATORS = Operators(
 _op, _backward_op = OPERATORS.register("scan", function="prefix_scan and reduce")
 
 
-def _affine_kernel(W, b, state, seq_offsets, reverse):
+def _affine_kernel(W: Any, b: Any, state: Any, seq_offsets: Any, reverse: Any) -> tuple[Any, ...]:
     return tuple(_affine.forward((W, b, state, seq_offsets), (True, reverse, 0)))
 
 
-def _affine_fake(W, b, state, seq_offsets, reverse):
+def _affine_fake(W: Any, b: Any, state: Any, seq_offsets: Any, reverse: Any) -> tuple[Any, ...]:
     shape = _state_shape(b, b.dim() - 2, seq_offsets)
     return b.new_empty(b.shape), b.new_empty(shape, dtype=state_dtype(b.dtype))
 
 
-def _affine_backward_kernel(W, output, grad, state, grad_state, seq_offsets, reverse):
+def _affine_backward_kernel(
+    W: Any, output: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reverse: Any
+) -> tuple[Any, ...]:
     results = _affine.backward((W, output, grad, state, grad_state, seq_offsets), (reverse, 0))
     return (*results, nothing(output))[:3]
 
 
-def _affine_backward_fake(W, output, grad, state, grad_state, seq_offsets, reverse):
+def _affine_backward_fake(
+    W: Any, output: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reverse: Any
+) -> tuple[Any, ...]:
     dstate = nothing(output) if state is None else state.new_empty(state.shape)
     return W.new_empty(W.shape), output.new_empty(output.shape), dstate
 
@@ -208,7 +220,8 @@ def _scan_by(op: Any, x: Tensor, initial: Tensor | None, offsets: Tensor | None,
         return tuple(results) if final else results[0]
     # Gradients are sums over the levels of a tree, which the library keeps in 32 bits or more.
     wide = state_dtype(x.dtype) if callable(op) else x.dtype
-    request = _custom.Request(op, *options, adjoint=_adjoint_of(op) if callable(op) else None)
+    mode, axis, reverse = options
+    request = _custom.Request(op, mode, axis, reverse, adjoint=_adjoint_of(op) if callable(op) else None)
     results = _Custom.apply(x.to(wide), None if initial is None else initial.to(wide), offsets, request, final)
     return tuple(each.to(x.dtype) for each in results) if final else results.to(x.dtype)
 

@@ -21,7 +21,8 @@ _MOST_ROWS = 1024  # of a matrix
 def of_sums(scan: Callable[..., Any], inputs: tuple[Any, ...], tangents: list[Tensor | None]) -> tuple[Any, ...]:
     x, initial, *rest = inputs
     dx, dinitial = tangents[:2]
-    return scan(torch.zeros_like(x) if dx is None else dx, dinitial, *rest)
+    results: tuple[Any, ...] = scan(torch.zeros_like(x) if dx is None else dx, dinitial, *rest)
+    return results
 
 
 def of_products_of_matrices(
@@ -52,7 +53,7 @@ def _slopes(op: str, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     if op == "mul":
         return right, left
     if op == "logaddexp":
-        ahead = torch.where(left == right, torch.zeros_like(left), left - right)
+        ahead = (left - right).masked_fill(torch.eq(left, right), 0)
         return torch.sigmoid(ahead), torch.sigmoid(-ahead)
     if op not in ("min", "max"):
         raise FlashscanNotImplementedError(f"there are no forward-mode derivatives of {op!r}")
@@ -100,4 +101,5 @@ def of_affine_maps(
         wide = state_dtype(b.dtype)
         before = Steps(b.dim() - 2, reverse, seq_offsets).before(output.to(wide), state)
         entering = (entering + (dW.to(wide) @ before.unsqueeze(-1)).squeeze(-1)).to(b.dtype)
-    return scan(W, entering, dstate, seq_offsets, reverse)
+    results: tuple[Any, ...] = scan(W, entering, dstate, seq_offsets, reverse)
+    return results

@@ -25,11 +25,11 @@ def enter(Wx: Tensor, weight: Tensor, r: Tensor, offsets: Tensor | None, axis: i
         if Wx.shape[axis] == 0:
             return Wx
         first = torch.tensor([Wx.shape[axis] - 1 if reverse else 0], device=Wx.device)
-        return Wx.index_add(axis, first, entering.unsqueeze(axis))
+        return torch.index_add(Wx, axis, first, entering.unsqueeze(axis))
     begin, end = offsets[:-1].long(), offsets[1:].long()
     some = end > begin
     first = (end - 1 if reverse else begin)[some]
-    return Wx.index_add(axis, first, entering[some].unsqueeze(1 - axis))
+    return torch.index_add(Wx, axis, first, entering[some].unsqueeze(1 - axis))
 
 
 def leave(h: Tensor, projection: Tensor, r: Tensor | None, offsets: Tensor | None, steps: bool) -> Tensor:

@@ -50,6 +50,7 @@ class LinearRecurrence(nn.Module):
         features("input", input, (3,), self.input_size)
         gate, value = self.projection(input).chunk(2, -1)
         options: dict[str, Any] = {"reverse": reverse, "seq_offsets": seq_offsets, "reset": reset}
-        return linear_scan(
+        results: tuple[Tensor, Tensor] = linear_scan(
             gate, torch.sigmoid(-gate) * value, state, gate_form="logit", return_final_state=True, **options
         )
+        return results

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import torch
 from torch import nn
@@ -13,11 +13,15 @@ from torch.nn import functional
 from .._call import choose, flag, integer, number
 from .._errors import FlashscanTypeError, FlashscanValueError
 from .._rnn import CELLS
+from .._types import Cell
 from ._projection import enter, leave, projected
 from ._rnn import rnn
 from ._sequences import Input, as_tensor, gathered
 from ._torch_parameters import module_of, take_parameters
 from ._types import Offsets, Tensor, as_offsets, positive
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 State = Union[Tensor, tuple[Tensor, ...]]
 
@@ -47,7 +51,7 @@ class Recurrent(nn.Module):
     become one.
     """
 
-    cell: str
+    cell: Cell
     proj_size = 0
 
     def __init__(
@@ -107,7 +111,8 @@ class Recurrent(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         take_parameters(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
+        base: Any = super()
+        base._load_from_state_dict(state_dict, prefix, *args)
 
     def flatten_parameters(self) -> None:
         """Does nothing: torch.nn's layers want their weights in one piece of memory, these do not."""
@@ -242,8 +247,8 @@ class Recurrent(nn.Module):
         return module_of(self)
 
     @classmethod
-    def _converted(cls, module: nn.RNNBase, **options: Any) -> Recurrent:
-        weight = module.weight_hh_l0
+    def _converted(cls, module: nn.RNNBase, **options: Any) -> Self:
+        weight: Any = module.weight_hh_l0
         layer = cls(
             module.input_size,
             module.hidden_size,
@@ -267,7 +272,7 @@ class LSTM(Recurrent):
     ``weight_hh_lk`` is [G, 1, D, P] and the network is run as one whose recurrent weights are the products of the two.
     """
 
-    cell = "lstm"
+    cell: Cell = "lstm"
 
     def __init__(self, *args: Any, proj_size: int = 0, **options: Any) -> None:
         self.proj_size = integer("proj_size", proj_size)
@@ -303,7 +308,7 @@ class MGU(Recurrent):
     The state is h.
     """
 
-    cell = "mgu"
+    cell: Cell = "mgu"
 
 
 class Elman(Recurrent):
@@ -327,7 +332,7 @@ class SLSTM(Recurrent):
     States are h, c, n and m.
     """
 
-    cell = "slstm"
+    cell: Cell = "slstm"
 
 
 def _expect(module: Any, kind: type) -> None:
@@ -337,7 +342,10 @@ def _expect(module: Any, kind: type) -> None:
 
 def from_torch(module: nn.RNNBase) -> LSTM | GRU | Elman:
     """A copy of a torch.nn.LSTM, GRU or RNN that computes the same on flashscan."""
-    for kind, layer in ((nn.LSTM, LSTM), (nn.GRU, GRU), (nn.RNN, Elman)):
-        if isinstance(module, kind):
-            return layer.from_torch(module)
+    if isinstance(module, nn.LSTM):
+        return LSTM.from_torch(module)
+    if isinstance(module, nn.GRU):
+        return GRU.from_torch(module)
+    if isinstance(module, nn.RNN):
+        return Elman.from_torch(module)
     raise FlashscanTypeError(f"module is a {type(module).__name__}; accepted are torch.nn.LSTM, GRU and RNN")

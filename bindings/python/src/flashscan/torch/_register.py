@@ -15,12 +15,13 @@ from .._call import Kind
 from . import _transforms
 
 _library = torch.library.Library("flashscan", "DEF")
-_below_autograd = torch._C._AutoDispatchBelowAutograd
+_C: Any = getattr(torch, "_C")
+_below_autograd = _C._AutoDispatchBelowAutograd
 if not hasattr(_below_autograd, "__enter__"):  # in PyTorch 1 it acts from its construction to its destruction
 
     @contextlib.contextmanager
     def _below_autograd() -> Iterator[None]:
-        guard = torch._C._AutoDispatchBelowAutograd()
+        guard = _C._AutoDispatchBelowAutograd()
         try:
             yield
         finally:
@@ -54,7 +55,8 @@ def register(
         torch.library.register_fake(f"flashscan::{name}", fake, lib=_library)
     else:
         _library.impl(name, fake, "Meta")
-    op = getattr(torch.ops.flashscan, name).default
+    ops: Any = getattr(torch, "ops")
+    op: Callable[..., Any] = getattr(ops.flashscan, name).default
     save = save or (lambda ctx, inputs, output: None)
     backward = backward or (lambda ctx, *gradients: _transforms.refuse_second_derivatives(function))
     tangent = tangent or (lambda inputs, outputs, tangents: _transforms.refuse_forward_mode(function))
@@ -143,4 +145,5 @@ def optional(tensor: torch.Tensor | None, of: torch.Tensor | None) -> torch.Tens
 
 def nothing(like: torch.Tensor) -> torch.Tensor:
     """Stands for an output that there is none of."""
-    return like.new_empty((0,))
+    empty: torch.Tensor = like.new_empty((0,))
+    return empty

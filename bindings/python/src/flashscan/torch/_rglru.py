@@ -142,7 +142,8 @@ class RGLRU(Stepped):
         names = _layout(state_dict, prefix)
         if names is not None:
             _converted(state_dict, names, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        base: Any = super()
+        base._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
         return f"{self.width}, num_heads={self.num_heads}"

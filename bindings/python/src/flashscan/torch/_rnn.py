@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from ._options import NetworkOptions, Unpack
 
 
-def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
+def _kernel(
+    Wx: Any, R: Any, b: Any, state: Any, seq_offsets: Any, reset: Any, cell: Any, layout: Any, reverse: Any,
+    all_states: Any, training: Any, clip: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     options = (True, cell, layout, reverse, all_states, training, clip, 0)
     results = _rnn.forward((Wx, R, b, state, seq_offsets, reset), options)
     return (*results, Wx.new_empty((0,), dtype=torch.uint8))[:3]
@@ -26,7 +29,8 @@ def _kernel(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_stat
 def _reserve_bytes(arrays: tuple[Any, ...], *options: Any) -> Any:
     """What only a plan knows; symbolic where shapes are."""
     if not all(isinstance(extent, int) for extent in arrays[0].shape):
-        return torch.library.get_ctx().new_dynamic_size()
+        library: Any = torch.library
+        return library.get_ctx().new_dynamic_size()
     if arrays[0].device.type == "meta":
         return 0
     with torch.no_grad():
@@ -38,7 +42,10 @@ def _state_shape(outer: Any, heads: int, dim: int, states: int, layout: str, seq
     return states, rows, heads, dim
 
 
-def _fake(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states, training, clip):
+def _fake(
+    Wx: Any, R: Any, b: Any, state: Any, seq_offsets: Any, reset: Any, cell: Any, layout: Any, reverse: Any,
+    all_states: Any, training: Any, clip: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     states = _rnn.CELLS[cell][3]
     outer, (heads, dim) = Wx.shape[:2], Wx.shape[3:]
     final = Wx.new_empty(_state_shape(outer, heads, dim, states, layout, seq_offsets), dtype=state_dtype(Wx.dtype))
@@ -49,8 +56,9 @@ def _fake(Wx, R, b, state, seq_offsets, reset, cell, layout, reverse, all_states
 
 
 def _backward_kernel(
-    R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip
-):
+    R: Any, output: Any, reserve: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reset: Any,
+    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     options = (cell, layout, reverse, all_states, True, clip, 0)
     # Under torch.func.vmap it is a row among others, which may begin where the library takes none.
     reserve = reserve.clone() if reserve.data_ptr() % 64 else reserve
@@ -58,8 +66,9 @@ def _backward_kernel(
 
 
 def _backward_fake(
-    R, output, reserve, grad, state, grad_state, seq_offsets, reset, cell, layout, reverse, all_states, clip
-):
+    R: Any, output: Any, reserve: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reset: Any,
+    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     _, gates, biases, states = _rnn.CELLS[cell]
     shape = output.shape[1:] if all_states else output.shape
     outer, (heads, dim) = shape[:2], shape[2:]

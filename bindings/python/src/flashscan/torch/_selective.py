@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from ._options import SelectiveOptions, Unpack
 
 
-def _kernel(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
+def _kernel(
+    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, state: Any, seq_offsets: Any, reset: Any,
+    *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     return tuple(_selective.forward((u, delta, A, B, C, D, z, bias, state, seq_offsets, reset), (True, *options, 0)))
 
 
@@ -23,19 +26,28 @@ def _state_shape(u: Tensor, A: Tensor, seq_offsets: Tensor | None) -> tuple[Any,
     return (u.shape[0] if seq_offsets is None else seq_offsets.shape[0] - 1, *A.shape)
 
 
-def _fake(u, delta, A, B, C, D, z, bias, state, seq_offsets, reset, *options):
+def _fake(
+    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, state: Any, seq_offsets: Any, reset: Any,
+    *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     return u.new_empty(u.shape), A.new_empty(_state_shape(u, A, seq_offsets))
 
 
 # Gradients in the order of arguments, the state's last.
-def _backward_kernel(u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset, *options):
+def _backward_kernel(
+    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, grad: Any, state: Any, grad_state: Any,
+    seq_offsets: Any, reset: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     arrays = (u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset)
     first, *results = _selective.backward(arrays, (*options, 0))
     given = iter(results)
     return (*[nothing(grad) if array is None else next(given) for array in (u, delta, A, B, C, D, z, bias)], first)
 
 
-def _backward_fake(u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset, *options):
+def _backward_fake(
+    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, grad: Any, state: Any, grad_state: Any,
+    seq_offsets: Any, reset: Any, *options: Any,
+) -> tuple[Any, ...]:  # fmt: skip
     results = [nothing(grad) if array is None else array.new_empty(array.shape) for array in (u, delta, A, B, C, D, z, bias)]
     return (*results, A.new_empty(_state_shape(u, A, seq_offsets)))
 

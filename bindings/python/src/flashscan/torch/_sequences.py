@@ -46,7 +46,7 @@ class Packed(NamedTuple):
             return PackedSequence(data, *self.given[1:])
         axes = self.given.shape[:2]
         padded = steps.new_zeros((axes[0] * axes[1], steps.shape[-1])).index_copy(0, self.place, steps)
-        return padded.unflatten(0, axes)
+        return as_tensor(padded.unflatten(0, axes))
 
 
 def as_tensor(input: Any) -> Tensor:

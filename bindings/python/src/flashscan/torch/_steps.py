@@ -20,6 +20,11 @@ class Steps:
     seq_offsets: Tensor | None = None
     reset: Tensor | None = None  # of a shape that broadcasts to that of the states
 
+    @property
+    def _packed(self) -> Tensor:
+        assert self.seq_offsets is not None
+        return self.seq_offsets
+
     def before(self, states: Tensor, initial: Tensor | None) -> Tensor:
         """The state before each step, of the shape of ``states``, those after each step."""
         if self.seq_offsets is None:
@@ -35,7 +40,7 @@ class Steps:
         length = states.shape[self.time]
         if self.seq_offsets is None:
             if length > 0:
-                return states.select(self.time, 0 if self.reverse else length - 1)
+                return torch.select(states, self.time, 0 if self.reverse else length - 1)
             return states.sum(self.time) if initial is None else initial
         offsets = self.seq_offsets.long()
         rows, shape = offsets.shape[0] - 1, states.shape[self.time + 1 :]
@@ -88,19 +93,19 @@ class Steps:
     def _with_rows(self, states: Tensor, initial: Tensor | None) -> list[Tensor]:
         """The states, those before packed sequences, and a zero."""
         shape = list(states.shape)
-        shape[self.time] = self.seq_offsets.shape[0] - 1
+        shape[self.time] = self._packed.shape[0] - 1
         rows = states.new_zeros(shape) if initial is None else initial.reshape(shape)
         shape[self.time] = 1
         return [states, rows, states.new_zeros(shape)]
 
     def _places(self, states: Tensor) -> Tensor:
         """Where, in ``_with_rows``, the state before each step is."""
-        length, offsets = states.shape[self.time], self.seq_offsets.long()
+        length, offsets = states.shape[self.time], self._packed.long()
         sequences = offsets.shape[0] - 1
         steps = torch.arange(length, device=offsets.device)
         sequence = torch.searchsorted(offsets[1:].contiguous(), steps, right=True)
         if self.reverse:
-            first, before = offsets[(sequence + 1).clamp_max(sequences)] - 1, steps + 1
+            first, before = offsets[torch.add(sequence, 1).clamp_max(sequences)] - 1, steps + 1
         else:
-            first, before = offsets[sequence], (steps - 1).clamp_min(0)
+            first, before = offsets[sequence], torch.sub(steps, 1).clamp_min(0)
         return torch.where((steps == first) | (sequence == sequences), length + sequence, before)

@@ -28,14 +28,15 @@ def _all_suffixes(layer: Any) -> list[str]:
 
 def one_head(weight: Tensor) -> Tensor:
     """torch.nn's weight_hh [G * D, D] as recurrent weights [G, 1, D, D]."""
-    return weight.reshape(-1, 1, weight.shape[1], weight.shape[1])
+    return torch.reshape(weight, (-1, 1, weight.shape[1], weight.shape[1]))
 
 
 def one_bias(layer: Any, ih: Tensor, hh: Tensor) -> Tensor:
     """torch.nn's two biases [G * D] as [G, 1, D]; [4, 1, D] for a GRU."""
     ih, hh = ih.reshape(-1, 1, layer.hidden_size), hh.reshape(-1, 1, layer.hidden_size)
     # A GRU has one bias of n outside and one inside of the reset.
-    return torch.cat([ih[:2] + hh[:2], ih[2:], hh[2:]]) if layer.cell == "gru" else ih + hh
+    bias: Tensor = torch.cat([ih[:2] + hh[:2], ih[2:], hh[2:]]) if layer.cell == "gru" else ih + hh
+    return bias
 
 
 def take_parameters(layer: Any, state_dict: dict[str, Any], prefix: str) -> None:
@@ -48,7 +49,7 @@ def take_parameters(layer: Any, state_dict: dict[str, Any], prefix: str) -> None
         if isinstance(weight, Tensor) and weight.dim() == 2 and weight.shape == own.flatten(0, 2).shape:
             state_dict[prefix + "weight_hh" + suffix] = weight.reshape(own.shape)
         names = [f"{prefix}bias_{side}{suffix}" for side in ("ih", "hh")]
-        biases = [state_dict.get(name) for name in names]
+        biases: list[Any] = [state_dict.get(name) for name in names]
         accepted = own.shape[0] * layer.hidden_size
         if layer.bias and all(isinstance(bias, Tensor) and bias.shape == (accepted,) for bias in biases):
             state_dict[prefix + "bias" + suffix] = one_bias(layer, *biases)

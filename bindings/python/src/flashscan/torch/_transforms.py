@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, function as functions
 
 from .._errors import FlashscanNotImplementedError
 
-active: Callable[[], bool] = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_C: Any = getattr(torch, "_C")
+active: Callable[[], bool] = getattr(_C, "_are_functorch_transforms_active", lambda: False)
 
 
 def at_a_level() -> bool:
@@ -36,7 +38,8 @@ def primal(value: Any) -> Any:
 @contextlib.contextmanager
 def _at_outer_levels() -> Iterator[None]:
     """In the forward pass of a Function, whose own level records nothing, the levels around it still do."""
-    with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+    levels: Any = forward_ad  # releases before 2 have no levels
+    with torch.enable_grad(), levels._set_fwd_grad_enabled(True):
         yield
 
 
@@ -48,13 +51,14 @@ def apply(function: type[torch.autograd.Function], inputs: Sequence[Any]) -> Any
     """``function.apply`` in an operator's autograd kernel, which PyTorch runs once for each level of transforms."""
     if not active():
         return function.apply(*inputs)
-    from torch._functorch.autograd_function import enable_single_level_autograd_function
-    from torch.autograd.function import _SingleLevelFunction
+    of_level: Any = importlib.import_module("torch._functorch.autograd_function")
+    base: Any = getattr(functions, "_SingleLevelFunction")
 
     # The same function, which PyTorch does not run once for each level by itself.
     methods = {name: value for name, value in vars(function).items() if isinstance(value, staticmethod)}
-    level = type(function)(function.__name__, (_SingleLevelFunction,), methods)
-    with enable_single_level_autograd_function():
+    meta: Any = type(function)
+    level = meta(function.__name__, (base,), methods)
+    with of_level.enable_single_level_autograd_function():
         return level.apply(*inputs)
 
 

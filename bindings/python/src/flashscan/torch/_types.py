@@ -62,7 +62,9 @@ def autocast_dtype(like: Tensor) -> torch.dtype | None:
         return None
     device = like.device.type
     if hasattr(torch, "get_autocast_dtype"):
-        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        of_device: Any = torch
+        lower: torch.dtype | None = of_device.get_autocast_dtype(device) if of_device.is_autocast_enabled(device) else None
+        return lower
     if device == "cuda":
         return torch.get_autocast_gpu_dtype() if torch.is_autocast_enabled() else None
     return torch.get_autocast_cpu_dtype() if torch.is_autocast_cpu_enabled() else None
