@@ -421,13 +421,15 @@ typedef struct flashscan_nccl {
  *
  * COMM_NCCL: `user` is the caller's ncclComm_t, on the plan's device, and the ranks are its own. size is 0, or size and rank
  * are those of the ncclComm_t. The functions are those of `nccl`, or where that is NULL of the NCCL that the program has
- * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph.
+ * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph, on
+ * all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many bytes.
  *
- * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`, size times `bytes`, with those of all
- * ranks in the order of their numbers, its own included. `bytes` is the same on all ranks. The two do not overlap, lie in
- * the plan's memory space (host memory when a plan is made) and are aligned to 64 bytes. It returns 0 when `receive` is
- * complete, any other number on failure, which the sentence of the error repeats. It is called on the thread that calls
- * the library, with the stream of flashscan_execute, NULL when a plan is made, and must not throw or call the plan.
+ * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`,
+ * size times `bytes`, with those of all ranks in the order of their numbers, its own included. `bytes` is the same on all
+ * ranks. The two do not overlap, lie in the plan's memory space (host memory when a plan is made) and are aligned to 64
+ * bytes. It returns 0 when `receive` is complete, any other number on failure, which the sentence of the error repeats. It is
+ * called on the thread that calls the library, with the stream of flashscan_execute, NULL when a plan is made, and must not
+ * throw or call the plan.
  *
  * Plans on a GPU call it with device memory, in the order of the stream: a callback waits for the stream, or enqueues its
  * work there. They call send and receive, too, where both are given, with a stream of the plan's: `send` takes `bytes` bytes
@@ -1236,7 +1238,7 @@ FLASHSCAN_API_STATUS flashscan_plan_args(const flashscan_plan* plan, int32_t pas
 /*
  * flashscan_plan_info fills in the kernel and the memory of one pass of a plan. `launches` counts kernels, copies, fills and
  * products of cuBLAS, one each, of a call that is given every argument, aligned to 256 bytes; a graph that is replayed
- * counts as what it holds, and what custom.batched enqueues does not count.
+ * counts as what it holds, a message of NCCL's as one, and what callbacks enqueue does not count.
  */
 typedef struct flashscan_pass_info {
     uint32_t struct_size; /* sizeof(flashscan_pass_info), set by the caller */

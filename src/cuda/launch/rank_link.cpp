@@ -14,6 +14,11 @@ void check_callback(const Communicator& ranks, int32_t status, const char* which
              ranks.rank, ranks.size, bytes);
 }
 
+// What callbacks enqueue does not count.
+bool is_only_counted(const Communicator& ranks) {
+    return ranks.nccl == nullptr ? is_counting_launches() : counts_launch();
+}
+
 // A stream and memory for the messages of a plan that is being made.
 class Staging {
   public:
@@ -60,7 +65,7 @@ void connect_neighbours(const Communicator& ranks, char* memory, cudaStream_t st
 bool can_send(const Communicator& ranks) { return ranks.nccl != nullptr || ranks.send != nullptr; }
 
 void gather(const Communicator& ranks, const void* from, void* to, size_t bytes, void* stream) {
-    if (counts_launch()) return;
+    if (is_only_counted(ranks)) return;
     if (ranks.nccl == nullptr)
         return check_callback(ranks, ranks.all_gather(ranks.user, from, to, bytes, stream), "all_gather", bytes);
     check_nccl(ranks, ranks.nccl->all_gather(from, to, bytes, nccl_bytes, ranks.user, stream),
@@ -68,14 +73,14 @@ void gather(const Communicator& ranks, const void* from, void* to, size_t bytes,
 }
 
 void send(const Communicator& ranks, const void* data, size_t bytes, int32_t to, void* stream) {
-    if (counts_launch()) return;
+    if (is_only_counted(ranks)) return;
     if (ranks.nccl == nullptr)
         return check_callback(ranks, ranks.send(ranks.user, data, bytes, to, stream), "send", bytes);
     check_nccl(ranks, ranks.nccl->send(data, bytes, nccl_bytes, to, ranks.user, stream), "sending to the next rank");
 }
 
 void receive(const Communicator& ranks, void* data, size_t bytes, int32_t from, void* stream) {
-    if (counts_launch()) return;
+    if (is_only_counted(ranks)) return;
     if (ranks.nccl == nullptr)
         return check_callback(ranks, ranks.receive(ranks.user, data, bytes, from, stream), "receive", bytes);
     check_nccl(ranks, ranks.nccl->receive(data, bytes, nccl_bytes, from, ranks.user, stream),

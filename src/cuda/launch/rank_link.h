@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between ranks on streams, by NCCL or by the caller's callbacks. While launches are counted, each counts as one
-// and none is sent.
+// Messages between ranks on streams, by NCCL or by the caller's callbacks. While launches are counted, none is sent, and
+// each of NCCL's counts as one.
 #pragma once
 
 #include <cstddef>

@@ -85,16 +85,13 @@ class LinearRanks final : public LinearKernel {
     }
 
     std::string describe() const override {
-        const auto carries = [&](Pass pass) {
-            const LinearRankPlan& of = plan(pass);
-            return waves(pass) ? fmt::format("a wavefront of {} groups of {} ({})", of.slices.list.size(),
-                                             of.slices.along_channels ? "channels" : "batch entries", of.schedule.why)
-                               : fmt::format("gathered summaries of {} chunks ({})", of.chunks, of.schedule.why);
-        };
-        const std::string inside = inner_->describe();
-        if (alone()) return fmt::format("{}; rank 0 of 1", inside);
-        return fmt::format("{}; rank {} of {}, carries forward by {}, backward by {}", inside, ranks_.rank, ranks_.size,
-                           carries(Pass::forward), carries(Pass::backward));
+        if (alone()) return fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size);
+        std::string text = waves(Pass::forward) && waves(Pass::backward) ? "" : inner_->describe() + "; ";
+        text += fmt::format("rank {} of {}", ranks_.rank, ranks_.size);
+        for (const Pass pass : {Pass::forward, Pass::backward})
+            text +=
+                fmt::format("; carries {} {}", pass == Pass::forward ? "forward" : "backward", describe(plan(pass)));
+        return text;
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
 
@@ -129,6 +126,13 @@ class LinearRanks final : public LinearKernel {
     }
 
   private:
+    static std::string describe(const LinearRankPlan& of) {
+        if (of.schedule.carries == Carries::gathered)
+            return fmt::format("gathered from summaries of {} chunks, {}", of.chunks, of.schedule.why);
+        return fmt::format("in a wavefront of {} groups of {}, {}, each {}", of.slices.list.size(),
+                           of.slices.along_channels ? "channels" : "batch entries", of.schedule.why,
+                           of.kernels.front()->describe());
+    }
     LinearRankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
     const LinearRankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     bool waves(Pass pass) const { return plan(pass).schedule.carries == Carries::wavefront; }

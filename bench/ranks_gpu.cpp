@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times a linear recurrence whose time is cut over two GPUs of a host, over NCCL, against the whole on one of them. A JSON
+// line for each way and number of groups:
+//
+//     flashscan_bench_ranks [--mb 256,1024] [--groups 0,4,8,16,32] [--runs 20] [--batch 8] [--channels 1024] [--calls]
+//
+// --mb is of an array on each GPU. A call is a graph that is replayed, unless --calls says otherwise. Before each call all
+// GPUs meet in an all-gather; the time is that of the slower one. libnccl.so.2 has to be found by dlopen.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <flashscan/flashscan.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int gpus = 2;
+
+void check(cudaError_t error) {
+    if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+void check(flashscan_status status) {
+    if (status != FLASHSCAN_STATUS_OK) throw std::runtime_error(flashscan_last_error());
+}
+
+struct Nccl {
+    int (*init_all)(void** comms, int count, const int* devices);
+    int (*destroy)(void* comm);
+    int (*all_gather)(const void* send, void* receive, size_t count, int type, void* comm, void* stream);
+};
+
+Nccl load_nccl() {
+    void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    Nccl nccl{};
+    nccl.init_all = reinterpret_cast<decltype(nccl.init_all)>(dlsym(library, "ncclCommInitAll"));
+    nccl.destroy = reinterpret_cast<decltype(nccl.destroy)>(dlsym(library, "ncclCommDestroy"));
+    nccl.all_gather = reinterpret_cast<decltype(nccl.all_gather)>(dlsym(library, "ncclAllGather"));
+    return nccl;
+}
+
+struct Settings {
+    std::vector<int64_t> mb{256, 1024};
+    std::vector<int32_t> groups{0, 4, 8, 16, 32};
+    int runs = 20;
+    int64_t batch = 8, channels = 1024;
+    bool calls = false;
+};
+
+// What is timed: the whole on one GPU, or parts with a communicator.
+struct Way {
+    const char* name;
+    int32_t carries, groups;
+    int ranks;
+};
+
+// Threads meet here, and take the larger of two times.
+class Barrier {
+  public:
+    void wait() {
+        std::unique_lock lock(mutex_);
+        const int64_t round = round_;
+        if (++here_ == gpus) {
+            here_ = 0;
+            ++round_;
+            all_.notify_all();
+        } else {
+            all_.wait(lock, [&] { return round_ != round; });
+        }
+    }
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable all_;
+    int here_ = 0;
+    int64_t round_ = 0;
+};
+
+struct Shared {
+    Nccl nccl;
+    std::vector<void*> comms;
+    Barrier barrier;
+    std::vector<std::vector<double>> us;  // of each rank
+    std::string kernel;
+};
+
+class Rank {
+  public:
+    Rank(const Settings& settings, const Way& way, Shared& shared, int rank, int64_t steps, bool backward)
+        : settings_(settings), way_(way), shared_(shared), rank_(rank), backward_(backward) {
+        check(cudaSetDevice(rank));
+        check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+        check(cudaMalloc(&meeting_, 64 * (gpus + 1)));
+        if (rank >= way.ranks) return;
+        flashscan_linear_desc desc{};
+        desc.struct_size = sizeof desc;
+        desc.dtype = FLASHSCAN_DTYPE_F32;
+        desc.batch = settings.batch;
+        desc.time = steps;
+        desc.channels = settings.channels;
+        flashscan_comm comm{};
+        comm.struct_size = sizeof comm;
+        comm.kind = FLASHSCAN_COMM_NCCL;
+        comm.user = shared.comms[static_cast<size_t>(rank)];
+        comm.carries = way.carries;
+        comm.groups = way.groups;
+        flashscan_options options{};
+        options.struct_size = sizeof options;
+        options.backend = FLASHSCAN_BACKEND_CUDA;
+        options.device = rank;
+        if (way.ranks > 1) options.communicator = &comm;
+        check(flashscan_plan_linear(&plan_, &desc, &options));
+        const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
+        const std::vector<int32_t> ids =
+            backward
+                ? std::vector<int32_t>{FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_OUTPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT,
+                                       FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE}
+                : std::vector<int32_t>{FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_OUTPUT};
+        for (const int32_t id : ids) {
+            size_t bytes = 0;
+            check(flashscan_plan_arg_bytes(plan_, pass, id, &bytes));
+            void* memory = nullptr;
+            check(cudaMalloc(&memory, bytes));
+            arguments_.push_back({id, 0, memory, bytes});
+            check(cudaMemset(memory, 0x3c, bytes));  // small numbers
+        }
+        flashscan_pass_info info{};
+        info.struct_size = sizeof info;
+        check(flashscan_plan_info(plan_, pass, &info));
+        if (rank == way.ranks - 1) shared.kernel = std::string(info.kernel) + ": " + info.detail;
+        check(cudaDeviceSynchronize());
+    }
+    ~Rank() {
+        cudaStreamSynchronize(stream_);
+        if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
+        flashscan_plan_destroy(plan_);
+        for (const flashscan_arg& argument : arguments_) cudaFree(argument.data);
+        cudaFree(meeting_);
+        cudaStreamDestroy(stream_);
+    }
+    Rank(const Rank&) = delete;
+    Rank& operator=(const Rank&) = delete;
+
+    void time() {
+        const bool works = rank_ < way_.ranks;
+        if (works && !settings_.calls) capture();
+        cudaEvent_t begin = nullptr, end = nullptr;
+        check(cudaEventCreate(&begin));
+        check(cudaEventCreate(&end));
+        for (int run = -3; run < settings_.runs; ++run) {
+            shared_.barrier.wait();
+            auto* const memory = static_cast<char*>(meeting_);
+            if (shared_.nccl.all_gather(memory, memory + 64, 64, 0, shared_.comms[static_cast<size_t>(rank_)],
+                                        stream_) != 0)
+                throw std::runtime_error("ncclAllGather failed");
+            check(cudaEventRecord(begin, stream_));
+            if (works) call();
+            check(cudaEventRecord(end, stream_));
+            check(cudaStreamSynchronize(stream_));
+            float ms = 0;
+            check(cudaEventElapsedTime(&ms, begin, end));
+            if (run >= 0) shared_.us[static_cast<size_t>(rank_)].push_back(1e3 * static_cast<double>(ms));
+        }
+        cudaEventDestroy(begin);
+        cudaEventDestroy(end);
+    }
+
+  private:
+    void call() {
+        if (executable_ != nullptr) return check(cudaGraphLaunch(executable_, stream_));
+        check(flashscan_execute(plan_, backward_ ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD, arguments_.data(),
+                                static_cast<int32_t>(arguments_.size()), stream_));
+    }
+    void capture() {
+        call();
+        check(cudaStreamSynchronize(stream_));
+        cudaGraph_t graph = nullptr;
+        check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+        call();
+        check(cudaStreamEndCapture(stream_, &graph));
+        check(cudaGraphInstantiate(&executable_, graph, 0));
+        check(cudaGraphDestroy(graph));
+    }
+
+    const Settings& settings_;
+    const Way& way_;
+    Shared& shared_;
+    int rank_;
+    bool backward_;
+    cudaStream_t stream_ = nullptr;
+    cudaGraphExec_t executable_ = nullptr;
+    void* meeting_ = nullptr;
+    flashscan_plan* plan_ = nullptr;
+    std::vector<flashscan_arg> arguments_;
+};
+
+// The median over runs of the slower rank's time.
+double time_way(const Settings& settings, const Way& way, Shared& shared, int64_t steps, bool backward, double& least) {
+    shared.us.assign(gpus, {});
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < gpus; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                Rank mine(settings, way, shared, rank, steps, backward);
+                shared.barrier.wait();
+                mine.time();
+                shared.barrier.wait();
+            } catch (const std::exception& error) {
+                std::fprintf(stderr, "rank %d of %s: %s\n", rank, way.name, error.what());
+                std::_Exit(1);  // the other rank would wait
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    std::vector<double> slower;
+    for (size_t i = 0; i < shared.us[0].size(); ++i) slower.push_back(std::max(shared.us[0][i], shared.us[1][i]));
+    std::sort(slower.begin(), slower.end());
+    least = slower.front();
+    return slower[slower.size() / 2];
+}
+
+template <typename T>
+std::vector<T> numbers_of(const char* text) {
+    std::vector<T> numbers;
+    for (char* end = nullptr; *text != 0; text = *end == ',' ? end + 1 : end)
+        numbers.push_back(static_cast<T>(std::strtoll(text, &end, 10)));
+    return numbers;
+}
+
+Settings settings_of(int count, char** words) {
+    Settings s;
+    for (int i = 1; i < count; ++i) {
+        const std::string name = words[i];
+        if (name == "--calls") {
+            s.calls = true;
+            continue;
+        }
+        if (i + 1 == count) throw std::runtime_error(name + " needs a value");
+        const char* value = words[++i];
+        if (name == "--mb")
+            s.mb = numbers_of<int64_t>(value);
+        else if (name == "--groups")
+            s.groups = numbers_of<int32_t>(value);
+        else if (name == "--runs")
+            s.runs = std::atoi(value);
+        else if (name == "--batch")
+            s.batch = std::atoll(value);
+        else if (name == "--channels")
+            s.channels = std::atoll(value);
+        else
+            throw std::runtime_error(name +
+                                     " is unknown; accepted are --mb --groups --runs --batch --channels --calls");
+    }
+    return s;
+}
+
+void run(const Settings& settings) {
+    int count = 0;
+    check(cudaGetDeviceCount(&count));
+    if (count < gpus) throw std::runtime_error("needs two GPUs");
+    Shared shared;
+    shared.nccl = load_nccl();
+    shared.comms.resize(gpus);
+    if (shared.nccl.init_all(shared.comms.data(), gpus, nullptr) != 0)
+        throw std::runtime_error("ncclCommInitAll failed");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, 0));
+    for (const int64_t mb : settings.mb)
+        for (const bool backward : {false, true}) {
+            const int64_t steps = (mb << 20) / 4 / settings.batch / settings.channels;
+            std::vector<Way> ways{{"one", 0, 0, 1}, {"gathered", FLASHSCAN_CARRIES_GATHERED, 0, gpus}};
+            for (const int32_t groups : settings.groups)
+                ways.push_back({"wavefront", FLASHSCAN_CARRIES_WAVEFRONT, groups, gpus});
+            ways.push_back({"chosen", 0, 0, gpus});
+            double whole = 0;
+            for (const Way& way : ways) {
+                double least = 0;
+                const double us =
+                    time_way(settings, way, shared, way.ranks == 1 ? gpus * steps : steps, backward, least);
+                if (way.ranks == 1) whole = us;
+                std::printf(
+                    "{\"pass\": \"%s\", \"way\": \"%s\", \"groups\": %d, \"ranks\": %d, \"rank_mb\": %lld, \"batch\": "
+                    "%lld, \"channels\": %lld, \"us\": %.1f, \"min_us\": %.1f, \"of_one\": %.3f, \"graph\": %s, "
+                    "\"device\": \"%s\", \"kernel\": \"%s\"}\n",
+                    backward ? "backward" : "forward", way.name, way.groups, way.ranks, static_cast<long long>(mb),
+                    static_cast<long long>(settings.batch), static_cast<long long>(settings.channels), us, least,
+                    us / whole, settings.calls ? "false" : "true", properties.name, shared.kernel.c_str());
+                std::fflush(stdout);
+            }
+        }
+    for (void* comm : shared.comms) shared.nccl.destroy(comm);
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    try {
+        run(settings_of(count, words));
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "%s\n", error.what());
+        return 1;
+    }
+}
