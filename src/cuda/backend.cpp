@@ -24,8 +24,10 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr LinearCandidate linear[] = {
-    {"rows", make_linear_rows},   {"relay", make_linear_relay},     {"columns", make_linear_columns},
-    {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
+    {"rows", make_linear_rows},
+    {"columns", make_linear_columns},
+    {"waves", make_linear_waves},
+    {"chunked", make_linear_chunked},
 };
 
 constexpr RnnCandidate rnn[] = {

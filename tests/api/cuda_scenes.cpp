@@ -71,7 +71,7 @@ std::vector<CudaScene> cuda_scenes() {
     std::vector<CudaScene> list;
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
-             {"relay", "linear bf16 BTC b2 t2048 c512"},
+             {"columns", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
              {"waves", "linear f32 BTC b1 t4096 c256"},

@@ -12,7 +12,7 @@ enum class Size {
     tiny,     // for compute-sanitizer: a few hundred elements, and one row of several chunks of time
     varied,   // up to some ten thousand elements
     chunks,   // few rows of so many steps that kernels may cut time into chunks
-    relays,   // pitches of 16 bytes, gates for each element, one or several columns of warps a block
+    pitched,  // pitches of 16 bytes, gates for each element, one or several columns of warps a block
     waves,    // the same, gates by value, one dtype, time mostly long
     columns,  // channels innermost, any pitches, gates for each element, time mostly of several chunks
     ragged,   // time innermost, odd extents and pitches, gates for each element

@@ -6,8 +6,6 @@
 
 namespace flashscan::cuda {
 
-std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
-                                                std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,

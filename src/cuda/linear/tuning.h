@@ -9,7 +9,6 @@ namespace flashscan::cuda {
 
 enum class LinearAlgorithm {
     chunked,
-    relay,
     waves,
     rows,
     columns
@@ -28,21 +27,10 @@ struct LinearShape {
     int skew = 0;  // the most steps between the start of a row's first 16-byte vector and the row
 };
 
-// What makes a step cost more than its bytes.
-struct LinearCost {
-    bool backward = false;
-    bool gate_form = false, reset = false;  // whether gates are log or logit; whether there is RESET
-};
-
 // The tile of an algorithm: rows and steps of a lane, warps of a block.
 struct LinearTile {
     int lane_rows = 0, steps = 0, warps = 0;
     int row_lanes = 32;  // lanes of a warp that have rows; skewed columns have one fewer
-};
-
-// The tile of the kernel "relay": rows and steps of a lane, and bytes of a warp's stage in shared memory.
-struct RelayTile {
-    int lane_rows = 0, steps = 0, stage_bytes = 0;
 };
 
 // The tile of the kernel "waves": rows and steps of a lane, the most rows of a chunk, warps of a block that walk, and
@@ -56,24 +44,22 @@ struct WaveTile {
 // The fields of all algorithms; each uses some.
 struct LinearTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::chunked;
-    int log2_lane_rows = 5;      // lanes side by side in rows; a warp's other lanes are segments of time
-    int log2_warp_rows = 0;      // warps side by side in rows; a block's other warps follow each other in time
-    int64_t row_groups = 0;      // groups of rows of a batch entry; of "rows": of all
-    int64_t chunks = 1;          // chunks that time is cut into
-    int64_t chunk_steps = 0;     // steps of a chunk
-    int log2_group_chunks = 0;   // chunked: chunks of a look-back group
-    int log2_link_groups = 0;    // chunked: groups of a link (look_back.cuh)
-    int log2_fold_rows = 0;      // chunked: threads share earlier summaries as if a group had at least so many rows
-    int warps = 0;               // warps of a block, of waves those that walk; chunked has a constant
-    int ring = 0;                // relay and waves: stages of a ring buffer in shared memory
-    int least_shared_bytes = 0;  // relay: shared memory to ask for at the least, so that a multiprocessor has one block
-    int64_t blocks = 0;          // rows, columns and waves: blocks of a launch; of others they follow from the rest
-    int64_t teams = 1;           // waves: teams that the blocks are divided into
-    int64_t set_groups = 0;      // rows and columns: groups of rows of a set (block_order.cuh)
+    int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
+    int log2_warp_rows = 0;     // warps side by side in rows; a block's other warps follow each other in time
+    int64_t row_groups = 0;     // groups of rows of a batch entry; of "rows": of all
+    int64_t chunks = 1;         // chunks that time is cut into
+    int64_t chunk_steps = 0;    // steps of a chunk
+    int log2_group_chunks = 0;  // chunked: chunks of a look-back group
+    int log2_link_groups = 0;   // chunked: groups of a link (look_back.cuh)
+    int log2_fold_rows = 0;     // chunked: threads share earlier summaries as if a group had at least so many rows
+    int warps = 0;              // warps of a block, of waves those that walk; chunked has a constant
+    int ring = 0;               // waves: stages of a ring buffer in shared memory
+    int64_t blocks = 0;         // rows, columns and waves: blocks of a launch; of others they follow from the rest
+    int64_t teams = 1;          // waves: teams that the blocks are divided into
+    int64_t set_groups = 0;     // rows and columns: groups of rows of a set (block_order.cuh)
 };
 
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
-LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
 LinearTuning tune_rows(const LinearShape& shape, const LinearTile& tile);
 LinearTuning tune_columns(const LinearShape& shape, const LinearTile& tile);
@@ -84,9 +70,7 @@ bool rows_suit(const LinearShape& shape, const LinearTuning& rows);
 // block waits for a carry; or they are aligned and so short that they have few chunks. `narrowest` tells that no
 // variant with fewer rows for each lane is compiled, whose chunks would be longer.
 bool columns_suit(const LinearShape& shape, const LinearTile& tile, const LinearTuning& columns, bool narrowest);
-// Whether "waves" is expected to be fastest where "relay" is not.
+// Whether "waves" is expected to be fastest where "rows" and "columns" are not.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
-// Whether "relay" is expected to be fastest.
-bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors);
 
 }  // namespace flashscan::cuda
