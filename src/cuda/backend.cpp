@@ -48,9 +48,9 @@ auto alone(const Problem& problem, const Options& options, std::string& refusal)
 }
 
 constexpr LinearCandidate linear[] = {
-    {"steps", over_ranks<make_linear_steps>}, {"rows", over_ranks<make_linear_rows>},
-    {"relay", over_ranks<make_linear_relay>}, {"columns", over_ranks<make_linear_columns>},
-    {"waves", over_ranks<make_linear_waves>}, {"chunked", over_ranks<make_linear_chunked>},
+    {"steps", over_ranks<make_linear_steps>},     {"rows", over_ranks<make_linear_rows>},
+    {"columns", over_ranks<make_linear_columns>}, {"waves", over_ranks<make_linear_waves>},
+    {"chunked", over_ranks<make_linear_chunked>},
 };
 
 constexpr RnnCandidate rnn[] = {

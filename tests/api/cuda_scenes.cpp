@@ -106,7 +106,7 @@ std::vector<CudaScene> cuda_scenes() {
              {"steps", "linear bf16 BTC b8 t2 c512 state-in state-out"},
              {"steps", "linear f32 BTC b3 t1 c33 state-in state-out pooled"},
              {"rows", "linear bf16 BCT b2 t300 c64 state-in state-out"},
-             {"relay", "linear bf16 BTC b2 t2048 c512"},
+             {"columns", "linear bf16 BTC b2 t2048 c512"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out"},
              {"columns", "linear f32 BTC b2 t512 c64 state-in state-out pooled"},
              {"waves", "linear f32 BTC b1 t4096 c256"},

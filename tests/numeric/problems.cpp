@@ -49,9 +49,9 @@ constexpr std::array<int64_t, 3> few_shapes[] = {{1, 1, 1},  {1, 1, 2048},  {64,
 constexpr std::array<int64_t, 3> chunked_shapes[] = {
     {1, 1030, 64}, {1, 8200, 9}, {2, 4100, 8}, {1, 1537, 70}, {1, 20011, 3}};
 
-constexpr std::array<int64_t, 3> relay_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
-                                                   {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40},
-                                                   {3, 1024, 72}, {1, 12296, 24}};
+constexpr std::array<int64_t, 3> pitched_shapes[] = {{2, 304, 64},  {1, 1000, 136}, {3, 72, 24},   {1, 64, 8},
+                                                     {2, 520, 256}, {1, 96, 8720},  {2, 40, 4232}, {5, 2056, 40},
+                                                     {3, 1024, 72}, {1, 12296, 24}};
 
 constexpr std::array<int64_t, 3> wave_shapes[] = {{1, 70000, 1}, {2, 5000, 16},  {1, 15368, 3},  {3, 2056, 24},
                                                   {1, 40, 8},    {1, 8, 64},     {5, 10240, 1},  {2, 5128, 4},
@@ -73,7 +73,7 @@ std::span<const std::array<int64_t, 3>> shapes_of(Size size) {
     if (size == Size::tiny) return tiny_shapes;
     if (size == Size::few) return few_shapes;
     if (size == Size::chunks) return chunked_shapes;
-    if (size == Size::relays) return relay_shapes;
+    if (size == Size::pitched) return pitched_shapes;
     if (size == Size::waves) return wave_shapes;
     if (size == Size::columns) return column_shapes;
     if (size == Size::ragged) return ragged_shapes;
@@ -165,13 +165,13 @@ std::vector<Problem> pairs(Size size) {
     levels[factor_dtype] = static_cast<int>(dtypes_of(size).size());
     levels[factor_layout] = levels[factor_reverse] = levels[factor_reset] = levels[factor_in_place] = 2;
     levels[factor_form] = levels[factor_packing] = 3;
-    levels[factor_broadcast] = size >= Size::relays ? 1 : 8;
+    levels[factor_broadcast] = size >= Size::pitched ? 1 : 8;
     levels[factor_placement] = support::placement_count;
     levels[factor_states] = 4;
     levels[factor_gradients] = 7;
     levels[factor_option] = 5;
     levels[factor_shape] = static_cast<int>(shapes_of(size).size());
-    if (size == Size::relays || size == Size::waves) levels[factor_packing] = 1;
+    if (size == Size::pitched || size == Size::waves) levels[factor_packing] = 1;
     if (size == Size::columns || size == Size::skewed) levels[factor_layout] = 1;  // BTC
     if (size == Size::ragged) {
         levels[factor_layout] = 1;

@@ -13,7 +13,7 @@ enum class Size {
     varied,   // up to some ten thousand elements
     few,      // few steps, of one row to more than a hundred, as in decoding
     chunks,   // few rows of so many steps that kernels may cut time into chunks
-    relays,   // pitches of 16 bytes, gates for each element, one or several columns of warps a block
+    pitched,  // pitches of 16 bytes, gates for each element, one or several columns of warps a block
     waves,    // the same, gates by value, one dtype, time mostly long
     columns,  // channels innermost, any pitches, gates for each element, time mostly of several chunks
     ragged,   // time innermost, odd extents and pitches, gates for each element

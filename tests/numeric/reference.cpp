@@ -58,9 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Chunks, Linear, testing::ValuesIn(cases_on(kernel_targe
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Steps, Linear, testing::ValuesIn(cases_on(cuda_targets("steps"), pairs(Size::few))),
                          support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(Relays, Linear, testing::ValuesIn(cases_on(cuda_targets("relay"), pairs(Size::relays))),
-                         support::name_of_case);
-INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::relays))),
+INSTANTIATE_TEST_SUITE_P(Rows, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::pitched))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Columns, Linear, testing::ValuesIn(cases_on(cuda_targets("columns"), pairs(Size::columns))),
                          support::name_of_case);
@@ -91,7 +89,7 @@ TEST(Repro, Case) {
 
 TEST(Repro, TextRoundTrips) {
     for (const auto& list :
-         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::relays), pairs(Size::columns),
+         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::pitched), pairs(Size::columns),
           pairs(Size::waves), pairs(Size::ragged), pairs(Size::skewed), singles(), shapes(), extremes()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);

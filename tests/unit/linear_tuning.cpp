@@ -76,51 +76,6 @@ TEST(LinearTuning, RowsThatShareSectorsMeetInABlock) {
     EXPECT_EQ(tune_chunked(shape, tile).log2_warp_rows, 0);
 }
 
-constexpr RelayTile strip{2, 16, 4096};
-
-TEST(LinearTuning, RelaysCoverEveryRow) {
-    for (const int64_t batches : {1, 8})
-        for (const int64_t rows : {1, 31, 33, 1000, 12288, 100000}) {
-            const LinearTuning t = tune_relay(shape_of(batches, rows, 4096, false), strip, {}, 132);
-            const int64_t block = int64_t{strip.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows);
-            EXPECT_GE(t.row_groups * block, rows);
-            EXPECT_LT((t.row_groups - 1) * block, rows);
-            EXPECT_GE(t.warps >> t.log2_warp_rows, 1);
-            EXPECT_GE(t.ring, 2);
-            EXPECT_LE(t.warps * t.ring * strip.stage_bytes, 200 << 10);
-        }
-}
-
-TEST(LinearTuning, RelaysLoadAsManyBytesAtOnceHoweverManyTheirRows) {
-    for (const int64_t rows : {512, 1024, 1536, 2048})
-        for (const bool backward : {false, true}) {
-            const LinearTuning t = tune_relay(shape_of(8, rows, 4096, false), strip, {backward}, 132);
-            const int64_t bytes = 8 * t.row_groups * t.warps * (t.ring - 1) * strip.stage_bytes;
-            EXPECT_GE(bytes, 6 << 20) << rows;
-            EXPECT_LE(bytes, 9 << 20) << rows;
-        }
-}
-
-TEST(LinearTuning, RelaysOfHeavyStepsHaveMoreWarps) {
-    const LinearShape shape = shape_of(8, 1024, 8192, false);
-    EXPECT_EQ(tune_relay(shape, strip, {}, 132).warps, 6);
-    EXPECT_EQ(tune_relay(shape_of(2, 1024, 8192, false), strip, {}, 132).warps, 8);
-    EXPECT_EQ(tune_relay(shape, strip, {true}, 132).warps, 8);
-    EXPECT_EQ(tune_relay(shape, strip, {false, true}, 132).warps, 8);
-    EXPECT_EQ(tune_relay(shape, strip, {false, false, true}, 132).warps, 8);
-}
-
-TEST(LinearTuning, RelaysSuitRowsForTheDevice) {
-    const auto suits = [](const LinearShape& shape) {
-        return relay_suits(shape, tune_relay(shape, strip, {}, 132), 132);
-    };
-    EXPECT_TRUE(suits(shape_of(4, 1024, 8192, false)));
-    EXPECT_TRUE(suits(shape_of(8, 1024, 8192, false)));
-    EXPECT_FALSE(suits(shape_of(8, 1536, 8192, false)));  // two waves, the second mostly empty
-    EXPECT_FALSE(suits(shape_of(4, 1024, 128, false)));
-    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, false)));
-}
-
 TEST(LinearTuning, SetsOfRowsCoverEveryRowAndStep) {
     for (const int skew : {0, 3})
         for (const int64_t rows : {1, 100, 1000, 100000})

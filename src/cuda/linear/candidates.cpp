@@ -87,22 +87,6 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
 
 }  // namespace
 
-std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
-                                                std::string& refusal) {
-    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, options.device);
-    return make_before_chunks(
-        problem, options,
-        [&](Pass pass) {
-            PassVariants passes = list_of(make_relay_pass(problem, pass, multiprocessors, options.kernel.empty()));
-            if (!passes.empty() && options.kernel.empty())
-                if (auto l = make_columns_pass(problem, pass, 2, true, true)) passes.push_back(*l);
-            return passes;
-        },
-        "takes rows of 16-bit data for most multiprocessors that are not packed, channels innermost, with a gate "
-        "for each element and strides of 16 bytes",
-        refusal);
-}
-
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
                                                std::string& refusal) {
     return make_before_chunks(
@@ -161,8 +145,8 @@ std::unique_ptr<LinearKernel> make_linear_chunked(const LinearProblem& problem, 
 
 std::span<const LinearCandidate> linear_candidates() {
     static constexpr LinearCandidate list[] = {
-        {"steps", make_linear_steps},     {"rows", make_linear_rows},   {"relay", make_linear_relay},
-        {"columns", make_linear_columns}, {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
+        {"steps", make_linear_steps}, {"rows", make_linear_rows},       {"columns", make_linear_columns},
+        {"waves", make_linear_waves}, {"chunked", make_linear_chunked},
     };
     return list;
 }

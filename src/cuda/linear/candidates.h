@@ -13,8 +13,6 @@ std::span<const LinearCandidate> linear_candidates();
 
 std::unique_ptr<LinearKernel> make_linear_steps(const LinearProblem& problem, const Options& options,
                                                 std::string& refusal);
-std::unique_ptr<LinearKernel> make_linear_relay(const LinearProblem& problem, const Options& options,
-                                                std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, const Options& options,
                                                   std::string& refusal);
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,

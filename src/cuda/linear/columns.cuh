@@ -16,9 +16,8 @@
 //            Backward takes a gate for each element; forward, with rows in pairs, also one for each channel. Packed
 //            sequences have no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
-//            stream where elements have 4 bytes or more. 16-bit elements take twice the instructions for their bytes,
-//            and loads stop meanwhile: relay.cuh, whose loads never stop, is 2 to 3 % ahead there. Skewed pairs reach
-//            58 to 71 %, where elements one by one reach 45 to 53.
+//            stream where elements have 4 bytes or more; an H100 reaches 94 to 97 in 16 bits. Skewed pairs reach 58 to
+//            71 %, where elements one by one reach 45 to 53.
 //            See bench/results/tried_linear.md for the sizes of tiles, blocks and sets.
 #pragma once
 

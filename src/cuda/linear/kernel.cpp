@@ -6,7 +6,6 @@
 #include <array>
 
 #include "cuda/launch/launch.h"
-#include "cuda/linear/relay_params.h"
 #include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
@@ -140,15 +139,6 @@ class Linear final : public LinearKernel {
             if (tensors[i] != nullptr) encode_map(*maps[i], pass.maps[i], tensors[i]);
     }
 
-    static void launch_relay(const LinearPass& pass, const LinearParams& params, void* stream) {
-        RelayParams relay;
-        encode_maps(pass, params, relay);
-        relay.ring = pass.tuning.ring;
-        LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());
-        shape.shared_bytes = pass.shared_bytes();
-        launch(pass.kernel(), shape, stream, params, relay);
-    }
-
     static void clear_look_back(const LinearPass& pass, void* memory, void* stream) {
         set_all_bits(memory, static_cast<int64_t>(pass.look_back_bytes / sizeof(uint64_t)), stream);
     }
@@ -188,7 +178,6 @@ class Linear final : public LinearKernel {
     }
 
     void launch_steps(const LinearPass& pass, LinearParams& params, char* base, void* stream) const {
-        if (pass.relays()) return launch_relay(pass, params, stream);
         if (pass.takes_rows() || pass.takes_columns()) return launch_rows(pass, params, base, stream);
         if (pass.waves()) return launch_waves(pass, params, base, stream);
         const int64_t steps = params.end - params.begin;

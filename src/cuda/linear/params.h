@@ -10,8 +10,8 @@
 
 namespace flashscan::cuda {
 
-// The most stages that a warp of linear_relay or linear_waves has in its ring buffer in shared memory.
-inline constexpr int relay_most_stages = 8;
+// The most stages that a warp of linear_waves has in its ring buffer in shared memory.
+inline constexpr int most_stages = 8;
 
 struct LinearParams {
     View gate;

@@ -191,18 +191,11 @@ int LinearPass::shared_bytes() const {
     if (waves()) return tuning.ring * wave_facts().stage_bytes;
     if (takes_columns()) return 0;
     if (takes_rows()) return tile().shared_bytes / tile().warps * tuning.warps;
-    if (!relays()) return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
-    return std::max(tuning.warps * (tuning.ring * relay_tile().stage_bytes + relay_tile().warp_bytes),
-                    tuning.least_shared_bytes);
+    return tile().shared_bytes + (sums_steps ? tile().sum_bytes : 0);
 }
 
 std::string LinearPass::describe() const {
     const char* inner = time_inner ? "time" : "channel";
-    if (relays())
-        return fmt::format("{} relays of {} rows, {} x {} warps, stages of {} steps in rings of {}, channel innermost",
-                           blocks(), int64_t{relay_tile().lane_rows} << (tuning.log2_lane_rows + tuning.log2_warp_rows),
-                           1 << tuning.log2_warp_rows, tuning.warps >> tuning.log2_warp_rows, relay_stage_steps(),
-                           tuning.ring);
     if (waves())
         return fmt::format(
             "{} x {} blocks walk {} x {} chunks of {} rows x {} steps in waves, rings of {}, {} innermost",

@@ -55,9 +55,9 @@ struct LinearPass {
     uintptr_t data_alignment = 1, gate_alignment = 1;  // which the tensors of a call must have
     bool takes_states = true;                          // whether a call may have initial and final states
 
-    // Relay, and waves with channels innermost: shapes of the tensor maps of gate, source, states, result, grad_gate.
+    // Waves with channels innermost: shapes of the tensor maps of gate, source, states, result, grad_gate.
     std::array<MapShape, 5> maps;
-    bool mapped() const { return relays() || (waves() && !time_inner && !dense); }
+    bool mapped() const { return waves() && !time_inner && !dense; }
 
     // Scratch memory, and the offsets of what lies there.
     Workspace workspace;
@@ -71,7 +71,6 @@ struct LinearPass {
     bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
     bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
-    bool relays() const { return tuning.algorithm == LinearAlgorithm::relay; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
         if (takes_columns()) return kernels->columns_tile[pack - 1][backward];
@@ -91,12 +90,8 @@ struct LinearPass {
         while (steps > 256) steps /= 2;
         return steps;
     }
-    const RelayFacts& relay_tile() const { return kernels->relay_tile[pass == Pass::backward]; }
-    // Steps of a stage of relay.
-    int64_t relay_stage_steps() const { return int64_t{relay_tile().steps} * (32 >> tuning.log2_lane_rows); }
     const void* kernel() const {
         const bool backward = pass == Pass::backward;
-        if (relays()) return kernels->relay[down][backward];
         if (waves()) return wave_kernels->kernel[time_inner][down][backward];
         if (takes_rows()) return kernels->rows[down][backward];
         if (takes_columns())
@@ -105,7 +100,7 @@ struct LinearPass {
     }
     int warps() const {
         if (waves()) return wave_facts().threads / 32;
-        return relays() || takes_rows() || takes_columns() ? tuning.warps : tile().warps;
+        return takes_rows() || takes_columns() ? tuning.warps : tile().warps;
     }
     int shared_bytes() const;
     int64_t launches() const { return time <= launch_steps ? Extent(1) : ceil_div(time, launch_steps); }
@@ -130,11 +125,8 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p);
 // Whether they allow aligned access for the kernel "chunked".
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
-// Makes the pass for the kernel "relay". It is absent where the problem rules that kernel out, and, if `must_suit`,
-// where another is expected to be faster. The next functions do the same for other kernels.
-std::optional<LinearPass> make_relay_pass(const LinearProblem& problem, Pass pass, int multiprocessors, bool must_suit);
-
-// For the kernel "rows", skewed or aligned.
+// Makes the pass for the kernel "rows", skewed or aligned. It is absent where the problem rules that kernel out, and, if
+// `must_suit`, where another is expected to be faster. The next functions do the same for other kernels.
 std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
 
 // For the kernel "columns", whose lanes have one row or two (`pack`), skewed or aligned.

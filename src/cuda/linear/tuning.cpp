@@ -12,13 +12,6 @@
 namespace flashscan::cuda {
 namespace {
 
-// Bytes of loads that "relay" keeps under way on the whole device. With fewer, memory is idle at times; more are
-// slower.
-constexpr int64_t relay_bytes = 6 << 20;
-constexpr int relay_block_bytes = 200 << 10;  // the most bytes of a block's rings
-// Shared memory of a block that a multiprocessor has no room for twice.
-constexpr int relay_lone_bytes = 117 << 10;
-
 // "waves": the most rows with which it is faster than "chunked", [time_inner][backward]; the most teams; and the fewest
 // waves, and chunks of a row, with which it is faster.
 constexpr int64_t wave_most_rows[2][2] = {{128, 128}, {64, 128}};
@@ -79,28 +72,6 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     return t;
 }
 
-LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors) {
-    LinearTuning t;
-    t.algorithm = LinearAlgorithm::relay;
-    t.warps = 8;
-    const auto blocks = [&] {
-        t.row_groups = ceil_div(shape.rows, int64_t{tile.lane_rows} << (t.log2_lane_rows + t.log2_warp_rows));
-        return shape.batches * t.row_groups;
-    };
-    if (3 * blocks() < 2 * multiprocessors) t.log2_lane_rows = 4;
-    while (blocks() > multiprocessors && t.warps >> t.log2_warp_rows > 1) ++t.log2_warp_rows;
-    if (blocks() > multiprocessors) t.least_shared_bytes = relay_lone_bytes;
-    // With rings of three stages six warps keep the best amount of loads under way, unless the instructions of a step
-    // take longer than its bytes.
-    const bool light = !cost.gate_form && !cost.reset && t.log2_lane_rows == 5;
-    if (!cost.backward && light && t.log2_warp_rows <= 1) t.warps = 6;
-    const int64_t together = std::min<int64_t>(blocks(), multiprocessors);
-    const int64_t loading = ceil_div(relay_bytes, together * t.warps * tile.stage_bytes);
-    const int fitting = std::min(relay_block_bytes / (t.warps * tile.stage_bytes), relay_most_stages);
-    t.ring = static_cast<int>(std::min<int64_t>(loading + 1, fitting));
-    return t;
-}
-
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors) {
     LinearTuning t;
     t.algorithm = LinearAlgorithm::waves;
@@ -125,12 +96,6 @@ bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backwa
     const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
     return rows <= wave_most_rows[shape.time_inner][backward] &&
            sequences * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
-}
-
-bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors) {
-    const int64_t blocks = shape.batches * relay.row_groups, waves = ceil_div(blocks, multiprocessors);
-    // The last wave of blocks must leave few multiprocessors idle.
-    return 5 * blocks >= 4 * waves * multiprocessors && shape.time >= 256;
 }
 
 }  // namespace flashscan::cuda

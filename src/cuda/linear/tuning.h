@@ -9,7 +9,6 @@ namespace flashscan::cuda {
 
 enum class LinearAlgorithm {
     chunked,
-    relay,
     waves,
     rows,
     columns
@@ -24,18 +23,7 @@ struct LinearShape : ChainedShape {
     bool by_sequence() const { return batch_invariant && sequences > 0; }
 };
 
-// What makes a step cost more than its bytes.
-struct LinearCost {
-    bool backward = false;
-    bool gate_form = false, reset = false;  // whether gates are log or logit; whether there is RESET
-};
-
 using LinearTile = ChainedTile;
-
-// The tile of the kernel "relay": rows and steps of a lane, and bytes of a warp's stage in shared memory.
-struct RelayTile {
-    int lane_rows = 0, steps = 0, stage_bytes = 0;
-};
 
 // The tile of the kernel "waves": rows and steps of a lane, the most rows of a chunk, warps of a block that walk, and
 // stages of a ring buffer.
@@ -49,21 +37,17 @@ struct WaveTile {
 // they are those that walk; only rows, columns and waves have blocks, of others they follow from the rest.
 struct LinearTuning : ChainedTuning {
     LinearAlgorithm algorithm = LinearAlgorithm::chunked;
-    int log2_lane_rows = 5;      // lanes side by side in rows; a warp's other lanes are segments of time
-    int log2_group_chunks = 0;   // chunked: chunks of a look-back group
-    int log2_link_groups = 0;    // chunked: groups of a link (look_back.cuh)
-    int log2_fold_rows = 0;      // chunked: threads share earlier summaries as if a group had at least so many rows
-    int ring = 0;                // relay and waves: stages of a ring buffer in shared memory
-    int least_shared_bytes = 0;  // relay: shared memory to ask for at the least, so that a multiprocessor has one block
-    int64_t teams = 1;           // waves: teams that the blocks are divided into
+    int log2_lane_rows = 5;     // lanes side by side in rows; a warp's other lanes are segments of time
+    int log2_group_chunks = 0;  // chunked: chunks of a look-back group
+    int log2_link_groups = 0;   // chunked: groups of a link (look_back.cuh)
+    int log2_fold_rows = 0;     // chunked: threads share earlier summaries as if a group had at least so many rows
+    int ring = 0;               // waves: stages of a ring buffer in shared memory
+    int64_t teams = 1;          // waves: teams that the blocks are divided into
 };
 
 LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile);
-LinearTuning tune_relay(const LinearShape& shape, const RelayTile& tile, const LinearCost& cost, int multiprocessors);
 LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int multiprocessors);
-// Whether "waves" is expected to be fastest where "relay" is not.
+// Whether "waves" is expected to be fastest where "rows" and "columns" are not.
 bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward);
-// Whether "relay" is expected to be fastest.
-bool relay_suits(const LinearShape& shape, const LinearTuning& relay, int multiprocessors);
 
 }  // namespace flashscan::cuda

@@ -87,7 +87,7 @@ struct ChainedColumns {
         __syncthreads();
         find_carry(through, known, carry);
         work.walk(carry);
-        if (chunk + 1 < p.chunks || !is_last()) return;
+        if (!holds_step<Shape>(at, Down ? 0 : p.time - 1)) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)
             if (v < at.rows) work.leave(v, carry[v]);

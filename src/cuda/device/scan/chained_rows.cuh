@@ -53,6 +53,13 @@ namespace flashscan::cuda {
 
 inline constexpr int chained_warps = 8;  // the most warps of a block
 
+// Whether step t is among the lane's. The lane with a row's last step passes on what leaves the row, and not the lane
+// after which there is nothing, so that a final state has the bits of the last step's result.
+template <typename Shape>
+__device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
+    return at.t0 <= t && t < at.t0 + Shape::L;
+}
+
 template <typename Work>
 struct ChainedRows {
     using Params = typename Work::Params;
@@ -116,8 +123,7 @@ struct ChainedRows {
         __syncthreads();
         find_carry(through[0], known, carry[0]);
         work.walk(carry);
-        const bool last = chunk + 1 == p.chunks && warp_time == warps_in_time - 1 && segments().is_last();
-        if (last && at.rows > 0) work.leave(0, carry[0]);
+        if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
     }
 
     // Finds the carry into the lane's steps. On entry `carry` is what the row starts from where this is its first
@@ -129,6 +135,7 @@ struct ChainedRows {
         if (p.chunks > 1) ptx::wait_for_launch_before();
         Map whole = Monoid::identity();
         if (hands) {
+#pragma unroll 4
             for (int w = 0; w < warps_in_time; ++w) whole = Monoid::compose(whole, Monoid::to_map(totals[w]));
             if (Monoid::is_cut(whole))
                 publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, Monoid::start()));
@@ -136,6 +143,7 @@ struct ChainedRows {
         if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
         if (hands && !Monoid::is_cut(whole))
             publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, carry));
+#pragma unroll 4
         for (int w = 0; w < warp_time; ++w) carry = Monoid::apply(Monoid::to_map(totals[w]), carry);
         carry = segments().enter(through, carry);
     }

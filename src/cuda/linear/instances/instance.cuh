@@ -5,7 +5,6 @@
 #include "cuda/linear/chunked.cuh"
 #include "cuda/linear/columns.cuh"
 #include "cuda/linear/instances/table.h"
-#include "cuda/linear/relay.cuh"
 #include "cuda/linear/rows.cuh"
 
 namespace flashscan::cuda {
@@ -57,16 +56,6 @@ void fill_columns(LinearKernels& k) {
     }
 }
 
-template <typename Ty, bool Backward>
-void fill_relay(LinearKernels& k) {
-    if constexpr (sizeof(typename Ty::X) == 2) {
-        using Config = RelayConfig<Ty, Backward>;
-        k.relay[0][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, false, Backward>);
-        k.relay[1][Backward] = reinterpret_cast<const void*>(&linear_relay<Ty, true, Backward>);
-        k.relay_tile[Backward] = {Config::Shape::V, Config::Shape::L, Config::stage_bytes, Config::warp_bytes};
-    }
-}
-
 template <typename X, typename G>
 LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     using Ty = Types<X, G>;
@@ -81,8 +70,6 @@ LinearKernels make_linear_kernels(Dtype dtype, Dtype gate_dtype) {
     fill_rows<Ty, true>(k);
     fill_columns<Ty, false>(k);
     fill_columns<Ty, true>(k);
-    fill_relay<Ty, false>(k);
-    fill_relay<Ty, true>(k);
     k.reduce_gate_gradient = reinterpret_cast<const void*>(&reduce_gate_gradient<G>);
     k.pass_empty_sequences = reinterpret_cast<const void*>(&pass_empty_sequences<typename Ty::Wide>);
     return k;

@@ -16,13 +16,6 @@ struct TileFacts {
     int sum_bytes;     // additional shared memory where the gate's gradient is summed for each step
 };
 
-// The shape of the tiles of linear_relay.
-struct RelayFacts {
-    int lane_rows, steps;  // V and L
-    int stage_bytes;       // shared memory of a warp's stage
-    int warp_bytes;        // shared memory of a warp beside its stages
-};
-
 struct LinearKernels {
     Dtype dtype, gate_dtype;
     int record_bytes, carry_bytes;  // bytes of the published summary and carry of a row
@@ -33,8 +26,6 @@ struct LinearKernels {
     const void* columns[2][2][2];      // [rows of a lane less one][down][backward]; null where that is not compiled
     TileFacts columns_tile[2][2];      // [rows of a lane less one][backward]
     const void* skewed_columns[2][2];  // [down][backward], tiles as columns of two rows a lane; null where not faster
-    const void* relay[2][2];           // [down][backward]; null where columns are faster
-    RelayFacts relay_tile[2];          // [backward]
     const void* reduce_gate_gradient;
     const void* pass_empty_sequences;
 };

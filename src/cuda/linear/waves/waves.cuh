@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
     using Config = WaveConfig<X, Backward>;
     using Carries = typename Config::Carries;
     __shared__ typename Carries::Shared shared;
-    __shared__ uint64_t barriers[Config::warps * relay_most_stages];
+    __shared__ uint64_t barriers[Config::warps * most_stages];
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const Carries carries{p, w, shared};
     const WaveWarp<X, Down, Backward> walker{p,
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(WaveConfig<X, Backward>::threads, 1)
                                              static_cast<int>(threadIdx.x) & 31,
                                              warp,
                                              shared_memory() + warp * w.ring * Config::stage_bytes,
-                                             ptx::shared_address(barriers + warp * relay_most_stages)};
+                                             ptx::shared_address(barriers + warp * most_stages)};
     if (warp < Config::warps) walker.begin();
     if (threadIdx.x == Config::threads - 1) carries.make_barriers();
     __syncthreads();

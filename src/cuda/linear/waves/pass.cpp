@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settles passes of the kernels "relay" and "waves", whose loads the bulk copy engine (TMA) does.
-#include <limits>
-
+// Settles passes of the kernel "waves", whose loads the bulk copy engine (TMA) does.
 #include "cuda/linear/pass.h"
+
+#include <limits>
 
 namespace flashscan::cuda {
 namespace {
 
-// Settles tensor maps whose boxes have the rows of a warp and `steps` steps. Returns false where a tensor cannot have
-// one.
-bool settle_maps(LinearPass& l, const LinearProblem& p, int lane_rows, int64_t steps) {
+// Settles tensor maps, whose boxes have the rows of a warp. Returns false where a tensor cannot have one.
+bool settle_maps(LinearPass& l, const LinearProblem& p) {
     const bool backward = l.pass == Pass::backward;
     const auto map_of = [&](const View& view, Dtype dtype) {
         MapShape map;
         map.element_bytes = static_cast<int>(size_of(dtype));
-        const MapAxis rows{l.rows, view.row, l.warp_rows(lane_rows)};
-        const MapAxis time{l.time, view.time, steps};
+        const MapAxis rows{l.rows, view.row, l.wave_rows()};
+        const MapAxis time{l.time, view.time, l.wave_box_steps()};
         map.axes = {rows, time, MapAxis{l.batches, view.batch, 1}};
         return map;
     };
@@ -49,23 +48,6 @@ void book_waves(LinearPass& l) {
 
 }  // namespace
 
-std::optional<LinearPass> make_relay_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
-    if (p.packed() || p.gate_broadcast != 0 || p.time == 0 || p.batch * p.channels == 0) return std::nullopt;
-    const bool backward = pass == Pass::backward;
-    LinearPass l = begin_pass(p, pass, true, false);
-    l.tuning.algorithm = LinearAlgorithm::relay;
-    if (l.time_inner || l.kernel() == nullptr) return std::nullopt;
-    const RelayFacts& facts = l.relay_tile();
-    const LinearShape shape = shape_of(l, p, false);
-    const LinearCost cost{backward, p.gate_form != GateForm::value, p.has_reset};
-    l.tuning = tune_relay(shape, {facts.lane_rows, facts.steps, facts.stage_bytes}, cost, multiprocessors);
-    if (must_suit && !relay_suits(shape, l.tuning, multiprocessors)) return std::nullopt;
-    l.launch_steps = p.time;
-    settle_params(l, p);
-    if (!settle_maps(l, p, facts.lane_rows, l.relay_stage_steps())) return std::nullopt;
-    return l;
-}
-
 std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int multiprocessors, bool must_suit) {
     if (p.packed() || p.has_reset || p.gate_form != GateForm::value || p.gate_broadcast != 0) return std::nullopt;
     if (p.time == 0 || p.batch * p.channels == 0 || !can_align(p, pass, false)) return std::nullopt;
@@ -83,7 +65,7 @@ std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
     if (!l.time_inner) {
-        if (!settle_maps(l, p, facts.lane_rows, l.wave_box_steps())) return std::nullopt;
+        if (!settle_maps(l, p)) return std::nullopt;
         l.dense = are_dense(l, size_of(p.dtype));
     }
     book_waves(l);
