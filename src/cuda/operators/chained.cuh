@@ -37,6 +37,18 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
+// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. The sum is taken in four
+// parts, which is quicker and halves its error.
+template <int L, typename Wide, typename Get>
+__device__ __forceinline__ Wide log_of_sum(Get&& get) {
+    Wide most = get(0), sum[4] = {};
+#pragma unroll
+    for (int i = 1; i < L; ++i) most = select(get(i) > most, get(i), most);
+#pragma unroll
+    for (int i = 0; i < L; ++i) sum[i % 4] += exp_of(combine::LogAddExp::difference(get(i), most));
+    return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
+}
+
 // What works of both layouts have in common. A lane's tile has as many steps as that of a linear recurrence forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberWork {
@@ -60,12 +72,18 @@ struct NumberWork {
     }
     template <typename Then>
     __device__ __forceinline__ void summarize(Wide (&through)[V], Then&& then) const {
-        for_steps([&](int i) {
+        if constexpr (std::is_same_v<Operator, combine::LogAddExp>) {
 #pragma unroll
-            for (int v = 0; v < V; ++v)
-                through[v] = i == (Down ? L - 1 : 0) ? source.get(i, v)
-                                                     : combine_numbers<Operator, false>(through[v], source.get(i, v));
-        });
+            for (int v = 0; v < V; ++v) through[v] = log_of_sum<L, Wide>([&](int i) { return source.get(i, v); });
+        } else {
+            for_steps([&](int i) {
+#pragma unroll
+                for (int v = 0; v < V; ++v)
+                    through[v] = i == (Down ? L - 1 : 0)
+                                     ? source.get(i, v)
+                                     : combine_numbers<Operator, false>(through[v], source.get(i, v));
+            });
+        }
         then();
     }
     // Replaces the lane's elements by those of OUTPUT.
