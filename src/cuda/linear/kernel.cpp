@@ -6,6 +6,7 @@
 #include <array>
 
 #include "cuda/launch/launch.h"
+#include "cuda/linear/tensor_maps.h"
 #include "cuda/linear/waves/params.h"
 
 namespace flashscan::cuda {
