@@ -11,7 +11,7 @@ using namespace flashscan::cuda;
 constexpr int steps = 8, warps = 4;
 
 ElementShape shape_of(int64_t batches, int64_t rows, int64_t time, bool time_inner) {
-    return {batches, rows, time, time_inner, false, steps, warps};
+    return {batches, rows, time, time_inner, false, 0, steps, warps};
 }
 
 TEST(ElementTuning, CoversEveryRowAndStep) {
