@@ -178,21 +178,22 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
-template <typename Operator>
-constexpr int chained_resident = requires {
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: of 16-bit, complex and long operators' steps
+// more are held at once.
+template <typename X, typename Operator>
+constexpr int chained_resident = std::is_floating_point_v<X> && !requires {
     Operator::is_long;
 }
-? 2 : 3;
+? 3 : 2;
 
 template <typename X, typename Operator, bool Down>
-__global__ void __launch_bounds__(32 * chained_warps, chained_resident<Operator>)
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
     number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
     scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
 }
 
 template <typename X, typename Operator, bool Down>
-__global__ void __launch_bounds__(32 * chained_warps, chained_resident<Operator>)
+__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
     number_columns(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
     scan_chained_columns<NumberColumnsWork<X, Operator, Down>>(p, sets);
 }
