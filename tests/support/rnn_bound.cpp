@@ -17,6 +17,7 @@
 // mean square over a head's D elements of what changes, times 12, is what an implementation may be off there. To this
 // comes, per element, what saturated gates hide from a disturbance of INPUT, and what no step before takes up:
 //
+//     r[t]         where ReLU holds the oracle at 0, how far above 0 the step's disturbance reaches; few of the runs do
 //     e[t]         states that add up: e = 8 u |state| summed since the last reset, of c (and n) also through h
 //     f[t]         dc likewise: 8 u sqrt(sum of max |GRAD|OUTPUT|^2 from here on) max(1, |states|)
 //                  + u (8 + steps left) max |dg|
@@ -116,13 +117,13 @@ class RnnBounds {
     void turn_at_kinks() {
         const bool slstm = p_.cell == FLASHSCAN_CELL_SLSTM;
         const std::vector<double> off = spread(FLASHSCAN_ARG_OUTPUT, base_[FLASHSCAN_ARG_OUTPUT].size());
-        const RnnKinks kinks(p_, exact_, base_, [&](const Sequence& q, int64_t i, int64_t w) {
+        kinks_.emplace(p_, exact_, base_, [&](const Sequence& q, int64_t i, int64_t w) {
             const int64_t t = q.step(p_.reverse, i);
             return std::max(disturbance(q, i, 0, w), slstm ? disturbance(q, i, 1, w) : 0) +
                    off[wide_.output_index(slstm ? 3 : 0, q.batch, t, w)] / widening +
                    sizes_->step(q.batch, t, w / p_.dim).error;
         });
-        for (int choice = 0; choice < kinks.choices(); ++choice) turned_.push_back(run(kinks.pushed(choice)));
+        for (int choice = 0; choice < kinks_->choices(); ++choice) turned_.push_back(run(kinks_->pushed(choice)));
     }
 
     RnnData disturb(int run) const {
@@ -202,11 +203,15 @@ class RnnBounds {
                     if (id == (grad | FLASHSCAN_ARG_STATE_IN))
                         tolerance[p_.state_index(s, row, w)] += end.floor + (s == 0 ? 2 * through(w, end.dg) : 0);
                 }
+            for (const Sequence& q : sequences_of(p_.batch, p_.time, data_.offsets))
+                if (id == FLASHSCAN_ARG_STATE_OUT && q.length() > 0)
+                    tolerance[p_.state_index(0, q.state, w)] +=
+                        kinks_->reach(q.batch, q.step(p_.reverse, q.length() - 1), w);
             for (int64_t b = 0; b < p_.batch; ++b)
                 for (int64_t t = 0; t < p_.time; ++t) {
                     const RnnMagnitudes::Step& step = sizes_->step(b, t, head);
                     for (int64_t s = 0; id == FLASHSCAN_ARG_OUTPUT && s < p_.output_states(); ++s)
-                        tolerance[p_.output_index(s, b, t, w)] += step.error;
+                        tolerance[p_.output_index(s, b, t, w)] += step.error + kinks_->reach(b, t, w);
                     for (int64_t g = 0; id == (grad | FLASHSCAN_ARG_INPUT) && g < p_.gates(); ++g)
                         tolerance[p_.input_index(b, t, g, w)] += floor_of(step, g, w);
                 }
@@ -252,6 +257,7 @@ class RnnBounds {
     RnnOutcome base_;
     std::optional<RnnMagnitudes> sizes_;
     std::vector<RnnOutcome> disturbed_, turned_;
+    std::optional<RnnKinks> kinks_;
 };
 
 }  // namespace

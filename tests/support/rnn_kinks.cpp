@@ -37,6 +37,12 @@ size_t RnnKinks::index(const Sequence& q, int64_t t, int64_t w) const {
     return static_cast<size_t>((q.batch * p_.time + t) * p_.width() + w);
 }
 
+double RnnKinks::reach(int64_t batch, int64_t t, int64_t w) const {
+    if (p_.cell != FLASHSCAN_CELL_ELMAN_RELU) return 0;
+    const Place& place = places_[static_cast<size_t>((batch * p_.time + t) * p_.width() + w)];
+    return place.position <= 0 ? std::max(place.position + place.margin, 0.0) : 0;
+}
+
 double RnnKinks::state_before(const Sequence& q, int64_t i, int64_t s, int64_t w) const {
     if (p_.reset && data_.reset[static_cast<size_t>(q.batch * p_.time + q.step(p_.reverse, i))] != 0) return 0;
     if (i > 0) return base_[FLASHSCAN_ARG_OUTPUT][wide_.output_index(s, q.batch, q.step(p_.reverse, i - 1), w)].real();

@@ -27,6 +27,8 @@ class RnnKinks {
     int choices() const { return choices_; }
     // Every element that is near goes to a side, by INPUT of the first gate; what the others add to it stays.
     RnnData pushed(int choice) const;
+    // How far above 0 an implementation may be at step t of a batch entry where ReLU holds the oracle at 0.
+    double reach(int64_t batch, int64_t t, int64_t w) const;
 
   private:
     struct Place {
