@@ -165,6 +165,7 @@ class LinearRanks final : public LinearKernel {
         w.message_bytes = static_cast<double>(product_bytes() + state_bytes() + rows()) +
                           (pass == Pass::backward ? w.state_bytes : 0);
         w.edge_bytes = pass == Pass::backward ? w.state_bytes + static_cast<double>(rows()) : 0;
+        w.rows = rows();
         w.most_groups = most_groups(p_, pass);
         return w;
     }
