@@ -23,7 +23,7 @@ struct RankWork {
     double edge_bytes = 0;     // the same in a wavefront, once, before it begins; 0: nothing
     double state_bytes = 0;    // of the states of all rows
     int64_t rows = 0;
-    int64_t most_groups = 1;   // that the rows can be cut into; 0: a wavefront is not possible
+    int64_t most_groups = 1;  // that the rows can be cut into; 0: a wavefront is not possible
 };
 
 struct RankSchedule {
