@@ -53,7 +53,6 @@ __device__ __forceinline__ void expect_bytes(uint32_t barrier, uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 // Waits until the phase of the given parity has ended; the first phase has parity 0.
-// Waits until the phase of the given parity has ended; the first phase has parity 0.
 __device__ __forceinline__ void wait_for_phase(uint32_t barrier, uint32_t parity) {
     asm volatile(
         "{\n\t.reg .pred done;\n"

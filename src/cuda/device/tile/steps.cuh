@@ -68,7 +68,6 @@ __device__ __forceinline__ void store_words(const uint32_t* from, char* to) {
 }
 
 // A lane's part of a tile: the bits of L steps of V rows, in registers.
-// A lane's part of a tile: the bits of L steps of V rows, in registers.
 template <typename T, typename Shape>
 struct Steps {
     using Wide = typename Element<T>::Wide;
