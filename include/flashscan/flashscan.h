@@ -356,13 +356,14 @@ enum {
  *
  * COMM_FLAG_SUM_GRADIENTS: backward gives those sums over time of the whole sequence, the same bits on every rank: each
  * rank's sum, rounded to the type of the gradient, added in the order of the ranks. Each of them is asked for on all ranks
- * or on none, else all get FLASHSCAN_STATUS_MISSING_ARGUMENT. A plan that has no such gradient is
- * FLASHSCAN_STATUS_UNSUPPORTED.
+ * or on none, else all get FLASHSCAN_STATUS_MISSING_ARGUMENT, or on GPUs wait for each other. A plan that has no such
+ * gradient is FLASHSCAN_STATUS_UNSUPPORTED.
  *
  * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
  * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
  * it again for each rank whose carry is not finite unless its steps are walked one by one; so does backward once more with
- * COMM_FLAG_SUM_GRADIENTS, after it has written the other outputs. All ranks of a communicator
+ * COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls it twice, and a call once,
+ * or forward in a wavefront not at all. All ranks of a communicator
  * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
  * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
  * do not know of each other.
@@ -372,10 +373,11 @@ enum {
  * and a sentence that names it. What is refused before the library has read the options, or before it has looked at the
  * arguments (a NULL plan, too many arguments), the other ranks do not learn of. Where all_gather fails, the call fails
  * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
- * without it. In each case nothing was written. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
+ * without it. In each case nothing was written, unless it was the all_gather that adds up gradients. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
  * the others waiting, as one that leaves out a collective of NCCL does, and where one rank asks for GRAD|GATE and another
- * has no OUTPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words. Where a batched callback of a custom operator fails on one rank, the call
- * fails on all of them, and outputs hold no results.
+ * has no OUTPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
+ * where send or receive fails, FLASHSCAN_STATUS_CALLBACK_FAILED. Outputs hold no results then. Where a batched callback of
+ * a custom operator fails on one rank, the call fails on all of them, and outputs hold no results.
  */
 enum {
     FLASHSCAN_COMM_CALLBACKS = 2201,

@@ -103,9 +103,15 @@ class FamilyPlan final : public Plan {
     }
 
     std::string agreement() const override {
-        return fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
-                           options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
-                           backend_->facts().in_use + (options_.communicator.sums_gradients ? " sums" : ""));
+        const Communicator& ranks = options_.communicator;
+        std::string text = fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
+                                       options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
+                                       backend_->facts().in_use + (ranks.sums_gradients ? " sums" : ""));
+        // What decides how carries travel, as ranks that go different ways would wait for each other.
+        if (ranks && backend_->settles_ranks())
+            text += fmt::format(" carries {} groups {}{}", static_cast<int32_t>(ranks.carries), ranks.groups,
+                                ranks.nccl_handle || ranks.send != nullptr ? " sends" : "");
+        return text;
     }
 
     void execute(Pass pass, std::span<const Argument> arguments, void* stream) const override {

@@ -34,9 +34,13 @@ std::unique_ptr<LinearKernel> make_alone(const LinearProblem& problem, const Opt
 }
 template <auto make>
 std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
-    auto kernel = make(problem, options, refusal);
-    return kernel && options.communicator ? make_linear_ranks(problem, options, std::move(kernel), make_alone)
-                                          : std::move(kernel);
+    if (!options.communicator) return make(problem, options, refusal);
+    // The plan copies states with strides, so that what runs on a rank finds them dense.
+    LinearProblem dense = problem;
+    dense.state_in = dense.state_out = dense.grad_state_in = dense.grad_state_out = {};
+    validate(dense);
+    auto kernel = make(dense, options, refusal);
+    return kernel ? make_linear_ranks(dense, options, std::move(kernel), make_alone) : nullptr;
 }
 // For families that have no way to carry states from GPU to GPU.
 template <auto make, typename Problem>

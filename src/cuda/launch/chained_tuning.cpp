@@ -76,7 +76,9 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
     t.row_groups = ceil_div(shape.rows, strip << t.log2_warp_rows);
     const int64_t groups = shape.batches * t.row_groups;
     // The sets are of about equal size: in a small one blocks would wait for each other.
-    const int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
+    int64_t sets = std::max<int64_t>(groups / columns_set_groups, 1);
+    // Lanes of skewed strips compute where there are no rows, so that there must be no groups beyond the last one.
+    while (tile.row_lanes < 32 && groups % sets != 0) --sets;
     t.set_groups = ceil_div(groups, sets);
     t.blocks = ceil_div(groups, t.set_groups) * t.set_groups * t.chunks;
     return t;

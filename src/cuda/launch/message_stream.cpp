@@ -47,13 +47,21 @@ void MessageStream::release() noexcept {
     if (stream_ != nullptr) succeeds(cudaStreamDestroy(stream_));
 }
 
-void MessageStream::fork(void* stream) const {
-    record(events_[0], stream);
-    wait(events_[0], stream_);
+MessageStream::Fork::Fork(const MessageStream& messages, void* stream) : messages_(messages), stream_(stream) {
+    record(messages_.events_[0], stream_);
+    wait(messages_.events_[0], messages_.stream_);
 }
-void MessageStream::join(void* stream) const {
-    record(events_[1], stream_);
-    wait(events_[1], stream);
+MessageStream::Fork::~Fork() {
+    if (joined_) return;
+    try {
+        join();
+    } catch (...) {  // what fails now has failed before, and that is what the call reports
+    }
+}
+void MessageStream::Fork::join() {
+    joined_ = true;
+    record(messages_.events_[1], messages_.stream_);
+    wait(messages_.events_[1], stream_);
 }
 void MessageStream::arrived(size_t k) const { record(events_[2 + 2 * k], stream_); }
 void MessageStream::wait_for(size_t k, void* stream) const { wait(events_[2 + 2 * k], stream); }

@@ -18,9 +18,21 @@ class MessageStream {
     MessageStream& operator=(const MessageStream&) = delete;
 
     void* get() const { return stream_; }
-    // Lets the messages follow what the call has enqueued, and the call follow all messages.
-    void fork(void* stream) const;
-    void join(void* stream) const;
+    // Lets the messages follow what the call has enqueued, and then the call follow all messages: in join, or where an
+    // exception leaves the scope before it.
+    class Fork {
+      public:
+        Fork(const MessageStream& messages, void* stream);
+        ~Fork();
+        Fork(const Fork&) = delete;
+        Fork& operator=(const Fork&) = delete;
+        void join();
+
+      private:
+        const MessageStream& messages_;
+        void* stream_;
+        bool joined_ = false;
+    };
     // Marks that message k has arrived, and lets the call wait for it.
     void arrived(size_t k) const;
     void wait_for(size_t k, void* stream) const;

@@ -53,7 +53,8 @@ class Linear final : public LinearKernel {
 
     void forward(const LinearBuffers& b, void* stream) const override {
         const bool states = b.state_in != nullptr || b.state_out != nullptr;
-        const LinearPass& pass = pick(forward_, states, {b.input, b.output}, {b.gate});
+        const bool same = states && b.state_in == b.state_out;
+        const LinearPass& pass = pick(forward_, states, same, {b.input, b.output}, {b.gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         point(params.source, b.input);
@@ -64,7 +65,9 @@ class Linear final : public LinearKernel {
     void backward(const LinearBuffers& b, void* stream) const override {
         const void* output = b.grad_gate != nullptr ? b.output : nullptr;
         const bool states = b.state_in != nullptr || b.grad_state_in != nullptr || b.grad_state_out != nullptr;
-        const LinearPass& pass = pick(backward_, states, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
+        const bool same = b.grad_state_out != nullptr && b.grad_state_out == b.grad_state_in;
+        const LinearPass& pass =
+            pick(backward_, states, same, {b.grad_output, output, b.grad_input}, {b.gate, b.grad_gate});
         const DeviceScope scope(device_);
         LinearParams params = common(pass, b);
         point(params.source, b.grad_output);
@@ -78,10 +81,15 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    static const LinearPass& pick(const PassVariants& variants, bool states, std::initializer_list<const void*> data,
-                                  std::initializer_list<const void*> gates) {
+    // `same` tells that the states that enter are in the memory of those that leave. Where steps are reset, a chained scan may
+    // then write what leaves a row before its first chunk has read what enters it.
+    const LinearPass& pick(const PassVariants& variants, bool states, bool same,
+                           std::initializer_list<const void*> data, std::initializer_list<const void*> gates) const {
+        const auto orders_states = [&](const LinearPass& pass) {
+            return !same || !p_.has_reset || pass.tuning.chunks < 3 || !(pass.takes_rows() || pass.takes_columns());
+        };
         for (const LinearPass& pass : variants)
-            if ((pass.takes_states || !states) && are_aligned(data, pass.data_alignment) &&
+            if ((pass.takes_states || !states) && orders_states(pass) && are_aligned(data, pass.data_alignment) &&
                 are_aligned(gates, pass.gate_alignment) &&
                 (!pass.skewed || pass.takes_columns() || lie_alike(data, gates, bulk_alignment)))
                 return pass;

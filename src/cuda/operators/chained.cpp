@@ -42,9 +42,8 @@ std::optional<NumberLaunch> NumberLaunch::make(const ElementKernels& kernels, co
     view.batch = of.batch_stride * l.element_bytes_;
     params.output = view;
 
-    constexpr int warps = 8;
     const ChainedShape shape{of.batches, of.rows, of.time, of.shares_sectors, 0, l.kernels_->skew};
-    const ChainedTile tile{lane_rows, l.kernels_->steps, warps};
+    const ChainedTile tile{lane_rows, l.kernels_->steps, chained_warps};
     l.tuning_ = of.time_inner ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
     const bool suits =
         of.time_inner ? chained_rows_suit(shape, l.tuning_) : chained_columns_suit(shape, tile, l.tuning_, true);
@@ -141,9 +140,10 @@ bool ChainedNumbers::cut(const OperatorProblem& p, const ElementKernels& kernels
         in.time = rest;
         rest_ = NumberLaunch::make(kernels, in, false, workspace);
     }
+    if (!scan_ || !between_ || (rest > 0 && !rest_)) return false;
     carries_ = workspace.book(Extent(count) * pieces * state_size);
     last_ = workspace.book(Extent(count) * state_size);
-    return scan_ && between_ && (rest == 0 || rest_);
+    return true;
 }
 
 void ChainedNumbers::run(const NumberArrays& a, void* scratch, bool overlaps, void* stream) const {

@@ -5,7 +5,7 @@
 //     y[t] = y[t-1] o x[t]
 //
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
-// Limits     Floating-point and complex numbers, as every bit pattern of an integer is a value and a carry shows by its
+// Limits     Floating-point numbers and sums of complex ones, as every bit pattern of an integer is a value and a carry shows by its
 //            bits whether it has arrived. No packed sequences. Time innermost: a row begins at the same place within 16
 //            bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
 // Order      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
@@ -37,8 +37,8 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
-// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. The sum is taken in four
-// parts, which is quicker and halves its error.
+// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is that of
+// a rounded sum between 1 and L, taken in four parts.
 template <int L, typename Wide, typename Get>
 __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     Wide most = get(0), sum[4] = {};

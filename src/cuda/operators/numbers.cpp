@@ -67,7 +67,10 @@ class Numbers final : public OperatorKernel {
         if (chained_) text += fmt::format("{}, or where arrays do not lie for it ", chained_->describe());
         text += v.scan.describe();
         if (indexed_ != nullptr) text += fmt::format("; with INDEX {}", indexed_->scan.describe());
-        if (p_.differentiable()) text += fmt::format("; backward {}", v.gradients.describe());
+        if (!p_.differentiable()) return text;
+        text += "; backward ";
+        if (chained_back_) text += fmt::format("{}, or where arrays do not lie for it ", chained_back_->describe());
+        text += v.gradients.describe();
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {

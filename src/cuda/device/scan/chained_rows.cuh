@@ -51,10 +51,9 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int chained_warps = 8;  // the most warps of a block
-
 // Whether step t is among the lane's. The lane with a row's last step passes on what leaves the row, and not the lane
-// after which there is nothing, so that a final state has the bits of the last step's result.
+// after which there is nothing, so that a final state has the bits of the last step's result (but for the sign of a zero
+// of numbers that are added to an identity).
 template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;

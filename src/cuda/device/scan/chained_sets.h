@@ -6,12 +6,14 @@
 
 namespace flashscan::cuda {
 
+inline constexpr int chained_warps = 8;  // the most warps of a block
+
 // The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of rows,
 // or some strips of one of columns.
 struct ChainedSets {
     uint32_t groups = 0, blocks = 0;  // groups of a set, and blocks of a set: one for each of its groups and chunks
     Divisor by_groups, by_blocks;     // divide by them
-    Divisor by_rows;                  // rows alone: divides by the rows of a batch entry
+    Divisor by_rows;                  // chained_rows.cuh alone: divides by the rows of a batch entry
 };
 
 }  // namespace flashscan::cuda

@@ -71,8 +71,14 @@ class LinearRanks final : public LinearKernel {
         const int64_t most = *std::max_element(steps.begin(), steps.end());
         for (const Pass pass : {Pass::forward, Pass::backward}) {
             LinearRankPlan& to = plan(pass);
-            const Carries wanted = can_send(ranks_) ? ranks_.carries : Carries::gathered;
+            const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
+                                             : !can_send(ranks_) ? "the communicator has no send and receive"
+                                             : options_.batch_invariant
+                                                 ? "BATCH_INVARIANT rules out a choice by the number of rows"
+                                                 : nullptr;
+            const Carries wanted = why_gathered != nullptr ? Carries::gathered : ranks_.carries;
             to.schedule = choose_schedule(work(pass, most), wanted, ranks_.groups);
+            if (why_gathered != nullptr) to.schedule.why = why_gathered;
             if (waves(pass)) cut(pass);
             lay_out(pass);
         }
@@ -281,7 +287,6 @@ class LinearRanks final : public LinearKernel {
             shape.blocks.y = static_cast<unsigned>(of.chunks);
             launch(kernels_.summarise[of.time_inner ? 1 : 0][backward ? 1 : 0], shape, stream, s);
         }
-        if (!backward && waves(pass)) return;
         RankCloseParams c;
         c.chunk = s.chunk;
         c.to = message(base + of.sent, of.message, parts(pass));
@@ -371,7 +376,7 @@ class LinearRanks final : public LinearKernel {
         }
         char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
         const size_t groups = of.slices.list.size();
-        messages_->fork(stream);
+        MessageStream::Fork fork(*messages_, stream);
         const auto receive_group = [&](size_t k) {
             if (from < 0 || k >= groups) return;
             const LinearSlice& slice = of.slices.list[k];
@@ -406,7 +411,7 @@ class LinearRanks final : public LinearKernel {
             messages_->follow(k, stream);
             send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, messages_->get());
         }
-        messages_->join(stream);
+        fork.join();
         if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
     }
 

@@ -64,7 +64,9 @@ ElementKernels number_kernels(Dtype dtype, int kind) {
         k.backward.channels = V;
         k.gradients = reinterpret_cast<const void*>(&numbers_backward<X, V, Operator>);
         k.empty_gradients = reinterpret_cast<const void*>(&empty_gradients<X>);
-        if constexpr (V == 1) fill_chained<X, Operator>(k);
+        // Complex products by an identity are not exact: (1 + 0i) inf is NaN.
+        constexpr bool exact = NumberPart<X>::count == 1 || std::is_same_v<Operator, combine::Add>;
+        if constexpr (V == 1 && exact) fill_chained<X, Operator>(k);
     }
     return k;
 }
