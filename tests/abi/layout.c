@@ -31,7 +31,7 @@ PIN_FIELD(flashscan_allocator, user, 8);
 PIN_FIELD(flashscan_allocator, allocate, 16);
 PIN_FIELD(flashscan_allocator, release, 24);
 
-PIN(comm, sizeof(flashscan_comm) >= 32);
+PIN(comm, sizeof(flashscan_comm) >= 72);
 PIN_FIELD(flashscan_comm, struct_size, 0);
 PIN_FIELD(flashscan_comm, kind, 4);
 PIN_FIELD(flashscan_comm, rank, 8);
