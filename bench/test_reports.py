@@ -108,13 +108,18 @@ class CommittedResults(Folder):
         self.assertTrue(FOLDERS)
 
     def test_every_target_is_judged_as_the_driver_did(self):
+        folders = 0
         for folder in FOLDERS:
             results = reports.load_results([folder])
             written = [target["met"] for report in results.benches for case in report["cases"]
                        for target in case["targets"] if target["met"] is not None]
             judged = [item.met for item in judgements_of(results) if item.met is not None]
+            if not written and not judged:
+                continue  # lines that were timed without targets
+            folders += 1
             self.assertTrue(judged, folder)
             self.assertEqual(sorted(written), sorted(judged), folder)
+        self.assertGreater(folders, 0)
 
     def test_page_and_pictures(self):
         for folder in FOLDERS:
