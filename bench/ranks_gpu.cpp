@@ -56,7 +56,7 @@ struct Settings {
     bool calls = false;
 };
 
-// What is timed: the whole on one GPU, or parts with a communicator.
+// One way that is timed: the whole problem on one GPU, or a part for each rank with a communicator.
 struct Way {
     const char* name;
     int32_t carries, groups;

@@ -107,7 +107,7 @@ class FamilyPlan final : public Plan {
         std::string text = fmt::format("{}{} {} {}", Family::describe_ranks(problem_),
                                        options_.batch_invariant ? " batch-invariant" : "", backend_->name(),
                                        backend_->facts().in_use + (ranks.sums_gradients ? " sums" : ""));
-        // What decides how carries travel, as ranks that go different ways would wait for each other.
+        // Ranks compare how their carries travel, since ranks that choose different ways would wait for each other.
         if (ranks && backend_->settles_ranks())
             text += fmt::format(" carries {} groups {}{}", static_cast<int32_t>(ranks.carries), ranks.groups,
                                 ranks.nccl_handle || ranks.send != nullptr ? " sends" : "");

@@ -14,7 +14,7 @@
 
 namespace flashscan {
 
-// What a pass of the rank that has the most steps moves.
+// The memory traffic and messages of a pass on the rank that has the most steps.
 struct RankWork {
     int32_t ranks = 1;
     double pass_bytes = 0;     // of all arrays

@@ -15,7 +15,7 @@ RnnKernels rnn_kernels_for(Isa isa, const RnnProblem& problem);
 // The bytes of RESERVE: what the cell keeps, less h where OUTPUT has it unrounded.
 size_t rnn_reserve_bytes(const RnnProblem& problem, const RnnKernels& kernels);
 
-// What a plan knows of its calls: extents and types.
+// The part of a call that its plan already knows: extents and types.
 RnnCall rnn_extents(const RnnProblem& problem, const RnnKernels& kernels);
 
 // The sequences of a call, the longest first.

@@ -29,7 +29,7 @@ struct Stream {
     bool captures = false;
     std::vector<std::string> captured;
 };
-// What of a stream it stands for: whether that was captured.
+// An event stands for the work of a stream up to it; only whether that was captured is known.
 struct Event {
     bool captured = false;
 };

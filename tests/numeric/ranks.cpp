@@ -181,7 +181,7 @@ TEST(RanksOnTheWay, MoreChannelsThanABlockHas) {
     }
 }
 
-// What each rank has summed is rounded to the gate's type, of 32 bits and more here.
+// Each rank rounds its sum to the gate's type, which has 32 bits or more here.
 TEST(RankSums, TheLibraryAddsThem) {
     for (const char* line :
          {"linear f32 BTC b2 t300 c9 broadcast-t state-in state-out seed21",

@@ -14,7 +14,7 @@
 
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
-// What both passes hold of a strip: rows of `pitch` numbers.
+// The working arrays of a strip, which both passes use: rows of `pitch` numbers.
 template <typename Cell, typename T>
 struct StripBuffer {
     static constexpr int W = Simd<T>::width, G = Cell::gates, S = Cell::states, P = Cell::biases;

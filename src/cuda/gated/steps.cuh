@@ -14,7 +14,7 @@
 
 namespace flashscan::cuda {
 
-// What a thread of gated_steps reads. Data have type X, GATE and SECOND_GATE type G.
+// Loads and computes the steps of a thread of gated_steps. Data have type X, GATE and SECOND_GATE type G.
 template <typename X, typename G, typename Parts>
 struct GatedStepPack {
     using R = typename Element<X>::Wide;

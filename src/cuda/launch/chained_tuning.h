@@ -9,7 +9,7 @@
 
 namespace flashscan::cuda {
 
-// What the choice depends on. Rows are counted per batch entry.
+// The properties of a problem that the choice depends on. Rows are counted per batch entry.
 struct ChainedShape {
     int64_t batches = 0, rows = 0, time = 0;
     bool shares_sectors = false;  // columns: whether warps side by side store to the same 32-byte sectors of memory

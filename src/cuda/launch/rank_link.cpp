@@ -14,7 +14,8 @@ void check_callback(const Communicator& ranks, int32_t status, const char* which
              ranks.rank, ranks.size, bytes);
 }
 
-// What callbacks enqueue does not count.
+// Whether launches are only being counted, so that a message must not be sent. A message through NCCL counts as a
+// launch; what a callback enqueues is not counted.
 bool is_only_counted(const Communicator& ranks) {
     return ranks.nccl == nullptr ? is_counting_launches() : counts_launch();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of rank_sums.cu are launched with: plain data, no CUDA types.
+// Parameters of the kernels of rank_sums.cu: plain data, no CUDA types.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace flashscan::cuda {
 
-// `row` is the elements of a row of the states, `bytes` those of an element.
+// `bytes` is the size of an element of the states.
 inline StateRows state_rows_of(const Sequences& problem, const void* in, void* out, const int32_t* indices,
                                int64_t bytes) {
     return {static_cast<const char*>(in),         static_cast<char*>(out),

@@ -96,7 +96,7 @@ struct LookBack {
         return last_of_group() && earlier_groups() == (1 << p.log2_link_groups) - 1;
     }
     __device__ __forceinline__ bool last() const { return chunk + 1 >= chunks; }
-    // Where the value of a row is published that belongs to chunk, group or link k.
+    // Returns the place at which chunk, group or link k publishes its value of a row.
     __device__ __forceinline__ int64_t place(uint32_t k, int row) const {
         return (static_cast<int64_t>(first + k) * row_groups + row_group << log2_rows) + row;
     }

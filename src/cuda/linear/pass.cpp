@@ -102,7 +102,7 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p, bool batch_invaria
 
 void book_look_back(LinearPass& l) {
     if (l.tuning.chunks <= 1) return;
-    // Where sequences have their own chunks, groups and links have the places of their first chunks' followers.
+    // If sequences have their own chunks, a group or link publishes at the place of the chunk after its first one.
     const int64_t groups =
         l.by_sequence ? l.tuning.chunks : ceil_div(l.tuning.chunks, int64_t{1} << l.tuning.log2_group_chunks);
     const int64_t links = l.by_sequence ? groups : ceil_div(groups, int64_t{1} << l.tuning.log2_link_groups);

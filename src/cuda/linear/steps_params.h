@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel "steps" is launched with: plain data, no CUDA types.
+// Parameters of the kernel "steps": plain data, no CUDA types.
 #pragma once
 
 #include "cuda/device/tile/sequences.h"

@@ -64,8 +64,8 @@ LinearTuning tune_chunked(const LinearShape& shape, const LinearTile& tile) {
     cut(log2_warp_rows);
     if (waits()) cut(0);
     if (!waits()) return t;
-    // Where bits must depend neither on the number of rows nor on their alignment, chunks are composed as by the widest
-    // tile.
+    // Batch invariance: chunks are composed as by the widest tile, so that bits depend neither on the number of rows
+    // nor on their alignment.
     if (shape.batch_invariant && !shape.time_inner) t.log2_fold_rows = 6;
     t.log2_group_chunks = log2_group_chunks(tile.warps, std::max(rows, int64_t{1} << t.log2_fold_rows));
     t.log2_link_groups = t.log2_group_chunks;

@@ -11,8 +11,9 @@ namespace flashscan::cuda {
 namespace {
 
 constexpr int64_t sector_bytes = 32;
-// As many pieces as fill a GPU with a block each some times over; the fewest steps of a piece, and bytes of all rows,
-// with which two passes over INPUT are faster than looking back.
+// A few long rows are cut into pieces, at least `enough_pieces` in all: with a block each, these fill a GPU several
+// times over. Where a piece or all rows would be smaller than the least, looking back is faster than two passes over
+// INPUT.
 constexpr int64_t enough_pieces = 1024, least_piece_steps = 8192, least_bytes = 32 << 20;
 
 char* bytes_at(void* base, int64_t bytes) { return base == nullptr ? nullptr : static_cast<char*>(base) + bytes; }
@@ -152,7 +153,7 @@ void ChainedNumbers::run(const NumberArrays& a, void* scratch, bool overlaps, vo
     void* const last = bytes_at(scratch, static_cast<int64_t>(last_));
     const char* const from = bytes_at(a.from, pieces_bytes_);
     scan_->run({from, nullptr, nullptr, nullptr, carries}, scratch, overlaps, stream);
-    // What is after the last piece is the state that leaves, unless there is a rest.
+    // The value after the last piece is the state that leaves, unless steps remain after the pieces.
     between_->run({carries, carries, nullptr, a.state_in, rest_ ? last : a.state_out}, scratch, overlaps, stream);
     if (a.to != nullptr)
         scan_->run({from, bytes_at(a.to, pieces_bytes_), nullptr, carries, nullptr}, scratch, overlaps, stream);

@@ -49,7 +49,8 @@ __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
 }
 
-// What works of both layouts have in common. A lane's tile has as many steps as that of a linear recurrence forward.
+// The part that the works of both layouts share. A lane's tile has as many steps as that of a linear recurrence
+// forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberWork {
     using Params = NumberChainParams;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What chained scans of numbers (chained.cuh) are launched with beside their order of blocks.
+// Parameters of chained scans of numbers (chained.cuh), apart from the order of their blocks.
 #pragma once
 
 #include "cuda/device/tile/sequences.h"

@@ -133,7 +133,7 @@ class Numbers final : public OperatorKernel {
     std::vector<std::unique_ptr<Variant>> variants_;  // for words of channels, if there is one; for single channels
     std::unique_ptr<IndexedVariant> indexed_;         // of operators that have INDEX
     bool overlaps_;
-    // Of many rows: forward, and backward of sums.
+    // Chained scans, which many rows take: forward, and backward for sums only.
     std::optional<ChainedNumbers> chained_, chained_back_;
     Workspace chained_forward_, chained_backward_;
     bool chains_overlap_ = false;

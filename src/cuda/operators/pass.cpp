@@ -65,7 +65,7 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     e.marks = t.chunks * rows;
     if (t.chunks <= 1) return e;
     // With groups of one chunk neither summaries of chunks nor totals of groups are exchanged.
-    // Where sequences have their own chunks, groups and links are published at places of chunks.
+    // If sequences have their own chunks, groups and links are published at places of chunks.
     const auto bytes = [&](int log2_chunks) {
         return (g.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * facts.words * 8;
     };

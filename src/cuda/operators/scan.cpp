@@ -24,7 +24,7 @@ std::string OperatorScan::refusal() const { return refusal_of(pass_, kernels_.sc
 
 ElementScanParams OperatorScan::common(const OperatorBuffers& b, const void* output) const {
     ElementScanParams params;
-    // What a reduction writes is not moved in vectors.
+    // A reduction writes its result element by element, so INDEX need not be aligned to vectors.
     const void* const index = p_.is_reduction() ? nullptr : b.index;
     params.grid = grid_of_call(pass_, kernels_.forward, b.seq_offsets, b.scratch, {b.input, output, index});
     params.index = b.index;

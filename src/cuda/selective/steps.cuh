@@ -21,7 +21,7 @@ struct SelectiveLanes {
     using Stored = std::conditional_t<std::is_same_v<V, R>, X, V>;  // the type of B and C of a step in memory
     using Numbers = Pack<V, States>;
     using Step = Pack<Stored, States>;
-    // What is loaded of a step.
+    // The values that are loaded for a step.
     struct Loaded {
         X input, delta, gate;
         Step b, c;

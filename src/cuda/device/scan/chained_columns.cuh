@@ -11,8 +11,8 @@
 //            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
 //            fit.
 //
-// Of Params this needs row_groups and by_row_groups too, and of a work `skewed`: whether the last lane of a warp has no
-// rows of its own (device/tile/skewed_pairs.cuh).
+// Params must also have row_groups and by_row_groups. A work must also have `skewed`, which tells whether the last lane
+// of a warp has no rows of its own (device/tile/skewed_pairs.cuh).
 #pragma once
 
 #include "cuda/device/scan/chained_rows.cuh"

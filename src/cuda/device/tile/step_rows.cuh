@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread of a kernel for few steps owns, V channels of one row, and how it loads and stores them; and which row
-// of the states is meant.
+// Device code that kernels for few steps share: a thread owns V channels of one row, loads and stores them, and finds
+// the row of the states that belongs to them.
 #pragma once
 
 #include "cuda/device/math/types.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels for few steps, as in decoding, are given beside the parameters of their family: plain data, no CUDA
-// types.
+// Parameters of kernels for few steps, as in decoding, that do not depend on the family. They are plain data without
+// CUDA types.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace flashscan::cuda {
 
-// Where the states of a call lie. The kernels read and write them there, so that no launch copies them.
+// The places of a call's states. Kernels read and write the states there, so that no launch copies them.
 struct StateRows {
     const char* in = nullptr;  // null where the argument was not given
     char* out = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of kernels.cuh are launched with: plain data, no CUDA types. A row is a state: a channel of a batch
-// entry or, where sequences are packed, of a sequence.
+// Parameters of the kernels of kernels.cuh: plain data, no CUDA types. A row is a state: a channel of a batch entry or,
+// where sequences are packed, of a sequence.
 #pragma once
 
 #include "cuda/device/tile/sequences.h"
@@ -8,7 +8,8 @@
 
 namespace flashscan::cuda {
 
-// What a rank tells of its rows, an array each. The map of a row is h -> product h + sum, or h -> sum where it is cut.
+// The summary that a rank sends of its rows, one array for each part. The map of a row is h -> product h + sum, or
+// h -> sum where it is cut.
 struct RankMessage {
     void* product = nullptr;
     void* sum = nullptr;

@@ -230,7 +230,7 @@ class LinearRanks final : public LinearKernel {
         to.bytes = scratch.bytes();
     }
 
-    // Of a row; the time alone decides, so that other rows change no bits.
+    // Returns the number of chunks of a row. It depends on the time alone, so that other rows change no bits.
     int64_t chunks() const {
         if (p_.time == 0) return 0;
         const int64_t all = std::min(ceil_div<int64_t>(p_.time, least_chunk_steps), most_chunks);

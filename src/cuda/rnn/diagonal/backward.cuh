@@ -23,7 +23,7 @@ struct RnnDiagonalBackward {
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
     static constexpr int fetched = RnnFetched<X, Cell, Deep>::backward;
 
-    // What is loaded of a step.
+    // The values that are loaded for a step.
     struct Step {
         Wide keep[K];
         X given[S];
@@ -169,7 +169,7 @@ struct RnnDiagonalBackward {
             Step step;
             load(step);
             Cell::enter(last, step.keep, carry);
-            // What is left over by whole chunks comes first.
+            // The steps that do not fill a chunk come first.
             int64_t i = count - 1;
 #pragma unroll 1
             for (; (i + 1) % fetched != 0; --i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both passes of "diagonal" know of a warp's chains of steps: its row and units, where they lie in the tensors of
-// a call, and their elements of R and BIAS.
+// The chains of steps of a warp, for both passes of "diagonal": the warp's row and units, their places in the tensors
+// of a call, and their elements of R and BIAS.
 //
 // Data are fetched ahead in registers, `fetched` steps at a time: while a chunk of so many steps is computed, the loads
 // of the next one are under way. A load that a step has to wait for would take ten times as long as the step. Where
@@ -28,7 +28,8 @@ template <typename X, typename Cell, bool Deep>
 struct RnnFetched {
     static constexpr int words = sizeof(X) == 8 ? 2 : 1;
     static constexpr int forward = rnn_fetched_steps(Cell::gates * words, Deep ? 32 : 8);
-    // What backward reads of a step: what the cell keeps, the gradients of the states and, unless kept, h.
+    // Backward reads so many numbers for a step: those that the cell keeps, the gradients of the states and, unless
+    // kept, h.
     static constexpr int numbers = Cell::kept + Cell::states + (Cell::keeps_h ? 0 : 1);
     static constexpr int backward = rnn_fetched_steps(numbers * words, Deep ? 64 : 16);
 };

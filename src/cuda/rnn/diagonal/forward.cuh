@@ -91,7 +91,7 @@ struct RnnDiagonalForward {
     __device__ __forceinline__ void run() {
         const int64_t count = chain.count;
         int64_t i = 0;
-        // What is left over by whole chunks comes first.
+        // The steps that do not fill a chunk come first.
 #pragma unroll 1
         for (; i < count % fetched; ++i) {
             X x[G];
