@@ -35,14 +35,21 @@ __device__ __forceinline__ RankRow row_steps(const SequenceOffsets& offsets, int
     return {0, channel, begin, end > begin ? end - begin : 0};
 }
 
-// A chunk of a row: its places in the order of the pass.
+// A chunk of a row: the number of its steps, and its first one, in the order of the pass, in each array. The next step
+// is `step` steps further in memory.
 struct RankChunk {
-    int64_t first, count;
+    int64_t count, step;
+    const char *gate, *source;
+    const uint8_t* reset;  // null: no step is reset
 };
-__device__ __forceinline__ RankChunk chunk_of(const RankSummaryParams& p, const RankRow& row, int64_t chunk) {
-    const int64_t most = p.offsets.data == nullptr ? p.chunk_steps : (row.steps + p.chunks - 1) / p.chunks;
-    const int64_t first = min(row.steps, chunk * most);
-    return {first, min(row.steps - first, most)};
+__device__ __forceinline__ RankChunk chunk_of(const RankSummaryParams& p, int64_t row, int64_t chunk) {
+    const RankRow r = row_steps(p.offsets, row, p.channels, p.time);
+    const int64_t most = p.offsets.data == nullptr ? p.chunk_steps : (r.steps + p.chunks - 1) / p.chunks;
+    const int64_t first = min(r.steps, chunk * most), count = min(r.steps - first, most);
+    const int64_t step = p.down ? -1 : 1, t0 = p.down ? r.begin + r.steps - 1 - first : r.begin + first;
+    return {count, step, p.gate.data + r.batch * p.gate.batch + r.channel * p.gate.row + t0 * p.gate.time,
+            p.source.data + r.batch * p.source.batch + r.channel * p.source.row + t0 * p.source.time,
+            p.reset == nullptr ? nullptr : p.reset + r.batch * p.time + t0};
 }
 
 template <typename Ty>
@@ -85,12 +92,7 @@ __global__ void __launch_bounds__(rank_threads) summarise_rows(const __grid_cons
     using X = typename Ty::X;
     const int64_t row = static_cast<int64_t>(blockIdx.x) * rank_threads + threadIdx.x, chunk = blockIdx.y;
     if (row >= p.rows) return;
-    const RankRow r = row_steps(p.offsets, row, p.channels, p.time);
-    const RankChunk c = chunk_of(p, r, chunk);
-    const int64_t step = p.down ? -1 : 1, t0 = p.down ? r.begin + r.steps - 1 - c.first : r.begin + c.first;
-    const char* gate = p.gate.data + r.batch * p.gate.batch + r.channel * p.gate.row + t0 * p.gate.time;
-    const char* source = p.source.data + r.batch * p.source.batch + r.channel * p.source.row + t0 * p.source.time;
-    const uint8_t* reset = p.reset == nullptr ? nullptr : p.reset + r.batch * p.time + t0;
+    const RankChunk c = chunk_of(p, row, chunk);
     typename Ty::Map m = Ty::identity();
     int64_t i = 0;
     for (; i + L <= c.count; i += L) {
@@ -99,17 +101,17 @@ __global__ void __launch_bounds__(rank_threads) summarise_rows(const __grid_cons
         bool cut[L];
 #pragma unroll
         for (int k = 0; k < L; ++k) {
-            g[k] = *reinterpret_cast<const G*>(gate + (i + k) * step * p.gate.time);
-            x[k] = *reinterpret_cast<const X*>(source + (i + k) * step * p.source.time);
-            cut[k] = reset != nullptr && reset[(i + k) * step] != 0;
+            g[k] = *reinterpret_cast<const G*>(c.gate + (i + k) * c.step * p.gate.time);
+            x[k] = *reinterpret_cast<const X*>(c.source + (i + k) * c.step * p.source.time);
+            cut[k] = c.reset != nullptr && c.reset[(i + k) * c.step] != 0;
         }
 #pragma unroll
         for (int k = 0; k < L; ++k) add_step<Ty, Backward>(m, rank_gate<Ty>(p, g[k]), Element<X>::widen(x[k]), cut[k]);
     }
     for (; i < c.count; ++i)
-        add_step<Ty, Backward>(m, rank_gate<Ty>(p, *reinterpret_cast<const G*>(gate + i * step * p.gate.time)),
-                               Element<X>::widen(*reinterpret_cast<const X*>(source + i * step * p.source.time)),
-                               reset != nullptr && reset[i * step] != 0);
+        add_step<Ty, Backward>(m, rank_gate<Ty>(p, *reinterpret_cast<const G*>(c.gate + i * c.step * p.gate.time)),
+                               Element<X>::widen(*reinterpret_cast<const X*>(c.source + i * c.step * p.source.time)),
+                               c.reset != nullptr && c.reset[i * c.step] != 0);
     store_map<Ty>(p.chunk, chunk * p.rows + row, m, 0);
 }
 
@@ -157,25 +159,21 @@ __global__ void __launch_bounds__(rank_threads) summarise_time(const __grid_cons
     const int lane = static_cast<int>(threadIdx.x & 31);
     const int64_t row = static_cast<int64_t>(blockIdx.x) * (rank_threads / 32) + threadIdx.x / 32, chunk = blockIdx.y;
     if (row >= p.rows) return;
-    const RankRow r = row_steps(p.offsets, row, p.channels, p.time);
-    const RankChunk c = chunk_of(p, r, chunk);
-    const int64_t step = p.down ? -1 : 1, t0 = p.down ? r.begin + r.steps - 1 - c.first : r.begin + c.first;
-    const char* gate = p.gate.data + r.batch * p.gate.batch + r.channel * p.gate.row + t0 * p.gate.time;
-    const char* source = p.source.data + r.batch * p.source.batch + r.channel * p.source.row + t0 * p.source.time;
-    const uint8_t* reset = p.reset == nullptr ? nullptr : p.reset + r.batch * p.time + t0;
+    const RankChunk c = chunk_of(p, row, chunk);
     typename Ty::Map m = Ty::identity();
     for (int64_t i = 0; i < c.count; i += 32 * L) {
         const int64_t mine = i + lane * L, left = c.count - mine, count = left < L ? left : L;
         G g[L];
         X x[L];
-        load_segment(gate + mine * step * p.gate.time, p.gate.time, count, p.down != 0, p.gate_vectors != 0, g);
-        load_segment(source + mine * step * p.source.time, p.source.time, count, p.down != 0, p.source_vectors != 0, x);
+        load_segment(c.gate + mine * c.step * p.gate.time, p.gate.time, count, p.down != 0, p.gate_vectors != 0, g);
+        load_segment(c.source + mine * c.step * p.source.time, p.source.time, count, p.down != 0, p.source_vectors != 0,
+                     x);
         typename Ty::Map part = Ty::identity();
 #pragma unroll
         for (int k = 0; k < L; ++k)
             if (k < count)
                 add_step<Ty, Backward>(part, rank_gate<Ty>(p, g[k]), Element<X>::widen(x[k]),
-                                       reset != nullptr && reset[(mine + k) * step] != 0);
+                                       c.reset != nullptr && c.reset[(mine + k) * c.step] != 0);
         m = Ty::compose(m, compose_lanes<Ty>(part, lane));
     }
     if (lane == 0) store_map<Ty>(p.chunk, chunk * p.rows + row, m, 0);
