@@ -2,7 +2,7 @@
 // Chooses how states travel from rank to rank on GPUs, by what the two ways are expected to take. It knows nothing of a
 // device and is the same on every rank.
 //
-//     gathered    a rank reads what a summary of its steps takes, all ranks gather the summaries, each runs its pass
+//     gathered    each rank summarises its steps, all ranks gather the summaries, and then each runs its pass
 //     wavefront   rows are in K groups; a rank starts a group when the one before it has finished that group:
 //                 (K + P - 1) / K of the time of the pass on P ranks
 #pragma once
@@ -20,7 +20,7 @@ struct RankWork {
     double pass_bytes = 0;     // of all arrays
     double summary_bytes = 0;  // of the arrays that a summary reads
     double message_bytes = 0;  // that each rank sends to all where summaries are gathered
-    double edge_bytes = 0;     // the same in a wavefront, once, before it begins; 0: nothing
+    double edge_bytes = 0;     // that each rank sends to all once, before a wavefront begins
     double state_bytes = 0;    // of the states of all rows
     int64_t rows = 0;
     int64_t most_groups = 1;  // that the rows can be cut into; 0: a wavefront is not possible
@@ -36,7 +36,8 @@ struct RankSchedule {
 double gathered_us(const RankWork& work);
 double wavefront_us(const RankWork& work, int32_t groups);
 
-// `wanted` and `groups`, where they are not zero, decide; the groups are then as many as are possible, but not more.
+// The estimates decide unless the caller has chosen: `wanted` the way, `groups` (not 0) the groups of a wavefront, of
+// which there are at most work.most_groups.
 RankSchedule choose_schedule(const RankWork& work, Carries wanted, int32_t groups);
 
 }  // namespace flashscan

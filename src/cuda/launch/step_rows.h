@@ -52,7 +52,8 @@ inline int step_block(int64_t threads, int most, int multiprocessors) {
     return block;
 }
 
-// Whether kernels for few steps, which count rows, channels, steps and `threads` for each row in 31 bits, take a problem.
+// Whether kernels for few steps can take a problem. They count channels, steps, and the threads of all rows (`threads`
+// for each) in 31 bits.
 inline bool has_step_threads(const Sequences& problem, Extent channels, Extent threads) {
     constexpr int64_t most = std::numeric_limits<int32_t>::max() - 1024;
     return max(problem.state_rows(), 1) * threads <= most && max(channels, problem.time) <= most;

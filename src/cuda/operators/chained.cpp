@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t sector_bytes = 32;
 // A few long rows are cut into pieces, at least `enough_pieces` in all: with a block each, these fill a GPU several
-// times over. Where a piece or all rows would be smaller than the least, looking back is faster than two passes over
-// INPUT.
+// times over. Where a piece would have fewer than `least_piece_steps` steps or all rows fewer than `least_bytes` bytes,
+// one pass whose blocks wait for each other is faster than two passes over INPUT.
 constexpr int64_t enough_pieces = 1024, least_piece_steps = 8192, least_bytes = 32 << 20;
 
 char* bytes_at(void* base, int64_t bytes) { return base == nullptr ? nullptr : static_cast<char*>(base) + bytes; }
@@ -94,7 +94,7 @@ std::string NumberLaunch::describe() const {
 std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, bool batch_invariant,
                                                    Workspace& workspace) {
     const ElementKernels* kernels = number_kernels(p.dtype, p.kind, 1);
-    // Blocks are shared out by the number of rows, which must not change bits under BATCH_INVARIANT.
+    // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
     if (kernels == nullptr || batch_invariant || p.packed() || p.empty()) return std::nullopt;
     NumberRows rows;
     rows.time_inner = p.layout == Layout::bct || p.channels == 1;

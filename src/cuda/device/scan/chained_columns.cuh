@@ -38,7 +38,8 @@ struct ChainedColumns {
     const Params& p;
     Place at;
     uint32_t chunk;
-    int warp_row, warp_time, warps_in_time;  // the warp's strip in the block, and its place in the order of the walk
+    // The warp's strip in the block, its place among the strip's warps in the order of the walk, and their number.
+    int warp_row, warp_time, warps_in_time;
     Totals& totals;  // summaries of all warps; those of a strip lie 2^log2_warp_rows apart in the order of the walk
 
     static __device__ __forceinline__ ChainedColumns here(const Params& p, const ChainedSets& sets, Totals& totals) {
@@ -80,7 +81,9 @@ struct ChainedColumns {
         work.summarize(through, [] {});
 #pragma unroll
         for (int v = 0; v < V; ++v) total(warp_time, v) = Monoid::to_record(through[v]);
-        // The carry that enters a row is read before the barrier, as the one that leaves may go to the same memory.
+        // The carry that enters a row is read before the barrier, as the one that leaves may go to the same memory. The
+        // host does not let rows that can be cut have one memory for both, since a later block would not wait for this
+        // one (linear/kernel.cpp).
         Wide carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = chunk == 0 && v < at.rows ? work.enter(v) : Monoid::start();
@@ -94,8 +97,8 @@ struct ChainedColumns {
     }
 
     // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
-    // chunk. The last warp of a strip publishes the carries into the next chunk: before it waits for its own where all
-    // of its rows are cut within the chunk, otherwise right after.
+    // chunk. The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut
+    // within the chunk does so before it waits for its own carries, the others do right after.
     __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Carries>& known,
                                                Wide (&carry)[V]) const {
         Map before[V];  // the composition of the earlier warps' summaries

@@ -28,7 +28,8 @@ struct RankSummaryParams {
     const uint8_t* reset = nullptr;
     SequenceOffsets offsets;
     int64_t rows = 0, channels = 0, time = 0;
-    int64_t chunks = 0, chunk_steps = 0;  // of a row; of a chunk, where sequences are not packed
+    int64_t chunks = 0;       // of a row
+    int64_t chunk_steps = 0;  // of a chunk, where sequences are not packed
     int32_t gate_form = 0, down = 0;
     int32_t gate_vectors = 0, source_vectors = 0;  // whether vectors of 16 bytes along time are aligned
     RankMessage chunk;                             // of all chunks: [chunks, rows]
@@ -36,16 +37,16 @@ struct RankSummaryParams {
 
 // close_rank: the map of all chunks, and the edge.
 struct RankCloseParams {
-    RankMessage chunk, to;  // `to` has no map where that is not wanted
+    RankMessage chunk, to;  // product and sum of `to` are null where the map is not wanted
     int64_t rows = 0, channels = 0, time = 0, chunks = 0;
-    // The first rank of the pass alone: its map is the state after its steps.
-    int32_t first = 0;
+    int32_t first = 0;       // whether this is the first rank of the pass, whose map is the state after its steps
     int32_t edge_first = 0;  // whether this is the first rank of the recurrence, whose edge without steps is STATE_IN
     const void* start = nullptr;  // the state that enters the first rank of the pass; null: zeros
     View states;                  // OUTPUT; null: the edge is NaN
     const void* state_in = nullptr;
     SequenceOffsets offsets;
-    int32_t reverse = 0, unused = 0;  // the direction of the recurrence
+    int32_t reverse = 0;  // the direction of the recurrence
+    int32_t unused = 0;
 };
 
 // enter_rank: from what all ranks have told, the carry that enters this one and the state before it.
@@ -55,7 +56,8 @@ struct RankEnterParams {
     int64_t rows = 0, channels = 0;
     // The ranks before this one in the order of the pass: so many, from `pass_first` on in steps of 1 or -1.
     int32_t pass_first = 0, pass_count = 0, pass_step = 1;
-    // The rank before this one in the order of the recurrence, from which on it looks back; -1: no state is wanted.
+    // Ranks in which the state before this one is looked for, the nearest first: `before_count` of them, from `before`
+    // on in steps of `before_step`, which goes against the recurrence. No state is wanted if `before` is -1.
     int32_t before = -1, before_step = -1, before_count = 0;
     int64_t group_channels = 0;  // `before_to` lists rows group by group of so many channels
     void* carry = nullptr;       // null where none is wanted

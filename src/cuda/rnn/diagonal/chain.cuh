@@ -2,8 +2,8 @@
 // The chains of steps of a warp, for both passes of "diagonal": the warp's row and units, their places in the tensors
 // of a call, and their elements of R and BIAS.
 //
-// Data are fetched ahead in registers, `fetched` steps at a time: while a chunk of so many steps is computed, the loads
-// of the next one are under way. A load that a step has to wait for would take ten times as long as the step. Where
+// Data are fetched ahead in registers, a chunk of steps at a time (RnnFetched): while a chunk is computed, the loads of
+// the next one are under way. A load that a step has to wait for would take ten times as long as the step. Where
 // there are few warps, each has many registers and fetches far ahead (deep); where there are many, registers are held
 // to what lets rnn_resident_warps of them share a multiprocessor, and their number covers the latency.
 #pragma once
@@ -17,7 +17,8 @@
 
 namespace flashscan::cuda {
 
-// Steps of a chunk, each of `numbers` 32-bit registers, of which `most` may be under way.
+// Returns how many steps a chunk has: a power of two from 2 to 16. A step needs `numbers` 32-bit registers, and a chunk
+// of more than 2 steps needs at most `most`.
 constexpr int rnn_fetched_steps(int numbers, int most) {
     int steps = 2;
     while (steps < 16 && 2 * steps * numbers <= most) steps *= 2;
@@ -39,7 +40,7 @@ constexpr int rnn_resident_warps = Deep             ? 1
                                    : sizeof(X) == 8 ? 8
                                                     : 16;
 
-// The place of a step in a tensor, which moves on by a step.
+// Points to the lane's element of a step in a tensor. move() takes it to the next step of the pass.
 template <typename T>
 struct RnnCursor {
     T* at = nullptr;  // null where the call has no such tensor
@@ -60,7 +61,8 @@ struct RnnChain {
         lane = static_cast<int>(threadIdx.x);
         row = block / f.warps;
         warp = block - row * f.warps;
-        // Lanes without a unit of their own repeat the last one, and store the same.
+        // Lanes beyond the last unit repeat it and store the same values: to its place in tensors, and to places of
+        // their own in RESERVE.
         unit = min(warp * rnn_diagonal_units + lane, p.width - 1);
         const bool packed = f.offsets.data != nullptr;
         const int64_t from = packed ? load_offset(f.offsets, row) : int64_t{0};
@@ -84,7 +86,7 @@ struct RnnChain {
         return {static_cast<T*>(data) + ((begin + sign * i) * step + (tensor_row * f.warps + warp) * block + lane),
                 direction * sign * step};
     }
-    // Its place in an array [.., state rows, units].
+    // The lane's index in an array [states, state rows, units].
     __device__ __forceinline__ int64_t in_rows(const RnnParams& p, int s) const {
         return (s * p.state_rows + row) * p.width + unit;
     }
@@ -101,7 +103,7 @@ struct RnnChain {
         for (int s = 0; s < S; ++s) static_cast<Wide*>(data)[in_rows(p, s)] = numbers[s];
     }
 
-    // Whether each of the steps from i on resets: lane k loads the flag of step i + k.
+    // Loads the reset flag of step i + k in lane k; it is 0 where there is no such step, or no RESET.
     __device__ __forceinline__ uint8_t load_resets(const RnnParams& p, int64_t i) const {
         if (p.reset == nullptr || i + lane >= count) return 0;
         return p.reset[tensor_row * p.time + begin + sign * (i + lane)];
@@ -112,7 +114,7 @@ struct RnnChain {
     }
 };
 
-// A number of WEIGHT or BIAS.
+// Loads a number of R or BIAS.
 template <typename X>
 __device__ __forceinline__ typename Element<X>::Wide rnn_parameter(const RnnDiagonalParams& f, const void* data,
                                                                    int64_t i) {
@@ -128,7 +130,7 @@ __device__ __forceinline__ void load_parameters(const RnnDiagonalParams& f, cons
         numbers[i] = data != nullptr ? rnn_parameter<X>(f, data, i * f.p.width + unit) : Wide(0);
 }
 
-// The type in which cells are computed: every step waits for its cell, in f32 too.
+// Cells are computed in this type. f32 has faster functions here than elsewhere, since every step waits for its cell.
 template <typename X>
 using RnnChainReal = std::conditional_t<std::is_same_v<X, float>, QuickSingle, typename RnnReal<X>::Type>;
 
