@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/launch/rank_link.h"
 
+#include <algorithm>
+
 #include "cuda/launch/launch_count.h"
 #include "cuda/loader/nccl.h"
 #include "cuda/runtime.h"
@@ -14,8 +16,8 @@ void check_callback(const Communicator& ranks, int32_t status, const char* which
              ranks.rank, ranks.size, bytes);
 }
 
-// Whether launches are only being counted, so that a message must not be sent. A message through NCCL counts as a
-// launch; what a callback enqueues is not counted.
+// Returns whether launches are only being counted, so that a message must not be sent. It then counts a message through
+// NCCL as a launch; what a callback enqueues is not counted.
 bool is_only_counted(const Communicator& ranks) {
     return ranks.nccl == nullptr ? is_counting_launches() : counts_launch();
 }
@@ -44,18 +46,21 @@ class Staging {
     void* memory_ = nullptr;
 };
 
-// Each rank but the last sends some bytes to the next, and back.
+constexpr size_t neighbour_bytes = 64;  // of a message of connect_neighbours
+
+// Lets NCCL connect neighbouring ranks while a plan is made, since it connects them at their first message: each rank
+// sends bytes without a meaning to the next one, and then to the one before. `memory` has neighbour_bytes for both
+// directions.
 void connect_neighbours(const Communicator& ranks, char* memory, cudaStream_t stream) {
-    constexpr size_t bytes = 64;
     constexpr const char* doing = "connecting neighbouring ranks";
     const NcclFunctions& nccl = *ranks.nccl;
     for (const int32_t step : {1, -1}) {
         const int32_t to = ranks.rank + step, from = ranks.rank - step;
         check_nccl(ranks, nccl.group_start(), doing);
         int result = 0;
-        if (to >= 0 && to < ranks.size) result = nccl.send(memory, bytes, nccl_bytes, to, ranks.user, stream);
+        if (to >= 0 && to < ranks.size) result = nccl.send(memory, neighbour_bytes, nccl_bytes, to, ranks.user, stream);
         if (result == 0 && from >= 0 && from < ranks.size)
-            result = nccl.receive(memory + bytes, bytes, nccl_bytes, from, ranks.user, stream);
+            result = nccl.receive(memory + neighbour_bytes, neighbour_bytes, nccl_bytes, from, ranks.user, stream);
         const int ended = nccl.group_end();
         check_nccl(ranks, result != 0 ? result : ended, doing);
     }
@@ -94,7 +99,7 @@ void gather_on_host(const Communicator& ranks, const void* from, void* to, size_
     const DeviceScope scope(device);
     const RelaxedCapture relaxed;
     const size_t all = bytes * static_cast<size_t>(ranks.size);
-    const Staging staging(bytes + all);
+    const Staging staging(std::max(bytes + all, 2 * neighbour_bytes));
     char *mine = staging.memory(), *theirs = mine + bytes;
     check(cudaMemcpyAsync(mine, from, bytes, cudaMemcpyHostToDevice, staging.stream()), Staging::doing);
     gather(ranks, mine, theirs, bytes, staging.stream());
