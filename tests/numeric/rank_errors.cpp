@@ -62,12 +62,15 @@ Results plan_on_ranks(Meeting& meeting, const Change& change) {
     return results;
 }
 
-// Each rank makes its plan and calls it with what `change` leaves of its arguments.
+// Each rank makes its plan, whose description must have the words `described`, and calls it with what `change` leaves of
+// its arguments.
 using CallChange = std::function<void(int32_t rank, Call&)>;
-Results call_on_ranks(Meeting& meeting, bool backward, const CallChange& change) {
+Results call_on_ranks(Meeting& meeting, bool backward, const CallChange& change,
+                      const std::function<Problem(int32_t rank)>& problem = problem_of_rank,
+                      const std::string& described = "") {
     Results results;
     on_ranks(size, [&](int32_t rank) {
-        const Problem p = problem_of_rank(rank);
+        const Problem p = problem(rank);
         Data data = make_data(p);
         data.output = data.input;
         flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
@@ -75,6 +78,7 @@ Results call_on_ranks(Meeting& meeting, bool backward, const CallChange& change)
         options.communicator = &comm;
         const Plan plan(desc_of(p), options);
         ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+        EXPECT_NE(plan.describe().find(described), std::string::npos) << plan.describe();
         Call call = backward ? backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end)
                              : forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
         change(rank, call);
@@ -236,25 +240,12 @@ TEST(RankErrors, AGateGradientNeedsOutputOnEveryRank) {
 TEST(RankErrors, SumsAreAskedForOnAllRanksOrOnNone) {
     Meeting meeting(size);
     meeting.sum_gradients();
-    Results results;
-    on_ranks(size, [&](int32_t rank) {
-        const Problem p = problem_of("linear f32 BTC b2 t4 c3 broadcast-t");
-        Data data = make_data(p);
-        data.output = data.input;
-        flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
-        const flashscan_comm comm = meeting.comm(rank);
-        options.communicator = &comm;
-        const Plan plan(desc_of(p), options);
-        ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
-        EXPECT_NE(plan.describe().find("added up over ranks: GRAD|GATE"), std::string::npos) << plan.describe();
-        Call call = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
-        if (rank == 1) call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE).data = nullptr;
-        Result& result = results[static_cast<size_t>(rank)];
-        result.status = call.run(plan.get());
-        if (result.status != FLASHSCAN_STATUS_OK) result.sentence = flashscan_last_error();
-        result.untouched = call.outputs_untouched();
-    });
-    EXPECT_EQ(meeting.trouble(), "");
+    const Results results = call_on_ranks(
+        meeting, true,
+        [](int32_t rank, Call& call) {
+            if (rank == 1) call.argument(FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE).data = nullptr;
+        },
+        [](int32_t) { return problem_of("linear f32 BTC b2 t4 c3 broadcast-t"); }, "added up over ranks: GRAD|GATE");
     expect_all(results, FLASHSCAN_STATUS_MISSING_ARGUMENT, {"GRAD|GATE is given on rank 0 and not on rank 1"});
     expect_same_sentence(results);
 }
