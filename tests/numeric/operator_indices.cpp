@@ -63,15 +63,7 @@ std::vector<OperatorProblem> problems() {
 INSTANTIATE_TEST_SUITE_P(OperatorIndices, OperatorIndices, testing::ValuesIn(cases_on(operator_targets(), problems())),
                          name_of_operator_case);
 
-class OperatorIndicesOf : public testing::TestWithParam<Target> {
-  protected:
-    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
-    static OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
-        OperatorOutcome outcome = run_operator(p, GetParam(), data, Guard::end);
-        require(outcome);
-        return outcome;
-    }
-};
+class OperatorIndicesOf : public OperatorOnTarget {};
 
 TEST_P(OperatorIndicesOf, TiesAndSpecialNumbers) {
     constexpr double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();

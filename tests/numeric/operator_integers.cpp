@@ -10,15 +10,7 @@ namespace {
 
 using namespace support;
 
-class OperatorIntegers : public testing::TestWithParam<Target> {
-  protected:
-    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
-    static OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
-        OperatorOutcome outcome = run_operator(p, GetParam(), data, Guard::end);
-        require(outcome);
-        return outcome;
-    }
-};
+class OperatorIntegers : public OperatorOnTarget {};
 
 std::vector<int64_t> integers_of(const Values& values) {
     std::vector<int64_t> integers;

@@ -17,26 +17,12 @@ using namespace support;
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int32_t output_id = FLASHSCAN_ARG_OUTPUT, state_id = FLASHSCAN_ARG_STATE_OUT;
 
-OperatorOutcome run(const OperatorProblem& p, const OperatorData& data, const Target& target = {}) {
-    OperatorOutcome outcome = run_operator(p, target, data, Guard::end);
-    require(outcome);
-    return outcome;
-}
-
-// These tests hold on every backend.
-class OnBackend : public testing::TestWithParam<Target> {
-  protected:
-    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
-    static OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
-        return numeric::run(p, data, GetParam());
-    }
-};
-class OperatorBits : public OnBackend {};
-class OperatorModes : public OnBackend {};
-class OperatorStates : public OnBackend {};
-class OperatorMemory : public OnBackend {};
-class HeavyOperator : public OnBackend {};
-class OperatorValuesOf : public OnBackend {};
+class OperatorBits : public OperatorOnTarget {};
+class OperatorModes : public OperatorOnTarget {};
+class OperatorStates : public OperatorOnTarget {};
+class OperatorMemory : public OperatorOnTarget {};
+class HeavyOperator : public OperatorOnTarget {};
+class OperatorValuesOf : public OperatorOnTarget {};
 
 // Both signs of what makes kernels cut time and share work. Matrices that are shared out by rows need fewer steps for it.
 std::vector<std::string> lines() {
@@ -75,10 +61,10 @@ TEST(OperatorThreads, LeaveEveryBit) {
     for (const std::string& line : lines()) {
         OperatorProblem p = operator_problem_of("bwd " + line + " threads1");
         const OperatorData data = make_data(p);
-        const OperatorOutcome one = run(p, data);
+        const OperatorOutcome one = must_run(p, data);
         for (const int threads : {2, 3, 8}) {
             p.threads = threads;
-            EXPECT_TRUE(run(p, data).bits == one.bits) << line << " threads " << threads;
+            EXPECT_TRUE(must_run(p, data).bits == one.bits) << line << " threads " << threads;
         }
     }
 }
@@ -185,7 +171,7 @@ TEST(OperatorAffine, WithDiagonalMatricesIsTheLinearRecurrence) {
     }
     same.input = data.input, same.state_in = data.state_in;
     same.grad_output = data.grad_output, same.grad_state_out = data.grad_state_out;
-    const OperatorOutcome got = run(p, data);
+    const OperatorOutcome got = must_run(p, data);
     const Outcome forward = run_forward(linear, {}, same, Guard::end);
     require(forward);
     same.output = forward.output;

@@ -23,6 +23,20 @@ OperatorOutcome run_operator(const OperatorProblem& problem, const Target& targe
 // The same with a descriptor of the same arguments.
 OperatorOutcome run_operator(const OperatorProblem& problem, const flashscan_operator_desc& desc, const Target& target,
                              const OperatorData& data, Guard guard, int times = 2);
+// Runs a problem, with memory guarded behind its ends, which must succeed.
+inline OperatorOutcome must_run(const OperatorProblem& problem, const OperatorData& data, const Target& target = {}) {
+    OperatorOutcome outcome = run_operator(problem, target, data, Guard::end);
+    require(outcome);
+    return outcome;
+}
+// Tests of operators that hold on every target.
+class OperatorOnTarget : public testing::TestWithParam<Target> {
+  protected:
+    void SetUp() override { SKIP_UNLESS_AVAILABLE(GetParam()); }
+    static OperatorOutcome run(const OperatorProblem& p, const OperatorData& data) {
+        return must_run(p, data, GetParam());
+    }
+};
 
 // Gives the exact value of every output of a problem in 64 bits.
 using OperatorOracle = std::function<std::map<int32_t, Values>(const OperatorProblem&, const OperatorData&)>;
