@@ -87,7 +87,7 @@ struct LinearColumnsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[V], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty, false>(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();
         });
@@ -106,15 +106,15 @@ struct LinearColumnsWork {
 #pragma unroll
             for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
             if (gate_wanted()) Data::arrange(p.states, at, shift, states);
-            with_kind<Ty, false>(p, eventful, [&](auto kind) {
+            with_kind<Ty>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     gate, source, carry, first, Before{at, states, {}},
                     [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
             });
             if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
         } else {
-            with_kind<Ty, false>(p, eventful,
-                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
     }

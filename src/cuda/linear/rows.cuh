@@ -96,7 +96,7 @@ struct LinearRowsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[1], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty, false>(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();  // inside the branch, where the compiler knows whether maps can be cut
         });
@@ -118,15 +118,15 @@ struct LinearRowsWork {
                 if (Before::is_held(p, at)) edge = held;
             }
             const Wide first[1] = {};
-            with_kind<Ty, false>(p, eventful, [&](auto kind) {
+            with_kind<Ty>(p, eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     gate, source, carry, first, Before{at, states, edge},
                     [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
             });
             if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
         } else {
-            with_kind<Ty, false>(p, eventful,
-                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
     }
