@@ -39,16 +39,24 @@ enum class Kind {
     general  // any gates and any events
 };
 
-// Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value wherever it
+// Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no states
+// of packed sequences.
+template <typename F>
+__device__ __forceinline__ void with_value_kind(bool events, F&& f) {
+    if (events)
+        f(std::integral_constant<Kind, Kind::cuts>{});
+    else
+        f(std::integral_constant<Kind, Kind::plain>{});
+}
+
+// The same of a problem that has gates by value wherever it
 // has events, and no states of packed sequences.
 template <typename Ty, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
     // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    if (events)
-        f(std::integral_constant<Kind, Kind::cuts>{});
-    else if (p.gate_form == gate_value)
-        f(std::integral_constant<Kind, Kind::plain>{});
+    if (events || p.gate_form == gate_value)
+        with_value_kind(events, f);
     else if (quick && p.gate_form == gate_log)
         f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
     else
@@ -63,10 +71,8 @@ __device__ __forceinline__ void with_any_kind(const LinearParams& p, bool events
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     if (sums || p.gate_form != gate_value || (events && states))
         f(std::integral_constant<Kind, Kind::general>{});
-    else if (events)
-        f(std::integral_constant<Kind, Kind::cuts>{});
     else
-        f(std::integral_constant<Kind, Kind::plain>{});
+        with_value_kind(events, f);
 }
 
 // A lane's gates as given, and their values, which are computed once for both passes.

@@ -39,6 +39,7 @@
 //     enter()                        the carry that the row starts from
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     leave(carry)                   takes the carry after the row's last step
+//     finish(chunk, warps)           called by all threads of a block in the end; may be missing
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
@@ -58,6 +59,12 @@ template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;
 }
+
+// The warps of a block that have the same rows and follow each other in time: `count` of them, `step` apart from the
+// block's warp `first` on. `mine` is the number of the thread's own, in the order of the walk.
+struct WarpsInTime {
+    int first, step, mine, count;
+};
 
 template <typename Work>
 struct ChainedRows {
@@ -122,6 +129,8 @@ struct ChainedRows {
         __syncthreads();
         find_carry(through[0], known, carry[0]);
         work.walk(carry);
+        if constexpr (requires { work.finish(0, WarpsInTime{}); })
+            work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
         if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
     }
 
