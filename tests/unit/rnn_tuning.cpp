@@ -64,18 +64,23 @@ TEST(RnnTuning, ChoosesEachPassByItsOwnKernels) {
 
 // On an H200 products are faster for 768 units from 128 rows on, and never for the smallest heads of a small batch.
 TEST(RnnTuning, KnowsWhenProductsAreFaster) {
-    const auto faster = [](int64_t head_dim, int64_t rows) {
+    const auto faster = [](int64_t head_dim, int64_t rows, flashscan::Dtype dtype, bool tf32) {
+        flashscan::RnnProblem p;
+        p.dtype = dtype, p.allow_tf32 = tf32, p.cell = flashscan::Cell::lstm;
+        p.batch = rows, p.heads = 1, p.head_dim = head_dim;
         RnnTeams t = choose(head_dim, 1, rows);
         RnnFusedKernel kernel = *t.kernel;
-        kernel.depth = t.blocks * kernel.units, kernel.planes = 1;
+        kernel.depth = t.blocks * kernel.units, kernel.planes = dtype == flashscan::Dtype::f32 ? 3 : 1;
         t.kernel = &kernel;
-        const double multiply_adds = 4.0 * static_cast<double>(rows * head_dim * head_dim);
-        return alternating_step_us(multiply_adds, flashscan::Dtype::bf16, flashscan::Pass::forward) <
-               fused_step_us(t, flashscan::Pass::forward);
+        return alternating_step_us(p, flashscan::Pass::forward) < fused_step_us(t, flashscan::Pass::forward);
     };
-    EXPECT_FALSE(faster(64, 1024));
-    EXPECT_FALSE(faster(768, 64));
-    EXPECT_TRUE(faster(768, 256));
+    constexpr auto bf16 = flashscan::Dtype::bf16, f32 = flashscan::Dtype::f32;
+    EXPECT_FALSE(faster(64, 1024, bf16, false));
+    EXPECT_FALSE(faster(768, 64, bf16, false));
+    EXPECT_TRUE(faster(768, 256, bf16, false));
+    for (const int64_t rows : {64, 128}) EXPECT_TRUE(faster(1024, rows, f32, true));
+    EXPECT_TRUE(faster(768, 256, f32, true));
+    EXPECT_FALSE(faster(512, 16, f32, true));
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {
