@@ -26,7 +26,7 @@ constexpr const char* problem_lines = R"(A problem is one line:
              place-PLACE
     targets: @95% of the stream ceiling, @4us, @host3us, @plain+3% of the case without options
   rnn CELL fwd|bwd DTYPE bN tN hN dN [options] [targets]
-    options: TBGHD weight-f32 training reverse reset sequencesN state-in state-out all-states no-bias
+    options: TBGHD weight-f32 training reverse reset sequencesN state-in state-out all-states no-bias tf32
     targets: @1.2us/step, @4us, @host3us
   operator KIND fwd|bwd DTYPE bN tN cN [dN] [options] [targets]
     options: exclusive reduction BCT reverse sequencesN state-in state-out custom tf32; targets: @95%, @4us, @plain+3%

@@ -211,8 +211,12 @@ LinearProblem convert(const flashscan_linear_desc& d) {
 }
 
 RnnProblem convert(const flashscan_rnn_desc& d) {
-    check_flags(d.flags, FLASHSCAN_RNN_FLAG_RESET | FLASHSCAN_RNN_FLAG_ALL_STATES | FLASHSCAN_RNN_FLAG_TRAINING,
-                "flags", "RNN_FLAG_RESET (256), RNN_FLAG_ALL_STATES (512), RNN_FLAG_TRAINING (1024)");
+    check_flags(d.flags,
+                FLASHSCAN_RNN_FLAG_RESET | FLASHSCAN_RNN_FLAG_ALL_STATES | FLASHSCAN_RNN_FLAG_TRAINING |
+                    FLASHSCAN_RNN_FLAG_ALLOW_TF32,
+                "flags",
+                "RNN_FLAG_RESET (256), RNN_FLAG_ALL_STATES (512), RNN_FLAG_TRAINING (1024), "
+                "RNN_FLAG_ALLOW_TF32 (2048)");
     RnnProblem p;
     p.dtype = needed(d.dtype, dtypes, "dtype");
     p.weight_dtype = optional(d.weight_dtype, dtypes, "weight_dtype");
@@ -222,6 +226,7 @@ RnnProblem convert(const flashscan_rnn_desc& d) {
     p.has_reset = (d.flags & FLASHSCAN_RNN_FLAG_RESET) != 0;
     p.all_states = (d.flags & FLASHSCAN_RNN_FLAG_ALL_STATES) != 0;
     p.training = (d.flags & FLASHSCAN_RNN_FLAG_TRAINING) != 0;
+    p.allow_tf32 = (d.flags & FLASHSCAN_RNN_FLAG_ALLOW_TF32) != 0;
     p.batch = d.batch;
     p.time = d.time;
     p.heads = d.heads;

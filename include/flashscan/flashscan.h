@@ -676,6 +676,13 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * f32 data, else f64; so are sums and all arithmetic. With 16-bit data the factors of a matrix product (h, R, and in
  * backward the gradients of raw) may be rounded to dtype before they are multiplied, nothing else is.
  *
+ * RNN_FLAG_ALLOW_TF32 lets the same factors of f32 data be rounded to tf32, which keeps 10 bits after the leading one,
+ * where a GPU is then faster. A factor is off by at most 2^-10 of itself, or 2^-126 if that is more, and an element of a
+ * product x y, h with R or a gradient with R or h, by at most 2^-9 of |x| |y| besides the rounding of f32 sums. How much
+ * of that reaches OUTPUT depends on the network, as with 16-bit data, whose factors of bf16 are 4 times as coarse. All
+ * else stays f32. CPU plans, GPU kernels that have no such product and other data types do not heed it; the plan's
+ * description says where products take tf32. Forward and backward must be of plans that agree on it.
+ *
  * Arguments; BS is B, or N if packed:       shape                      forward        backward
  *
  *     INPUT                                 see the layout             in             -
@@ -714,7 +721,8 @@ enum {
 enum {
     FLASHSCAN_RNN_FLAG_RESET = 0x100,      /* there is a RESET argument */
     FLASHSCAN_RNN_FLAG_ALL_STATES = 0x200, /* OUTPUT and GRAD|OUTPUT hold all S states, h first */
-    FLASHSCAN_RNN_FLAG_TRAINING = 0x400    /* backward will be called: forward fills RESERVE */
+    FLASHSCAN_RNN_FLAG_TRAINING = 0x400,   /* backward will be called: forward fills RESERVE */
+    FLASHSCAN_RNN_FLAG_ALLOW_TF32 = 0x800  /* factors of products of f32 data may be rounded to tf32 */
 };
 
 /* struct_size = sizeof(flashscan_rnn_desc). Zero means the default in every field except the extents, dtype and cell. */

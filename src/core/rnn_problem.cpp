@@ -42,6 +42,7 @@ void validate(RnnProblem& p) {
     const Extent width = p.heads.named("heads * head_dim") * p.head_dim;
     static_cast<void>(width.named("bytes of WEIGHT") * p.head_dim * most);
     check_steps(p, width, most, "batch * time * heads * head_dim * bytes of an element");
+    p.allow_tf32 = p.allow_tf32 && p.dtype == Dtype::f32;
     settle_states(p, {p.counts().states, p.state_rows(), width}, size_of(state_dtype(p.dtype)));
 }
 
@@ -51,6 +52,7 @@ std::string RnnProblem::describe() const {
     if (weight_dtype != dtype) text += fmt::format(" weight-{}", name_of(weight_dtype));
     if (training) text += " training";
     if (all_states) text += " all-states";
+    if (allow_tf32) text += " tf32";
     if (recurrent_clip > 0) text += fmt::format(" clip{}", recurrent_clip);
     return text + describe_sequences(*this);
 }

@@ -27,6 +27,7 @@ struct RnnProblem : Sequences {
     Cell cell{};
     bool all_states = false;
     bool training = false;
+    bool allow_tf32 = false;  // whether factors of products may be rounded to tf32; of f32 data alone
     Extent heads, head_dim;
     double recurrent_clip = 0;  // 0 stands for no limit
 

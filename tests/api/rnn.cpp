@@ -54,7 +54,7 @@ const BadRnn bad_descs[] = {
     {"Flags",
      [](auto& d) { d.flags = 8; },
      FLASHSCAN_STATUS_INVALID_ARGUMENT,
-     {"flags is 8", "RNN_FLAG_TRAINING (1024)"}},
+     {"flags is 8", "RNN_FLAG_ALLOW_TF32 (2048)"}},
     {"OffsetsDtype",
      [](auto& d) { d.offsets_dtype = FLASHSCAN_DTYPE_F32; },
      FLASHSCAN_STATUS_INVALID_ARGUMENT,
@@ -235,6 +235,20 @@ TEST(RnnPlan, KnowsItsSizesAndDescribesItself) {
 
 // RESERVE on the CPU: 64 bytes and G + S values of an element at the most, in the dtype where that is f32 or f64. With 16 bits the
 // gates stay in f32 and only one value an element is as small as that.
+TEST(RnnPlan, OfTheCpuDoesNotHeedTf32ButKeepsReservesApart) {
+    RnnProblem p = rnn_problem_of("rnn lstm bwd f32 b3 t5 h2 d7 state-in state-out");
+    RnnScene exact(p);
+    p.allow_tf32 = true;
+    RnnScene allowed(p);
+    EXPECT_TRUE(exact.forward->output_bytes().at(FLASHSCAN_ARG_OUTPUT) ==
+                allowed.forward->output_bytes().at(FLASHSCAN_ARG_OUTPUT));
+    EXPECT_NE(allowed.plan.describe().find(" tf32"), std::string::npos);
+    expect_failure(exact.backward->run(allowed.plan.get()), FLASHSCAN_STATUS_INVALID_ARGUMENT, {"RESERVE"});
+    // Other data cannot be rounded so, whatever the flag says.
+    p.dtype = p.weight_dtype = FLASHSCAN_DTYPE_F64;
+    EXPECT_EQ(RnnScene(p).plan.describe().find(" tf32"), std::string::npos);
+}
+
 TEST(RnnPlan, ReserveHasAtMostAValueForEachGateAndState) {
     for (const std::string& cell : cell_words())
         for (const char* dtype : {"f32", "f64", "bf16"}) {

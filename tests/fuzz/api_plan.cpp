@@ -75,7 +75,8 @@ flashscan_rnn_desc rnn(Source& source) {
     desc.layout = source.chance(128) ? FLASHSCAN_LAYOUT_BTGHD : FLASHSCAN_LAYOUT_TBGHD;
     desc.cell = FLASHSCAN_CELL_LSTM + source.byte() % flashscan::cell_count;
     desc.direction = source.chance(128) ? FLASHSCAN_DIRECTION_FORWARD : FLASHSCAN_DIRECTION_REVERSE;
-    for (const uint32_t flag : {FLASHSCAN_RNN_FLAG_RESET, FLASHSCAN_RNN_FLAG_ALL_STATES, FLASHSCAN_RNN_FLAG_TRAINING})
+    for (const uint32_t flag : {FLASHSCAN_RNN_FLAG_RESET, FLASHSCAN_RNN_FLAG_ALL_STATES, FLASHSCAN_RNN_FLAG_TRAINING,
+                                FLASHSCAN_RNN_FLAG_ALLOW_TF32})
         if (source.chance(128)) desc.flags |= flag;
     desc.batch = small_extent(source);
     desc.time = small_extent(source);

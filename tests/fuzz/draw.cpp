@@ -136,6 +136,7 @@ RnnProblem draw_rnn(Random& random) {
     p.reset = random.chance(0.25);
     p.bias = random.chance(0.8);
     p.all_states = random.chance(0.3);
+    p.allow_tf32 = p.dtype == FLASHSCAN_DTYPE_F32 && random.chance(0.3);
     p.backward = random.chance(0.85);
     p.gradients = static_cast<uint32_t>(random.chance(0.6) ? 15 : random.between(1, 15));
     p.clip = random.chance(0.2) ? 0.05 : 0;

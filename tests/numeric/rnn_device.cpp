@@ -222,6 +222,43 @@ TEST_P(RnnDevice, RunsOnADeviceThatIsNotCurrent) {
     }
 }
 
+// What a plan says of the kernel it runs on, and OUTPUT.
+std::string description(const std::string& line, const std::string& kernel) {
+    const RnnProblem p = rnn_problem_of(line);
+    const Plan plan(desc_of(p), options_of(p, FLASHSCAN_BACKEND_CUDA, kernel));
+    EXPECT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+    return plan ? plan.describe() : "";
+}
+Values output_of(const std::string& line, const std::string& kernel) {
+    const RnnProblem p = rnn_problem_of(line);
+    const RnnOutcome outcome = run_rnn(p, {FLASHSCAN_BACKEND_CUDA, kernel}, make_data(p), Guard::end, 1);
+    require(outcome);
+    return outcome[FLASHSCAN_ARG_OUTPUT];
+}
+
+TEST(RnnTf32, ActsWhereProductsHaveIt) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, "alternating"}));
+    const std::string line = "rnn lstm fwd f32 b64 t3 h1 d256";
+    EXPECT_EQ(description(line, "alternating").find("in tf32"), std::string::npos);
+    EXPECT_NE(description(line + " tf32", "alternating").find("in tf32"), std::string::npos);
+    EXPECT_NE(output_of(line, "alternating"), output_of(line + " tf32", "alternating"));
+    // Other data and kernels without such products do not heed it.
+    EXPECT_EQ(output_of("rnn lstm fwd bf16 b16 t3 h1 d64", ""), output_of("rnn lstm fwd bf16 b16 t3 h1 d64 tf32", ""));
+    EXPECT_EQ(output_of("rnn lstm fwd f32 b4 t3 h9 d1", "diagonal"),
+              output_of("rnn lstm fwd f32 b4 t3 h9 d1 tf32", "diagonal"));
+}
+
+TEST(RnnPlans, OfBatchInvariantNetworksChooseByNoBatch) {
+    SKIP_UNLESS_AVAILABLE((Target{FLASHSCAN_BACKEND_CUDA, ""}));
+    const auto kernel = [](const std::string& line) {
+        const std::string text = description(line, "");
+        const size_t at = text.find("kernel "), end = text.find(':', at);
+        return text.substr(at, end - at);
+    };
+    for (const std::string rest : {"bf16 t8 h1 d768", "f32 t8 h1 d1024", "f32 t8 h1 d1024 tf32"})
+        EXPECT_EQ(kernel("rnn lstm fwd invariant b8 " + rest), kernel("rnn lstm fwd invariant b512 " + rest));
+}
+
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RnnDevice);  // kernels are known where there is a device
 INSTANTIATE_TEST_SUITE_P(Rnn, RnnDevice, testing::ValuesIn(cuda_targets()), name_of_target);
 

@@ -83,6 +83,19 @@ std::vector<RnnProblem> singles() {
     return problems;
 }
 
+// Factors that may be rounded to tf32: every cell, both products of those that reset before, groups of rows of a
+// batch-invariant plan, and sums of several chunks.
+std::vector<RnnProblem> rounded_factors() {
+    std::vector<RnnProblem> problems;
+    for (const std::string& cell : cell_words())
+        problems.push_back(rnn_problem_of("rnn bwd " + cell + " f32 tf32 b9 t20 h2 d33 state-in state-out"));
+    for (const char* line : {"lstm b16 t9 h1 d64 reset all-states", "gru b5 t40 h1 d128 reverse clip0.05",
+                             "gru-reset-before b40 t3 h1 d20 invariant", "lstm b1 t60 h2 d24 sequences7 state-in",
+                             "elman b64 t130 h1 d16 no-bias", "lstm b64 t2 h1 d200 values-saturated"})
+        problems.push_back(rnn_problem_of(std::string("rnn bwd f32 tf32 state-out ") + line));
+    return problems;
+}
+
 // Kernels change what they do at these sizes: head dims about a vector, a panel and a piece, batches about a
 // tile of rows and a block, packed sequences that end one after another, more steps than the sums take at once.
 std::vector<RnnProblem> shapes() {
@@ -192,6 +205,8 @@ INSTANTIATE_TEST_SUITE_P(RnnDiagonal, RnnCases, testing::ValuesIn(cases_on(diago
 INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), grid(5'000'000, false))),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(HeavyRnn, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), large())),
+                         name_of_rnn_case);
+INSTANTIATE_TEST_SUITE_P(RnnTf32, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), rounded_factors())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnShapes, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), shapes())),
                          name_of_rnn_case);

@@ -10,11 +10,12 @@
 //     GRAD|OUTPUT  8 u |GRAD|OUTPUT| + (u sqrt(D) + 2 v) |R^k| |dg|    the same for R^T times the gradient dg of raw
 //     states       4 u, relative, and those of their gradients
 //
-// with u the unit roundoff of the arithmetic (f32 or f64), v that of dtype where it has 16 bits and else 0, |R_j| the
-// Euclidean norm of a row and |R^k| of a column over all gates, |h| and |dg| the largest modulus in the head: roundings
-// are independent, so a row's errors add up in quadrature. The oracle runs four times on data so disturbed, each by a
-// uniform factor in [-1, 1] (Monte Carlo arithmetic: Parker, "Monte Carlo arithmetic", UCLA 1997). The largest root
-// mean square over a head's D elements of what changes, times 12, is what an implementation may be off there. To this
+// with u the unit roundoff of the arithmetic (f32 or f64), v that of the factors of products (of dtype where it has 16
+// bits, 2^-10 where f32 may be cut off to tf32, else 0), |R_j| the Euclidean norm of a row and |R^k| of a column over all
+// gates, |h| and |dg| the largest modulus in the head: roundings are independent, so a row's errors add up in
+// quadrature. The oracle runs four times on data so disturbed, each by a uniform factor in [-1, 1] (Monte Carlo
+// arithmetic: Parker, "Monte Carlo arithmetic", UCLA 1997). The largest root mean square over a head's D elements of
+// what changes, times 12, is what an implementation may be off there. To this
 // comes, per element, what saturated gates hide from a disturbance of INPUT, and what no step before takes up:
 //
 //     r[t]         where ReLU holds the oracle at 0, how far above 0 the step's disturbance reaches; few of the runs do
@@ -27,10 +28,12 @@
 //     GRAD|INPUT   of the gate that resets before the product, whose gradient comes through R_n^T of the same step:
 //                  2 / 4 |h| (u sqrt(D) + 2 v) |R^k| |dg|
 //     sums         n products over batch and time in any order add 12 v |dg|_2 |h| and u (32 + 8 sqrt n) |dg|_1 |h|
-//                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature
+//                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature; factors
+//                  that are cut off make all terms smaller, and the sum with them: 2 v of it
 //
 // and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53. In f64 a gate below 2^-1021
-// may be 0, as on a GPU, whatever it is multiplied by: 2^-1010 comes to everything.
+// may be 0, as on a GPU, whatever it is multiplied by: 2^-1010 comes to everything. A factor in tf32 below 2^-126 may be
+// 0: 2^-110 does.
 //
 // Where a derivative jumps, at ReLU's 0 and where sLSTM's max decide, an error of any size changes gradients by what
 // they are. Elements whose raw is so near such a kink that its error (the step's disturbance and the root mean square
@@ -50,7 +53,13 @@ namespace {
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 constexpr int runs = 4;
-constexpr double widening = 12, certainty = 2, mixing = 4, least = 0x1p-1010;
+constexpr double widening = 12, certainty = 2, mixing = 4;
+
+// The most that a factor of a product may be off, relatively.
+double factor_roundoff(const RnnProblem& p) {
+    if (p.takes_tf32()) return 0x1p-10;
+    return size_of(p.dtype) == 2 ? unit_roundoff(p.dtype) : 0;
+}
 
 class RnnBounds {
   public:
@@ -60,7 +69,8 @@ class RnnBounds {
           data_(data),
           oracle_(oracle),
           arithmetic_(unit_roundoff(state_dtype(p_.dtype)) + 0x1p-53),
-          factors_(size_of(p_.dtype) == 2 ? unit_roundoff(p_.dtype) : 0) {
+          factors_(factor_roundoff(p_)),
+          least_(p_.takes_tf32() ? 0x1p-110 : 0x1p-1010) {
         wide_.state_out = true;
         exact_ = data;
         exact_.grad_output.resize(static_cast<size_t>(wide_.output_states() * p_.batch * p_.time * p_.width()));
@@ -83,7 +93,7 @@ class RnnBounds {
             add_local(id, expected.tolerance);
             for (size_t i = 0; i < expected.value.size(); ++i)
                 expected.tolerance[i] +=
-                    0.5001 * ulp(dtype_of(id), modulus(expected.value[i]) + expected.tolerance[i]) + least;
+                    0.5001 * ulp(dtype_of(id), modulus(expected.value[i]) + expected.tolerance[i]) + least_;
         }
         return all;
     }
@@ -222,7 +232,7 @@ class RnnBounds {
     void add_sums(int32_t id, std::vector<double>& tolerance) const {
         const bool bias = id == (grad | FLASHSCAN_ARG_BIAS);
         const size_t D = static_cast<size_t>(p_.dim);
-        const double n = static_cast<double>(p_.batch * p_.time);
+        const double n = static_cast<double>(p_.batch * p_.time), cut = p_.takes_tf32() ? 2 * factors_ : 0;
         const std::vector<double> jump = jumps(grad | FLASHSCAN_ARG_INPUT, base_[grad | FLASHSCAN_ARG_INPUT].size());
         for (int64_t j = 0; j < (bias ? p_.biases() : p_.gates()); ++j)
             for (int64_t w = 0; w < p_.width(); ++w) {
@@ -244,7 +254,8 @@ class RnnBounds {
                                      4 * std::sqrt(floors) + std::sqrt(turns);
                 const auto row = static_cast<size_t>(j * p_.width() + w);
                 if (bias) tolerance[row] += error;
-                for (size_t k = 0; !bias && k < D; ++k) tolerance[row * D + k] += error * h;
+                for (size_t k = 0; !bias && k < D; ++k)
+                    tolerance[row * D + k] += error * h + cut * modulus(base_[id], row * D + k);
             }
     }
 
@@ -252,7 +263,7 @@ class RnnBounds {
     RnnProblem wide_;
     const RnnData& data_;
     const RnnOracle& oracle_;
-    double arithmetic_, factors_;
+    double arithmetic_, factors_, least_;
     RnnData exact_;
     RnnOutcome base_;
     std::optional<RnnMagnitudes> sizes_;

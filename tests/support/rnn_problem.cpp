@@ -28,10 +28,13 @@ enum Stream : uint64_t {
 // Words before and after those of packing, and after those of BIAS and of gradients.
 constexpr Flag<RnnProblem> flags[] = {
     {"training", &RnnProblem::training}, {"reverse", &RnnProblem::reverse}, {"reset", &RnnProblem::reset}};
-constexpr Flag<RnnProblem> later_flags[] = {
-    {"state-in", &RnnProblem::state_in},     {"state-out", &RnnProblem::state_out},
-    {"all-states", &RnnProblem::all_states}, {"invariant", &RnnProblem::batch_invariant},
-    {"pooled", &RnnProblem::pooled},         {"caller-scratch", &RnnProblem::caller_scratch}};
+constexpr Flag<RnnProblem> later_flags[] = {{"state-in", &RnnProblem::state_in},
+                                            {"state-out", &RnnProblem::state_out},
+                                            {"all-states", &RnnProblem::all_states},
+                                            {"tf32", &RnnProblem::allow_tf32},
+                                            {"invariant", &RnnProblem::batch_invariant},
+                                            {"pooled", &RnnProblem::pooled},
+                                            {"caller-scratch", &RnnProblem::caller_scratch}};
 
 bool parse_flag(RnnProblem& p, const std::string& word) {
     if (flag_named(flags, word, p) || flag_named(later_flags, word, p)) return true;
@@ -116,7 +119,7 @@ RnnProblem RnnProblem::widened() const {
     RnnProblem wide = *this;
     wide.dtype = wide.weight_dtype = FLASHSCAN_DTYPE_F64;
     wide.all_states = wide.backward = true;
-    wide.pooled = wide.batch_invariant = wide.caller_scratch = false;
+    wide.pooled = wide.batch_invariant = wide.caller_scratch = wide.allow_tf32 = false;
     wide.threads = 1;
     wide.gradients = 15;
     return wide;
@@ -147,7 +150,8 @@ RnnProblem rnn_problem_of(const std::string& text) {
             throw std::invalid_argument(fmt::format(
                 "'{}' is no word of an rnn line; accepted are a cell ({}), fwd, bwd, DTYPE, bN, tN, hN, dN, BTGHD, "
                 "TBGHD, weight-f32, training, reverse, reset, sequencesN, offsets-i32, state-in, state-out, no-bias, "
-                "all-states, grads-LETTERS of {}, clipX, invariant, pooled, caller-scratch, threadsN, values- {} and "
+                "all-states, tf32, grads-LETTERS of {}, clipX, invariant, pooled, caller-scratch, threadsN, values- {} "
+                "and "
                 "seedN",
                 word, fmt::join(cell_words(), " "), gradient_letters, fmt::join(values_names, " ")));
     problem.training = problem.training && !problem.backward;
@@ -216,6 +220,7 @@ flashscan_rnn_desc desc_of(const RnnProblem& p) {
     if (p.reset) desc.flags |= FLASHSCAN_RNN_FLAG_RESET;
     if (p.all_states) desc.flags |= FLASHSCAN_RNN_FLAG_ALL_STATES;
     if (p.trains()) desc.flags |= FLASHSCAN_RNN_FLAG_TRAINING;
+    if (p.allow_tf32) desc.flags |= FLASHSCAN_RNN_FLAG_ALLOW_TF32;
     desc.offsets_dtype = p.sequences > 0 ? p.offsets_dtype : 0;
     desc.batch = p.batch;
     desc.time = p.time;

@@ -33,6 +33,7 @@ struct RnnProblem {
     int32_t offsets_dtype = FLASHSCAN_DTYPE_I64;
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     bool bias = true, all_states = false;
+    bool allow_tf32 = false;  // of f32 data
     uint32_t gradients = 15;  // GRAD|STATE_IN only together with state_in
     double clip = 0;
     bool pooled = false;  // states are rows of a pool, with gaps between them
@@ -42,6 +43,7 @@ struct RnnProblem {
     uint64_t seed = 1;
 
     bool trains() const { return backward || training; }
+    bool takes_tf32() const { return allow_tf32 && dtype == FLASHSCAN_DTYPE_F32; }
     int64_t gates() const;
     int64_t biases() const;
     int64_t states() const;

@@ -2,6 +2,8 @@
 // Which team of blocks runs a recurrent network: a pure function of the shape and of the table of kernels.
 #include <gtest/gtest.h>
 
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "cuda/rnn/fused/tuning.h"
@@ -62,20 +64,38 @@ TEST(RnnTuning, ChoosesEachPassByItsOwnKernels) {
     EXPECT_EQ(t.kernel, &shapes[6].backward);
 }
 
+// Whether products are expected to be faster for an LSTM of one head.
+bool products_are_faster(std::span<const RnnFusedShape> of, int planes, int64_t head_dim, int64_t rows, bool tf32) {
+    flashscan::RnnProblem p;
+    p.dtype = planes == 1 ? flashscan::Dtype::bf16 : flashscan::Dtype::f32;
+    p.cell = flashscan::Cell::lstm;
+    p.batch = rows, p.heads = 1, p.head_dim = head_dim;
+    p.allow_tf32 = tf32;
+    constexpr auto forward = flashscan::Pass::forward;
+    RnnTeams t = choose_teams(of, forward, head_dim, 1, rows, multiprocessors, false);
+    RnnFusedKernel kernel = *t.kernel;
+    kernel.depth = t.blocks * kernel.units, kernel.planes = planes;
+    t.kernel = &kernel;
+    return alternating_step_us(p, forward) < fused_step_us(t, forward);
+}
+
 // On an H200 products are faster for 768 units from 128 rows on, and never for the smallest heads of a small batch.
 TEST(RnnTuning, KnowsWhenProductsAreFaster) {
-    const auto faster = [](int64_t head_dim, int64_t rows) {
-        RnnTeams t = choose(head_dim, 1, rows);
-        RnnFusedKernel kernel = *t.kernel;
-        kernel.depth = t.blocks * kernel.units, kernel.planes = 1;
-        t.kernel = &kernel;
-        const double multiply_adds = 4.0 * static_cast<double>(rows * head_dim * head_dim);
-        return alternating_step_us(multiply_adds, flashscan::Dtype::bf16, flashscan::Pass::forward) <
-               fused_step_us(t, flashscan::Pass::forward);
-    };
-    EXPECT_FALSE(faster(64, 1024));
-    EXPECT_FALSE(faster(768, 64));
-    EXPECT_TRUE(faster(768, 256));
+    EXPECT_FALSE(products_are_faster(shapes, 1, 64, 1024, false));
+    EXPECT_FALSE(products_are_faster(shapes, 1, 768, 64, false));
+    EXPECT_TRUE(products_are_faster(shapes, 1, 768, 256, false));
+}
+
+// Products of f32 are slow, those of tf32 are not.
+TEST(RnnTuning, KnowsWhenProductsInTf32AreFaster) {
+    const std::vector<RnnFusedShape> wide{shape_of(Team::grid, 512, 8, 8), shape_of(Team::grid, 768, 8, 16),
+                                          shape_of(Team::grid, 1024, 8, 16)};
+    for (const auto& [head_dim, rows] : {std::pair{1024, 64}, {1024, 128}, {768, 256}}) {
+        EXPECT_FALSE(products_are_faster(wide, 3, head_dim, rows, false));
+        EXPECT_TRUE(products_are_faster(wide, 3, head_dim, rows, true));
+    }
+    EXPECT_FALSE(products_are_faster(wide, 3, 512, 16, true));
+    EXPECT_FALSE(products_are_faster(wide, 3, 1024, 16, true));
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {

@@ -44,6 +44,7 @@ class Alternating final : public RnnKernel {
         if (!s_.any) return "nothing to do";
         std::string text = fmt::format("{} launches a step, products {} x {} x {} by cuBLAS {}", s_.split ? 4 : 2,
                                        s_.together * s_.padded, s_.group, s_.padded, cublas().version());
+        if (s_.tf32) text += " in tf32";
         if (s_.groups > 1) text += fmt::format(", {} for groups of rows", s_.groups);
         if (p_.training) text += fmt::format(", gradients of {} steps in one", s_.chunk_steps);
         return text;

@@ -14,6 +14,7 @@ constexpr int64_t invariant_rows = 32;
 
 ProductShape forward_shape(const RnnShape& s, int64_t gates) {
     return {.dtype = s.dtype,
+            .tf32 = s.tf32,
             .heads = s.heads,
             .m = gates * s.padded,
             .n = s.group,
@@ -25,6 +26,7 @@ ProductShape forward_shape(const RnnShape& s, int64_t gates) {
 
 ProductShape through_shape(const RnnShape& s, int64_t gates) {
     return {.dtype = s.dtype,
+            .tf32 = s.tf32,
             .heads = s.heads,
             .m = s.padded,
             .n = s.group,
@@ -36,6 +38,7 @@ ProductShape through_shape(const RnnShape& s, int64_t gates) {
 
 ProductShape grad_weight_shape(const RnnShape& s, int64_t gates) {
     return {.dtype = s.dtype,
+            .tf32 = s.tf32,
             .heads = s.heads,
             .m = s.padded,
             .n = gates * s.padded,
@@ -58,6 +61,7 @@ RnnProducts make_products(int device, const RnnShape& s, ProductShape (*shape)(c
 RnnShape::RnnShape(const RnnProblem& p, bool batch_invariant, int64_t chunk_rows)
     : dtype(p.dtype),
       wide(state_dtype(p.dtype)),
+      tf32(p.allow_tf32),
       any(p.batch > 0 && p.time > 0),
       split(row_of(p.cell).resets_before),
       rows(p.batch),

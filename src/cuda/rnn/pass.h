@@ -20,6 +20,7 @@ struct RnnShape {
     RnnShape(const RnnProblem& problem, bool batch_invariant, int64_t chunk_rows = 4096);
 
     Dtype dtype{}, wide{};
+    bool tf32 = false;   // whether products round their factors to tf32
     bool any = false;    // whether there are steps to run
     bool split = false;  // whether the last gate has a product of its own, after that of the others
     Extent rows;         // rows of every step

@@ -42,9 +42,11 @@ Product::Product(int device, const ProductShape& s, std::string& refusal)
 Product::Operation Product::make_operation(const ProductShape& s) {
     const Cublas& lt = cublas();
     const bool wide = s.dtype == Dtype::f64;
+    const cublasComputeType_t compute = wide     ? CUBLAS_COMPUTE_64F
+                                        : s.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                 : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t made = nullptr;
-    lt.check(lt.create_operation(&made, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F),
-             "describing a product");
+    lt.check(lt.create_operation(&made, compute, wide ? CUDA_R_64F : CUDA_R_32F), "describing a product");
     Operation operation(made);
     const auto transpose = [&](cublasLtMatmulDescAttributes_t which, bool transposed) {
         const int32_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;

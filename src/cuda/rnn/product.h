@@ -21,6 +21,7 @@ struct ProductShape {
         bool transposed = false;
     };
     Dtype dtype{};
+    bool tf32 = false;  // whether the factors, f32, may be rounded to tf32
     int64_t heads = 0, m = 0, n = 0, k = 0;
     Matrix a, b, c;
 };

@@ -41,7 +41,7 @@ struct RnnProblem{T,W}
 end
 
 function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, offsets, all_states, clip, training, options,
-                    indices = nothing)
+                    indices = nothing; allow_tf32 = false)
     cell = Cell(name)
     input, weight = dense(input), dense(weight)
     ndims(input) == 5 || throw(DimensionMismatch("input has $(ndims(input)) axes; expected are 5, (D, H, G, T, B)"))
@@ -58,7 +58,8 @@ function RnnProblem(name, input, weight, bias, state, layout, reverse, reset, of
     state_size = (dim, heads, state_rows(indices, state, 3, batch, offsets, sequences), cell.states)
     expect_size("state", state, state_size)
     outer = batch_last ? (time, batch) : (batch, time)
-    flags = (reset !== nothing) * RNN_FLAG_RESET | all_states * RNN_FLAG_ALL_STATES | training * RNN_FLAG_TRAINING
+    flags = (reset !== nothing) * RNN_FLAG_RESET | all_states * RNN_FLAG_ALL_STATES | training * RNN_FLAG_TRAINING |
+            allow_tf32 * RNN_FLAG_ALLOW_TF32
     desc = RnnDesc(; dtype = dtype(eltype(input)), weight_dtype = dtype(eltype(weight)), layout = layout_number,
                    cell = cell.number, direction = is_reverse(reverse), flags = flags, batch = batch, time = time,
                    heads = heads, head_dim = dim, recurrent_clip = clip, sequences..., pool(indices, state_size[3])...)
@@ -90,7 +91,7 @@ end
 
 """
     output, final = rnn(cell, input, weight, bias = nothing; state, layout = :dhgtb, reverse = false, reset, offsets,
-                        all_states = false, options)
+                        all_states = false, allow_tf32 = false, options)
 
 A recurrent network on the product of its input, `W x`. `cell` is `:lstm` (gates i f z o, states h c), `:gru` (r z n; h;
 PyTorch's, with four biases r z n rn), `:gru_reset_before` (three biases), `:mgu` (f n; h), `:elman` (tanh), `:elman_relu`, or `:slstm`
@@ -103,12 +104,15 @@ PyTorch's, with four biases r z n rn), `:gru_reset_before` (three biases), `:mgu
 - `output` is `(D, H, T, B)` (or `(D, H, B, T)`), with `all_states` `(D, H, T, B, S)`.
 - `state` and `final` are `(D, H, B, S)`, `(D, H, N, S)` with `offsets`, in `Float32` for 16-bit input.
 - `reset`, `offsets`, `reverse` are those of [`linear_scan`](@ref).
+- `allow_tf32` lets a GPU round the factors of `Float32` products to tf32; the CPU does not heed it.
 
 Elements are `Float32`, `Float64`, `Float16` or `BFloat16`; weights may be `Float32` with 16-bit input.
 """
 function rnn(cell::Symbol, input::AbstractArray, weight::AbstractArray, bias = nothing; state = nothing, layout = :dhgtb,
-             reverse = false, reset = nothing, offsets = nothing, all_states = false, options = Options())
-    problem = RnnProblem(cell, input, weight, bias, state, layout, reverse, reset, offsets, all_states, 0, false, options)
+             reverse = false, reset = nothing, offsets = nothing, all_states = false, allow_tf32 = false,
+             options = Options())
+    problem = RnnProblem(cell, input, weight, bias, state, layout, reverse, reset, offsets, all_states, 0, false, options;
+                         allow_tf32)
     run_forward(problem, bias, nothing)
 end
 
@@ -121,8 +125,9 @@ without a bias too. `clip` > 0 limits the gradient that reaches h through the we
 """
 function rnn_pullback(cell::Symbol, input::AbstractArray, weight::AbstractArray, bias = nothing; state = nothing,
                       layout = :dhgtb, reverse = false, reset = nothing, offsets = nothing, all_states = false, clip = 0,
-                      options = Options())
-    problem = RnnProblem(cell, input, weight, bias, state, layout, reverse, reset, offsets, all_states, clip, true, options)
+                      allow_tf32 = false, options = Options())
+    problem = RnnProblem(cell, input, weight, bias, state, layout, reverse, reset, offsets, all_states, clip, true, options;
+                         allow_tf32)
     memory = reserve(problem.plan)
     output, final = run_forward(problem, bias, memory)
     back(grad_output, grad_final = nothing) = run_backward(problem, output, memory, grad_output, grad_final)

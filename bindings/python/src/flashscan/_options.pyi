@@ -48,6 +48,7 @@ class Network(Steps[M], total=False):
     layout: NetworkLayout
     return_all_states: bool
     recurrent_clip: float
+    allow_tf32: bool
 
 class Affine(TypedDict, total=False):
     reverse: bool

@@ -54,7 +54,7 @@ def _exactly(spec: Spec, shape: tuple[int, ...], dtype: Any) -> Spec:
 class _Network:
     """What both passes have in common; ``outer`` and ``inner`` are the first two and last axes of the layout.
 
-    ``options``: cell, layout, reverse, all_states, training, recurrent_clip, threads.
+    ``options``: cell, layout, reverse, all_states, training, recurrent_clip, allow_tf32, threads.
     """
 
     fields: tuple[Any, ...]
@@ -70,7 +70,7 @@ class _Network:
         reset: Spec | None,
         options: tuple[Any, ...],
     ) -> None:
-        cell, layout, reverse, all_states, training, clip, self.threads = options
+        cell, layout, reverse, all_states, training, clip, allow_tf32, self.threads = options
         cell_number, gates, biases, states = choose("cell", cell, CELLS)
         layout_number = choose("layout", layout, LAYOUTS)
         batch, time = outer if layout_number == lib.LAYOUT_BTGHD else outer[::-1]
@@ -83,6 +83,7 @@ class _Network:
         sequences, offsets = problem.read_offsets(seq_offsets)
         flags = problem.read_reset(reset, (batch, time), lib.RNN_FLAG_RESET)
         flags |= (lib.RNN_FLAG_ALL_STATES if all_states else 0) | (lib.RNN_FLAG_TRAINING if training else 0)
+        flags |= lib.RNN_FLAG_ALLOW_TF32 if flag("allow_tf32", allow_tf32) else 0
         self.fields = (data, data_number(R), layout_number, cell_number, lib.direction(flag("reverse", reverse)), flags, offsets)
         self.fields += (batch, time, heads, dim, sequences, number("recurrent_clip", clip))
         self.input_shape = (*outer, gates, heads, dim)
@@ -188,6 +189,7 @@ def rnn(
     return_final_state: bool = False,
     return_reserve: bool = False,
     recurrent_clip: float = 0.0,
+    allow_tf32: bool = False,
     threads: int = 0,
 ) -> Array | tuple[Any, ...]:
     """A recurrent network of H heads with D units each, on products ``Wx`` of input and input weights.
@@ -208,6 +210,8 @@ def rnn(
         return_all_states: the output has all states, [S, B, T, H, D] or [S, T, B, H, D].
         return_reserve: return what ``rnn_backward`` needs.
         recurrent_clip: the limit, in backward, of each element of the gradient through R at every step; 0 for none.
+        allow_tf32: on a GPU the factors of float32 matrix products may be rounded to tf32, each by up to 2^-10 of itself,
+            where that is faster: with many rows or units.
         threads: CPU threads, 0 for all, and on a GPU.
 
     Returns:
@@ -219,7 +223,7 @@ def rnn(
         FlashscanValueError, FlashscanTypeError: an argument is not accepted; the message says what is.
         FlashscanError: the library failed; ``status`` tells how.
     """
-    options = (cell, layout, reverse, return_all_states, return_reserve, recurrent_clip, threads)
+    options = (cell, layout, reverse, return_all_states, return_reserve, recurrent_clip, allow_tf32, threads)
     results = forward((Wx, R, b, initial_state, seq_offsets, reset), (return_final_state, *options))
     return results[0] if len(results) == 1 else tuple(results)
 
@@ -239,12 +243,14 @@ def rnn_backward(
     reset: ArrayLike | None = None,
     all_states: bool = False,
     recurrent_clip: float = 0.0,
+    allow_tf32: bool = False,
     threads: int = 0,
 ) -> tuple[Array, Array, Array, Array]:
     """The gradients of ``rnn``.
 
     Args:
-        R, initial_state, cell, layout, reverse, seq_offsets, reset, recurrent_clip, threads: as ``rnn`` was given them.
+        R, initial_state, cell, layout, reverse, seq_offsets, reset, recurrent_clip, allow_tf32, threads: as ``rnn`` was
+            given them.
         output, reserve: what ``rnn`` returned with ``return_reserve=True``.
         grad_output: the gradient of the output, of its shape and dtype.
         grad_final_state: the gradient of the final state; zeros if not given.
@@ -259,4 +265,4 @@ def rnn_backward(
         FlashscanError: the library failed; ``status`` tells how.
     """
     arrays = (R, output, reserve, grad_output, initial_state, grad_final_state, seq_offsets, reset)
-    return tuple(backward(arrays, (cell, layout, reverse, all_states, True, recurrent_clip, threads)))
+    return tuple(backward(arrays, (cell, layout, reverse, all_states, True, recurrent_clip, allow_tf32, threads)))

@@ -134,7 +134,7 @@ def _rnn_call(problem: Problem, cell: str, threads: int) -> Call:
     x, R, b, state, indices, reset = problem.specs
     _axes(x, 4)
     batch, _, *inner = x.shape
-    options = (cell, "btghd", False, False, False, 0.0, threads)
+    options = (cell, "btghd", False, False, False, 0.0, False, threads)
     net = _rnn._Network(problem, R, _with_time(x), (batch, 1), tuple(inner), None, _reset(reset, batch), options)
     same_shape(x, (batch, *net.input_shape[2:]))
     problem.read(lib.INPUT, x)

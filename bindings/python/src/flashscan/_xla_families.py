@@ -141,7 +141,7 @@ OPERATOR = Family(
     _fold_operator,
     _axes_operator,
 )
-# Options: final, cell, layout, reverse, all_states, training, recurrent_clip, threads.
+# Options: final, cell, layout, reverse, all_states, training, recurrent_clip, allow_tf32, threads.
 RNN = Family(
     "rnn",
     _rnn.forward,

@@ -264,6 +264,7 @@ def rnn(
     return_all_states: bool = False,
     return_final_state: bool = False,
     recurrent_clip: float = 0.0,
+    allow_tf32: bool = False,
     threads: int = 0,
 ) -> Array | tuple[Array, Array]:
     """A recurrent network on products ``Wx`` of input and input weights; arguments as in ``flashscan.rnn``.
@@ -277,7 +278,8 @@ def rnn(
     arrays = arrays_of(_rnn.forward, Wx, R, b, initial_state, seq_offsets, reset)
     reverse, all_states = flag("reverse", reverse), flag("return_all_states", return_all_states)
     clip = number("recurrent_clip", recurrent_clip)
-    options = (cell, layout, reverse, all_states, False, clip, thread_count(threads))
+    tf32 = flag("allow_tf32", allow_tf32)
+    options = (cell, layout, reverse, all_states, False, clip, tf32, thread_count(threads))
     results = call(RNN, arrays, (flag("return_final_state", return_final_state), *options))
     return tuple(results) if return_final_state else results[0]
 

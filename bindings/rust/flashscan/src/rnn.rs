@@ -149,6 +149,8 @@ impl<T: Element, W: Element> Rnn<T, W> {
         direction(direction: Direction) |desc| desc.direction = direction as i32;
         /// Backward will be called: forward fills a [`Reserve`].
         training() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_TRAINING;
+        /// Factors of products of f32 data may be rounded to tf32 where a GPU is then faster; the CPU does not heed it.
+        allow_tf32() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_ALLOW_TF32;
         /// The output holds all states, [S, ...], h first.
         all_states() |desc| desc.flags |= sys::FLASHSCAN_RNN_FLAG_ALL_STATES;
         /// Calls take `reset` [B, T]: where it is true all states are 0 before the step.

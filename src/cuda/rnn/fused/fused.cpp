@@ -31,7 +31,9 @@ class Fused final : public RnnKernel {
         if (p_.training && refusal.empty()) backward_teams_ = make_teams(p_, Pass::backward, options, refusal);
         if (p_.training && refusal.empty()) grad_weights_ = make_grad_weights(device_, s_, refusal);
         if (p_.training && refusal.empty()) book_backward();
-        if (options.kernel.empty() && refusal.empty() && !p_.packed()) refusal = prefer_products();
+        // The choice of a batch-invariant plan does not depend on the batch.
+        const bool chooses = options.kernel.empty() && !options.batch_invariant && !p_.packed();
+        if (chooses && refusal.empty()) refusal = prefer_products();
     }
 
     std::string describe() const override {
@@ -40,6 +42,7 @@ class Fused final : public RnnKernel {
         if (p_.training)
             text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_teams_),
                                 p_.packed() ? p_.time : s_.chunk_steps);
+        if (p_.training && s_.tf32) text += ", products for GRAD|WEIGHT in tf32";
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
@@ -137,12 +140,11 @@ class Fused final : public RnnKernel {
     // Returns why "alternating" is expected to be faster, or an empty string. It is not asked for packed sequences,
     // which "alternating" runs one after another.
     std::string prefer_products() const {
-        const auto multiply_adds = static_cast<double>(p_.batch * p_.weight_count());
         double ours = fused_step_us(forward_teams_, Pass::forward);
-        double theirs = alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
+        double theirs = alternating_step_us(p_, Pass::forward);
         if (p_.training) {
             ours += fused_step_us(backward_teams_, Pass::backward);
-            theirs += alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
+            theirs += alternating_step_us(p_, Pass::backward);
         }
         if (ours <= theirs) return "";
         return fmt::format(

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "core/rnn_problem.h"
 #include "core/rounding.h"
 #include "cuda/rnn/instances/fused_table.h"
 
@@ -24,8 +25,8 @@ RnnTeams choose_teams(std::span<const RnnFusedShape> shapes, Pass pass, int64_t 
                       int multiprocessors, bool batch_invariant);
 
 // Estimates, within a third, of the microseconds of a step on an H200: for teams in all their waves of jobs, and for a
-// network that alternates with products of so many multiply-adds.
+// network that alternates between products and cells.
 double fused_step_us(const RnnTeams& teams, Pass pass);
-double alternating_step_us(double multiply_adds, Dtype dtype, Pass pass);
+double alternating_step_us(const RnnProblem& problem, Pass pass);
 
 }  // namespace flashscan::cuda

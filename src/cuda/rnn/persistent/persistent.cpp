@@ -35,6 +35,7 @@ class Persistent final : public RnnKernel {
         std::string text = cuda::describe(forward_shape_);
         if (p_.training)
             text += fmt::format("; backward {}, {} steps a launch", cuda::describe(backward_shape_), s_.chunk_steps);
+        if (p_.training && s_.tf32) text += ", products for GRAD|WEIGHT in tf32";
         return text;
     }
     size_t scratch_bytes(Pass pass) const override {
@@ -127,13 +128,12 @@ class Persistent final : public RnnKernel {
     }
     // Returns why "alternating" is expected to be faster, or an empty string.
     std::string prefer_products() const {
-        const auto multiply_adds = static_cast<double>(s_.rows * p_.weight_count());
         const double launches = s_.split ? 1.7 : 1;  // the time of a step's launches, relative to that of other cells
         double ours = persistent_step_us(p_, Pass::forward, s_.padded, forward_shape_);
-        double theirs = launches * alternating_step_us(multiply_adds, p_.dtype, Pass::forward);
+        double theirs = launches * alternating_step_us(p_, Pass::forward);
         if (p_.training) {
             ours += persistent_step_us(p_, Pass::backward, s_.padded, backward_shape_);
-            theirs += launches * alternating_step_us(multiply_adds, p_.dtype, Pass::backward);
+            theirs += launches * alternating_step_us(p_, Pass::backward);
         }
         if (ours <= theirs) return "";
         return fmt::format("batch is {}; its blocks would take about {:.0f} us a step, products {:.0f}", p_.batch, ours,

@@ -41,6 +41,7 @@ class Recurrent(nn.Module):
         num_heads: H; each head has its own recurrent weights, [hidden_size / H] squared for each gate.
         recurrent_clip: the limit, in backward, of each element of the gradient through the recurrent weights at every
             step; 0 for none.
+        allow_tf32: on a GPU the factors of float32 recurrent products may be rounded to tf32 where that is faster.
 
     Parameters of layer k, with suffix ``_reverse`` in the second direction, for G gates and D = hidden_size / H:
         weight_ih_lk: [G * hidden_size, features of the layer's input]
@@ -66,6 +67,7 @@ class Recurrent(nn.Module):
         *,
         num_heads: int = 1,
         recurrent_clip: float = 0.0,
+        allow_tf32: bool = False,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -84,6 +86,7 @@ class Recurrent(nn.Module):
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional = batch_first, float(dropout), bidirectional
         self.num_heads, self.recurrent_clip = num_heads, recurrent_clip
+        self.allow_tf32 = flag("allow_tf32", allow_tf32)
         _, gates, biases, self._states = CELLS[self.cell]
         heads, dim = num_heads, hidden_size // num_heads
         for layer in range(num_layers):
@@ -167,6 +170,7 @@ class Recurrent(nn.Module):
             reverse=reverse,
             return_final_state=True,
             recurrent_clip=self.recurrent_clip,
+            allow_tf32=self.allow_tf32,
             seq_offsets=offsets,
             reset=reset,
         )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def _kernel(
     Wx: Any, R: Any, b: Any, state: Any, seq_offsets: Any, reset: Any, cell: Any, layout: Any, reverse: Any,
-    all_states: Any, training: Any, clip: Any,
+    all_states: Any, training: Any, clip: Any, allow_tf32: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    options = (True, cell, layout, reverse, all_states, training, clip, 0)
+    options = (True, cell, layout, reverse, all_states, training, clip, allow_tf32, 0)
     results = _rnn.forward((Wx, R, b, state, seq_offsets, reset), options)
     return (*results, Wx.new_empty((0,), dtype=torch.uint8))[:3]
 
@@ -44,22 +44,22 @@ def _state_shape(outer: Any, heads: int, dim: int, states: int, layout: str, seq
 
 def _fake(
     Wx: Any, R: Any, b: Any, state: Any, seq_offsets: Any, reset: Any, cell: Any, layout: Any, reverse: Any,
-    all_states: Any, training: Any, clip: Any,
+    all_states: Any, training: Any, clip: Any, allow_tf32: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     states = _rnn.CELLS[cell][3]
     outer, (heads, dim) = Wx.shape[:2], Wx.shape[3:]
     final = Wx.new_empty(_state_shape(outer, heads, dim, states, layout, seq_offsets), dtype=state_dtype(Wx.dtype))
     output = Wx.new_empty((*((states,) if all_states else ()), *outer, heads, dim))
-    options = (cell, layout, reverse, all_states, training, clip, 0)
+    options = (cell, layout, reverse, all_states, training, clip, allow_tf32, 0)
     size = _reserve_bytes((Wx, R, b, state, seq_offsets, reset), *options) if training else 0
     return output, final, Wx.new_empty((size,), dtype=torch.uint8)
 
 
 def _backward_kernel(
     R: Any, output: Any, reserve: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reset: Any,
-    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any,
+    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any, allow_tf32: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    options = (cell, layout, reverse, all_states, True, clip, 0)
+    options = (cell, layout, reverse, all_states, True, clip, allow_tf32, 0)
     # Under torch.func.vmap it is a row among others, which may begin where the library takes none.
     reserve = reserve.clone() if reserve.data_ptr() % 64 else reserve
     return tuple(_rnn.backward((R, output, reserve, grad, state, grad_state, seq_offsets, reset), options))
@@ -67,7 +67,7 @@ def _backward_kernel(
 
 def _backward_fake(
     R: Any, output: Any, reserve: Any, grad: Any, state: Any, grad_state: Any, seq_offsets: Any, reset: Any,
-    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any,
+    cell: Any, layout: Any, reverse: Any, all_states: Any, clip: Any, allow_tf32: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     _, gates, biases, states = _rnn.CELLS[cell]
     shape = output.shape[1:] if all_states else output.shape
@@ -93,13 +93,13 @@ def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None, _: Any) 
         raise FlashscanError("flashscan.torch.rnn was called without training; its gradients need what training keeps")
     grad = torch.zeros_like(output) if grad is None else grad
     dWx, dR, db, dstate = _backward_op(R, output, reserve, grad, state, grad_state, seq_offsets, reset, *ctx.options)
-    return (dWx, dR, db if ctx.has_bias else None, optional(dstate, state), *(None,) * 8)
+    return (dWx, dR, db if ctx.has_bias else None, optional(dstate, state), *(None,) * 9)
 
 
 _OPTIONS = "Tensor? seq_offsets, Tensor? reset, str cell, str layout, bool reverse, bool all_states"
 _op = register(
     "rnn",
-    f"(Tensor Wx, Tensor R, Tensor? b, Tensor? initial_state, {_OPTIONS}, bool training, float recurrent_clip) -> "
+    f"(Tensor Wx, Tensor R, Tensor? b, Tensor? initial_state, {_OPTIONS}, bool training, float recurrent_clip, bool allow_tf32) -> "
     "(Tensor, Tensor, Tensor)",
     _kernel,
     _fake,
@@ -110,7 +110,7 @@ _op = register(
 _backward_op = register(
     "rnn_backward",
     "(Tensor R, Tensor output, Tensor reserve, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, "
-    f"{_OPTIONS}, float recurrent_clip) -> (Tensor, Tensor, Tensor, Tensor)",
+    f"{_OPTIONS}, float recurrent_clip, bool allow_tf32) -> (Tensor, Tensor, Tensor, Tensor)",
     _backward_kernel,
     _backward_fake,
     function="rnn",
@@ -146,6 +146,7 @@ def rnn(
     return_all_states: bool = False,
     return_final_state: bool = False,
     recurrent_clip: float = 0.0,
+    allow_tf32: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """``flashscan.rnn`` with autograd, differentiable in ``Wx``, ``R``, ``b`` and ``initial_state``.
 
@@ -156,7 +157,8 @@ def rnn(
         R: [G, H, D, D] (out, in), of Wx's dtype or float32 with 16-bit Wx.
         b: [G, H, D], of R's dtype; for "gru" [4, H, D]; None for zeros.
         initial_state: [S, B, H, D], or [S, N, H, D] with ``seq_offsets``; zeros if not given.
-        cell, layout, reverse, seq_offsets, reset, return_all_states, recurrent_clip: as in ``flashscan.rnn``.
+        cell, layout, reverse, seq_offsets, reset, return_all_states, recurrent_clip, allow_tf32: as in ``flashscan.rnn``.
+            PyTorch's own networks round to tf32 unless ``torch.backends.cudnn.allow_tf32`` is False.
         return_final_state: also return the last states, of ``initial_state``'s shape, in float32 for 16-bit Wx.
 
     Returns:
@@ -182,6 +184,6 @@ def rnn(
     training = torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in given)
     # Under vmap a tensor does not tell what the transforms around it record.
     training = training or (torch.is_grad_enabled() and _transforms.active())
-    options = (cell, layout, reverse, all_states, training, clip)
+    options = (cell, layout, reverse, all_states, training, clip, flag("allow_tf32", allow_tf32))
     output, final, _ = _op(Wx, R, b, state, offsets, reset, *options)
     return (output, final) if return_final_state else output
