@@ -162,7 +162,7 @@ template <Scale kind, typename V>
 FLASHSCAN_HD V scaled(V a, V rest) {
     if constexpr (kind == Scale::one) return V(1);
     if constexpr (kind == Scale::one_minus) return rest;
-    return sqrt_of(rest * (V(1) + a));
+    return sqrt_of(rest + rest * a);  // 1 - a^2, a product and a sum that may be one instruction
 }
 // dm / da. `limit` is the largest derivative of the square root that is passed on.
 template <Scale kind, typename V>

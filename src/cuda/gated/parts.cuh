@@ -11,10 +11,19 @@
 
 namespace flashscan::cuda {
 
+// 1 - exp(x), which is given too. Near 0 it is a polynomial (minimax, with a relative error of 1e-7).
+__device__ __forceinline__ float rest_of(float x, float exp) {
+    float sum = 0.0013888819F;
+    for (const float term : {0.0084076827F, 0.0416687004F, 0.1666597427F, 0.4999998314F, 1.0F})
+        sum = fmaf(sum, x, term);
+    return fabsf(x) < 0.5F ? -sum * x : 1.0F - exp;
+}
+
 // f32 with fast functions. Their errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
-// of roundoff relative to the value. `Flushed` tells that subnormal numbers become zeros; slopes, which are quotients
-// of such numbers, need it to be false. `Held` tells that sigmoids stay above 2^-126, as if arguments ended at -87. It
-// must be false where a square root is taken of them, as that makes tiny numbers large enough to matter.
+// of roundoff relative to the value. Exponentials below 2^-126 are zeros; `Flushed` tells that square roots of subnormal
+// numbers are, too: slopes, which are quotients of such numbers, need it to be false. `Held` tells that s(g) stays above
+// 2^-126, as if arguments ended at -87. It must be false where a square root is taken of sigmoids, as that makes tiny
+// numbers large enough to matter.
 template <bool Flushed, bool Held>
 struct Short {
     float value;
@@ -28,21 +37,12 @@ struct Short {
     friend __device__ __forceinline__ bool operator<(Short a, Short b) { return a.value < b.value; }
     friend __device__ __forceinline__ bool operator>(Short a, Short b) { return a.value > b.value; }
 
-    friend __device__ __forceinline__ Short exp_of(Short x) {
-        float y;
-        if constexpr (Flushed)
-            asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
-        else
-            asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
-        return y;
-    }
+    friend __device__ __forceinline__ Short exp_of(Short x) { return ptx::quick_exp2(x.value * log2_e); }
     // If not held, the exponential of -|g| is computed 2^64 times too large, so that it stays normal, and is then
     // scaled back.
     friend __device__ __forceinline__ gated::Sigmoids<Short> sigmoids(Short g) {
         if constexpr (Held) {
-            const float x = g.value * -log2_e;
-            const float e = Flushed ? exp_negative(g.value) : ptx::quick_exp2(ptx::clamp_between(x, 126.0F));
-            const float open = ptx::quick_reciprocal(1.0F + e);
+            const float e = exp_negative(g.value), open = ptx::quick_reciprocal(1.0F + e);
             return {open, e * open};
         } else {
             const float e = ptx::quick_exp2(fmaf(fabsf(g.value), -log2_e, 64.0F)) * 0x1p-64F;
@@ -61,13 +61,9 @@ struct Short {
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(Flushed ? x.value : x.value * 0x1p64F));
         return Flushed ? y : y * 0x1p-32F;
     }
-    // Near 0 the rest is the series of exp(x) - 1; the first term that is omitted is 1e-8 of it.
     friend __device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
         const float exp = ptx::quick_exp2(x.value * log2_e);
-        float series = 1.0F / 40320;
-        for (const float term : {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 1.0F / 2, 1.0F})
-            series = fmaf(series, x.value, term);
-        return {exp, fabsf(x.value) < 0.5F ? -series * x.value : 1.0F - exp};
+        return {exp, rest_of(x.value, exp)};
     }
     // |tanh(x)| = (1 - e) / (1 + e) with e = exp(-2 |x|).
     friend __device__ __forceinline__ Short tanh_of(Short x) {
@@ -76,6 +72,23 @@ struct Short {
     }
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
+
+// The factor a = exp(x) and the scale m = sqrt(1 - a^2) of the decay by softplus, x = rate s(g), in backward. A lane keeps
+// a and the power exp(-g), from which the slopes are made. The power ends below 2^128, so that no product with s(g), which
+// is 0 from 2^126 on, is NaN.
+__device__ __forceinline__ float softplus_power(float g) { return ptx::quick_exp2(fminf(g * -log2_e, 127.9F)); }
+struct SoftplusSlopes {
+    float m, scale_slope;          // m and dm / da
+    float gate_slope, rate_slope;  // da / dg and da / d(rate)
+};
+// `limit` is the largest 1 / m that is passed on. `open` tells that m is 1.
+__device__ __forceinline__ SoftplusSlopes softplus_slopes(float power, float a, float rate, float limit, bool open) {
+    const float s = ptx::quick_reciprocal(1.0F + power), x = rate * s;
+    const float rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
+    // The square is at least 2^-126 for its inverse root to be finite.
+    const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
+    return {square * inverse, -(factor * fminf(inverse, limit)), a * (x * (power * s)), a * s};
+}
 
 // The type of number that formulas are computed with.
 template <typename R, bool Flushed, bool Held>
@@ -92,6 +105,7 @@ struct AnyParts {
     static constexpr bool has_root = true;  // whether m may be a square root
     static constexpr bool named = false, is_softplus = false, is_ratio = false;
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
+    static __device__ __forceinline__ bool has_input(const GatedParams& p) { return p.input.data != nullptr; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
         return p.second_gate.data != nullptr;
     }
@@ -154,7 +168,10 @@ struct NamedParts {
     static constexpr bool named = true, is_ratio = parts.decay == Decay::ratio;
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
+    static constexpr bool keeps_input = parts.keeps_input();
     static constexpr bool may_have_epilogue = parts.has_output_gate(), first_step = parts.first_step;
+    // Whether INPUT is given, in backward where it is read.
+    static __device__ __forceinline__ bool has_input(const GatedParams&) { return keeps_input; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
     static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return opening; }
     static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return may_have_epilogue; }

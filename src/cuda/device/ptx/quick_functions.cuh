@@ -17,6 +17,12 @@ __device__ __forceinline__ float quick_reciprocal(float x) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// 1 / sqrt(x) within 2 units of roundoff.
+__device__ __forceinline__ float quick_inverse_root(float x) {
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 // The relative or the absolute error is at most 2^-22; subnormal arguments count as zero.
 __device__ __forceinline__ float quick_log2(float x) {
     float y;
