@@ -35,8 +35,7 @@ struct GatedBackward {
     using Channels = GatedChannels<Shape>;
     using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
-    // Whether lanes keep exp(-g) of each step, from which pass 3 makes the slopes.
-    static constexpr bool keeps_powers = Parts::named && Parts::is_softplus && Parts::has_root;
+    static constexpr bool keeps_powers = Parts::keeps_powers && std::is_same_v<R, float>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
     // Whether lanes load h of their own steps and one edge, which are aligned vectors with time innermost, and which an
     // epilogue needs. Otherwise they load h before each of their steps.
@@ -179,22 +178,21 @@ struct GatedBackward {
     }
     __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a,
                                                  Values& powers) const {
-        bool far = false;
+        bool far = rates_exceed_one<Parts>(p, rate);
 #pragma unroll
         for (int i = 0; i < L; ++i)
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     if constexpr (keeps_powers) {
-                        powers[i][v] = softplus_power(x.gate.get(i, v));
-                        const R s = ptx::quick_reciprocal(1.0F + powers[i][v]);
-                        a[i][v] = ptx::quick_exp2(s * (rate[v] * log2_e));
+                        powers[i][v] = power_of<kind.value>(x.gate.get(i, v));
+                        a[i][v] = factor_of<kind.value>(powers[i][v], rate[v]);
                     } else {
                         const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
                         a[i][v] =
                             number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), second, D(rate[v])).a);
                     }
-                    far = far || may_exceed_one<kind.value>(a[i][v], rate[v]);
+                    far = far || may_exceed_one<kind.value>(a[i][v]);
                 }
             });
         return far && t.steps > 0;
@@ -243,23 +241,19 @@ struct GatedBackward {
                     static_cast<R*>(p.grad_state_in)[t.state_of(i, v)] = t.resets(i) ? R(0) : a[i][v] * g[i][v];
     }
 
-    // What pass 3 needs of a step's decay and scale.
-    struct Slopes {
-        R m, scale_slope, gate, second, rate;
-    };
     template <Decay kind>
-    __device__ __forceinline__ Slopes slopes_of(const Inputs& x, const Step& rate, const Step& bias, R a, R power,
-                                                int i, int v) const {
+    __device__ __forceinline__ GatedSlopes<R> slopes_at(const Inputs& x, const Step& rate, const Step& bias, R a,
+                                                        R power, int i, int v) const {
         // With channels innermost a lane that has the walk's last step has it last.
         const bool open = (!Plain || i == L - 1) && Parts::opens(p) && t.is_open(i);
         if constexpr (keeps_powers) {
-            const auto d = softplus_slopes(power, a, rate[v], 2 * p.short_slope_limit, open);
-            return {d.m, d.scale_slope, d.gate_slope, R(0), d.rate_slope};
+            return slopes_of<kind>(power, a, rate[v], 2 * p.short_slope_limit, open);
         } else {
             const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
             const auto d = gated::decayed<kind>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
             const Scaled m = scaled(d, open);
-            return {m.value, m.slope, number_of(d.gate_slope), number_of(d.second_slope), number_of(d.rate_slope)};
+            return {
+                m.value, m.slope, R(1), number_of(d.gate_slope), number_of(d.second_slope), number_of(d.rate_slope)};
         }
     }
 
@@ -269,7 +263,7 @@ struct GatedBackward {
         for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
 #pragma unroll
         for (int i = 0; i < L; ++i) {
-            Step value, value_slope, opening, opening_slope;
+            Step value, value_slope, opening, opening_rest;
             Parts::with_activation(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
@@ -280,22 +274,23 @@ struct GatedBackward {
             });
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                opening[v] = R(1), opening_slope[v] = R(0);
+                opening[v] = R(1), opening_rest[v] = R(0);
                 if (!Parts::has_input_gate(p)) continue;
-                const auto s = gated::input_gated<InputGating::sigmoid>(F(x.input_gate.get(i, v)));
-                opening[v] = number_of(s.value);
-                opening_slope[v] = number_of(s.slope);
+                const auto s = sigmoids(F(x.input_gate.get(i, v)));
+                opening[v] = number_of(s.open);
+                opening_rest[v] = number_of(s.shut);
             }
             Step of_gate, of_second, of_input, of_input_gate;
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const Slopes d = slopes_of<kind.value>(x, rate, bias, a[i][v], powers[i][v], i, v);
-                    R of_a = g[i][v] * before(x, i, v);
-                    if (!is_zero(d.scale_slope)) of_a = of_a + g[i][v] * (value[v] * opening[v]) * d.scale_slope;
-                    const R of_v = g[i][v] * d.m;
-                    of_input[v] = of_v * opening[v] * value_slope[v];
-                    of_input_gate[v] = of_v * value[v] * opening_slope[v];
+                    const GatedSlopes<R> d = slopes_at<kind.value>(x, rate, bias, a[i][v], powers[i][v], i, v);
+                    R from_a = before(x, i, v);
+                    if (keeps_powers || !is_zero(d.scale_slope))
+                        from_a = from_a + value[v] * opening[v] * d.scale_slope;
+                    const R of_a = g[i][v] * from_a * d.common, of_v = g[i][v] * d.m * opening[v];
+                    of_input[v] = of_v * value_slope[v];
+                    of_input_gate[v] = of_v * value[v] * opening_rest[v];
                     of_gate[v] = of_a * d.gate;
                     of_second[v] = of_a * d.second;
                     if (!Plain && !t.events.at(t.events.valid, i)) continue;  // in others g is 0

@@ -70,24 +70,54 @@ struct Short {
         const ExpAndRest<Short> e = exp_and_rest(Short(-2.0F * fabsf(x.value)));
         return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
     }
+    // The arguments of the three exponentials have the greatest of them subtracted.
+    friend __device__ __forceinline__ gated::Decayed<Short> ratio_of(Short g, Short second) {
+        const float x = ptx::least_of(g.value * -log2_e, 0x1p100F), y = ptx::least_of(second.value * -log2_e, 0x1p100F);
+        const float most = ptx::greatest_of(ptx::greatest_of(x, y), 0.0F), one = ptx::quick_exp2(-most);
+        const float of_gate = ptx::quick_exp2(x - most), of_second = ptx::quick_exp2(y - most);
+        const float scale = ptx::quick_reciprocal((one + of_second) + (one + of_gate));
+        const float a = (one + of_second) * scale, rest = (one + of_gate) * scale;
+        return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), 0.0F};
+    }
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// The factor a = exp(x) and the scale m = sqrt(1 - a^2) of the decay by softplus, x = rate s(g), in backward. A lane keeps
-// a and the power exp(-g), from which the slopes are made. The power ends below 2^128, so that no product with s(g), which
-// is 0 from 2^126 on, is NaN.
-__device__ __forceinline__ float softplus_power(float g) { return ptx::quick_exp2(fminf(g * -log2_e, 127.9F)); }
-struct SoftplusSlopes {
-    float m, scale_slope;          // m and dm / da
-    float gate_slope, rate_slope;  // da / dg and da / d(rate)
+// What a step's decay and scale give backward. The slopes of a by the gate, by SECOND_GATE and by the rate are products
+// with `common`.
+template <typename R>
+struct GatedSlopes {
+    R m, scale_slope, common, gate, second, rate;
 };
+// Backward of named layers with these decays keeps the power exp(-g) of each step, and makes the slopes from it and a.
+//
+//   softplus      a = exp(x) with x = rate s(g), and m = sqrt(1 - a^2)
+//   lower_bound   a = rate + (1 - rate) s(g), and m = 1 - a
+template <Decay kind, Scale scale>
+constexpr bool keeps_power = (kind == Decay::softplus && scale == Scale::sqrt) ||
+                             (kind == Decay::lower_bound && scale == Scale::one_minus);
+// A power ends below 2^128, so that it and s(g), which with softplus is 0 from 2^126 on, have a product.
+template <Decay kind>
+__device__ __forceinline__ float power_of(float g) {
+    return exp_negative(g, kind == Decay::softplus ? 127.9F : 126.0F);
+}
+template <Decay kind>
+__device__ __forceinline__ float factor_of(float power, float rate) {
+    const float s = ptx::quick_reciprocal(1.0F + power);
+    return kind == Decay::softplus ? ptx::quick_exp2(s * (rate * log2_e)) : fmaf(1.0F - rate, s, rate);
+}
 // `limit` is the largest 1 / m that is passed on. `open` tells that m is 1.
-__device__ __forceinline__ SoftplusSlopes softplus_slopes(float power, float a, float rate, float limit, bool open) {
-    const float s = ptx::quick_reciprocal(1.0F + power), x = rate * s;
-    const float rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
-    // The square is at least 2^-126 for its inverse root to be finite.
-    const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
-    return {square * inverse, -(factor * fminf(inverse, limit)), a * (x * (power * s)), a * s};
+template <Decay kind>
+__device__ __forceinline__ GatedSlopes<float> slopes_of(float power, float a, float rate, float limit, bool open) {
+    const float s = ptx::quick_reciprocal(1.0F + power), shut = power * s;
+    if constexpr (kind == Decay::softplus) {
+        const float x = rate * s, rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
+        // The square is at least 2^-126 for its inverse root to be finite.
+        const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
+        return {square * inverse, -(factor * fminf(inverse, limit)), a, x * shut, 0.0F, s};
+    } else {
+        const float m = (1.0F - rate) * shut;
+        return {open ? 1.0F : m, open ? 0.0F : -1.0F, 1.0F, m * s, 0.0F, shut};
+    }
 }
 
 // The type of number that formulas are computed with.
@@ -103,7 +133,7 @@ using Constant = std::integral_constant<decltype(value), value>;
 struct AnyParts {
     static constexpr bool bounded = false;  // whether factors are known to lie between 0 and 1
     static constexpr bool has_root = true;  // whether m may be a square root
-    static constexpr bool named = false, is_softplus = false, is_ratio = false;
+    static constexpr bool named = false, is_softplus = false, is_ratio = false, keeps_powers = false;
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_input(const GatedParams& p) { return p.input.data != nullptr; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
@@ -166,6 +196,7 @@ struct NamedParts {
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
     static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
     static constexpr bool named = true, is_ratio = parts.decay == Decay::ratio;
+    static constexpr bool keeps_powers = keeps_power<parts.decay, parts.scale>;
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
     static constexpr bool keeps_input = parts.keeps_input();
@@ -195,17 +226,28 @@ struct NamedParts {
 };
 
 // Whether the factor a may exceed 1. A product of such factors could leave the range of normal numbers and come back to
-// it. `rate` is that of the channel.
+// it.
 template <Decay kind, typename R>
-__device__ __forceinline__ bool may_exceed_one(R a, R rate) {
+__device__ __forceinline__ bool may_exceed_one(R a) {
     if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
-    if constexpr (kind == Decay::lower_bound) return !(rate <= R(1) && rate >= R(0));
-    if constexpr (kind == Decay::softplus) return !(rate <= R(0));
     return false;
+}
+// Whether any factor of channels with these rates may.
+template <typename Parts, typename R, int V>
+__device__ __forceinline__ bool rates_exceed_one(const GatedParams& p, const R (&rate)[V]) {
+    bool exceeds = false;
+    Parts::with_decay(p, [&](auto kind) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if constexpr (kind.value == Decay::lower_bound) exceeds = exceeds || !(rate[v] <= R(1) && rate[v] >= R(0));
+            if constexpr (kind.value == Decay::softplus) exceeds = exceeds || !(rate[v] <= R(0));
+        }
+    });
+    return exceeds;
 }
 
 // Computes the maps h -> a h + b of one step of V channels; b does not include the state that enters a sequence. `gate`
-// includes BIAS; `open` tells that m is 1. Returns whether products of a may leave the range of numbers.
+// includes BIAS; `open` tells that m is 1. Returns whether some a may exceed 1, whatever the rates are.
 template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
                                           const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
@@ -222,7 +264,7 @@ __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[
             const auto d = gated::decayed<kind.value, false>(D(gate[v]), D(second[v]), D(rate[v]));
             a[v] = number_of(d.a);
             m[v] = number_of(d.rest);
-            far = far || may_exceed_one<kind.value>(a[v], rate[v]);
+            far = far || may_exceed_one<kind.value>(a[v]);
         }
     });
     Parts::with_scale(p, [&](auto kind) {

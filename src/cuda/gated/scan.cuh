@@ -93,11 +93,11 @@ struct GatedScan {
     __device__ __forceinline__ int slot(int warp_time) const {
         return (t.warp_group << t.p.log2_time_warps) + warp_time;
     }
-    __device__ __forceinline__ void totals(int warp_time, Map (&m)[V]) const {
+    __device__ __forceinline__ void totals(int of_slot, Map (&m)[V]) const {
         const int lane = Shape::by_time ? 0 : t.lane;
-        const Totals& of = shared.totals[slot(warp_time)][lane];
+        const Totals& of = shared.totals[of_slot][lane];
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[slot(warp_time)][lane]};
+        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[of_slot][lane]};
     }
     __device__ __forceinline__ void set_totals(const Map (&m)[V]) const {
         if (Shape::by_time && t.lane != 31) return;
@@ -170,10 +170,11 @@ struct GatedScan {
         Map before[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) before[v] = {R(1), R(0), false};
+        const int own = slot(t.warp_time);
 #pragma unroll 1
-        for (int w = 0; w < t.warp_time; ++w) {
+        for (int early = slot(0); early != own; ++early) {
             Map late[V];
-            totals(w, late);
+            totals(early, late);
 #pragma unroll
             for (int v = 0; v < V; ++v) before[v] = compose(before[v], late[v]);
         }
@@ -206,7 +207,7 @@ struct GatedScan {
             if (w == 0) {
                 carry = carry_in();
             } else {
-                totals(w - 1, m);
+                totals(slot(w - 1), m);
 #pragma unroll
                 for (int v = 0; v < V; ++v) carry.of[v] = m[v].x;
             }

@@ -232,12 +232,12 @@ struct GatedTile {
     __device__ __forceinline__ char* first_row(const View& view) const {
         if constexpr (Shape::by_time) {
             const Int time = Shape::backward ? Int(p.time) - L - step : step;
-            return view.data + batch * view.batch + int64_t{channel} * static_cast<int32_t>(view.row) +
+            return view.data + batch * view.batch + long_product(channel, view.row) +
                    int64_t{time} * static_cast<int>(sizeof(X));
         } else {
             const Int time = Shape::backward ? Int(p.time) - 1 - step : step;
             return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) +
-                   int64_t{time} * static_cast<int32_t>(view.time);
+                   long_product(time, view.time);
         }
     }
     // The address of the element of channel v one step after the lane's last one in the order of the walk. It is for
@@ -250,10 +250,12 @@ struct GatedTile {
     // The bytes from the lane's first row of vectors to row k. Strides of Plain problems have 32 bits, so that this and
     // an addition are one instruction; the compiler would instead step a pointer, which takes two.
     __device__ __forceinline__ int64_t offset_of_row(const View& view, int k) const {
-        const auto next = static_cast<int32_t>(Shape::by_time ? view.row : view.time);
-        int64_t offset;
-        asm("mul.wide.s32 %0, %1, %2;" : "=l"(offset) : "r"(next), "r"(Shape::backward && !Shape::by_time ? -k : k));
-        return offset;
+        return long_product(Shape::backward && !Shape::by_time ? -k : k, Shape::by_time ? view.row : view.time);
+    }
+    static __device__ __forceinline__ int64_t long_product(int32_t a, int64_t stride) {
+        int64_t product;
+        asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(static_cast<int32_t>(stride)));
+        return product;
     }
     __device__ __forceinline__ bool has_row(int k, int later) const {
         return Shape::by_time ? k < channels && steps > 0 : exists(k) && step + k + later < Int(p.time);
