@@ -35,7 +35,8 @@ struct GatedBackward {
     using Channels = GatedChannels<Shape>;
     using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
-    static constexpr bool keeps_powers = Parts::keeps_powers && std::is_same_v<R, float>;
+    // Whether lanes keep numbers of the decay for pass 3.
+    static constexpr bool keeps = Parts::named && std::is_same_v<R, float>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
     // Whether lanes load h of their own steps and one edge, which are aligned vectors with time innermost, and which an
     // epilogue needs. Otherwise they load h before each of their steps.
@@ -57,6 +58,7 @@ struct GatedBackward {
         R rate[V], bias[V];  // sums over the lane's steps
     };
     using Step = R[V];
+    using Kept = KeptDecay<Parts::decay>[L][V];
 
     const GatedParams& p;
     const Tile t;
@@ -157,15 +159,15 @@ struct GatedBackward {
         Channels::template look_up<Parts>(p, t, shared.channels);
         Channels::template take<Parts>(p, t, shared.channels, rate, bias);
         Values a, g;
-        Values powers;
-        const bool far = form_factors(x, rate, bias, a, powers);
+        Kept kept;
+        const bool far = form_factors(x, rate, bias, a, kept);
         form_sources(x, g);
         if (!t.whole) t.leave_out(a, g);
         scan.template run<Plain && Parts::bounded>(a, g, far);
         leave_states(a, g);
         if (!t.whole) t.leave_out(a, g);
         Gradients to;
-        form_gradients(x, rate, bias, a, powers, g, to);
+        form_gradients(x, rate, bias, a, kept, g, to);
         t.store_gate(p.grad_gate, to.gate);
         t.store(p.grad_input, to.input);
         if (Parts::has_second_gate(p)) t.store_gate(p.grad_second_gate, to.second);
@@ -177,21 +179,19 @@ struct GatedBackward {
         return Parts::has_bias ? x.gate.get(i, v) + bias[v] : x.gate.get(i, v);
     }
     __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a,
-                                                 Values& powers) const {
+                                                 Kept& kept) const {
         bool far = rates_exceed_one<Parts>(p, rate);
 #pragma unroll
         for (int i = 0; i < L; ++i)
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    if constexpr (keeps_powers) {
-                        powers[i][v] = power_of<kind.value>(x.gate.get(i, v));
-                        a[i][v] = factor_of<kind.value>(powers[i][v], rate[v]);
-                    } else {
-                        const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
+                    const R second = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
+                    if constexpr (keeps)
+                        a[i][v] = kept[i][v].take(x.gate.get(i, v), second, rate[v]);
+                    else
                         a[i][v] =
-                            number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), second, D(rate[v])).a);
-                    }
+                            number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), D(second), D(rate[v])).a);
                     far = far || may_exceed_one<kind.value>(a[i][v]);
                 }
             });
@@ -242,12 +242,12 @@ struct GatedBackward {
     }
 
     template <Decay kind>
-    __device__ __forceinline__ GatedSlopes<R> slopes_at(const Inputs& x, const Step& rate, const Step& bias, R a,
-                                                        R power, int i, int v) const {
+    __device__ __forceinline__ GatedSlopes<R> slopes_at(const Inputs& x, const Step& rate, const Step& bias,
+                                                        const Values& a, const Kept& kept, int i, int v) const {
         // With channels innermost a lane that has the walk's last step has it last.
         const bool open = (!Plain || i == L - 1) && Parts::opens(p) && t.is_open(i);
-        if constexpr (keeps_powers) {
-            return slopes_of<kind>(power, a, rate[v], 2 * p.short_slope_limit, open);
+        if constexpr (keeps) {
+            return kept[i][v].slopes(a[i][v], rate[v], 2 * p.short_slope_limit, open);
         } else {
             const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
             const auto d = gated::decayed<kind>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
@@ -258,7 +258,7 @@ struct GatedBackward {
     }
 
     __device__ __forceinline__ void form_gradients(const Inputs& x, const Step& rate, const Step& bias, const Values& a,
-                                                   const Values& powers, const Values& g, Gradients& to) const {
+                                                   const Kept& kept, const Values& g, Gradients& to) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
 #pragma unroll
@@ -284,10 +284,9 @@ struct GatedBackward {
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const GatedSlopes<R> d = slopes_at<kind.value>(x, rate, bias, a[i][v], powers[i][v], i, v);
+                    const GatedSlopes<R> d = slopes_at<kind.value>(x, rate, bias, a, kept, i, v);
                     R from_a = before(x, i, v);
-                    if (keeps_powers || !is_zero(d.scale_slope))
-                        from_a = from_a + value[v] * opening[v] * d.scale_slope;
+                    if (keeps || !is_zero(d.scale_slope)) from_a = from_a + value[v] * opening[v] * d.scale_slope;
                     const R of_a = g[i][v] * from_a * d.common, of_v = g[i][v] * d.m * opening[v];
                     of_input[v] = of_v * value_slope[v];
                     of_input_gate[v] = of_v * value[v] * opening_rest[v];

@@ -19,6 +19,17 @@ __device__ __forceinline__ float rest_of(float x, float exp) {
     return fabsf(x) < 0.5F ? -sum * x : 1.0F - exp;
 }
 
+// exp(-g), exp(-second) and 1, divided by the greatest of them, and 1 / (2 one + gate + second).
+struct RatioPowers {
+    float one, gate, second, scale;
+};
+__device__ __forceinline__ RatioPowers ratio_powers(float g, float second) {
+    const float x = ptx::least_of(g * -log2_e, 0x1p100F), y = ptx::least_of(second * -log2_e, 0x1p100F);
+    const float most = ptx::greatest_of(ptx::greatest_of(x, y), 0.0F), one = ptx::quick_exp2(-most);
+    const float of_gate = ptx::quick_exp2(x - most), of_second = ptx::quick_exp2(y - most);
+    return {one, of_gate, of_second, ptx::quick_reciprocal((one + of_second) + (one + of_gate))};
+}
+
 // f32 with fast functions. Their errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
 // of roundoff relative to the value. Exponentials below 2^-126 are zeros; `Flushed` tells that square roots of subnormal
 // numbers are, too: slopes, which are quotients of such numbers, need it to be false. `Held` tells that s(g) stays above
@@ -70,14 +81,10 @@ struct Short {
         const ExpAndRest<Short> e = exp_and_rest(Short(-2.0F * fabsf(x.value)));
         return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
     }
-    // The arguments of the three exponentials have the greatest of them subtracted.
     friend __device__ __forceinline__ gated::Decayed<Short> ratio_of(Short g, Short second) {
-        const float x = ptx::least_of(g.value * -log2_e, 0x1p100F), y = ptx::least_of(second.value * -log2_e, 0x1p100F);
-        const float most = ptx::greatest_of(ptx::greatest_of(x, y), 0.0F), one = ptx::quick_exp2(-most);
-        const float of_gate = ptx::quick_exp2(x - most), of_second = ptx::quick_exp2(y - most);
-        const float scale = ptx::quick_reciprocal((one + of_second) + (one + of_gate));
-        const float a = (one + of_second) * scale, rest = (one + of_gate) * scale;
-        return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), 0.0F};
+        const RatioPowers of = ratio_powers(g.value, second.value);
+        const float a = (of.one + of.second) * of.scale, rest = (of.one + of.gate) * of.scale;
+        return {a, rest, a * (of.gate * of.scale), -(rest * (of.second * of.scale)), 0.0F};
     }
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
@@ -88,37 +95,70 @@ template <typename R>
 struct GatedSlopes {
     R m, scale_slope, common, gate, second, rate;
 };
-// Backward of named layers with these decays keeps the power exp(-g) of each step, and makes the slopes from it and a.
-//
-//   softplus      a = exp(x) with x = rate s(g), and m = sqrt(1 - a^2)
-//   lower_bound   a = rate + (1 - rate) s(g), and m = 1 - a
-template <Decay kind, Scale scale>
-constexpr bool keeps_power = (kind == Decay::softplus && scale == Scale::sqrt) ||
-                             (kind == Decay::lower_bound && scale == Scale::one_minus);
-// A power ends below 2^128, so that it and s(g), which with softplus is 0 from 2^126 on, have a product.
+// What backward of a named layer keeps of a step from the pass that needs a to the one that needs slopes: numbers that
+// take longer to compute than a. `take` computes them and returns a. In `slopes`, `limit` is the largest 1 / m that is
+// passed on, and `open` tells that m is 1. The scale is 1 - a, with softplus it is sqrt(1 - a^2).
 template <Decay kind>
-__device__ __forceinline__ float power_of(float g) {
-    return exp_negative(g, kind == Decay::softplus ? 127.9F : 126.0F);
-}
-template <Decay kind>
-__device__ __forceinline__ float factor_of(float power, float rate) {
-    const float s = ptx::quick_reciprocal(1.0F + power);
-    return kind == Decay::softplus ? ptx::quick_exp2(s * (rate * log2_e)) : fmaf(1.0F - rate, s, rate);
-}
-// `limit` is the largest 1 / m that is passed on. `open` tells that m is 1.
-template <Decay kind>
-__device__ __forceinline__ GatedSlopes<float> slopes_of(float power, float a, float rate, float limit, bool open) {
-    const float s = ptx::quick_reciprocal(1.0F + power), shut = power * s;
-    if constexpr (kind == Decay::softplus) {
-        const float x = rate * s, rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
-        // The square is at least 2^-126 for its inverse root to be finite.
-        const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
-        return {square * inverse, -(factor * fminf(inverse, limit)), a, x * shut, 0.0F, s};
-    } else {
-        const float m = (1.0F - rate) * shut;
+struct KeptDecay {};
+template <bool opens>
+struct KeptSigmoid {
+    float rest;  // 1 - a
+    __device__ __forceinline__ float take(float g, float, float) {
+        const auto s = sigmoids(Short<true, true>(g));
+        rest = number_of(opens ? s.shut : s.open);
+        return number_of(opens ? s.open : s.shut);
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+        const float slope = a * rest;
+        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, opens ? slope : -slope, 0.0F, 0.0F};
+    }
+};
+template <>
+struct KeptDecay<Decay::sigmoid> : KeptSigmoid<true> {};
+template <>
+struct KeptDecay<Decay::one_minus_sigmoid> : KeptSigmoid<false> {};
+template <>
+struct KeptDecay<Decay::lower_bound> {
+    float power;  // exp(-g)
+    __device__ __forceinline__ float take(float g, float, float rate) {
+        power = exp_negative(g);
+        return fmaf(1.0F - rate, ptx::quick_reciprocal(1.0F + power), rate);
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float, float rate, float, bool open) const {
+        const float s = ptx::quick_reciprocal(1.0F + power), shut = power * s, m = (1.0F - rate) * shut;
         return {open ? 1.0F : m, open ? 0.0F : -1.0F, 1.0F, m * s, 0.0F, shut};
     }
-}
+};
+// a = exp(x) with x = rate s(g).
+template <>
+struct KeptDecay<Decay::softplus> {
+    float power;  // exp(-g), below 2^128 so that its product with s(g) is a number; s(g) is 0 where it is 2^126 or more
+    __device__ __forceinline__ float take(float g, float, float rate) {
+        power = exp_negative(g, 127.9F);
+        return ptx::quick_exp2(ptx::quick_reciprocal(1.0F + power) * (rate * log2_e));
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float rate, float limit, bool open) const {
+        const float s = ptx::quick_reciprocal(1.0F + power), x = rate * s;
+        const float rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
+        // The square is at least 2^-126 for its inverse root to be finite.
+        const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
+        return {square * inverse, -(factor * fminf(inverse, limit)), a, x * (power * s), 0.0F, s};
+    }
+};
+// a = (one + second) / (one + second + one + gate), of which each is kept divided by the sum.
+template <>
+struct KeptDecay<Decay::ratio> {
+    float one, gate, second;
+    __device__ __forceinline__ float take(float g, float of_second, float) {
+        const RatioPowers of = ratio_powers(g, of_second);
+        one = of.one * of.scale, gate = of.gate * of.scale, second = of.second * of.scale;
+        return one + second;
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+        const float rest = one + gate;
+        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, a * gate, -(rest * second), 0.0F};
+    }
+};
 
 // The type of number that formulas are computed with.
 template <typename R, bool Flushed, bool Held>
@@ -133,7 +173,8 @@ using Constant = std::integral_constant<decltype(value), value>;
 struct AnyParts {
     static constexpr bool bounded = false;  // whether factors are known to lie between 0 and 1
     static constexpr bool has_root = true;  // whether m may be a square root
-    static constexpr bool named = false, is_softplus = false, is_ratio = false, keeps_powers = false;
+    static constexpr bool named = false, is_softplus = false, is_ratio = false;
+    static constexpr Decay decay = Decay::value;  // for which KeptDecay is empty
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_input(const GatedParams& p) { return p.input.data != nullptr; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
@@ -196,7 +237,8 @@ struct NamedParts {
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
     static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
     static constexpr bool named = true, is_ratio = parts.decay == Decay::ratio;
-    static constexpr bool keeps_powers = keeps_power<parts.decay, parts.scale>;
+    static constexpr Decay decay = parts.decay;
+    static_assert(parts.scale == (decay == Decay::softplus ? Scale::sqrt : Scale::one_minus));  // see KeptDecay
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
     static constexpr bool keeps_input = parts.keeps_input();
