@@ -247,15 +247,9 @@ struct GatedTile {
         if constexpr (Shape::by_time) return first_row(view) + v * view.row - element;
         return first_row(view) + v * element + offset_of_row(view, L);
     }
-    // The bytes from the lane's first row of vectors to row k. Strides of Plain problems have 32 bits, so that this and
-    // an addition are one instruction; the compiler would instead step a pointer, which takes two.
+    // The bytes from the lane's first row of vectors to row k.
     __device__ __forceinline__ int64_t offset_of_row(const View& view, int k) const {
         return long_product(Shape::backward && !Shape::by_time ? -k : k, Shape::by_time ? view.row : view.time);
-    }
-    static __device__ __forceinline__ int64_t long_product(int32_t a, int64_t stride) {
-        int64_t product;
-        asm("mul.wide.s32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(static_cast<int32_t>(stride)));
-        return product;
     }
     __device__ __forceinline__ bool has_row(int k, int later) const {
         return Shape::by_time ? k < channels && steps > 0 : exists(k) && step + k + later < Int(p.time);
