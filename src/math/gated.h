@@ -192,7 +192,7 @@ FLASHSCAN_HD ValueAndSlope<V> activated(V x) {
         return {kind == Activation::silu ? x * open : select(x < V(0), open, x + V(0.5)), V(0)};
     } else if constexpr (kind == Activation::tanh) {
         const V t = tanh_of(x);
-        return {t, (V(1) - t) * (V(1) + t)};
+        return {t, V(1) - t * t};
     } else {
         const Sigmoids<V> s = sigmoids(x);
         if constexpr (kind == Activation::silu) return {x * s.open, s.open * (V(1) + x * s.shut)};
@@ -224,7 +224,7 @@ FLASHSCAN_HD Epilogued<V> epilogued(V h, V o) {
             return {h * gate, gate, h * (s.open * (V(1) + o * s.shut))};
         }
         const V t = tanh_of(h);
-        return {t * s.open, s.open * ((V(1) - t) * (V(1) + t)), t * (s.open * s.shut)};
+        return {t * s.open, s.open * (V(1) - t * t), t * (s.open * s.shut)};
     }
 }
 
