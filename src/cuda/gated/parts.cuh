@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cuda/device/math/types.cuh"
+#include "cuda/device/ptx/float_bounds.cuh"
 #include "cuda/gated/params.h"
 #include "math/gated.h"
 
@@ -134,7 +135,7 @@ template <>
 struct KeptDecay<Decay::softplus> {
     float power;  // exp(-g), below 2^128 so that its product with s(g) is a number; s(g) is 0 where it is 2^126 or more
     __device__ __forceinline__ float take(float g, float, float rate) {
-        power = exp_negative(g, 127.9F);
+        power = ptx::quick_exp2(ptx::least_of(g * -log2_e, 127.9F));
         return ptx::quick_exp2(ptx::quick_reciprocal(1.0F + power) * (rate * log2_e));
     }
     __device__ __forceinline__ GatedSlopes<float> slopes(float a, float rate, float limit, bool open) const {

@@ -17,6 +17,7 @@
 #include "cuda/device/exchange/published_values.cuh"
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/tile/long_product.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/device/tile/steps.cuh"
 #include "cuda/gated/parts.cuh"

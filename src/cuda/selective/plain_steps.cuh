@@ -10,6 +10,7 @@
 // Sync       Lanes hand d and d INPUT on, and add their products, by shuffles; no block waits for another.
 #pragma once
 
+#include "cuda/device/tile/long_product.cuh"
 #include "cuda/device/tile/step_rows.cuh"
 #include "cuda/selective/tile.cuh"
 
