@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of selective scans for few steps, of all types.
 #include "cuda/selective/instances/table.h"
+#include "cuda/selective/plain_steps.cuh"
 #include "cuda/selective/steps.cuh"
 
 namespace flashscan::cuda {
@@ -8,8 +9,16 @@ namespace {
 
 template <typename X, typename V, int Lanes, int States>
 SelectiveStepKernel kernel_of() {
-    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States,
-            selective_step_rows<V, States>};
+    SelectiveStepKernel kernel;
+    kernel.kernel = reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>);
+    kernel.lanes = Lanes;
+    kernel.states_of_lane = States;
+    kernel.rows = selective_step_rows<V, States>;
+    if constexpr (std::is_same_v<V, float> && States == SelectivePlainSteps<X, Lanes>::States) {
+        kernel.plain = reinterpret_cast<const void*>(&selective_plain_steps<X, Lanes>);
+        kernel.plain_rows = selective_plain_rows;
+    }
+    return kernel;
 }
 
 template <typename X, typename V = typename Element<X>::Wide>
