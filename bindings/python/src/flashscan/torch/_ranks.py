@@ -25,6 +25,10 @@ from ._register import Operators
 from ._types import Tensor
 
 
+# Asked of the class, once: torch.compile does not trace what asks a group.
+_know_their_names = dist.is_available() and hasattr(dist.ProcessGroup, "group_name")
+
+
 def _names() -> dict[Any, str]:
     """Returns the names of groups, in releases of PyTorch whose groups do not know their own."""
     known: Any = dist.distributed_c10d
@@ -39,7 +43,7 @@ def _name_of(group: Any) -> str:
     if dist.get_rank(group) < 0:
         raise FlashscanValueError("this process is not in the group; accepted are groups that it is in")
     group = dist.group.WORLD if group is None else group
-    return group.group_name if hasattr(group, "group_name") else _names()[group]
+    return group.group_name if _know_their_names else _names()[group]
 
 
 def _group_of(name: str) -> Any:
