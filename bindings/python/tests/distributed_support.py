@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from flashscan import _library as lib  # noqa: E402
 import flashscan.torch as ft  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.multiprocessing as multiprocessing  # noqa: E402
@@ -14,6 +15,9 @@ from torch_support import Numbers, close  # noqa: E402
 
 needs_gloo = pytest.mark.skipif(
     not (dist.is_available() and getattr(dist, "is_gloo_available", lambda: True)()), reason="PyTorch has no gloo"
+)
+needs_two_gpus = pytest.mark.skipif(
+    torch.cuda.device_count() < 2 or lib.device_count(lib.CUDA) < 2, reason="no two GPUs, or a library without CUDA"
 )
 
 

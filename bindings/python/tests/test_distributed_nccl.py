@@ -14,12 +14,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from flashscan import FlashscanError, FlashscanValueError  # noqa: E402
 from flashscan import _library as lib  # noqa: E402
-from distributed_support import matches_whole, needs_gloo, run  # noqa: E402
+from distributed_support import matches_whole, needs_gloo, needs_two_gpus, run  # noqa: E402
 from torch_support import close  # noqa: E402
-
-needs_two = pytest.mark.skipif(
-    torch.cuda.device_count() < 2 or lib.device_count(lib.CUDA) < 2, reason="no two GPUs, or a library without CUDA"
-)
 
 CASES = [
     dict(),
@@ -204,7 +200,7 @@ def _on_gpus(rank, ranks, lengths):
     close(distributed.linear_scan(gate, entering), h)
 
 
-@needs_two
+@needs_two_gpus
 @pytest.mark.parametrize("lengths", [(20, 21), (41, 0)])
 def test_results_and_gradients_on_two_gpus(lengths, tmp_path):
     run(_on_gpus, 2, tmp_path, lengths, backend="nccl")
