@@ -44,8 +44,8 @@ def communicator(
 
 def _make(group: Any, rank: int, size: int, device: torch.device, gather: Callable[..., None]) -> int:
     """Lives as long as the process: destroying it would take all ranks at once."""
-    try:
-        nccl = ctypes.CDLL("libnccl.so.2", os.RTLD_NOW | os.RTLD_NOLOAD)  # a second copy would not know PyTorch's device state
+    try:  # never a second copy beside PyTorch's
+        nccl = ctypes.CDLL("libnccl.so.2", os.RTLD_NOW | os.RTLD_NOLOAD)
     except OSError as error:
         raise FlashscanError(
             "the group's backend does not give its communicator, and PyTorch has loaded no libnccl.so.2 to make one with; "

@@ -177,7 +177,9 @@ class _NcclRanks(_Ranks):
         """Throws the same on all ranks if they know different numbers. This is also the collective for which PyTorch makes
         its communicator, and whose timeout says that a rank does not come."""
         if self.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise FlashscanValueError("a call over ranks is captured; accepted are those that have run before, which makes their plan")
+            raise FlashscanValueError(
+                "a call over ranks is captured; accepted are those that have run before, which makes their plan"
+            )
         every = torch.empty(self.size * self.size, dtype=torch.int64, device=self.device)
         _gather(self.group, torch.tensor(steps, device=self.device), every, self.size)
         known = every.view(self.size, self.size)
@@ -217,8 +219,8 @@ def _ranks_for(name: str, steps: tuple[int, ...] | None, tensor: Tensor) -> _Ran
     if device.type not in ("cpu", "cuda") or backend is None or (device.type == "cuda" and backend != "nccl"):
         _tell_of_refusal(name, tensor)
         raise FlashscanValueError(
-            f"tensors are on {device}, for which the group has {backend or 'no backend'}; accepted are tensors on the CPU with "
-            "gloo, and on a GPU with nccl"
+            f"tensors are on {device}, for which the group has {backend or 'no backend'}; accepted are tensors on the CPU "
+            "with gloo, and on a GPU with nccl"
         )
     return _Ranks(name, steps) if device.type == "cpu" else _NcclRanks(name, steps, device)
 
@@ -303,7 +305,8 @@ class OverRanks:
     def __init__(self, function: str, operators: Operators, grad_state: int) -> None:
         """``grad_state``: the place of the initial state's gradient among the results of the backward pass."""
         self.function = f"flashscan.distributed.{function}"
-        schema, backward_schema = (each.replace("bool reverse)", "bool reverse, str group, int[]? steps)") for each in operators.schemas)
+        more = "bool reverse, str group, int[]? steps)"
+        schema, backward_schema = (each.replace("bool reverse)", more) for each in operators.schemas)
         kernel, backward_kernel = map(_pass, operators.kernels)
         over_ranks = replace(
             operators,
