@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from flashscan import FlashscanError, FlashscanNotImplementedError, FlashscanValueError  # noqa: E402
 import flashscan.torch as ft  # noqa: E402
-from distributed_support import needs_gloo, run  # noqa: E402
-from torch_support import Numbers, close  # noqa: E402
+from distributed_support import matches_whole, needs_gloo, run  # noqa: E402
+from torch_support import close  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 
 pytestmark = needs_gloo
@@ -42,79 +42,6 @@ def scans(group=None, **options):
     return distributed.linear_scan(group=group, **options)
 
 
-class Case:
-    """A whole problem: arrays that are cut in time, parameters that every rank has, and the first rank's state."""
-
-    def __init__(self, function="linear_scan", dtype=torch.float32, gate_time=41, resets=False, state=True, **options):
-        numbers, wide = Numbers("cpu", seed=7), torch.float32 if dtype == torch.bfloat16 else dtype
-        draw = lambda *shape, dtype=dtype: numbers.uniform(*shape, low=0.1, high=0.9, dtype=dtype)
-        self.function, self.options, self.parameters, self.reset = function, options, {}, None
-        self.axis, self.initial, final = 1, "initial_state", "return_final_state"
-        if function == "prefix_scan":
-            self.axis, self.initial, final = options.setdefault("axis", 1), "initial", "return_final"
-            self.cut = {"x": draw(*((41, 2, 5) if self.axis == 0 else (2, 41, 5)))}
-        else:
-            self.cut = {"input": draw(2, 41, 5)}
-            gate = draw(2, gate_time, 5)
-            (self.cut if gate_time == 41 else self.parameters)["gate"] = gate
-        if function == "gated_scan":
-            layer, epilogue = options.get("layer"), options.get("epilogue", "none")
-            more = {"second_gate": layer == "minlstm", "input_gate": layer == "rglru"}
-            more["output_gate"] = layer == "qrnn" or epilogue != "none"
-            self.cut.update({name: draw(2, 41, 5) for name, there in more.items() if there})
-            self.parameters["bias"] = draw(5)
-            if layer in ("hgrn", "rglru"):
-                self.parameters["param"] = draw(5)
-        if options.get("layout") == "bct":
-            self.cut = {name: each.transpose(1, 2).contiguous() for name, each in self.cut.items()}
-            self.axis = 2
-        self.state = draw(2, 5, dtype=wide) if state else None
-        if resets:
-            self.reset = torch.arange(82).reshape(2, 41) % 11 == 3
-        self.weight = draw(*next(iter(self.cut.values())).shape)
-        self.state_weight = draw(2, 5, dtype=wide)
-        self.options[final] = True
-
-    def run(self, package, arrays, parameters, state, reset, weight, **group):
-        """Results, and gradients by name."""
-        leaf = lambda each: each.clone().requires_grad_()
-        given = {name: leaf(each) for name, each in {**arrays, **parameters}.items()}
-        if state is not None:
-            given[self.initial] = leaf(state)
-        more = {} if reset is None else {"reset": reset}
-        results = getattr(package, self.function)(**given, **more, **self.options, **group)
-        loss = (results[0] * weight.conj()).sum()
-        if results[1] is not None:
-            loss = loss + (results[1] * self.state_weight.conj()).sum()
-        gradients = torch.autograd.grad(loss.real if loss.is_complex() else loss, list(given.values()))
-        return results, dict(zip(given, gradients))
-
-
-def _matches_whole(rank, ranks, lengths, case):
-    from flashscan import distributed
-
-    case = Case(**case)
-    want, want_gradients = case.run(ft, case.cut, case.parameters, case.state, case.reset, case.weight)
-    begin = sum(lengths[:rank])
-    part = lambda each, axis=case.axis: each.narrow(axis, begin, lengths[rank]).contiguous()
-    first, last = (ranks - 1, 0) if case.options.get("reverse") else (0, ranks - 1)
-    arrays = {name: part(each) for name, each in case.cut.items()}
-    reset = None if case.reset is None else part(case.reset, 1)
-    state = case.state if rank == first else None
-    for _ in range(2):  # plans are not kept
-        got, gradients = case.run(distributed, arrays, case.parameters, state, reset, part(case.weight))
-    close(got[0], part(want[0]))
-    assert (got[1] is None) == (rank != last)
-    if rank == last:
-        close(got[1], want[1])
-    for name in case.parameters:
-        total = gradients[name].double()  # not every gloo adds 16-bit numbers
-        dist.all_reduce(total)
-        gradients[name] = total.to(gradients[name].dtype)
-    for name, gradient in gradients.items():
-        close(gradient, part(want_gradients[name]) if name in arrays else want_gradients[name])
-
-
 @pytest.mark.parametrize("lengths", [(20, 21), (17, 0, 24)])
 def test_results_and_gradients_are_those_of_the_whole(lengths, tmp_path):
     run(_every_case, len(lengths), tmp_path, lengths)
@@ -122,7 +49,7 @@ def test_results_and_gradients_are_those_of_the_whole(lengths, tmp_path):
 
 def _every_case(rank, ranks, lengths):
     for case in CASES:
-        _matches_whole(rank, ranks, lengths, case)
+        matches_whole(rank, ranks, lengths, case)
     _integers(rank, ranks, lengths)
 
 

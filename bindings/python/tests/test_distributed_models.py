@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import flashscan.torch as ft  # noqa: E402
-from distributed_support import needs_gloo, run  # noqa: E402
+from distributed_support import needs_gloo, needs_two_gpus, run  # noqa: E402
 from torch_support import Numbers, close, needs_compile  # noqa: E402
 
 pytestmark = needs_gloo
@@ -43,30 +43,33 @@ def test_torch_compile_keeps_the_graph_whole(tmp_path):
 class Mixer(torch.nn.Module):
     """A layer over ranks, and its like on the whole sequence."""
 
-    def __init__(self, package):
+    def __init__(self, package, **options):
         super().__init__()
-        self.package = package
+        self.package, self.options = package, options
         self.gate, self.entering = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
 
     def forward(self, x):
         gate, x = self.gate(x), self.entering(x)
-        return x + self.package.gated_scan(gate, x, layer="mingru") + self.package.linear_scan(gate.sigmoid(), x)
+        x = x + self.package.linear_scan(gate.sigmoid(), x, **self.options)
+        return x if x.is_cuda else x + self.package.gated_scan(gate, x, layer="mingru", **self.options)
 
 
-def _sharded(rank, ranks, compiles):
+def _sharded(rank, ranks, compiles, kind):
     from flashscan import distributed
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(3)
-    over_ranks = torch.nn.Sequential(Mixer(distributed), Mixer(distributed)).double()
-    whole = torch.nn.Sequential(Mixer(ft), Mixer(ft)).double()
+    device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
+    steps = (9, 5)
+    over_ranks = torch.nn.Sequential(*(Mixer(distributed, steps=steps) for _ in range(2))).double().to(device)
+    whole = torch.nn.Sequential(Mixer(ft), Mixer(ft)).double().to(device)
     whole.load_state_dict(over_ranks.state_dict())
-    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (ranks,))
+    mesh = torch.distributed.device_mesh.init_device_mesh(kind, (ranks,))
     for layer in (*over_ranks, over_ranks):
         fully_shard(layer, mesh=mesh)
         layer.set_gradient_divide_factor(1.0)  # the losses of all ranks are added
     run_over_ranks = torch.compile(over_ranks, backend="aot_eager") if compiles else over_ranks
-    x = torch.rand(2, 14, 6, dtype=torch.float64)
+    x = torch.rand(2, 14, 6, dtype=torch.float64).to(device)
     mine = slice(9 * rank, 9 if rank == 0 else 14)
     optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (over_ranks, whole)]
     for _ in range(3):
@@ -82,8 +85,9 @@ def _sharded(rank, ranks, compiles):
 
 @pytest.mark.skipif(tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6), reason="fully_shard needs 2.6")
 @pytest.mark.parametrize("compiles", [False, True])
-def test_parameters_sharded_over_the_same_ranks(compiles, tmp_path):
-    run(_sharded, 2, tmp_path, compiles)
+@pytest.mark.parametrize("kind, backend", [("cpu", "gloo"), pytest.param("cuda", "nccl", marks=needs_two_gpus)])
+def test_parameters_sharded_over_the_same_ranks(compiles, kind, backend, tmp_path):
+    run(_sharded, 2, tmp_path, compiles, kind, backend=backend)
 
 
 def _replicated(rank, ranks, name):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sequence over the processes of a ``torch.distributed`` group, each of which holds consecutive steps of it.
 
-Tensors are on the CPU, and the group has a backend for them: gloo. The steps of rank 0 come first. What ranks send each
-other are a few numbers for each batch and channel, whatever the length of their parts.
+Tensors are on the CPU, and the group has gloo for them, or, of ``linear_scan``, on GPUs, and the group has NCCL. The steps
+of rank 0 come first. What ranks send each other are a few numbers for each batch and channel, whatever the length of their
+parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -53,6 +55,7 @@ def linear_scan(
     initial_state: Tensor | None = None,
     *,
     group: Any = None,
+    steps: Sequence[int] | None = None,
     layout: Layout = "btc",
     gate_form: GateForm = "value",
     reverse: bool = False,
@@ -64,6 +67,10 @@ def linear_scan(
     All ranks call it, and run backward through it, alike and in the same order: where one does not, the others wait for
     it until the group's timeout. Options, dtypes, batch and channels are the same on all of them.
 
+    On GPUs the group's NCCL is called on the current stream. Ranks make a plan together at the first call of a kind, which
+    waits for all of them; later ones only enqueue, and may be captured in a CUDA graph. So a shape or strides that are new
+    are new on all ranks at once.
+
     Args:
         gate: any shape that broadcasts to the input's, of dtypes as in ``flashscan.torch.linear_scan``. The gradient of
             one that is broadcast along time is the sum over this rank's steps; add those of all ranks, as gradients of
@@ -72,6 +79,7 @@ def linear_scan(
             be zero.
         initial_state: [B, C], of the first rank alone: rank 0, or with ``reverse`` the last one. Zeros if not given.
         group: a group of torch.distributed; the default one if None.
+        steps: the numbers of steps of all ranks, the same on all. Needed on GPUs where they differ, and only there.
         layout, gate_form, reset: as in ``flashscan.linear_scan``.
         reverse: walks from the last step of the last rank to the first of rank 0.
         return_final_state: also return the last state, on every rank: that of the last rank to compute, rank size - 1 or
@@ -82,11 +90,11 @@ def linear_scan(
 
     Raises:
         FlashscanError: what is wrong, and what is accepted. Ranks whose own arguments are right hear of one whose are
-            not, or that asks for something else.
+            not, or that asks for something else; on GPUs only of what differs when a plan is made, else they wait.
     """
     final = ("return_final_state", return_final_state)
     given = (gate, input, initial_state, None, reset, layout, gate_form, reverse)
-    return _linear_scan(group, final, _linear.arguments, *given)
+    return _linear_scan(group, steps, final, _linear.arguments, *given)
 
 
 @overload
@@ -110,6 +118,7 @@ def gated_scan(
     initial_state: Tensor | None = None,
     *,
     group: Any = None,
+    steps: Sequence[int] | None = None,
     layer: Layer | None = None,
     decay: Decay | None = None,
     scale: Scale = "one",
@@ -141,7 +150,7 @@ def gated_scan(
         initial_state: [B, C], of the first rank alone: rank 0, or with ``reverse`` the last one. Zeros if not given.
         param, bias: [C], the same on all ranks, of the input's dtype, or float32 beside 16-bit input. Their gradients are
             the sums over this rank's steps; add those of all ranks, as those of other parameters.
-        group: a group of torch.distributed; the default one if None.
+        group, steps: as in ``linear_scan``.
         layer, decay, scale, activation, epilogue, first_step, decay_rate, sqrt_slope_limit, layout: as in
             ``flashscan.gated_scan``, which has the formulas.
         reset: [B, T], bool or uint8: this rank's steps.
@@ -157,7 +166,7 @@ def gated_scan(
     arrays = (second_gate, input_gate, output_gate, param, bias)
     numbers = (first_step, decay_rate, sqrt_slope_limit)
     given = (gate, input, initial_state, *parts, *arrays, *numbers, layout, reverse, None, reset)
-    return _gated_scan(group, ("return_final_state", return_final_state), _gated.arguments, *given)
+    return _gated_scan(group, steps, ("return_final_state", return_final_state), _gated.arguments, *given)
 
 
 @overload
@@ -177,6 +186,7 @@ def prefix_scan(
     op: NumberOperator,
     *,
     group: Any = None,
+    steps: Sequence[int] | None = None,
     axis: int | None = None,
     reverse: bool = False,
     exclusive: bool = False,
@@ -192,7 +202,7 @@ def prefix_scan(
             ``axis`` may differ from rank to rank and may be zero.
         op: "add", "mul", "min", "max", "logaddexp", "and", "or" or "xor"; gradients are of the first five, as in
             ``flashscan.torch.prefix_scan``.
-        group: a group of torch.distributed; the default one if None.
+        group, steps: as in ``linear_scan``.
         axis: the axis of time, the last one if None.
         reverse: the same scan on the flipped sequence, flipped back: it starts at the last element of the last rank.
         exclusive: ``x[t]`` is left out of ``y[t]``.
@@ -208,7 +218,7 @@ def prefix_scan(
         FlashscanError: what is wrong, and what is accepted, on every rank.
     """
     given = (x, op, exclusive, axis, reverse, initial)
-    return _prefix_scan(group, ("return_final", return_final), _scan_arguments, *given)
+    return _prefix_scan(group, steps, ("return_final", return_final), _scan_arguments, *given)
 
 
 def _scan_arguments(x: Any, op: Any, exclusive: Any, axis: Any, reverse: Any, initial: Any) -> tuple[Any, ...]:

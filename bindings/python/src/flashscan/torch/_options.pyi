@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of the functions of flashscan.torch and flashscan.distributed, for type checkers alone, as ``.._options``."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from .._options import Affine, Gated, Linear, Network, Packed, Scan, Selective
@@ -18,6 +19,7 @@ class ScanOptions(Scan[Tensor], Packed[Offsets], total=False): ...
 
 class OfGroup(TypedDict, total=False):
     group: Any
+    steps: Sequence[int] | None
 
 class LinearOfGroup(Linear[Tensor], OfGroup, total=False): ...
 class GatedOfGroup(Gated[Tensor, Tensor], OfGroup, total=False): ...
