@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flashscan.distributed.linear_scan, or gated_scan, takes over the GPUs of a host, whose time is cut, against the whole on one of them.
+"""What flashscan.distributed.linear_scan, or gated_scan, takes over the GPUs of a host, whose time is cut, against the whole
+on one of them.
 
-    torchrun --nproc-per-node 2 bench/ranks_torch.py [--mb 256,1024] [--runs 20] [--batch 8] [--channels 1024] [--layer mingru]
+    torchrun --nproc-per-node 2 bench/ranks_torch.py [--mb 256,1024] [--runs 20] [--batch 8] [--channels 1024]
+        [--layer mingru]
 
 A JSON line for each pass ("forward", or "both": that and its backward), and for each way: "one", the whole on the GPU of
 rank 0, and "ranks"; called from Python, or as a graph that is replayed. --mb is of an array on each GPU, of f32. Before
