@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flashscan.distributed.linear_scan takes over the GPUs of a host, whose time is cut, against the whole on one of them.
+"""What flashscan.distributed.linear_scan, or gated_scan, takes over the GPUs of a host, whose time is cut, against the whole
+on one of them.
 
     torchrun --nproc-per-node 2 bench/ranks_torch.py [--mb 256,1024] [--runs 20] [--batch 8] [--channels 1024]
+        [--layer mingru]
 
 A JSON line for each pass ("forward", or "both": that and its backward), and for each way: "one", the whole on the GPU of
 rank 0, and "ranks"; called from Python, or as a graph that is replayed. --mb is of an array on each GPU, of f32. Before
@@ -9,6 +11,7 @@ each call all GPUs meet in an all-reduce; the time is that of the slowest, and t
 """
 
 import argparse
+import functools
 import json
 import os
 
@@ -64,6 +67,7 @@ def main():
     parser.add_argument("--runs", default=20, type=int)
     parser.add_argument("--batch", default=8, type=int)
     parser.add_argument("--channels", default=1024, type=int)
+    parser.add_argument("--layer", help="of two inputs: mingru or gilr; none: the linear recurrence")
     given = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
@@ -73,7 +77,8 @@ def main():
         steps = (mb << 20) // 4 // given.batch // given.channels
         whole = {}
         for way in ("one", "ranks"):
-            scan = flashscan.torch.linear_scan if way == "one" else flashscan.distributed.linear_scan
+            package = flashscan.torch if way == "one" else flashscan.distributed
+            scan = functools.partial(package.gated_scan, layer=given.layer) if given.layer else package.linear_scan
             works = way == "ranks" or rank == 0
             extent = ranks * steps if way == "one" else steps
             calls = calls_of(scan, given.batch, extent, given.channels, device) if works else {}
@@ -85,7 +90,8 @@ def main():
                     us, least = time_call(call, given.runs, device)
                     whole.setdefault((name, graph), us)
                     row = {"pass": name, "way": way, "ranks": ranks if way == "ranks" else 1, "rank_mb": mb}
-                    row.update(batch=given.batch, channels=given.channels, us=round(us, 1), min_us=round(least, 1))
+                    row.update(layer=given.layer or "linear", batch=given.batch, channels=given.channels)
+                    row.update(us=round(us, 1), min_us=round(least, 1))
                     row.update(of_one=round(us / whole[name, graph], 3), graph=graph)
                     row["device"] = torch.cuda.get_device_name(device)
                     if rank == 0:

@@ -36,12 +36,6 @@ void check_numbers(GatedProblem& p) {
 
 }  // namespace
 
-Strides GatedProblem::reserve_strides() const {
-    Strides strides;
-    settle_tensor(strides, {batch, time, channels}, layout, dtype, true, "RESERVE");
-    return strides;
-}
-
 void validate(GatedProblem& p) {
     check_dtype(p.dtype, {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}, "dtype");
     check_second_dtype(p.gate_dtype, p.dtype, state_dtype(p.dtype), "gate_dtype");
@@ -71,6 +65,7 @@ void validate(GatedProblem& p) {
                 p.dtype);
     settle(p.output, true, true, "output", p.dtype);
     settle(p.grad_output, true, false, "grad_output", p.dtype);
+    settle(p.reserve, p.hides_state(), true, "RESERVE", p.dtype);
 }
 
 std::string GatedProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }

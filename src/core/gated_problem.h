@@ -22,14 +22,13 @@ struct GatedProblem : Sequences {
     Extent channels;
     Strides input, gate, second_gate, input_gate, output_gate, output;
     Strides grad_input, grad_gate, grad_second_gate, grad_input_gate, grad_output_gate, grad_output;
+    Strides reserve;  // of h in RESERVE: dense, in the layout; among rows of a greater problem as they lie there
 
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
     Extent state_bytes() const { return state_rows() * channels * size_of(state_dtype(dtype)); }
-    // Returns whether OUTPUT is not h. Then backward reads h from RESERVE, where it is dense, in `dtype` and the
-    // layout.
+    // Returns whether OUTPUT is not h. Then backward reads h from RESERVE, in `dtype`.
     bool hides_state() const { return parts.has_output_gate(); }
     Extent element_count() const { return batch * time * channels; }
-    Strides reserve_strides() const;
     // Returns whether m is 1 at the first step of a sequence; `has_state` says whether there is a STATE_IN.
     bool starts_with_one(bool has_state) const { return parts.first_step && !has_state; }
 

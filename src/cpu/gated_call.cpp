@@ -23,12 +23,12 @@ LinearProblem recurrence_of(const GatedProblem& p) {
 
 void set_forward(GatedCall& call, const GatedProblem& p, const GatedBuffers& b) {
     call.output = tensor_of(b.output, p.dtype, p.output);
-    if (p.hides_state()) call.states = tensor_of(b.reserve, p.dtype, p.reserve_strides());
+    if (p.hides_state()) call.states = tensor_of(b.reserve, p.dtype, p.reserve);
     if (b.output == b.input) call.stream_stores = false;
 }
 
 void set_backward(GatedCall& call, const GatedProblem& p, const GatedBuffers& b) {
-    call.states = tensor_of(b.states(), p.dtype, p.hides_state() ? p.reserve_strides() : p.output);
+    call.states = tensor_of(b.states(), p.dtype, p.hides_state() ? p.reserve : p.output);
     call.grad_output = tensor_of(b.grad_output, p.dtype, p.grad_output);
     call.grad_input = tensor_of(b.grad_input, p.dtype, p.grad_input);
     call.grad_gates = tensor_of(b.grad_gate, p.gate_dtype, p.grad_gate);

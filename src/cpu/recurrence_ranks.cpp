@@ -64,7 +64,7 @@ struct GatedRanks {
         return call;
     }
     static const void* states(const GatedBuffers& b) { return b.states(); }
-    static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve_strides() : p.output; }
+    static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve : p.output; }
     static bool reads_states(const GatedBuffers& b) {
         return b.grad_gate != nullptr || b.grad_second_gate != nullptr || b.grad_param != nullptr ||
                b.grad_bias != nullptr;

@@ -18,9 +18,10 @@
 #include "cuda/launch/scratch_pool.h"
 #include "cuda/launch/state_rows.h"
 #include "cuda/linear/candidates.h"
-#include "cuda/linear/ranks/ranks.h"
 #include "cuda/matrix/candidates.h"
 #include "cuda/operators/candidates.h"
+#include "cuda/ranks/ranks.h"
+#include "cuda/ranks/slices.h"
 #include "cuda/rnn/candidates.h"
 #include "cuda/runtime.h"
 #include "cuda/selective/candidates.h"
@@ -36,11 +37,23 @@ template <auto make>
 std::unique_ptr<LinearKernel> over_ranks(const LinearProblem& problem, const Options& options, std::string& refusal) {
     if (!options.communicator) return make(problem, options, refusal);
     // The plan copies states with strides, so that what runs on a rank finds them dense.
-    LinearProblem dense = problem;
-    dense.state_in = dense.state_out = dense.grad_state_in = dense.grad_state_out = {};
-    validate(dense);
+    const LinearProblem dense = with_dense_states(problem);
     auto kernel = make(dense, options, refusal);
     return kernel ? make_linear_ranks(dense, options, std::move(kernel), make_alone) : nullptr;
+}
+std::unique_ptr<GatedKernel> make_gated_alone(const GatedProblem& problem, const Options& options) {
+    std::string refusal;
+    return make_gated_chunked(problem, options, refusal);  // which takes every problem
+}
+std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const Options& options,
+                                              std::string& refusal) {
+    if (!options.communicator) return make_gated_chunked(problem, options, refusal);
+    if (const char* why = why_no_gated_ranks(problem, options)) {
+        refusal = why;
+        return nullptr;
+    }
+    const GatedProblem dense = with_dense_states(problem);
+    return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
 }
 // For families that have no way to carry states from GPU to GPU.
 template <auto make, typename Problem>
@@ -70,7 +83,7 @@ constexpr OperatorCandidate operators[] = {
     {"compiled_tree", alone<make_custom_tree>},  {"batched", alone<make_custom_batched>},
 };
 
-constexpr GatedCandidate gated[] = {{"chunked", alone<make_gated_chunked>}};
+constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};
 
 constexpr SelectiveCandidate selective[] = {{"resident", alone<make_selective_resident>}};
 

@@ -44,7 +44,7 @@ int64_t at(const Strides& s, int64_t b, int64_t t, int64_t c) { return b * s.bat
 class Gated final : public GatedKernel {
   public:
     explicit Gated(const GatedProblem& problem)
-        : p_(problem), state_(state_dtype(problem.dtype)), kept_(p_.hides_state() ? p_.reserve_strides() : p_.output) {}
+        : p_(problem), state_(state_dtype(problem.dtype)), kept_(p_.hides_state() ? p_.reserve : p_.output) {}
 
     std::string describe() const override { return "step by step in double, one thread"; }
     size_t scratch_bytes(Pass) const override { return 0; }

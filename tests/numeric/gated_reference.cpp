@@ -120,7 +120,8 @@ std::vector<GatedProblem> aligned() {
           "decay-value f32 b2 t300 c32 growing no-bias state-in state-out",
           "decay-exp bf16 BCT b1 t528 c4 growing state-in",
           "decay-value scale-one-minus f64 b1 t90 c34 growing state-in", "mingru f32 place-fused b2 t130 c64 no-bias",
-          "minlstm bf16 BCT place-padded b2 t136 c6 no-bias state-out"})
+          "minlstm bf16 BCT place-padded b2 t136 c6 no-bias state-out",
+          "rglru f16 b2 t5 c64 no-bias state-out limit1000", "hgrn bf16 b1 t67 c66 no-bias state-in state-out"})
         problems.push_back(gated_problem_of(std::string("gated ") + line));
     return problems;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated layers over several ranks, each a thread, against the oracle on the whole.
+// Gated layers over several ranks, each a thread, against the oracle on the whole, on the CPU and on a GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@ namespace {
 using namespace support;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
+constexpr Target device{FLASHSCAN_BACKEND_CUDA, ""};
 
 struct GatedRankCase {
     GatedProblem problem;
@@ -97,15 +98,17 @@ Part part_of(const GatedProblem& p, const GatedData& data, const Values& output,
     return part;
 }
 
-void run_part(Part& part, const flashscan_comm& comm) {
+void run_part(Part& part, Meeting& meeting, int32_t rank) {
     const GatedProblem& p = part.problem;
-    flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, "");
+    const int32_t backend = meeting.backend();
+    const flashscan_comm comm = meeting.comm(rank);
+    flashscan_options options = options_of(p, backend, "");
     options.communicator = &comm;
     const Plan plan(desc_of(p), options);
     if (failed(plan, part.run)) return;
-    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::end);
+    Call forward = forward_call(p, plan, backend, part.data, Guard::end);
     if (!run_repeatedly(forward, plan, 2, part.run)) return;
-    Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, forward, part.output, Guard::start);
+    Call backward = backward_call(p, plan, backend, part.data, forward, part.output, Guard::start);
     if (!run_repeatedly(backward, plan, 2, part.run)) return;
     for (const Call* call : {&forward, &backward})
         for (const auto& [id, bytes] : call->output_bytes())
@@ -114,17 +117,16 @@ void run_part(Part& part, const flashscan_comm& comm) {
 
 class RankGated : public testing::TestWithParam<GatedRankCase> {};
 
-void expect_near_reference(const GatedProblem& p, const std::vector<int64_t>& lengths, bool sum_gradients) {
+void expect_near_reference(const GatedProblem& p, const std::vector<int64_t>& lengths, Meeting& meeting) {
+    const bool sum_gradients = meeting.sums_gradients();
     const GatedData data = make_data(p);
     GatedReference reference = reference_of(p, data);
-    Meeting meeting(static_cast<int32_t>(lengths.size()));
-    if (sum_gradients) meeting.sum_gradients();
     std::vector<Part> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank)
         parts.push_back(part_of(p, data, reference.output, lengths, rank));
     const auto part_of_rank = [&](int32_t rank) -> Part& { return parts[static_cast<size_t>(rank)]; };
     on_ranks(
-        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), meeting.comm(rank)); },
+        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), meeting, rank); },
         [&](int32_t rank) -> std::string& { return part_of_rank(rank).run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
     std::map<int32_t, Values> whole;
@@ -159,25 +161,67 @@ void expect_near_reference(const GatedProblem& p, const std::vector<int64_t>& le
         EXPECT_TRUE(whole.count(id) == 1 || !has_argument(p, id & ~grad)) << id;
 }
 
-TEST_P(RankGated, MatchTheReference) { expect_near_reference(GetParam().problem, GetParam().lengths, false); }
+int32_t ranks_of(const GatedRankCase& c) { return static_cast<int32_t>(c.lengths.size()); }
+
+TEST_P(RankGated, MatchTheReference) {
+    Meeting meeting(ranks_of(GetParam()));
+    expect_near_reference(GetParam().problem, GetParam().lengths, meeting);
+}
 
 // Each rank's sums are rounded to the type of the parameters, of 32 bits and more here.
 TEST(RankGatedSums, TheLibraryAddsThem) {
     for (const GatedRankCase& c : rank_cases())
         if (c.problem.param_dtype == FLASHSCAN_DTYPE_F32 || c.problem.param_dtype == FLASHSCAN_DTYPE_F64) {
             SCOPED_TRACE(testing::Message() << c);
-            expect_near_reference(c.problem, c.lengths, true);
+            Meeting meeting(ranks_of(c));
+            meeting.sum_gradients();
+            expect_near_reference(c.problem, c.lengths, meeting);
         }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RankGated, testing::ValuesIn(rank_cases()));
+
+// On a GPU that the ranks share, in a wavefront of as many groups as the plan chooses and of three.
+TEST(RankGatedOnAGpu, MatchTheReference) {
+    SKIP_UNLESS_AVAILABLE(device);
+    for (const GatedRankCase& c : rank_cases())
+        for (const int32_t groups : {0, 3}) {
+            if (c.problem.first_step && c.problem.sequences > 0) continue;  // refused
+            SCOPED_TRACE(testing::Message() << c << " " << groups << " groups");
+            Meeting meeting(ranks_of(c), FLASHSCAN_BACKEND_CUDA);
+            meeting.carry(0, groups);
+            if (groups > 0 && size_of(c.problem.param_dtype) >= 4) meeting.sum_gradients();
+            expect_near_reference(c.problem, c.lengths, meeting);
+        }
+}
+
+TEST(RankGatedOnAGpu, RefusesWhatHasNoWavefront) {
+    SKIP_UNLESS_AVAILABLE(device);
+    const auto refusal = [](const char* line, const std::vector<int64_t>& lengths, int32_t carries) {
+        const GatedProblem p = gated_problem_of(line);
+        const GatedData data = make_data(p);
+        Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
+        if (carries >= 0) meeting.carry(carries, 0);
+        std::vector<Part> parts{part_of(p, data, {}, lengths, 0), part_of(p, data, {}, lengths, 1)};
+        on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting, rank); });
+        for (const Part& part : parts) EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
+        return parts[1].run.message;
+    };
+    const auto has = [](const std::string& text, const char* words) {
+        EXPECT_NE(text.find(words), std::string::npos) << text;
+    };
+    has(refusal("gated mingru f32 b2 t6 c3", {3, 3}, -1), "takes a communicator only with send and receive");
+    has(refusal("gated mingru f32 b2 t6 c3", {3, 3}, FLASHSCAN_CARRIES_GATHERED), "has no CARRIES_GATHERED");
+    has(refusal("gated rglru f32 b2 t6 c3", {0, 6}, 0), "rank 0 has no steps; with GATED_FLAG_FIRST_STEP");
+    has(refusal("gated rglru f32 b1 t6 c3 sequences2", {3, 3}, 0), "their first steps are special");
+}
 
 TEST(RankGatedErrors, TheFirstStepHasToBeOnTheFirstRank) {
     const GatedProblem p = gated_problem_of("gated rglru f32 b2 t6 c3");
     const GatedData data = make_data(p);
     Meeting meeting(2);
     std::vector<Part> parts{part_of(p, data, {}, {0, 6}, 0), part_of(p, data, {}, {0, 6}, 1)};
-    on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting.comm(rank)); });
+    on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting, rank); });
     for (const Part& part : parts) {
         EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
         EXPECT_EQ(part.run.message.find("rank 0 has neither steps nor STATE_IN"), 0U) << part.run.message;
@@ -192,7 +236,7 @@ TEST(RankGatedErrors, OfEverySequence) {
     for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{4, 2}, std::vector<int64_t>{6, 0}}) {
         Meeting meeting(2);
         std::vector<Part> parts{part_of(p, data, Values(18), lengths, 0), part_of(p, data, Values(18), lengths, 1)};
-        on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting.comm(rank)); });
+        on_ranks(2, [&](int32_t rank) { run_part(parts[static_cast<size_t>(rank)], meeting, rank); });
         for (const Part& part : parts) {
             if (lengths[1] == 0) {
                 EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_OK) << part.run.message;

@@ -77,17 +77,24 @@ std::vector<SelectiveProblem> shapes() {
     for (const char* line :
          {"f32 b2 t130 c33 n16 b-per-step c-per-step softplus gate skip bias state-in state-out",
           "bf16 BCT b2 t260 c40 n16 b-per-step c-per-step softplus gate skip bias",
-          "f32 b1 t70 c17 n256 b-per-step c-per-step", "f64 b1 t515 c9 n5 b-per-step c-per-step reset state-in gate",
+          "f32 b1 t70 c17 n256 b-per-step c-per-step",
+          "f64 b1 t515 c9 n5 b-per-step c-per-step reset state-in gate",
           "f32 complex b1 t129 c19 n8 b-per-step skip",
           "f16 b1 t300 c48 n4 g3 b-per-step c-per-step sequences7 state-in state-out softplus",
-          "f32 BCT b5 t1 c64 n16 b-per-step c-per-step gate state-in state-out", "f32 b3 t257 c16 n17 threads3 gate",
-          "f32 b1 t64 c2100 n2 c-per-step", "f32 b1 t2100 c9 n16 b-per-step c-per-step softplus gate skip bias",
+          "f32 BCT b5 t1 c64 n16 b-per-step c-per-step gate state-in state-out",
+          "f32 b3 t257 c16 n17 threads3 gate",
+          "f32 b1 t64 c2100 n2 c-per-step",
+          "f32 b1 t2100 c9 n16 b-per-step c-per-step softplus gate skip bias",
           "bf16 BCT b2 t1500 c5 n5 b-per-step c-per-step reset reverse state-in state-out softplus gate",
           "f32 complex b1 t1100 c3 n4 c-per-step reset state-in state-out gate",
           "f64 BCT b1 t800 c3 n70 b-per-step c-per-step reverse state-in state-out",
-          "f32 b40 t3 c5 n3 b-per-step reverse state-in state-out", "f32 b0 t4 c3 n2 b-per-step",
-          "f32 b2 t0 c3 n2 state-in state-out c-per-step", "f32 b2 t5 c0 n2 b-per-step c-per-step gate",
-          "f32 b1 t700 c3 n2 g3 b-per-step c-per-step softplus"})
+          "f32 b40 t3 c5 n3 b-per-step reverse state-in state-out",
+          "f32 b0 t4 c3 n2 b-per-step",
+          "f32 b2 t0 c3 n2 state-in state-out c-per-step",
+          "f32 b2 t5 c0 n2 b-per-step c-per-step gate",
+          "f32 b1 t700 c3 n2 g3 b-per-step c-per-step softplus",
+          "bf16 b9 t1 c20 n16 b-per-step c-per-step softplus gate skip bias state-in state-out pooled",
+          "f16 b6 t3 c12 n64 g2 b-per-step c-per-step softplus skip reverse state-in state-out"})
         problems.push_back(selective_problem_of(std::string("selective ") + line));
     return problems;
 }

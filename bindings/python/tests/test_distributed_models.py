@@ -51,7 +51,7 @@ class Mixer(torch.nn.Module):
     def forward(self, x):
         gate, x = self.gate(x), self.entering(x)
         x = x + self.package.linear_scan(gate.sigmoid(), x, **self.options)
-        return x if x.is_cuda else x + self.package.gated_scan(gate, x, layer="mingru", **self.options)
+        return x + self.package.gated_scan(gate, x, layer="mingru", **self.options)
 
 
 def _sharded(rank, ranks, compiles, kind):

@@ -26,6 +26,7 @@ CASES = [
     dict(dtype=torch.complex128, reverse=True),
     dict(resets=True, reverse=True, layout="bct"),
     dict(gate_time=1),
+    *(dict(function="gated_scan", layer=layer) for layer in ("mingru", "qrnn")),
 ]
 x = torch.ones(1, 4, 1)
 
@@ -170,12 +171,12 @@ def _on_gpus(rank, ranks, lengths):
     from flashscan.torch import _nccl, _ranks
 
     device = torch.device("cuda", rank)
-    for case in CASES:
+    for case in (*CASES, dict(function="gated_scan", layer="rglru", state=False, dtype=torch.bfloat16)):
         matches_whole(rank, ranks, lengths, case, device, steps=lengths)
     with pytest.raises(FlashscanValueError, match="tensors are on cpu, for which the group has no backend"):
         distributed.linear_scan(0.5, x)
-    with pytest.raises(FlashscanError, match="gated"):
-        distributed.gated_scan(x.to(device), x.to(device), layer="mingru")
+    with pytest.raises(FlashscanError, match="takes no communicator"):
+        distributed.prefix_scan(x.to(device), "add")
 
     # In a graph, which has to be of a call that was made before.
     gate, entering = torch.rand(2, 2, 16, 64, device=device)

@@ -49,7 +49,7 @@ class Chunked final : public GatedKernel {
         const DeviceScope scope(device_);
         GatedParams params = common(b, forward_);
         params.output = view(b.output, p_.output, p_.dtype);
-        if (p_.hides_state()) params.states = view(b.reserve, p_.reserve_strides(), p_.dtype);
+        if (p_.hides_state()) params.states = view(b.reserve, p_.reserve, p_.dtype);
         params.state_out = b.state_out;
         if (short_) return walk_steps(b, params, stream);
         run(params, forward_, true, stream);
@@ -59,7 +59,7 @@ class Chunked final : public GatedKernel {
     void backward(const GatedBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
         GatedParams params = common(b, backward_);
-        params.states = view(b.states(), p_.hides_state() ? p_.reserve_strides() : p_.output, p_.dtype);
+        params.states = view(b.states(), p_.hides_state() ? p_.reserve : p_.output, p_.dtype);
         params.grad_output = view(b.grad_output, p_.grad_output, p_.dtype);
         params.grad_input = view(b.grad_input, p_.grad_input, p_.dtype);
         params.grad_gate = view(b.grad_gate, p_.grad_gate, p_.gate_dtype);

@@ -166,6 +166,7 @@ template <typename R, bool Flushed, bool Held>
 using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed, Held>, R>;
 __device__ __forceinline__ double number_of(double x) { return x; }
 using gated::open_of;
+using gated::sigmoids;
 
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;

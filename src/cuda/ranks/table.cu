@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of one rank of several, for all pairs of data and gates.
-#include "cuda/linear/instances/rank_table.h"
-#include "cuda/linear/ranks/kernels.cuh"
+#include "cuda/ranks/table.h"
+#include "cuda/ranks/kernels.cuh"
 
 namespace flashscan::cuda {
 namespace {
 
 template <typename X, typename G>
-LinearRankKernels kernels() {
+RankKernels kernels() {
     using Ty = Types<X, G>;
-    LinearRankKernels k{};
+    RankKernels k{};
     k.summarise[0][0] = reinterpret_cast<const void*>(&summarise_rows<Ty, false>);
     k.summarise[0][1] = reinterpret_cast<const void*>(&summarise_rows<Ty, true>);
     k.summarise[1][0] = reinterpret_cast<const void*>(&summarise_time<Ty, false>);
@@ -21,7 +21,7 @@ LinearRankKernels kernels() {
 
 }  // namespace
 
-LinearRankKernels linear_rank_kernels(Dtype dtype, Dtype gate) {
+RankKernels rank_kernels(Dtype dtype, Dtype gate) {
     switch (dtype) {
     case Dtype::f32: return kernels<float, float>();
     case Dtype::bf16:

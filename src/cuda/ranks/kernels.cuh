@@ -17,7 +17,7 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
-#include "cuda/linear/ranks/params.h"
+#include "cuda/ranks/params.h"
 
 namespace flashscan::cuda {
 

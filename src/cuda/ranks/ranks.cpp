@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Composes the pass of a rank of kernels of one GPU and of messages between ranks. Which way carries travel is settled by
-// the numbers of steps of all ranks, for each pass.
+// the numbers of steps of all ranks, for each pass; gated layers have the second one.
 //
 //     gathered    summarise, close -> all-gather -> enter -> the kernel of one GPU, from the carry
 //     wavefront   for each group of rows: receive its carry -> the kernel of one GPU -> send what leaves it. Messages are on
 //                 a stream of their own, so that they travel while another group is computed. Backward an all-gather of
 //                 the last states of all ranks comes first.
-#include "cuda/linear/ranks/ranks.h"
+#include "cuda/ranks/ranks.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,10 +17,9 @@
 #include "cuda/launch/launch.h"
 #include "cuda/launch/message_stream.h"
 #include "cuda/launch/rank_link.h"
-#include "cuda/linear/instances/rank_table.h"
-#include "cuda/linear/pass.h"
-#include "cuda/linear/ranks/params.h"
-#include "cuda/linear/ranks/slices.h"
+#include "cuda/ranks/params.h"
+#include "cuda/ranks/slices.h"
+#include "cuda/ranks/table.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -38,12 +37,63 @@ struct MessageParts {
     bool map, edge;
 };
 
+// What differs between families.
+struct LinearFamily {
+    using Problem = LinearProblem;
+    using Buffers = LinearBuffers;
+    using Kernel = LinearKernel;
+    static constexpr bool gathers = true;  // whether there are kernels that sum up steps
+    static Dtype gate_dtype(const LinearProblem& p) { return p.gate_dtype; }
+    static const void* states(const Buffers& b) { return b.output; }
+    static Strides state_strides(const LinearProblem& p) { return p.output; }
+    // Bytes of a step of a row of data, and of gates, which a pass reads or writes.
+    struct Traffic {
+        double summary, pass;
+    };
+    static Traffic traffic(const LinearProblem& p, Pass pass) {
+        const auto data = static_cast<double>(size_of(p.dtype));
+        const double gate = p.gate_broadcast != 0 ? 0 : static_cast<double>(size_of(p.gate_dtype));
+        return {data + gate, pass == Pass::forward ? 2 * data + gate : 3 * data + 2 * gate};
+    }
+    static void check_steps(const LinearProblem&, const Communicator&, std::span<const int64_t>) {}
+};
+
+struct GatedFamily {
+    using Problem = GatedProblem;
+    using Buffers = GatedBuffers;
+    using Kernel = GatedKernel;
+    static constexpr bool gathers = false;
+    static Dtype gate_dtype(const GatedProblem& p) { return p.dtype; }  // only messages of summaries have gates
+    static const void* states(const GatedBuffers& b) { return b.states(); }
+    static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve : p.output; }
+    static LinearFamily::Traffic traffic(const GatedProblem& p, Pass pass) {
+        const auto data = static_cast<double>(size_of(p.dtype)), gate = static_cast<double>(size_of(p.gate_dtype));
+        const double read =
+            (1 + p.parts.has_input_gate() + p.parts.has_output_gate()) * data + (1 + p.parts.has_second_gate()) * gate;
+        // Forward writes OUTPUT and maybe h; backward reads h and the gradient of OUTPUT, and has a gradient for all it read.
+        return {0, pass == Pass::forward ? read + (1 + p.hides_state()) * data : 2 * read + 2 * data};
+    }
+    // Whether a rank's first step is that of the sequence is known before it has any only if the first rank has steps.
+    static void check_steps(const GatedProblem& p, const Communicator& ranks, std::span<const int64_t> steps) {
+        const int32_t first = ranks.place(0, p.direction);
+        const bool any = std::any_of(steps.begin(), steps.end(), [](int64_t n) { return n > 0; });
+        if (p.parts.first_step && any && steps[static_cast<size_t>(first)] == 0)
+            fail(Code::unsupported,
+                 "rank {} has no steps; with GATED_FLAG_FIRST_STEP the first rank to compute needs one", first);
+    }
+};
+
+// Makes the kernel of one GPU.
+template <typename Family>
+using Alone = std::unique_ptr<typename Family::Kernel> (*)(const typename Family::Problem&, const Options&);
+
 // Settled when a plan is made, for a pass.
-struct LinearRankPlan {
+template <typename Kernel>
+struct FamilyRankPlan {
     RankSchedule schedule;
-    LinearSlices slices;
-    std::vector<std::unique_ptr<LinearKernel>> kernels;  // of slices; those of equal extents share one
-    std::vector<size_t> kernel_of;                       // a slice
+    RowSlices slices;
+    std::vector<std::unique_ptr<Kernel>> kernels;  // of slices; those of equal extents share one
+    std::vector<size_t> kernel_of;                 // a slice
     MessagePlaces message;
     int64_t chunks = 0;
     bool time_inner = false;
@@ -51,16 +101,21 @@ struct LinearRankPlan {
     size_t records = 0, sent = 0, received = 0, carry = 0, left = 0, before = 0, inner = 0, bytes = 0;
 };
 
-class LinearRanks final : public LinearKernel {
+template <typename Family>
+class Ranks final : public Family::Kernel {
+    using Problem = typename Family::Problem;
+    using Buffers = typename Family::Buffers;
+    using Inner = typename Family::Kernel;
+    using RankPlan = FamilyRankPlan<Inner>;
+
   public:
-    LinearRanks(const LinearProblem& problem, const Options& options, std::unique_ptr<LinearKernel> inner,
-                MakeLinear make)
+    Ranks(const Problem& problem, const Options& options, std::unique_ptr<Inner> inner, Alone<Family> make)
         : p_(problem),
           options_(options),
           ranks_(options.communicator),
           inner_(std::move(inner)),
           make_(make),
-          kernels_(linear_rank_kernels(p_.dtype, p_.gate_dtype)) {
+          kernels_(rank_kernels(p_.dtype, Family::gate_dtype(p_))) {
         options_.communicator = {};
         options_.kernel.clear();
         for (const Pass pass : {Pass::forward, Pass::backward}) lay_out(pass);
@@ -68,9 +123,17 @@ class LinearRanks final : public LinearKernel {
 
     void settle(std::span<const int64_t> steps) override {
         if (alone()) return;
+        Family::check_steps(p_, ranks_, steps);
         const int64_t most = *std::max_element(steps.begin(), steps.end());
         for (const Pass pass : {Pass::forward, Pass::backward}) {
-            LinearRankPlan& to = plan(pass);
+            RankPlan& to = plan(pass);
+            if (!Family::gathers) {
+                to.schedule = choose_schedule(work(pass, most), Carries::wavefront, ranks_.groups);
+                to.schedule.why = "the way that this family has";
+                cut(pass);
+                lay_out(pass);
+                continue;
+            }
             const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
                                              : !can_send(ranks_) ? "the communicator has no send and receive"
                                              : options_.batch_invariant
@@ -101,30 +164,30 @@ class LinearRanks final : public LinearKernel {
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
 
-    void forward(const LinearBuffers& b, void* stream) const override {
+    void forward(const Buffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
         if (waves(Pass::forward)) return wave(Pass::forward, b, nullptr, stream);
-        const LinearRankPlan& of = plan(Pass::forward);
+        const RankPlan& of = plan(Pass::forward);
         char* const base = static_cast<char*>(b.scratch);
         summarise(Pass::forward, b, stream);
         exchange(Pass::forward, b, stream);
-        LinearBuffers own = b;
+        Buffers own = b;
         own.scratch = base + of.inner;
         if (place(Pass::forward) != 0) own.state_in = base + of.carry;
         inner_->forward(own, stream);
     }
 
-    void backward(const LinearBuffers& b, void* stream) const override {
+    void backward(const Buffers& b, void* stream) const override {
         if (alone()) return inner_->backward(b, stream);
         const DeviceScope scope(options_.device);
-        const LinearRankPlan& of = plan(Pass::backward);
+        const RankPlan& of = plan(Pass::backward);
         char* const base = static_cast<char*>(b.scratch);
         summarise(Pass::backward, b, stream);
         exchange(Pass::backward, b, stream);
         const void* before = place(Pass::forward) != 0 ? base + of.before : b.state_in;
         if (waves(Pass::backward)) return wave(Pass::backward, b, before, stream);
-        LinearBuffers own = b;
+        Buffers own = b;
         own.scratch = base + of.inner;
         own.state_in = before;
         if (place(Pass::backward) != 0) own.grad_state_out = base + of.carry;
@@ -132,15 +195,15 @@ class LinearRanks final : public LinearKernel {
     }
 
   private:
-    static std::string describe(const LinearRankPlan& of) {
+    static std::string describe(const RankPlan& of) {
         if (of.schedule.carries == Carries::gathered)
             return fmt::format("gathered from summaries of {} chunks, {}", of.chunks, of.schedule.why);
         return fmt::format("in a wavefront of {} groups of {}, {}, each {}", of.slices.list.size(),
                            of.slices.along_channels ? "channels" : "batch entries", of.schedule.why,
                            of.kernels.front()->describe());
     }
-    LinearRankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
-    const LinearRankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    RankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
+    const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     bool waves(Pass pass) const { return plan(pass).schedule.carries == Carries::wavefront; }
     int64_t rows() const { return p_.state_rows() * p_.channels; }
     // Nothing comes from another rank.
@@ -152,21 +215,16 @@ class LinearRanks final : public LinearKernel {
         return reverse ? Direction::reverse : Direction::forward;
     }
     int64_t state_bytes() const { return rows() * size_of(state_dtype(p_.dtype)); }
-    int64_t product_bytes() const { return rows() * size_of(state_dtype(p_.gate_dtype)); }
+    int64_t product_bytes() const { return rows() * size_of(state_dtype(Family::gate_dtype(p_))); }
 
     RankWork work(Pass pass, int64_t steps) const {
-        const auto elements = static_cast<double>(rows()) * static_cast<double>(steps);
-        const bool whole_rows = !p_.packed();
-        const double data = whole_rows
-                                ? elements * static_cast<double>(size_of(p_.dtype))
-                                : static_cast<double>(p_.channels * size_of(p_.dtype)) * static_cast<double>(steps);
-        const double gate = p_.gate_broadcast != 0 ? 0
-                                                   : data / static_cast<double>(size_of(p_.dtype)) *
-                                                         static_cast<double>(size_of(p_.gate_dtype));
+        const auto row_steps =
+            static_cast<double>(p_.packed() ? int64_t{p_.channels} : rows()) * static_cast<double>(steps);
+        const auto [summary, whole] = Family::traffic(p_, pass);
         RankWork w;
         w.ranks = ranks_.size;
-        w.summary_bytes = data + gate;
-        w.pass_bytes = pass == Pass::forward ? 2 * data + gate : 3 * data + 2 * gate;
+        w.summary_bytes = summary * row_steps;
+        w.pass_bytes = whole * row_steps;
         w.state_bytes = static_cast<double>(state_bytes());
         w.message_bytes = static_cast<double>(product_bytes() + state_bytes() + rows()) +
                           (pass == Pass::backward ? w.state_bytes : 0);
@@ -177,12 +235,12 @@ class LinearRanks final : public LinearKernel {
     }
 
     void cut(Pass pass) {
-        LinearRankPlan& to = plan(pass);
+        RankPlan& to = plan(pass);
         to.slices = slices_of(p_, pass, to.schedule.groups);
         to.kernels.clear();
         to.kernel_of.clear();
         std::vector<std::pair<int64_t, int64_t>> extents;
-        for (const LinearSlice& slice : to.slices.list) {
+        for (const RowSlice& slice : to.slices.list) {
             const std::pair<int64_t, int64_t> mine{slice.batches, slice.channels};
             const auto found = std::find(extents.begin(), extents.end(), mine);
             to.kernel_of.push_back(static_cast<size_t>(found - extents.begin()));
@@ -192,7 +250,7 @@ class LinearRanks final : public LinearKernel {
         }
     }
 
-    static MessagePlaces book(const LinearRanks& of, int64_t count, MessageParts parts) {
+    static MessagePlaces book(const Ranks& of, int64_t count, MessageParts parts) {
         Workspace places;
         MessagePlaces at;
         if (parts.map) {
@@ -208,7 +266,7 @@ class LinearRanks final : public LinearKernel {
 
     void lay_out(Pass pass) {
         if (alone()) return;
-        LinearRankPlan& to = plan(pass);
+        RankPlan& to = plan(pass);
         const bool map = !waves(pass);
         // The last rank's steps lead to no other rank.
         to.chunks = map && place(pass) != ranks_.size - 1 ? chunks() : 0;
@@ -262,8 +320,8 @@ class LinearRanks final : public LinearKernel {
     }
 
     // Fills in the own message.
-    void summarise(Pass pass, const LinearBuffers& b, void* stream) const {
-        const LinearRankPlan& of = plan(pass);
+    void summarise(Pass pass, const Buffers& b, void* stream) const {
+        const RankPlan& of = plan(pass);
         const bool backward = pass == Pass::backward;
         char* const base = static_cast<char*>(b.scratch);
         RankSummaryParams s;
@@ -276,7 +334,7 @@ class LinearRanks final : public LinearKernel {
         s.time = p_.time;
         s.chunks = of.chunks;
         s.chunk_steps = of.chunks > 0 ? chunk_steps(of.chunks) : 0;
-        s.gate_form = static_cast<int32_t>(p_.gate_form);
+        if constexpr (Family::gathers) s.gate_form = static_cast<int32_t>(p_.gate_form);
         s.down = order(pass) == Direction::reverse ? 1 : 0;
         s.gate_vectors = has_vectors(s.gate, p_.gate_dtype) ? 1 : 0;
         s.source_vectors = has_vectors(s.source, p_.dtype) ? 1 : 0;
@@ -297,7 +355,7 @@ class LinearRanks final : public LinearKernel {
         c.first = place(pass) == 0 ? 1 : 0;
         c.start = backward ? b.grad_state_out : b.state_in;
         c.edge_first = place(Pass::forward) == 0 ? 1 : 0;
-        c.states = view(p_.output, p_.dtype, b.output);
+        c.states = view(Family::state_strides(p_), p_.dtype, Family::states(b));
         c.state_in = b.state_in;
         c.offsets = s.offsets;
         c.reverse = p_.direction == Direction::reverse ? 1 : 0;
@@ -309,8 +367,8 @@ class LinearRanks final : public LinearKernel {
     }
 
     // Tells all ranks, and finds the carry and the state before the own steps.
-    void exchange(Pass pass, const LinearBuffers& b, void* stream) const {
-        const LinearRankPlan& of = plan(pass);
+    void exchange(Pass pass, const Buffers& b, void* stream) const {
+        const RankPlan& of = plan(pass);
         const bool backward = pass == Pass::backward;
         char* const base = static_cast<char*>(b.scratch);
         gather(ranks_, base + of.sent, base + of.received, of.message.bytes, stream);
@@ -340,7 +398,7 @@ class LinearRanks final : public LinearKernel {
         const int64_t size = size_of(state_dtype(p_.dtype)), row = p_.channels * size;
         const auto* source = static_cast<const char*>(from);
         auto* target = static_cast<char*>(to);
-        for (const LinearSlice& slice : plan(pass).slices.list) {
+        for (const RowSlice& slice : plan(pass).slices.list) {
             if (counts_launch()) continue;
             const int64_t width = slice.channels * size, whole = slice.channel * size, group = slice.first_state * size;
             check(cudaMemcpy2DAsync(
@@ -353,8 +411,8 @@ class LinearRanks final : public LinearKernel {
     }
 
     // `before`: the states before the own steps, which backward reads; on the first rank they are [rows, channels].
-    void wave(Pass pass, const LinearBuffers& b, const void* before, void* stream) const {
-        const LinearRankPlan& of = plan(pass);
+    void wave(Pass pass, const Buffers& b, const void* before, void* stream) const {
+        const RankPlan& of = plan(pass);
         const bool backward = pass == Pass::backward;
         char* const base = static_cast<char*>(b.scratch);
         char *const carry = base + of.carry, *const left = base + of.left;
@@ -379,18 +437,18 @@ class LinearRanks final : public LinearKernel {
         MessageStream::Fork fork(*messages_, stream);
         const auto receive_group = [&](size_t k) {
             if (from < 0 || k >= groups) return;
-            const LinearSlice& slice = of.slices.list[k];
+            const RowSlice& slice = of.slices.list[k];
             receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
                     messages_->get());
             messages_->arrived(k);
         };
         receive_group(0);
         for (size_t k = 0; k < groups; ++k) {
-            const LinearSlice& slice = of.slices.list[k];
+            const RowSlice& slice = of.slices.list[k];
             const int64_t place = slice.first_state * size;
             // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
             receive_group(k + 1);
-            LinearBuffers own = buffers_of(p_, slice, b);
+            Buffers own = buffers_of(p_, slice, b);
             own.scratch = base + of.inner;
             const void* in = from >= 0           ? carry + place
                              : enters != nullptr ? static_cast<const char*>(enters) + place
@@ -404,7 +462,7 @@ class LinearRanks final : public LinearKernel {
                 own.state_in = in;
                 own.state_out = done;
             }
-            const LinearKernel& kernel = *of.kernels[of.kernel_of[k]];
+            const Inner& kernel = *of.kernels[of.kernel_of[k]];
             if (from >= 0) messages_->wait_for(k, stream);
             backward ? kernel.backward(own, stream) : kernel.forward(own, stream);
             if (to < 0) continue;
@@ -415,13 +473,13 @@ class LinearRanks final : public LinearKernel {
         if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
     }
 
-    LinearProblem p_;
+    Problem p_;
     Options options_;
     Communicator ranks_;
-    std::unique_ptr<LinearKernel> inner_;
-    MakeLinear make_;
-    LinearRankKernels kernels_;
-    LinearRankPlan forward_, backward_;
+    std::unique_ptr<Inner> inner_;
+    Alone<Family> make_;
+    RankKernels kernels_;
+    RankPlan forward_, backward_;
     std::unique_ptr<MessageStream> messages_;
 };
 
@@ -429,7 +487,22 @@ class LinearRanks final : public LinearKernel {
 
 std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
                                                 std::unique_ptr<LinearKernel> inner, MakeLinear make) {
-    return std::make_unique<LinearRanks>(problem, options, std::move(inner), make);
+    return std::make_unique<Ranks<LinearFamily>>(problem, options, std::move(inner), make);
+}
+
+std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const Options& options,
+                                              std::unique_ptr<GatedKernel> inner, MakeGated make) {
+    return std::make_unique<Ranks<GatedFamily>>(problem, options, std::move(inner), make);
+}
+
+const char* why_no_gated_ranks(const GatedProblem& problem, const Options& options) {
+    const Communicator& ranks = options.communicator;
+    if (ranks.size == 1) return nullptr;
+    if (!can_send(ranks)) return "takes a communicator only with send and receive";
+    if (ranks.carries == Carries::gathered) return "hands carries from rank to rank and has no CARRIES_GATHERED";
+    if (problem.packed() && problem.parts.first_step)
+        return "takes no communicator where sequences are packed and their first steps are special";
+    return nullptr;
 }
 
 }  // namespace flashscan::cuda

@@ -6,13 +6,13 @@
 
 namespace flashscan::cuda {
 
-struct LinearRankKernels {
+struct RankKernels {
     const void* summarise[2][2];  // [time innermost][backward]
     const void* close;
     const void* enter;
 };
 
 // The entry of a pair; every pair that core accepts has one. There are no kernels for integers.
-LinearRankKernels linear_rank_kernels(Dtype dtype, Dtype gate_dtype);
+RankKernels rank_kernels(Dtype dtype, Dtype gate_dtype);
 
 }  // namespace flashscan::cuda

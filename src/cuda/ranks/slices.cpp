@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/ranks/slices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/rounding.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Groups of channels begin at multiples of so many bytes, as rows do that kernels access by whole sectors.
+constexpr int64_t channel_bytes = 128;
+
+int64_t channel_unit(Dtype dtype) { return std::max<int64_t>(channel_bytes / size_of(dtype), 1); }
+
+// The groups that the axes of a pass can be cut into, 0 for an axis that a gradient is a sum over.
+struct Cuts {
+    int64_t batches, channel_units;
+    int64_t most() const { return std::max(batches, channel_units); }
+};
+template <typename Problem>
+Cuts cuts_of(const Problem& p, bool batch, bool channels) {
+    return {batch && !p.packed() ? int64_t{p.batch} : 0,
+            channels ? ceil_div<int64_t>(p.channels, channel_unit(p.dtype)) : 0};
+}
+Cuts cuts_of(const LinearProblem& p, Pass pass) {
+    const auto may_cut = [&](GateBroadcast axis) { return pass == Pass::forward || !p.broadcasts(axis); };
+    return cuts_of(p, may_cut(broadcast_batch), may_cut(broadcast_channels));
+}
+// The gradients of PARAM and BIAS are sums over the batch.
+Cuts cuts_of(const GatedProblem& p, Pass pass) { return cuts_of(p, pass == Pass::forward, true); }
+
+template <typename Problem>
+RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
+    RowSlices slices;
+    slices.along_channels = cuts.batches < groups && cuts.channel_units > cuts.batches;
+    slices.group_channels = p.channels;
+    if (slices.along_channels) {
+        slices.group_channels = ceil_div<int64_t>(cuts.channel_units, groups) * channel_unit(p.dtype);
+        for (int64_t c = 0; c < p.channels; c += slices.group_channels) {
+            const int64_t width = std::min<int64_t>(slices.group_channels, p.channels - c);
+            slices.list.push_back({0, p.batch, c, width, p.state_rows() * c, p.state_rows() * width});
+        }
+        return slices;
+    }
+    const int64_t most = ceil_div<int64_t>(p.batch, groups);
+    for (int64_t b = 0; b < p.batch; b += most) {
+        const int64_t count = p.packed() ? int64_t{p.batch} : std::min<int64_t>(most, p.batch - b);
+        const int64_t rows = p.packed() ? int64_t{p.state_rows()} : count;
+        slices.list.push_back({b, count, 0, p.channels, b * p.channels, rows * p.channels});
+    }
+    return slices;
+}
+
+// A problem that has been checked holds its defaults, of which checks accept some where the caller gave them only.
+void check_again(LinearProblem& p) { validate(p); }
+void check_again(GatedProblem& p) {
+    if (p.parts.decay != Decay::softplus) p.decay_rate = 0;
+    if (std::isinf(p.sqrt_slope_limit)) p.sqrt_slope_limit = 0;
+    validate(p);
+}
+
+template <typename Problem>
+Problem with_dense(Problem p) {
+    p.state_in = p.state_out = p.grad_state_in = p.grad_state_out = {};
+    check_again(p);
+    return p;
+}
+template <typename Problem>
+Problem part_of(Problem p, const RowSlice& slice) {
+    p.batch = slice.batches;
+    p.channels = slice.channels;
+    return with_dense(p);
+}
+
+// Moves pointers from the tensors of all rows to those of a slice.
+struct Mover {
+    const RowSlice& slice;
+    template <typename T>
+    void operator()(T*& data, const Strides& s, Dtype dtype) const {
+        move(data, slice.batch * s.batch + slice.channel * s.channels, dtype);
+    }
+    // A tensor with a number for each channel.
+    template <typename T>
+    void operator()(T*& data, Dtype dtype) const {
+        move(data, slice.channel, dtype);
+    }
+
+  private:
+    template <typename T>
+    static void move(T*& data, int64_t elements, Dtype dtype) {
+        using Byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+        if (data != nullptr) data = static_cast<Byte*>(data) + elements * size_of(dtype);
+    }
+};
+// A wavefront gives the states of a slice.
+template <typename Problem, typename Buffers>
+void move_rest(const Problem& p, const RowSlice& slice, Buffers& b) {
+    if (b.reset != nullptr) b.reset += slice.batch * p.time;
+    b.state_in = b.grad_state_out = nullptr;
+    b.state_out = b.grad_state_in = nullptr;
+}
+
+}  // namespace
+
+int64_t most_groups(const LinearProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
+int64_t most_groups(const GatedProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
+RowSlices slices_of(const LinearProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
+RowSlices slices_of(const GatedProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
+LinearProblem with_dense_states(LinearProblem p) { return with_dense(p); }
+GatedProblem with_dense_states(GatedProblem p) { return with_dense(p); }
+LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) { return part_of(p, slice); }
+GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
+
+LinearBuffers buffers_of(const LinearProblem& p, const RowSlice& slice, LinearBuffers b) {
+    const Mover to_slice{slice};
+    to_slice(b.input, p.input, p.dtype);
+    to_slice(b.gate, p.gate, p.gate_dtype);
+    to_slice(b.output, p.output, p.dtype);
+    to_slice(b.grad_output, p.grad_output, p.dtype);
+    to_slice(b.grad_input, p.grad_input, p.dtype);
+    to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
+    move_rest(p, slice, b);
+    return b;
+}
+
+GatedBuffers buffers_of(const GatedProblem& p, const RowSlice& slice, GatedBuffers b) {
+    const Mover to_slice{slice};
+    to_slice(b.input, p.input, p.dtype);
+    to_slice(b.gate, p.gate, p.gate_dtype);
+    to_slice(b.second_gate, p.second_gate, p.gate_dtype);
+    to_slice(b.input_gate, p.input_gate, p.dtype);
+    to_slice(b.output_gate, p.output_gate, p.dtype);
+    to_slice(b.param, p.param_dtype);
+    to_slice(b.bias, p.param_dtype);
+    to_slice(b.output, p.output, p.dtype);
+    to_slice(b.reserve, p.reserve, p.dtype);
+    to_slice(b.grad_output, p.grad_output, p.dtype);
+    to_slice(b.grad_input, p.grad_input, p.dtype);
+    to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
+    to_slice(b.grad_second_gate, p.grad_second_gate, p.gate_dtype);
+    to_slice(b.grad_input_gate, p.grad_input_gate, p.dtype);
+    to_slice(b.grad_output_gate, p.grad_output_gate, p.dtype);
+    to_slice(b.grad_param, p.param_dtype);
+    to_slice(b.grad_bias, p.param_dtype);
+    move_rest(p, slice, b);
+    return b;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a pass cut into groups, which a wavefront hands on one after the other: entries of the batch, or else
+// channels. All ranks cut alike, by what is the same on all of them.
+#pragma once
+
+#include <vector>
+
+#include "core/gated_arguments.h"
+#include "core/linear_arguments.h"
+
+namespace flashscan::cuda {
+
+struct RowSlice {
+    int64_t batch = 0, batches = 0, channel = 0, channels = 0;
+    int64_t first_state = 0, states = 0;  // of the states, group by group
+};
+
+struct RowSlices {
+    bool along_channels = false;
+    int64_t group_channels = 0;  // of every group but the last
+    std::vector<RowSlice> list;
+};
+
+// The most groups that the rows of a pass can be cut into; 0 where a gradient is a sum over them.
+int64_t most_groups(const LinearProblem& problem, Pass pass);
+int64_t most_groups(const GatedProblem& problem, Pass pass);
+RowSlices slices_of(const LinearProblem& problem, Pass pass, int32_t groups);
+RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
+
+// The problem whose states are dense, of all rows.
+LinearProblem with_dense_states(LinearProblem problem);
+GatedProblem with_dense_states(GatedProblem problem);
+// The problem of a slice, whose states are dense.
+LinearProblem problem_of(const LinearProblem& problem, const RowSlice& slice);
+GatedProblem problem_of(const GatedProblem& problem, const RowSlice& slice);
+LinearBuffers buffers_of(const LinearProblem& problem, const RowSlice& slice, LinearBuffers whole);
+GatedBuffers buffers_of(const GatedProblem& problem, const RowSlice& slice, GatedBuffers whole);
+
+}  // namespace flashscan::cuda
