@@ -4,7 +4,7 @@
 //
 //     y[t] = y[t-1] o x[t]
 //
-// Bytes      Every element is read once and written once, and a carry for each row and chunk.
+// Bytes      Every element is read once and written once, and a carry and a summary for each row and chunk.
 // Limits     Floating-point numbers and sums of complex ones, as every bit pattern of an integer is a value and a carry shows by its
 //            bits whether it has arrived. No packed sequences. Time innermost: a row begins at the same place within 16
 //            bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
@@ -101,6 +101,7 @@ struct NumberWork {
             source.set(i, results);
         });
     }
+    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
     __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
     __device__ __forceinline__ Wide enter(int v) const {
         return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
@@ -145,7 +146,7 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     }
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
-        if (p.output.data != nullptr) Data::store(source, p.output, at, part, buffer);
+        if (this->writes()) Data::store(source, p.output, at, part, buffer);
     }
 };
 
@@ -175,7 +176,7 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
     }
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         this->combine_steps(carry);
-        if (p.output.data != nullptr) Data::store(source, p.output, at, {});
+        if (this->writes()) Data::store(source, p.output, at, {});
     }
 };
 
