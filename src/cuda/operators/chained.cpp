@@ -23,16 +23,18 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     c.time_inner_ = p.layout == Layout::bct || p.channels == 1;
     c.down_ = (p.direction == Direction::reverse) != backward;
     c.kernels_ = &kernels->chained[c.time_inner_];
-    const int64_t batches = c.time_inner_ ? Extent(1) : p.batch, rows = c.time_inner_ ? p.batch * p.channels : p.channels;
+    const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
+                  rows = c.time_inner_ ? p.batch * p.channels : p.channels;
     const int lane_rows = c.kernels_->lane_rows;
     if (c.kernel() == nullptr || batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
     if (!c.time_inner_ && rows % lane_rows != 0) return std::nullopt;
 
-    const ChainedShape shape{batches, rows, p.time, p.channels * size_of(p.dtype) % sector_bytes != 0, 0, c.kernels_->skew};
+    const ChainedShape shape{batches,         rows, p.time, p.channels * size_of(p.dtype) % sector_bytes != 0, 0,
+                             c.kernels_->skew};
     const ChainedTile tile{lane_rows, c.kernels_->steps, chained_warps};
     c.tuning_ = c.time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
-    const bool suits = c.time_inner_ ? chained_rows_suit(shape, c.tuning_)
-                                     : chained_columns_suit(shape, tile, c.tuning_, true);
+    const bool suits =
+        c.time_inner_ ? chained_rows_suit(shape, c.tuning_) : chained_columns_suit(shape, tile, c.tuning_, true);
     const bool grouped = !suits && c.time_inner_ && chained_groups_suit(c.tuning_);
     if ((!suits && !grouped) || c.tuning_.blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
 

@@ -146,7 +146,11 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     }
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
-        if (this->writes()) Data::store(source, p.output, at, part, buffer);
+        if (!this->writes()) return;
+        // Places in the buffer are worked out anew: kept from the load, they would take registers while others are used.
+        Place again = at;
+        again.lane = ptx::held(at.lane);
+        Data::store(source, p.output, again, part, buffer);
     }
 };
 

@@ -42,14 +42,6 @@ __device__ __forceinline__ void ask_for_value(const void* memory, int64_t index,
 #pragma unroll
     for (int i = 0; i < Words<T>::count; ++i) u.words[i] = ptx::load_word(from + i);
 }
-// Whether all words of a value have been published.
-template <typename T>
-__device__ __forceinline__ bool has_arrived(const Words<T>& u) {
-    bool all = true;
-#pragma unroll
-    for (int i = 0; i < Words<T>::count; ++i) all = all && u.words[i] != ptx::empty_word;
-    return all;
-}
 // Waits for the words that are missing in `u`.
 template <typename T>
 __device__ __forceinline__ T await_value(const void* memory, int64_t index, Words<T> u) {

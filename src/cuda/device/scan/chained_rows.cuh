@@ -79,7 +79,7 @@ struct ChainedRows {
         Record of[chained_warps];
         Wide carry[2];  // into the chunk, of each of the block's rows
     };
-    static constexpr bool Down = Work::Down, has_groups = requires(const Params& q) { q.grouped; };
+    static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
     static constexpr int L = Shape::L;
 
     const Params& p;
@@ -187,7 +187,8 @@ struct ChainedRows {
                 ask_for_value(p.carries, place_of_carry(group), known);
                 const Map earlier = compose_published<Monoid>(p.summaries, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
-                if (hands && ends_group) publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
+                if (hands && ends_group)
+                    publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
             }
             if (at.lane == 0) *entering = carry;
         }

@@ -14,6 +14,15 @@
 
 namespace flashscan::cuda {
 
+// Whether all words of a value that was asked for have arrived.
+template <typename T>
+__device__ __forceinline__ bool has_arrived(const Words<T>& u) {
+    bool all = true;
+#pragma unroll
+    for (int i = 0; i < Words<T>::count; ++i) all = all && u.words[i] != ptx::empty_word;
+    return all;
+}
+
 // Waits for `count` summaries, at most chunk_group, which are published at `first` and behind it, and composes them. All
 // lanes of the warp call this, and all get the result.
 template <typename Monoid>
