@@ -140,8 +140,9 @@ struct ChainedRows {
         Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
         __syncthreads();
         if (grouped()) {
-            const uint32_t in_group = chunk % chunk_group;
-            const bool last = chunk + 1 == p.chunks, wanted = last || in_group == chunk_group - 1 || work.writes();
+            // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
+            const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
+            const bool wanted = ends || work.writes();
             find_carry_in_group(wanted, carry[0]);
             if (!wanted) return;
         } else {
