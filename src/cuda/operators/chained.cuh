@@ -185,15 +185,20 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
 };
 
 // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: of 16-bit, complex and long operators' steps
-// more are held at once.
+// more are held at once. Of rows they are one more as far as registers allow, since blocks of few rows wait for each other
+// with their steps in registers.
 template <typename X, typename Operator>
-constexpr int chained_resident = std::is_floating_point_v<X> && !requires {
+constexpr bool has_short_steps = !requires {
     Operator::is_long;
-}
-? 3 : 2;
+};
+template <typename X, typename Operator>
+constexpr int chained_resident = std::is_floating_point_v<X>&& has_short_steps<X, Operator> ? 3 : 2;
+template <typename X, typename Operator>
+constexpr int rows_resident = chained_resident<X, Operator> +
+                              (has_short_steps<X, Operator> || std::is_same_v<X, float> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
-__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
+__global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
     number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
     scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
 }
