@@ -98,7 +98,8 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
             return passes;
         },
         "takes many rows with time innermost, strides that are alike in multiples of 16 bytes, and gates that are "
-        "given by value where steps are reset or packed, for each element backward",
+        "given by value where steps are reset or packed; backward a gate for each element, or one by value for all "
+        "steps",
         refusal, false);
 }
 
@@ -121,7 +122,7 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             return passes;
         },
         "takes many rows with channels innermost, aligned but for 16-bit data, and gates that are given by value where "
-        "steps are reset or packed, for each element backward",
+        "steps are reset or packed; backward a gate for each element, or one by value for all steps",
         refusal, false);
 }
 

@@ -13,8 +13,8 @@
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
 //            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
-//            Backward takes a gate for each element; forward, with rows in pairs, also one for each channel. Packed
-//            sequences have no states.
+//            Backward takes a gate for each element, or one by value for all steps, whose gradient blocks sum over their
+//            chunk; forward, with rows in pairs, also one for each channel. Packed sequences have no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
 //            stream where elements have 4 bytes or more; an H100 reaches 94 to 97 in 16 bits. Skewed pairs reach 58 to
 //            71 %, where elements one by one reach 45 to 53.
@@ -24,6 +24,7 @@
 #include "cuda/device/scan/chained_columns.cuh"
 #include "cuda/device/tile/aligned_packs.cuh"
 #include "cuda/device/tile/skewed_pairs.cuh"
+#include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -63,6 +64,7 @@ struct LinearColumnsWork {
     Steps<X, Shape> source, states{};
     Events<L> events;
     bool eventful;
+    TimeSums<GateWide, V, false> sums;  // backward, of the gradients of gates that are broadcast over time
 
     __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
         : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {
@@ -77,6 +79,7 @@ struct LinearColumnsWork {
         Walker{p, at, events}.complete(gate);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
     template <bool Whole>
     __device__ __forceinline__ void fetch() {
         GateCopies::template fetch<Whole>(p.gate, at, part, 0, p.time, gate);
@@ -87,7 +90,7 @@ struct LinearColumnsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[V], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty, false>(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();
         });
@@ -106,17 +109,29 @@ struct LinearColumnsWork {
 #pragma unroll
             for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
             if (gate_wanted()) Data::arrange(p.states, at, shift, states);
-            with_kind<Ty, false>(p, eventful, [&](auto kind) {
-                walk.template backward<decltype(kind)::value>(
-                    gate, source, carry, first, Before{at, states, {}},
-                    [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
-            });
-            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
+            const auto walk_back = [&](auto kind, auto&& take) {
+                walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, {}}, take);
+            };
+            if (sums_gate()) {
+                with_value_kind(eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[V]) {
+                        if (i < at.steps) sums.add(values);
+                    });
+                });
+            } else {
+                with_kind<Ty>(p, eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[V]) { gate.set(i, values); });
+                });
+                if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part);
+            }
         } else {
-            with_kind<Ty, false>(p, eventful,
-                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part);
+    }
+    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
+        if (sums_gate()) sums.write(p, at, chunk, warps);
     }
 };
 

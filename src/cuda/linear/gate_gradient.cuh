@@ -12,10 +12,59 @@
 // Limits     None.
 #pragma once
 
+#include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/linear/params.h"
 #include "cuda/linear/walk.cuh"
 
 namespace flashscan::cuda {
+
+// The address of a partial sum in global memory.
+template <typename GateWide>
+__device__ __forceinline__ GateWide* partial_sum(const LinearParams& p, int64_t batch, int64_t time_slot,
+                                                 int64_t row_slot) {
+    return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
+}
+
+// All-reduce over lanes by xor shuffles at the distances `from`, 2 `from`, ... below `to`.
+template <typename GateWide>
+__device__ __forceinline__ GateWide sum_over_lanes(GateWide value, int from, int to) {
+    for (int distance = from; distance < to; distance *= 2)
+        value = value + shuffle(value, static_cast<int>(threadIdx.x & 31U) ^ distance);
+    return value;
+}
+
+// Sums over time in the kernels "rows" and "columns", whose blocks leave one partial sum for each chunk and row. The
+// lanes of a warp have V rows each, or all have the same one (V = 1, SharedRow).
+template <typename GateWide, int V, bool SharedRow>
+struct TimeSums {
+    static constexpr int lanes = SharedRow ? 1 : 32;
+    GateWide sum[V]{};
+
+    // Whether sums are wanted, which is the same for all threads of a launch.
+    static __device__ __forceinline__ bool wanted(const LinearParams& p) { return p.partial != nullptr; }
+    __device__ __forceinline__ void add(const GateWide (&values)[V]) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] = sum[v] + values[v];
+    }
+    // Adds up the sums of a block's warps in the order of the walk and writes them; all threads must call it.
+    __device__ __forceinline__ void write(const LinearParams& p, const Place& at, int64_t chunk,
+                                          const WarpsInTime& warps) {
+        __shared__ GateWide of_warps[chained_warps][V][lanes];
+        const int lane = SharedRow ? 0 : at.lane;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (SharedRow) sum[v] = sum_over_lanes(sum[v], 1, 32);
+            of_warps[warps.first + warps.mine * warps.step][v][lane] = sum[v];
+        }
+        __syncthreads();
+        if (warps.mine > 0 || at.lane >= lanes) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            for (int w = 1; w < warps.count; ++w) sum[v] = sum[v] + of_warps[warps.first + w * warps.step][v][lane];
+            if (v < at.rows) *partial_sum<GateWide>(p, at.batch, chunk, at.row + v) = sum[v];
+        }
+    }
+};
 
 // A lane's part of the sums. Sums over time are kept in registers, one for each row. Without a sum over time the
 // gradients, one for each step and row, go to shared memory [step][row of the lane][thread], where those of batch
@@ -33,10 +82,8 @@ struct GateGradientSum {
     GateWide sum[V]{};
 
     __device__ __forceinline__ bool wanted() const { return p.sum_batch || p.sum_time || p.sum_rows; }
-    // The address of a partial sum in global memory.
     __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
-        const int64_t batch = p.batch_loop > 1 ? 0 : at.batch;
-        return static_cast<GateWide*>(p.partial) + (batch * p.partial_time + time_slot) * p.partial_rows + row_slot;
+        return partial_sum<GateWide>(p, p.batch_loop > 1 ? 0 : at.batch, time_slot, row_slot);
     }
     __device__ __forceinline__ GateWide& of_step(int i, int v, int thread) const {
         return area[(i * V + v) * pitch + thread];
@@ -91,13 +138,6 @@ struct GateGradientSum {
         __syncwarp();
     }
 
-    // All-reduce over lanes by xor shuffles at the distances `from`, 2 `from`, ... below `to`.
-    static __device__ __forceinline__ GateWide butterfly(GateWide value, int from, int to) {
-        for (int distance = from; distance < to; distance *= 2)
-            value = value + shuffle(value, static_cast<int>(threadIdx.x & 31U) ^ distance);
-        return value;
-    }
-
     // Writes the block's sums over time: one partial sum for each row, or one for all rows. `warp_row` and `warp_time`
     // are the warp's place in the block.
     __device__ __forceinline__ void write_time_sums(const Place& at, int64_t group, int64_t time_slot, int warp_row,
@@ -106,8 +146,8 @@ struct GateGradientSum {
         const int warp_rows = V << at.log2_rows, rows = warp_rows << log2_warp_rows;
         const int warps_in_time = Warps >> log2_warp_rows, thread = static_cast<int>(threadIdx.x);
         for (int v = 0; v < V; ++v) {
-            const GateWide over_segments =
-                Shape::time_inner ? butterfly(sum[v], 1, at.segments()) : butterfly(sum[v], 1 << at.log2_rows, 32);
+            const GateWide over_segments = Shape::time_inner ? sum_over_lanes(sum[v], 1, at.segments())
+                                                             : sum_over_lanes(sum[v], 1 << at.log2_rows, 32);
             if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
         }
         __syncthreads();

@@ -9,8 +9,9 @@
 //
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
-//            where steps are reset or packed. Backward takes a gate for each element; forward also one for several
-//            rows, or, where tensors are aligned, for a whole row. Packed sequences have no states.
+//            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned, one
+//            by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows too, or
+//            for a whole row. Packed sequences have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked.cuh, which folds summaries and does more
 //            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and other
@@ -19,6 +20,7 @@
 
 #include "cuda/device/scan/chained_rows.cuh"
 #include "cuda/device/tile/skewed_vectors.cuh"
+#include "cuda/linear/gate_gradient.cuh"
 #include "cuda/linear/look_back.cuh"
 #include "cuda/linear/walk.cuh"
 
@@ -58,6 +60,7 @@ struct LinearRowsWork {
     bool eventful;
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
+    TimeSums<GateWide, 1, true> sums;  // backward, of the gradients of gates that are broadcast over time
 
     // Every tensor with a time axis has the same number.
     static __device__ __forceinline__ int skew_of(const LinearParams& p, uint32_t batch, uint32_t row) {
@@ -82,11 +85,12 @@ struct LinearRowsWork {
         Data::arrange(source_in, at, part, buffer, source);
     }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
+    __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
     template <bool Whole>
     __device__ __forceinline__ void fetch(typename GateCopies::Fetched& gate_in, typename Data::Fetched& source_in) {
         Data::template fetch<Whole>(p.source, at, part, Wide{}, source_in);
         const GateWide open = open_gate<GateWide>(p.gate_form);
-        if (!Backward && p.gate.time == 0)
+        if (p.gate.time == 0)
             GateCopies::fetch_constant(p.gate, at, part, open, gate_in);
         else
             GateCopies::template fetch<Whole>(p.gate, at, part, open, gate_in);
@@ -96,7 +100,7 @@ struct LinearRowsWork {
     template <typename Then>
     __device__ __forceinline__ void summarize(Map (&through)[1], Then&& then) const {
         const Walker walk{p, at, events};
-        with_kind<Ty, false>(p, eventful, [&](auto kind) {
+        with_kind<Ty>(p, eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(gate, source, through);
             then();  // inside the branch, where the compiler knows whether maps can be cut
         });
@@ -118,17 +122,30 @@ struct LinearRowsWork {
                 if (Before::is_held(p, at)) edge = held;
             }
             const Wide first[1] = {};
-            with_kind<Ty, false>(p, eventful, [&](auto kind) {
-                walk.template backward<decltype(kind)::value>(
-                    gate, source, carry, first, Before{at, states, edge},
-                    [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
-            });
-            if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
+            const auto walk_back = [&](auto kind, auto&& take) {
+                walk.template backward<decltype(kind)::value>(gate, source, carry, first, Before{at, states, edge},
+                                                              take);
+            };
+            if (sums_gate()) {
+                with_value_kind(eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) {
+                        if (walk.exists(i)) sums.add(values);
+                    });
+                });
+            } else {
+                with_kind<Ty>(p, eventful, [&](auto kind) {
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
+                });
+                if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
+            }
         } else {
-            with_kind<Ty, false>(p, eventful,
-                                 [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
+            with_kind<Ty>(p, eventful,
+                          [&](auto kind) { walk.template forward<decltype(kind)::value>(gate, source, carry); });
         }
         if (p.result.data != nullptr) Data::store(source, p.result, at, part, buffer);
+    }
+    __device__ __forceinline__ void finish(int64_t chunk, const WarpsInTime& warps) {
+        if (sums_gate()) sums.write(p, at, chunk, warps);
     }
 };
 

@@ -27,10 +27,20 @@ bool can_skew_pairs(const LinearPass& l, const LinearProblem& p) {
 }
 
 // Whether the kernels take the problem's gates: given by value where steps are reset or packed, and backward one for
-// each element. Empty problems are refused too.
+// each element, or by value and one for all steps. Empty problems are refused too.
 bool can_take(const LinearProblem& p, Pass pass) {
-    if ((p.has_reset || p.packed()) && p.gate_form != GateForm::value) return false;
-    return (p.gate_broadcast == 0 || pass == Pass::forward) && p.time > 0 && p.batch * p.channels > 0;
+    const bool sums = pass == Pass::backward && p.gate_broadcast != 0;
+    if ((p.has_reset || p.packed() || sums) && p.gate_form != GateForm::value) return false;
+    if (sums && !p.broadcasts(broadcast_time)) return false;
+    return p.time > 0 && p.batch * p.channels > 0;
+}
+
+// Books the partial sums of a gate that is the same in all steps: one for each chunk and row.
+void book_partial_sums(LinearPass& l, const LinearProblem& p) {
+    if (!l.sums_gate) return;
+    l.partial_time = l.tuning.chunks;
+    l.partial_rows = l.rows;
+    l.partial = l.workspace.book(l.batches * l.partial_time * l.partial_rows * size_of(state_dtype(p.gate_dtype)));
 }
 
 // Books memory for the carries into the chunks of each row; lanes publish those of their `pack` rows together.
@@ -45,6 +55,7 @@ void book_carries(LinearPass& l) {
 bool settle(LinearPass& l, const LinearProblem& p) {
     if (l.tuning.set_groups * l.tuning.chunks > std::numeric_limits<int32_t>::max()) return false;
     l.launch_steps = p.time;
+    book_partial_sums(l, p);
     settle_params(l, p);
     l.params.chunks = l.tuning.chunks;
     l.takes_states = !p.packed();

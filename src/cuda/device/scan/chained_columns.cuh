@@ -90,6 +90,8 @@ struct ChainedColumns {
         __syncthreads();
         find_carry(through, known, carry);
         work.walk(carry);
+        if constexpr (requires { work.finish(0, WarpsInTime{}); })
+            work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
         if (!holds_step<Shape>(at, Down ? 0 : p.time - 1)) return;
 #pragma unroll
         for (int v = 0; v < V; ++v)

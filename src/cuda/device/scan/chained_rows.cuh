@@ -42,6 +42,7 @@
 //     enter()                        the carry that the row starts from
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     leave(carry)                   takes the carry after the row's last step
+//     finish(chunk, warps)           called by all threads of a block in the end; may be missing
 //
 // A work whose Params have `grouped` and `summaries` takes few rows in groups, and has this too:
 //
@@ -66,6 +67,12 @@ template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;
 }
+
+// The warps of a block that have the same rows and follow each other in time: `count` of them, `step` apart from the
+// block's warp `first` on. `mine` is the number of the thread's own, in the order of the walk.
+struct WarpsInTime {
+    int first, step, mine, count;
+};
 
 template <typename Work>
 struct ChainedRows {
@@ -152,6 +159,8 @@ struct ChainedRows {
         for (int w = 0; w < warp_time; ++w) carry[0] = Monoid::apply(Monoid::to_map(totals[w]), carry[0]);
         carry[0] = segments().enter(through[0], carry[0]);
         work.walk(carry);
+        if constexpr (requires { work.finish(0, WarpsInTime{}); })
+            work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
         if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
     }
 
