@@ -85,7 +85,7 @@ void ChainedNumbers::run(const NumberArrays& arrays, void* scratch, bool overlap
     if (params.chunks > 1) {
         char* const exchanged = static_cast<char*>(scratch) + exchanged_;
         params.carries = exchanged;
-        params.summaries = exchanged + carries_bytes_;
+        params.records = exchanged + carries_bytes_;
         set_all_bits(exchanged, static_cast<int64_t>(exchanged_bytes_ / sizeof(uint64_t)), stream);
         shape.overlaps = overlaps;
     }

@@ -22,7 +22,7 @@ struct NumberChainParams {
     SequenceOffsets offsets;  // not given: packed sequences are scanned by another kernel
     int32_t grouped = 0;      // rows: whether chunks are gathered in groups (device/scan/chunk_groups.cuh)
     void* carries = nullptr;  // carries into chunks, or into groups of them; all bits are one before the launch
-    void* summaries =
+    void* records =
         nullptr;  // summaries of chunks, [batches, rows, chunks], where they are gathered in groups; the same
 };
 

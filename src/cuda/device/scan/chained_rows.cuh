@@ -44,7 +44,7 @@
 //     leave(carry)                   takes the carry after the row's last step
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
 //
-// A work whose Params have `grouped` and `summaries` takes few rows in groups, and has this too:
+// A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
 //
 //     writes()                       whether it writes something for every step
 #pragma once
@@ -190,12 +190,12 @@ struct ChainedRows {
             const bool hands = chunk + 1 < p.chunks && at.lane == 0, ends_group = in_group == chunk_group - 1;
             const Map whole = summary();
             ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
-            if (hands && !ends_group) publish_value(p.summaries, place, Monoid::to_record(whole));
+            if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
             if (hands && chunk == 0) publish_value(p.carries, place_of_carry(0), carry);
             if (wanted && chunk > 0) {
                 Words<Wide> known;
                 ask_for_value(p.carries, place_of_carry(group), known);
-                const Map earlier = compose_published<Monoid>(p.summaries, place - in_group, in_group, at.lane);
+                const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
                 carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
                 if (hands && ends_group)
                     publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
