@@ -105,6 +105,16 @@ TEST(LinearTuning, ChunksOfRowsAreOfEvenLength) {
     EXPECT_EQ(tune_chained_rows(skewed, tile).warps, 5);
 }
 
+TEST(LinearTuning, ChunksOfFewRowsAreGatheredInGroups) {
+    for (const int64_t rows : {1, 100, 255, 256, 1000}) {
+        const LinearShape shape = shape_of(1, rows, 1 << 20, true);
+        const ChainedTuning t = tune_chained_rows(shape, tile);
+        EXPECT_EQ(chained_rows_suit(shape, t), rows >= 256);
+        EXPECT_EQ(chained_groups_suit(t), rows < 256);
+    }
+    EXPECT_FALSE(chained_groups_suit(tune_chained_rows(shape_of(1, 100, 8000, true), tile)));
+}
+
 TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
     for (const int lane_rows : {1, 2})
         for (const bool shares : {false, true})

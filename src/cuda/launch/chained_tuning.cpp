@@ -58,6 +58,8 @@ bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows) {
     return wasted < shape.time && (cut ? rows.chunks : 1) * rows.row_groups >= rows_least_groups;
 }
 
+bool chained_groups_suit(const ChainedTuning& rows) { return rows.chunks > 1 && rows.row_groups < rows_least_groups; }
+
 ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile) {
     ChainedTuning t;
     const int log2_warps = log2_up(tile.warps, 5);

@@ -40,6 +40,9 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
 // sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that only
 // the time of the launch counts.
 bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
+// Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
+// (device/scan/chunk_groups.cuh) makes it suit.
+bool chained_groups_suit(const ChainedTuning& rows);
 // The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
 // or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
 // lane is compiled, whose chunks would be longer.

@@ -178,6 +178,7 @@ class Linear final : public LinearKernel {
         const bool hands_on = params.chunks > 1;
         if (hands_on) {
             params.carries = base + pass.carries;
+            params.records = base + pass.records;
             clear_look_back(pass, params.carries, stream);
         }
         LaunchShape shape = blocks_of(pass.blocks(), 32 * pass.warps());

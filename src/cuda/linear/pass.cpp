@@ -206,10 +206,14 @@ std::string LinearPass::describe() const {
                            batches * tuning.row_groups,
                            int64_t{row_lanes()} * tile().lane_rows << tuning.log2_warp_rows, tuning.chunks,
                            tuning.chunk_steps, tuning.set_groups, skewed ? "skewed" : "aligned");
-    if (takes_rows())
-        return fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
-                           tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
-                           tuning.set_groups, skewed ? "skewed" : "aligned");
+    if (takes_rows()) {
+        std::string text =
+            fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
+                        tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
+                        tuning.set_groups, skewed ? "skewed" : "aligned");
+        if (params.grouped != 0) text += fmt::format(", carries by groups of {} chunks", chunk_group);
+        return text;
+    }
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;
     const int64_t groups = batches * tuning.row_groups;
     std::string text = fmt::format("{} groups of {} rows x {} chunks of {} steps, {} innermost, {}", groups,

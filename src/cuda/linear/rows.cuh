@@ -84,6 +84,7 @@ struct LinearRowsWork {
         GateCopies::arrange(gate_in, at, part, buffer, gate);
         Data::arrange(source_in, at, part, buffer, source);
     }
+    __device__ __forceinline__ bool writes() const { return p.result.data != nullptr || gate_wanted(); }
     __device__ __forceinline__ bool gate_wanted() const { return Backward && p.states.data != nullptr; }
     __device__ __forceinline__ bool sums_gate() const { return Backward && sums.wanted(p); }
     template <bool Whole>

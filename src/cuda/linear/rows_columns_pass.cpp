@@ -43,12 +43,18 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     l.partial = l.workspace.book(l.batches * l.partial_time * l.partial_rows * size_of(state_dtype(p.gate_dtype)));
 }
 
-// Books memory for the carries into the chunks of each row; lanes publish those of their `pack` rows together.
+// Books memory for the carries into the chunks of each row, or into groups of them and for the summaries of chunks; lanes
+// publish those of their `pack` rows together.
 void book_carries(LinearPass& l) {
-    if (l.tuning.chunks <= 1) return;
+    const int64_t chunks = l.tuning.chunks;
+    if (chunks <= 1) return;
+    const bool grouped = l.params.grouped != 0;
     const Extent lanes = l.batches * ceil_div(l.rows, l.pack);
-    l.look_back_bytes = static_cast<size_t>(l.tuning.chunks * lanes * l.kernels->carry_bytes);
-    l.carries = l.workspace.book(l.look_back_bytes);
+    const Extent carries = lanes * (grouped ? ceil_div(chunks, int64_t{chunk_group}) : chunks) * l.kernels->carry_bytes;
+    const Extent all = carries + (grouped ? lanes * chunks * l.kernels->record_bytes : Extent());
+    l.look_back_bytes = static_cast<size_t>(all);
+    l.carries = l.workspace.book(all);
+    l.records = l.carries + static_cast<size_t>(carries);
 }
 
 // Completes a pass after its tuning. Returns false where the blocks of a set exceed 31 bits.
@@ -77,7 +83,9 @@ std::optional<LinearPass> make_rows_pass(const LinearProblem& p, Pass pass, bool
     if (skewed) shape.skew = l.kernels->rows_skew;
     l.tuning.log2_lane_rows = 0;
     static_cast<ChainedTuning&>(l.tuning) = tune_chained_rows(shape, l.lane_tile());
-    if ((must_suit && !chained_rows_suit(shape, l.tuning)) || !settle(l, p)) return std::nullopt;
+    const bool suits = chained_rows_suit(shape, l.tuning), grouped = !suits && chained_groups_suit(l.tuning);
+    l.params.grouped = grouped;
+    if ((must_suit && !suits && !grouped) || !settle(l, p)) return std::nullopt;
     return l;
 }
 

@@ -4,7 +4,7 @@
 //
 //     y[t] = y[t-1] o x[t]
 //
-// Bytes      Every element is read once and written once, and a carry for each row and chunk.
+// Bytes      Every element is read once and written once, and a carry and a summary for each row and chunk.
 // Limits     Floating-point numbers and sums of complex ones, as every bit pattern of an integer is a value and a carry shows by its
 //            bits whether it has arrived. No packed sequences. Time innermost: a row begins at the same place within 16
 //            bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
@@ -101,6 +101,7 @@ struct NumberWork {
             source.set(i, results);
         });
     }
+    __device__ __forceinline__ bool writes() const { return p.output.data != nullptr; }
     __device__ __forceinline__ int64_t state(int v) const { return at.batch * p.rows + at.row + v; }
     __device__ __forceinline__ Wide enter(int v) const {
         return p.state_in == nullptr ? Monoid::identity() : static_cast<const Wide*>(p.state_in)[state(v)];
@@ -145,7 +146,11 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     }
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
-        if (p.output.data != nullptr) Data::store(source, p.output, at, part, buffer);
+        if (!this->writes()) return;
+        // Places in the buffer are worked out anew: kept from the load, they would take registers while others are used.
+        Place again = at;
+        again.lane = ptx::held(at.lane);
+        Data::store(source, p.output, again, part, buffer);
     }
 };
 
@@ -175,20 +180,25 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
     }
     __device__ __forceinline__ void walk(Wide (&carry)[V]) {
         this->combine_steps(carry);
-        if (p.output.data != nullptr) Data::store(source, p.output, at, {});
+        if (this->writes()) Data::store(source, p.output, at, {});
     }
 };
 
 // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: of 16-bit, complex and long operators' steps
-// more are held at once.
+// more are held at once. Of rows they are one more as far as registers allow, since blocks of few rows wait for each other
+// with their steps in registers.
 template <typename X, typename Operator>
-constexpr int chained_resident = std::is_floating_point_v<X> && !requires {
+constexpr bool has_short_steps = !requires {
     Operator::is_long;
-}
-? 3 : 2;
+};
+template <typename X, typename Operator>
+constexpr int chained_resident = std::is_floating_point_v<X>&& has_short_steps<X, Operator> ? 3 : 2;
+template <typename X, typename Operator>
+constexpr int rows_resident = chained_resident<X, Operator> +
+                              (has_short_steps<X, Operator> || std::is_same_v<X, float> ? 1 : 0);
 
 template <typename X, typename Operator, bool Down>
-__global__ void __launch_bounds__(32 * chained_warps, chained_resident<X, Operator>)
+__global__ void __launch_bounds__(32 * chained_warps, rows_resident<X, Operator>)
     number_rows(const __grid_constant__ NumberChainParams p, const __grid_constant__ ChainedSets sets) {
     scan_chained_rows<NumberRowsWork<X, Operator, Down>>(p, sets);
 }

@@ -15,14 +15,6 @@
 
 namespace flashscan::cuda {
 
-// The rows that one launch scans.
-struct NumberRows {
-    int64_t batches = 0, rows = 0, time = 0;
-    int64_t batch_stride = 0, row_stride = 0, time_stride = 0;  // in elements
-    bool time_inner = false, down = false, exclusive = false;
-    bool shares_sectors = false;  // ChainedShape
-};
-
 // A call's arrays; those that are not wanted are null.
 struct NumberArrays {
     const void* from = nullptr;
@@ -31,12 +23,15 @@ struct NumberArrays {
     void* state_out = nullptr;
 };
 
-// One launch of a kernel, settled when the plan is made.
-class NumberLaunch {
+// The launch of a plan, settled when the plan is made.
+class ChainedNumbers {
   public:
-    // Returns nothing where no kernel is compiled, or where one that looks back is expected to be faster and `must_suit`.
-    static std::optional<NumberLaunch> make(const ElementKernels& kernels, const NumberRows& rows, bool must_suit,
-                                            Workspace& workspace);
+    // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
+    // through which chunks meet.
+    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, bool batch_invariant,
+                                              Workspace& workspace);
+
+    // Whether a call's arrays lie as the kernels need.
     bool takes(const void* from, const void* to) const;
     void run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const;
     const void* kernel() const { return kernels_->kernel[down_]; }
@@ -48,33 +43,8 @@ class NumberLaunch {
     ChainedTuning tuning_;
     int64_t element_bytes_ = 0;
     bool time_inner_ = false, down_ = false;
-    size_t carries_ = 0, carries_bytes_ = 0;
-};
-
-// The scan of all rows of a plan. Few long rows are cut into pieces, each of which is a row of its own: they are reduced,
-// their results are scanned, and then each piece is scanned from what is before it. So INPUT is read twice, but no block
-// waits for another. Steps that are left over, fewer than there are pieces, are a last piece.
-class ChainedNumbers {
-  public:
-    // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
-    // through which carries pass.
-    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, bool batch_invariant,
-                                              Workspace& workspace);
-
-    // Whether a call's arrays lie as the kernels need.
-    bool takes(const void* from, const void* to) const { return scan_->takes(from, to); }
-    void run(const NumberArrays& arrays, void* scratch, bool overlaps, void* stream) const;
-    const void* kernel() const { return scan_->kernel(); }
-    std::string describe() const;
-
-  private:
-    bool cut(const OperatorProblem& problem, const ElementKernels& kernels, NumberRows rows, Workspace& workspace);
-
-    std::optional<NumberLaunch> scan_;            // of whole rows, or of pieces
-    std::optional<NumberLaunch> between_, rest_;  // of what the pieces come to, and of the steps that are left over
-    int64_t pieces_ = 0;                          // of a row; 0 where rows are not cut
-    size_t carries_ = 0, last_ = 0;               // what is before each piece, and before the last one
-    int64_t rest_bytes_ = 0, pieces_bytes_ = 0;   // from the begin of a row to the rest, and to the first piece
+    // The place and size of carries and, behind them, of summaries.
+    size_t exchanged_ = 0, carries_bytes_ = 0, exchanged_bytes_ = 0;
 };
 
 }  // namespace flashscan::cuda

@@ -20,7 +20,10 @@ struct NumberChainParams {
     int32_t log2_warp_rows = 0;
     int32_t exclusive = 0;
     SequenceOffsets offsets;  // not given: packed sequences are scanned by another kernel
-    void* carries = nullptr;  // carries into chunks; all bits are one before the launch
+    int32_t grouped = 0;      // rows: whether chunks are gathered in groups (device/scan/chunk_groups.cuh)
+    void* carries = nullptr;  // carries into chunks, or into groups of them; all bits are one before the launch
+    void* records =
+        nullptr;  // summaries of chunks, [batches, rows, chunks], where they are gathered in groups; the same
 };
 
 }  // namespace flashscan::cuda

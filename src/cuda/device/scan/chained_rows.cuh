@@ -19,6 +19,9 @@
 //            every single-pass scan relies on.
 // Sync       A block's warps synchronise once, by __syncthreads. A carry between blocks shows by its own words whether
 //            it has arrived (device/exchange/published_values.cuh).
+// Few rows   Where they are so few that blocks would wait for the chunk before, chunks are gathered in groups
+//            (chunk_groups.cuh), and the last warp of a row finds the carry into the chunk for the others, which takes a
+//            second __syncthreads. A reduction leaves out what no later chunk needs.
 //
 // A monoid is a struct of static functions:
 //
@@ -40,12 +43,17 @@
 //     walk(carry)                    computes and stores; the carry becomes the one after the lane's steps
 //     leave(carry)                   takes the carry after the row's last step
 //     finish(chunk, warps)           called by all threads of a block in the end; may be missing
+//
+// A work whose Params have `grouped` and `records` takes few rows in groups, and has this too:
+//
+//     writes()                       whether it writes something for every step
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
 #include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/ptx/thread_index.cuh"
 #include "cuda/device/scan/block_order.cuh"
+#include "cuda/device/scan/chunk_groups.cuh"
 #include "cuda/device/scan/segments.cuh"
 #include "cuda/device/tile/memory_words.cuh"
 #include "cuda/device/tile/sequences.cuh"
@@ -74,8 +82,11 @@ struct ChainedRows {
     using Wide = typename Monoid::Wide;
     using Map = typename Monoid::Map;
     using Record = typename Monoid::Record;
-    using Totals = Record[chained_warps];
-    static constexpr bool Down = Work::Down;
+    struct Totals {
+        Record of[chained_warps];
+        Wide carry[2];  // into the chunk, of each of the block's rows
+    };
+    static constexpr bool Down = Work::Down, has_groups = requires(const Params&q) { q.grouped; };
     static constexpr int L = Shape::L;
 
     const Params& p;
@@ -84,6 +95,7 @@ struct ChainedRows {
     int warp_time, warps_in_time;  // the warp's place among those of its row, in the order of the walk
     const Record* totals;          // summaries of the warps of the row, in the order of the walk
     Record* total;                 // the warp's own entry there
+    Wide* entering;                // the carry into the chunk, where chunks are gathered in groups
     char* buffer;                  // the warp's part of dynamic shared memory
 
     static __device__ __forceinline__ ChainedRows here(const Params& p, const ChainedSets& sets, Totals& totals) {
@@ -103,20 +115,27 @@ struct ChainedRows {
                 chunk,
                 warp_time,
                 warps_in_time,
-                totals + warp_row * warps_in_time,
-                totals + warp,
+                totals.of + warp_row * warps_in_time,
+                totals.of + warp,
+                totals.carry + warp_row,
                 shared_memory() + warp * Work::buffer_bytes};
     }
 
     __device__ __forceinline__ Segments<Monoid, Shape, Down> segments() const { return {at}; }
-    // The row's carry into a chunk is published at this place.
+    // The row's carry into a chunk, or into a group of chunks, is published at this place.
     __device__ __forceinline__ int64_t place_of_carry(uint32_t into) const {
         return (static_cast<int64_t>(into) * p.batches + at.batch) * p.rows + at.row;
+    }
+    __device__ __forceinline__ bool grouped() const {
+        if constexpr (has_groups)
+            return p.grouped != 0;
+        else
+            return false;
     }
 
     __device__ __forceinline__ void run() const {
         Words<Wide> known;
-        if (chunk > 0 && at.rows > 0) {
+        if (chunk > 0 && at.rows > 0 && !grouped()) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
             ask_for_value(p.carries, place_of_carry(chunk), known);
         }
@@ -127,33 +146,73 @@ struct ChainedRows {
         // The carry that enters the row is read before the barrier, as the one that leaves may go to the same memory.
         Wide carry[1] = {chunk == 0 && at.rows > 0 ? work.enter(0) : Monoid::start()};
         __syncthreads();
-        find_carry(through[0], known, carry[0]);
+        if (grouped()) {
+            // Chunks are as many as rows may need that begin late in a vector, so the last one may be empty.
+            const bool ends = chunk + 2 >= p.chunks || chunk % chunk_group == chunk_group - 1;
+            const bool wanted = ends || work.writes();
+            find_carry_in_group(wanted, carry[0]);
+            if (!wanted) return;
+        } else {
+            find_carry(known, carry[0]);
+        }
+#pragma unroll 4
+        for (int w = 0; w < warp_time; ++w) carry[0] = Monoid::apply(Monoid::to_map(totals[w]), carry[0]);
+        carry[0] = segments().enter(through[0], carry[0]);
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{ptx::thread_index() / 32 - warp_time, 1, warp_time, warps_in_time});
         if (at.rows > 0 && holds_step<Shape>(at, Down ? 0 : p.time - 1)) work.leave(0, carry[0]);
     }
 
-    // Finds the carry into the lane's steps. On entry `carry` is what the row starts from where this is its first
-    // chunk. One lane publishes the carry into the next chunk: before it waits for its own where the row is cut within
-    // the chunk, otherwise right after.
-    __device__ __forceinline__ void find_carry(const Map& through, const Words<Wide>& known, Wide& carry) const {
+    // Finds the carry into the chunk. On entry `carry` is what the row starts from where this is its first chunk. One
+    // lane publishes the carry into the next chunk: before it waits for its own where the row is cut within the chunk,
+    // otherwise right after.
+    __device__ __forceinline__ void find_carry(const Words<Wide>& known, Wide& carry) const {
         const bool hands =
             chunk + 1 < p.chunks && warp_time == warps_in_time - 1 && segments().is_last() && at.rows > 0;
         if (p.chunks > 1) ptx::wait_for_launch_before();
         Map whole = Monoid::identity();
         if (hands) {
-#pragma unroll 4
-            for (int w = 0; w < warps_in_time; ++w) whole = Monoid::compose(whole, Monoid::to_map(totals[w]));
+            whole = summary();
             if (Monoid::is_cut(whole))
                 publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, Monoid::start()));
         }
         if (chunk > 0 && at.rows > 0) carry = await_value<Wide>(p.carries, place_of_carry(chunk), known);
         if (hands && !Monoid::is_cut(whole))
             publish_value(p.carries, place_of_carry(chunk + 1), Monoid::apply(whole, carry));
+    }
+
+    // The same where chunks are gathered in groups; the carry is set where it is `wanted`.
+    __device__ __forceinline__ void find_carry_in_group(bool wanted, Wide& carry) const {
+        if (warp_time == warps_in_time - 1 && at.rows > 0) {
+            const uint32_t group = chunk / chunk_group, in_group = chunk % chunk_group;
+            const int64_t place = (at.batch * p.rows + at.row) * p.chunks + chunk;
+            const bool hands = chunk + 1 < p.chunks && at.lane == 0, ends_group = in_group == chunk_group - 1;
+            const Map whole = summary();
+            ptx::wait_for_launch_before();  // the launch before clears the memory that is published in
+            if (hands && !ends_group) publish_value(p.records, place, Monoid::to_record(whole));
+            if (hands && chunk == 0) publish_value(p.carries, place_of_carry(0), carry);
+            if (wanted && chunk > 0) {
+                Words<Wide> known;
+                ask_for_value(p.carries, place_of_carry(group), known);
+                const Map earlier = compose_published<Monoid>(p.records, place - in_group, in_group, at.lane);
+                carry = Monoid::apply(earlier, await_value<Wide>(p.carries, place_of_carry(group), known));
+                if (hands && ends_group)
+                    publish_value(p.carries, place_of_carry(group + 1), Monoid::apply(whole, carry));
+            }
+            if (at.lane == 0) *entering = carry;
+        }
+        if (!wanted) return;
+        __syncthreads();
+        carry = *entering;
+    }
+
+    // The summary of the row's steps in the chunk.
+    __device__ __forceinline__ Map summary() const {
+        Map whole = Monoid::identity();
 #pragma unroll 4
-        for (int w = 0; w < warp_time; ++w) carry = Monoid::apply(Monoid::to_map(totals[w]), carry);
-        carry = segments().enter(through, carry);
+        for (int w = 0; w < warps_in_time; ++w) whole = Monoid::compose(whole, Monoid::to_map(totals[w]));
+        return whole;
     }
 };
 

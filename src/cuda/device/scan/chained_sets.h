@@ -7,6 +7,7 @@
 namespace flashscan::cuda {
 
 inline constexpr int chained_warps = 8;  // the most warps of a block
+inline constexpr int chunk_group = 128;  // chunks of a group (chunk_groups.cuh)
 
 // The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of rows,
 // or some strips of one of columns.
