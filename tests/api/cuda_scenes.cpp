@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "support/gated_problem.h"
 #include "support/operator_problem.h"
 #include "support/rnn_problem.h"
 
@@ -76,7 +77,8 @@ int32_t answer_for_all(void*, const void* send, void* receive, size_t bytes, voi
     }
     return 0;
 }
-CudaScene scene_over_ranks(const Problem& problem, int32_t carries) {
+template <typename Problem, typename Make>
+CudaScene scene_over_ranks(const Problem& problem, int32_t carries, Make make) {
     return {text_of(problem) + (carries == FLASHSCAN_CARRIES_GATHERED ? " gathered" : " in a wavefront"),
             [=](flashscan_plan** plan, int32_t device) {
                 flashscan_comm comm{};
@@ -89,11 +91,11 @@ CudaScene scene_over_ranks(const Problem& problem, int32_t carries) {
                 comm.receive = [](void*, void*, size_t, int32_t, void*) { return int32_t{0}; };
                 comm.carries = carries;
                 comm.groups = 2;
-                const flashscan_linear_desc desc = desc_of(problem);
+                const auto desc = desc_of(problem);
                 flashscan_options options = options_of(problem, FLASHSCAN_BACKEND_CUDA, "");
                 options.device = device;
                 options.communicator = &comm;
-                return flashscan_plan_linear(plan, &desc, &options);
+                return make(plan, &desc, &options);
             },
             false};
 }
@@ -114,7 +116,9 @@ std::vector<CudaScene> cuda_scenes() {
              {"chunked", "linear f32 BTC b2 t3000 c40 broadcast-b state-in state-out"}})
         list.push_back(scene_of(problem_of(problem), kernel, flashscan_plan_linear));
     for (const int32_t carries : {FLASHSCAN_CARRIES_GATHERED, FLASHSCAN_CARRIES_WAVEFRONT})
-        list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries));
+        list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries, flashscan_plan_linear));
+    list.push_back(scene_over_ranks(gated_problem_of("gated mingru bf16 b2 t300 c128"), FLASHSCAN_CARRIES_WAVEFRONT,
+                                    flashscan_plan_gated));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},

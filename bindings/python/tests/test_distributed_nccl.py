@@ -67,7 +67,7 @@ def _keeps_plans(rank, ranks, lengths):
     with pytest.raises(FlashscanValueError, match=f"here 4 of rank {rank}"):
         scan(steps=[5] * ranks)
     for options in (dict(), dict(steps=[4 + rank] * ranks)):
-        with pytest.raises(FlashscanValueError, match=r"ranks have 4, 5(, 6)? steps; .* steps=\(4, 5(, 6)?\) on all"):
+        with pytest.raises(FlashscanValueError, match=r"ranks have 4, 5, 6 steps; .* steps=\(4, 5, 6\) on all"):
             distributed.linear_scan(0.5, torch.ones(1, 4 + rank, 6), **options)
     with pytest.raises(FlashscanError, match="linear f32 BTC b1 c1.*linear f64 BTC b1 c1"):
         distributed.linear_scan(0.5, x.double() if rank == 1 else x, reverse=True)
@@ -91,9 +91,8 @@ def _keeps_plans(rank, ranks, lengths):
 
 
 @needs_gloo
-@pytest.mark.parametrize("lengths", [(20, 21), (17, 0, 24)])
-def test_plans_are_made_once_and_on_all_ranks_at_once(lengths, tmp_path):
-    run(_keeps_plans, len(lengths), tmp_path, lengths)
+def test_plans_are_made_once_and_on_all_ranks_at_once(tmp_path):
+    run(_keeps_plans, 3, tmp_path, (17, 0, 24))
 
 
 def test_the_backend_for_a_kind_of_device():

@@ -26,7 +26,7 @@ from ._types import Tensor
 
 
 # Asked of the class, once: torch.compile does not trace what asks a group.
-_know_their_names = dist.is_available() and hasattr(dist.ProcessGroup, "group_name")
+_know_their_names = hasattr(getattr(dist, "ProcessGroup", None), "group_name")
 
 
 def _names() -> dict[Any, str]:
@@ -106,15 +106,16 @@ class _Ranks:
         self.agree(True)
         return lib.Plan(family, fields, threads, problem.backend, problem.index, self._communicator())
 
-    def call(self, kind: Kind, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> _Call:
-        space = space_of(arrays[kind.lead])
-        arrays, signatures = look(space, arrays, kind.lead, kind.names)
-        return _Call(kind, space, signatures, options, self, reverse)
+    def call(self, *what: Any) -> _Call:
+        """``what``: the kind, space, signatures and options of the call, and whether it is in reverse."""
+        return _Call(self, *what)
 
     def run(self, kind: Kind, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> list[Any]:
         """A pass on all ranks; its results are at their places."""
         try:
-            return self.call(kind, arrays, options, reverse).run(arrays)
+            space = space_of(arrays[kind.lead])
+            arrays, signatures = look(space, arrays, kind.lead, kind.names)
+            return self.call(kind, space, signatures, options, reverse).run(arrays)
         except Exception as error:
             if not self.agreed:
                 self.agree(False)
@@ -189,20 +190,21 @@ class _NcclRanks(_Ranks):
                 f"ranks have {own} steps; accepted on GPUs are as many on all ranks, or steps=({own}) on all of them"
             )
 
-    def call(self, kind: Kind, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> _Call:
-        space = space_of(arrays[kind.lead])
-        arrays, signatures = look(space, arrays, kind.lead, kind.names)
-        key = kind, signatures, options, self.steps
+    def call(self, *what: Any) -> _Call:
+        key = *what, self.steps
         call = self.kept.calls.get(key)
         if call is None:
-            call = self.kept.calls[key] = _Call(kind, space, signatures, options, self, reverse)
+            call = self.kept.calls[key] = _Call(self, *what)
         return call
+
+    def agree(self, ready: bool) -> None:
+        pass
 
     def run(self, kind: Kind, arrays: Sequence[Any], options: tuple[Any, ...], reverse: bool) -> list[Any]:
         # Gradients lie as other operators have left them, on each rank in its own way: in a plan's key that would tell
         # ranks apart.
         dense = [a.contiguous() if name == "grad_output" else a for name, a in zip(kind.names, arrays)]
-        return self.call(kind, dense, options, reverse).run(dense)
+        return super().run(kind, dense, options, reverse)
 
 
 def _tell_of_refusal(name: str, *given: Any) -> None:
@@ -258,7 +260,7 @@ class _Call:
     """A call of a rank, and which of its results other ranks have."""
 
     def __init__(
-        self, kind: Kind, space: Any, signatures: Sequence[Any], options: tuple[Any, ...], ranks: _Ranks, reverse: bool
+        self, ranks: _Ranks, kind: Kind, space: Any, signatures: Sequence[Any], options: tuple[Any, ...], reverse: bool
     ) -> None:
         problem = _Problem(kind, space, signatures, ranks, reverse)
         self._call = kind.function(problem, *options)
