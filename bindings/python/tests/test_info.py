@@ -40,7 +40,7 @@ def test_info_says_why_no_gpu_can_be_used(monkeypatch):
     build_of(monkeypatch, cuda_toolkit=13000, cuda_architectures="80 90a-real", cuda_unusable="there is no driver")
     monkeypatch.setattr(_info, "device_count", lambda backend="cuda": int(backend == "cpu"))
     lines = _info.info().splitlines()
-    assert "CUDA 13.0 for 80 90a-real" in lines[2]
+    assert lines[2].endswith("and CUDA 13.0 for 80 90a-real, which needs a driver of CUDA 13.0 or newer")
     assert lines[-1] == "cuda: there is no driver"
 
 

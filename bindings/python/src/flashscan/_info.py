@@ -55,7 +55,10 @@ def _devices(name: str) -> str:
 def _build() -> str:
     build = lib.build_info()
     toolkit = build["cuda_toolkit"]
-    cuda = f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}"
+    cuda = (
+        f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}, "
+        f"which needs a driver of CUDA {toolkit // 1000}.0 or newer"
+    )
     return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
 
 
