@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
 from . import _library as lib
@@ -60,6 +61,14 @@ def _build() -> str:
         f"which needs a driver of CUDA {toolkit // 1000}.0 or newer"
     )
     return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
+
+
+def prefix() -> Path:
+    """The folder with lib/ and include/, for programs in other languages."""
+    folder = Path(__file__).parent
+    if not (folder / "include").is_dir():
+        raise FileNotFoundError(f"{folder} has no include/: this package was installed without the library ({lib.path()})")
+    return folder
 
 
 def info() -> str:
