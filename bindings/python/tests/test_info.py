@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_info_says_why_no_gpu_can_be_used(monkeypatch):
 def test_info_of_a_build_without_cuda(monkeypatch):
     build_of(monkeypatch, cuda_toolkit=0, cuda_architectures="", cpu_instruction_sets="baseline avx2")
     assert _info.info().splitlines()[2] == "built for the CPU (baseline avx2), without CUDA"
+
+
+def test_info_tells_that_two_packages_share_the_folder(monkeypatch):
+    names = {"flashscan": ["flashscan", "flashscan-cu12"]}
+    monkeypatch.setattr(_info.importlib.metadata, "packages_distributions", lambda: names)
+    assert "flashscan and flashscan-cu12 are installed" in _info.info().splitlines()[3]
+
+
+def test_prefix():
+    if not (Path(flashscan.__file__).parent / "include").is_dir():
+        with pytest.raises(FileNotFoundError, match="installed without the library"):
+            _info.prefix()
+        return
+    done = subprocess.run([sys.executable, "-m", "flashscan", "prefix"], capture_output=True, text=True, timeout=60)
+    folder = Path(done.stdout.strip())
+    assert (folder / "include" / "flashscan" / "flashscan.h").is_file()
+    assert (folder / "lib" / "libflashscan.so").read_text().startswith("INPUT(libflashscan.so.")
 
 
 def test_device_count():

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -63,6 +64,13 @@ def _build() -> str:
     return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
 
 
+def _packages() -> list[str]:
+    """A line where packages of two names, flashscan and flashscan-cu12, share the folder."""
+    names = sorted(set(importlib.metadata.packages_distributions().get("flashscan", [])))
+    both = " and ".join(names)
+    return [f"{both} are installed and have written over each other: uninstall both, then install one"] * (len(names) > 1)
+
+
 def prefix() -> Path:
     """The folder with lib/ and include/, for programs in other languages."""
     folder = Path(__file__).parent
@@ -74,7 +82,7 @@ def prefix() -> Path:
 def info() -> str:
     """The version, the library's file, what it was built for, and for each backend its devices, or why there are none,
     and the kernels that usual problems get."""
-    lines = [f"flashscan {lib.version()}", f"library {lib.path()}", _build()]
+    lines = [f"flashscan {lib.version()}", f"library {lib.path()}", _build(), *_packages()]
     for name, number in _BACKENDS.items():
         lines += ["", f"{name}: {_devices(name)}"]
         if device_count(name):
