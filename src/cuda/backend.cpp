@@ -113,9 +113,10 @@ std::string why_unusable() {
     const bool asked = succeeds(cudaDriverGetVersion(&driver));
     const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     if (asked && driver == 0) return "there is no NVIDIA driver";
-    if (asked && driver < CUDART_VERSION && result == cudaErrorInsufficientDriver)
+    constexpr int oldest_driver = CUDART_VERSION / 1000 * 1000;  // runs every runtime of its major version
+    if (asked && driver < oldest_driver && result == cudaErrorInsufficientDriver)
         return fmt::format("the driver supports CUDA {}; accepted are {} and newer", version(driver),
-                           version(CUDART_VERSION));
+                           version(oldest_driver));
     return cudaGetErrorString(result);
 }
 

@@ -19,13 +19,22 @@ from scikit_build_core.build import (  # noqa: F401
 )
 
 # What the library is built from, and where it goes in a source distribution.
-SOURCES = ("CMakeLists.txt", "LICENSE", "capi", "include", "packaging/old_glibc.c", "src")
+SOURCES = (
+    "CMakeLists.txt",
+    "LICENSE",
+    "bindings/julia",
+    "bindings/rust",
+    "capi",
+    "include",
+    "packaging/old_glibc.c",
+    "src",
+)
 FOLDER = "library"
 
 
 def _copy(source, target):
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "build", ".*"))
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "build", "target", ".*"))
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -40,13 +41,30 @@ def test_info_says_why_no_gpu_can_be_used(monkeypatch):
     build_of(monkeypatch, cuda_toolkit=13000, cuda_architectures="80 90a-real", cuda_unusable="there is no driver")
     monkeypatch.setattr(_info, "device_count", lambda backend="cuda": int(backend == "cpu"))
     lines = _info.info().splitlines()
-    assert "CUDA 13.0 for 80 90a-real" in lines[2]
+    assert lines[2].endswith("and CUDA 13.0 for 80 90a-real, which needs a driver of CUDA 13.0 or newer")
     assert lines[-1] == "cuda: there is no driver"
 
 
 def test_info_of_a_build_without_cuda(monkeypatch):
     build_of(monkeypatch, cuda_toolkit=0, cuda_architectures="", cpu_instruction_sets="baseline avx2")
     assert _info.info().splitlines()[2] == "built for the CPU (baseline avx2), without CUDA"
+
+
+def test_info_tells_that_two_packages_share_the_folder(monkeypatch):
+    names = {"flashscan": ["flashscan", "flashscan-cu12"]}
+    monkeypatch.setattr(_info.importlib.metadata, "packages_distributions", lambda: names)
+    assert "flashscan and flashscan-cu12 are installed" in _info.info().splitlines()[3]
+
+
+def test_prefix():
+    if not (Path(flashscan.__file__).parent / "include").is_dir():
+        with pytest.raises(FileNotFoundError, match="installed without the library"):
+            _info.prefix()
+        return
+    done = subprocess.run([sys.executable, "-m", "flashscan", "prefix"], capture_output=True, text=True, timeout=60)
+    folder = Path(done.stdout.strip())
+    assert (folder / "include" / "flashscan" / "flashscan.h").is_file()
+    assert (folder / "lib" / "libflashscan.so").read_text().startswith("INPUT(libflashscan.so.")
 
 
 def test_device_count():

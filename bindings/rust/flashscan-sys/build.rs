@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links libflashscan.so from FLASHSCAN_LIB_DIR, or where pkg-config finds it.
+// Links libflashscan.so from FLASHSCAN_LIB_DIR, from the Python package that the crate came with, or where pkg-config finds it.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,8 @@ fn main() {
         println!("cargo:rerun-if-env-changed={name}");
     }
     println!("cargo:rerun-if-changed=build.rs");
-    let folder = env::var_os("FLASHSCAN_LIB_DIR").map(PathBuf::from).or_else(from_pkg_config);
+    let named = env::var_os("FLASHSCAN_LIB_DIR").map(PathBuf::from);
+    let folder = named.or_else(from_python_package).or_else(from_pkg_config);
     let folder = folder.unwrap_or_else(|| {
         panic!(
             "libflashscan was not found: set FLASHSCAN_LIB_DIR to the folder that holds libflashscan.so, or \
@@ -25,6 +26,13 @@ fn main() {
     println!("cargo:rustc-link-lib=dylib=flashscan");
 }
 
+/// The folder lib/ of the package that has the crates in share/rust/.
+fn from_python_package() -> Option<PathBuf> {
+    let crate_folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR")?);
+    let folder = crate_folder.join("../../../lib");
+    folder.join("libflashscan.so").exists().then_some(folder)
+}
+
 /// The folder of the installed library, empty if the linker knows it anyway.
 fn from_pkg_config() -> Option<PathBuf> {
     let tool = env::var_os("PKG_CONFIG").unwrap_or_else(|| "pkg-config".into());
@@ -33,7 +41,8 @@ fn from_pkg_config() -> Option<PathBuf> {
     asked.status.success().then(|| PathBuf::from(folder.trim()))
 }
 
-/// Programs started by cargo find shared libraries in folders below OUT_DIR alone, so the library is linked from there.
+/// Programs started by cargo find shared libraries in folders below OUT_DIR alone, so the library is linked from there, with
+/// the OpenMP runtime that a Python package has beside it.
 fn link_from(folder: &Path) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("lib");
     let _ = fs::remove_dir_all(&out);
@@ -42,7 +51,7 @@ fn link_from(folder: &Path) {
     let mut found = false;
     for entry in entries.flatten() {
         let name = entry.file_name();
-        if name.to_string_lossy().starts_with("libflashscan.so") {
+        if name.to_string_lossy().starts_with("libflashscan.so") || name == *"openmp" {
             let target = fs::canonicalize(entry.path()).expect("the library can be read");
             symlink(target, out.join(&name)).expect("OUT_DIR takes links");
             found |= name == *"libflashscan.so";

@@ -13,7 +13,7 @@ namespace {
 
 Cublas load() {
     // The functions used here are the same in both versions.
-    const Library library("cuBLAS", {"libcublasLt.so.13", "libcublasLt.so.12"});
+    const Library library("cuBLAS", both_versions("libcublasLt.so.13", "libcublasLt.so.12"));
     Cublas table{};
     library.find("cublasLtCreate", table.create);
     library.find("cublasLtGetStatusString", table.status_string);

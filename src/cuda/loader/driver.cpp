@@ -13,11 +13,16 @@ namespace {
 // Sets `function` to null where the driver does not have it.
 template <typename Function>
 void find(const char* name, Function& function) {
-    constexpr unsigned version = 12000;
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result{};
-    check(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result),
-          "looking up a function of the driver");
+#if CUDART_VERSION >= 12050
+    constexpr unsigned version = 12000;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result);
+#else
+    // Asks for the runtime's own version, in which these functions are as in 12.0.
+    const cudaError_t error = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result);
+#endif
+    check(error, "looking up a function of the driver");
     function = result == cudaDriverEntryPointSuccess ? reinterpret_cast<Function>(found) : nullptr;
 }
 

@@ -5,8 +5,14 @@
 #include <dlfcn.h>
 
 #include "core/error.h"
+#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
+
+std::vector<const char*> both_versions(const char* of_13, const char* of_12) {
+    if (CUDART_VERSION >= 13000) return {of_13, of_12};
+    return {of_12, of_13};
+}
 
 Library::Library(const char* what, std::vector<const char*> files) {
     for (const char* file : files) names_ += fmt::format("{}{}", names_.empty() ? "" : " or ", file);

@@ -8,6 +8,10 @@
 
 namespace flashscan::cuda {
 
+// The files of a library of CUDA in two versions. First comes the one of the version that the backend is built with: what
+// it compiles runs on every driver that runs the backend.
+std::vector<const char*> both_versions(const char* of_13, const char* of_12);
+
 class Library {
   public:
     // Opens the first of `files` that the program has loaded already, since that one fits the driver, or else the first

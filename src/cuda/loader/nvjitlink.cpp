@@ -9,7 +9,7 @@ namespace {
 
 NvJitLink load() {
     // The functions used here are the same in both versions.
-    const Library library("nvJitLink", {"libnvJitLink.so.13", "libnvJitLink.so.12"});
+    const Library library("nvJitLink", both_versions("libnvJitLink.so.13", "libnvJitLink.so.12"));
     NvJitLink table{};
     library.find("nvJitLinkCreate", table.create);
     library.find("nvJitLinkDestroy", table.destroy);

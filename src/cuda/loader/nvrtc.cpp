@@ -23,7 +23,7 @@ std::string headers_beside(const void* function) {
 
 Nvrtc load() {
     // The functions used here are the same in both versions.
-    const Library library("NVRTC", {"libnvrtc.so.13", "libnvrtc.so.12"});
+    const Library library("NVRTC", both_versions("libnvrtc.so.13", "libnvrtc.so.12"));
     Nvrtc table{};
     library.find("nvrtcCreateProgram", table.create);
     library.find("nvrtcDestroyProgram", table.destroy);

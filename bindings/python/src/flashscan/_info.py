@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
+from pathlib import Path
 from typing import Any
 
 from . import _library as lib
@@ -55,14 +57,32 @@ def _devices(name: str) -> str:
 def _build() -> str:
     build = lib.build_info()
     toolkit = build["cuda_toolkit"]
-    cuda = f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}"
+    cuda = (
+        f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}, "
+        f"which needs a driver of CUDA {toolkit // 1000}.0 or newer"
+    )
     return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
+
+
+def _packages() -> list[str]:
+    """A line where packages of two names, flashscan and flashscan-cu12, share the folder."""
+    names = sorted(set(importlib.metadata.packages_distributions().get("flashscan", [])))
+    both = " and ".join(names)
+    return [f"{both} are installed and have written over each other: uninstall both, then install one"] * (len(names) > 1)
+
+
+def prefix() -> Path:
+    """The folder with lib/ and include/, for programs in other languages."""
+    folder = Path(__file__).parent
+    if not (folder / "include").is_dir():
+        raise FileNotFoundError(f"{folder} has no include/: this package was installed without the library ({lib.path()})")
+    return folder
 
 
 def info() -> str:
     """The version, the library's file, what it was built for, and for each backend its devices, or why there are none,
     and the kernels that usual problems get."""
-    lines = [f"flashscan {lib.version()}", f"library {lib.path()}", _build()]
+    lines = [f"flashscan {lib.version()}", f"library {lib.path()}", _build(), *_packages()]
     for name, number in _BACKENDS.items():
         lines += ["", f"{name}: {_devices(name)}"]
         if device_count(name):

@@ -278,7 +278,7 @@ ARG = "iiNN"  # flashscan_arg as the struct module writes it: id, reserved, data
 
 def _load() -> ctypes.CDLL:
     named = os.environ.get("FLASHSCAN_LIBRARY")
-    bundled = Path(__file__).with_name("libflashscan.so")
+    bundled = Path(__file__).with_name("lib") / "libflashscan.so.0"
     path = named or (str(bundled) if bundled.exists() else "libflashscan.so.0")
     try:
         library = ctypes.CDLL(path)
