@@ -117,6 +117,7 @@ std::vector<CudaScene> cuda_scenes() {
         list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
+             {"step", "rnn lstm fwd bf16 b4 t1 h1 d64 state-in state-out pooled"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
              {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},
