@@ -64,6 +64,7 @@ RnnBuffers rnn_buffers(const Pointers& found) {
     b.reserve = found[ArgId::reserve];
     b.reset = static_cast<const uint8_t*>(found[ArgId::reset]);
     b.seq_offsets = found[ArgId::seq_offsets];
+    b.state_indices = static_cast<const int32_t*>(found[ArgId::state_indices]);
     b.grad_output = found.grad(ArgId::output);
     b.grad_state_out = found.grad(ArgId::state_out);
     b.grad_input = found.grad(ArgId::input);

@@ -18,6 +18,7 @@ struct RnnBuffers {
     void* reserve = nullptr;  // only read in backward
     const uint8_t* reset = nullptr;
     const void* seq_offsets = nullptr;
+    const int32_t* state_indices = nullptr;  // for kernels that take states where they lie
     const void* grad_output = nullptr;
     const void* grad_state_out = nullptr;
     void* grad_input = nullptr;

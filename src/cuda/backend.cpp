@@ -72,6 +72,7 @@ constexpr LinearCandidate linear[] = {
 
 constexpr RnnCandidate rnn[] = {
     {"diagonal", make_rnn_diagonal},
+    {"step", make_rnn_step},
     {"fused", make_rnn_fused},
     {"persistent", make_rnn_persistent},
     {"alternating", make_rnn_alternating},

@@ -121,6 +121,7 @@ std::vector<CudaScene> cuda_scenes() {
                                     flashscan_plan_gated));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
+             {"step", "rnn lstm fwd bf16 b4 t1 h1 d64 state-in state-out pooled"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},
              {"persistent", "rnn gru f64 b4 t30 h1 d40 state-in state-out"},
              {"persistent", "rnn lstm f64 b4 t30 h1 d40 state-in state-out pooled"},

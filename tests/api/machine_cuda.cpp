@@ -7,6 +7,7 @@
 #include "fake/machine.h"
 #include "support/failing_memory.h"
 #include "support/gated_problem.h"
+#include "support/rnn_problem.h"
 #include "support/selective_problem.h"
 
 namespace api {
@@ -189,6 +190,9 @@ TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
     for (const char* line : {"selective bf16 b64 t1 c32 n16 b-per-step c-per-step softplus gate state-in state-out",
                              "selective f32 complex b3 t4 c32 n16 state-in state-out"})
         EXPECT_EQ(steps_in_a_pool(selective_problem_of(line), 512), one) << line;
+    for (const char* line :
+         {"rnn lstm fwd bf16 b16 t1 h1 d512 state-in state-out", "rnn gru fwd f32 b1 t1 h8 d64 state-in state-out"})
+        EXPECT_EQ(steps_in_a_pool(rnn_problem_of(line), 512), one) << line;
     EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
 }
 

@@ -180,6 +180,9 @@ TEST(StatePool, FewStepsHaveTheBitsOfDenseStates) {
           "selective f16 b7 t1 c9 n128 c-per-step reverse state-in state-out",
           "selective bf16 b1 t5 c8 n16 b-per-step c-per-step sequences6 state-in state-out"})
         check(selective_problem_of(line), {0, 1});
+    for (const char* line : {"rnn lstm fwd f32 b7 t1 h2 d40 state-in state-out",
+                             "rnn gru fwd bf16 b4 t1 h1 d33 weight-f32 reset state-in state-out"})
+        check(rnn_problem_of(line), {0, 1});
 }
 
 TEST(StatePool, ManyStepsOfTheKernelOfFewHaveTheBitsOfDenseStates) {

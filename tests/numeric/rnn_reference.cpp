@@ -96,6 +96,18 @@ std::vector<RnnProblem> rounded_factors() {
     return problems;
 }
 
+// One step, as in decoding: rows about a tile of them, heads that share a block and that do not, vectors and numbers.
+std::vector<RnnProblem> one_step() {
+    std::vector<RnnProblem> problems;
+    for (const char* line :
+         {"lstm f32 b1 h1 d64 state-out", "lstm bf16 b16 h1 d256 pooled", "gru bf16 b5 h12 d64 weight-f32 reset pooled",
+          "slstm f16 b4 h3 d40 all-states state-out", "elman f32 b16 h2 d200 pooled", "lstm f32 b13 h1 d96 pooled reset",
+          "elman-relu f16 b7 h9 d7 TBGHD no-bias pooled", "gru f32 b3 h1 d33 state-out reset", "lstm bf16 b8 h40 d5",
+          "slstm bf16 b9 h1 d136 weight-f32 pooled all-states", "lstm f32 b17 h1 d16", "mgu bf16 b2 h1 d24 pooled"})
+        problems.push_back(rnn_problem_of(std::string("rnn fwd t1 state-in ") + line));
+    return problems;
+}
+
 // Kernels change what they do at these sizes: head dims about a vector, a panel and a piece, batches about a
 // tile of rows and a block, packed sequences that end one after another, more steps than the sums take at once.
 std::vector<RnnProblem> shapes() {
@@ -207,6 +219,8 @@ INSTANTIATE_TEST_SUITE_P(RnnGrid, RnnCases, testing::ValuesIn(cases_on(rnn_kerne
 INSTANTIATE_TEST_SUITE_P(HeavyRnn, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), large())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnTf32, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), rounded_factors())),
+                         name_of_rnn_case);
+INSTANTIATE_TEST_SUITE_P(RnnOneStep, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), one_step())),
                          name_of_rnn_case);
 INSTANTIATE_TEST_SUITE_P(RnnShapes, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), shapes())),
                          name_of_rnn_case);
