@@ -28,5 +28,7 @@ std::vector<support::Problem> singles();
 std::vector<support::Problem> shapes();
 // One long row, many short rows.
 std::vector<support::Problem> extremes();
+// Few rows, time innermost, of several of the groups that the kernel "rows" gathers chunks in, forward or backward.
+std::vector<support::Problem> chunk_groups();
 
 }  // namespace numeric

@@ -66,6 +66,8 @@ INSTANTIATE_TEST_SUITE_P(Skewed, Linear, testing::ValuesIn(cases_on(cuda_targets
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Ragged, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), pairs(Size::ragged))),
                          support::name_of_case);
+INSTANTIATE_TEST_SUITE_P(Groups, Linear, testing::ValuesIn(cases_on(cuda_targets("rows"), chunk_groups())),
+                         support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Waves, Linear, testing::ValuesIn(cases_on(cuda_targets("waves"), pairs(Size::waves))),
                          support::name_of_case);
 INSTANTIATE_TEST_SUITE_P(Heavy, Linear, testing::ValuesIn(cases_on(planners_and_kernels(), extremes())),
@@ -88,9 +90,9 @@ TEST(Repro, Case) {
 }
 
 TEST(Repro, TextRoundTrips) {
-    for (const auto& list :
-         {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::pitched), pairs(Size::columns),
-          pairs(Size::waves), pairs(Size::ragged), pairs(Size::skewed), singles(), shapes(), extremes()})
+    for (const auto& list : {pairs(Size::tiny), pairs(Size::varied), pairs(Size::chunks), pairs(Size::pitched),
+                             pairs(Size::columns), pairs(Size::waves), pairs(Size::ragged), pairs(Size::skewed),
+                             singles(), shapes(), extremes(), chunk_groups()})
         for (const support::Problem& problem : list) {
             const std::string text = support::text_of(problem);
             EXPECT_EQ(support::text_of(support::problem_of(text)), text);

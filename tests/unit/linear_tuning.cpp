@@ -115,6 +115,21 @@ TEST(LinearTuning, ChunksOfFewRowsAreGatheredInGroups) {
     EXPECT_FALSE(chained_groups_suit(tune_chained_rows(shape_of(1, 100, 8000, true), tile)));
 }
 
+TEST(LinearTuning, TilesOfFewRowsAreBroughtIntoTheCacheAhead) {
+    const auto ahead = [](int64_t batches, int64_t rows) {
+        const ChainedTuning t = tune_chained_rows(shape_of(batches, rows, 1 << 20, true), tile);
+        EXPECT_EQ(steps_ahead(t, 132) % t.chunk_steps, 0);
+        return steps_ahead(t, 132) / t.chunk_steps;
+    };
+    EXPECT_EQ(ahead(1, 1), 132);
+    EXPECT_EQ(ahead(1, 8), 16);
+    EXPECT_EQ(ahead(4, 3), 11);
+    EXPECT_EQ(ahead(1, 31), 4);
+    EXPECT_EQ(ahead(1, 32), 0);
+    EXPECT_EQ(ahead(4, 8), 0);
+    EXPECT_EQ(steps_ahead(tune_chained_rows(shape_of(1, 20, 1 << 20, true), tile), 16), 8192);
+}
+
 TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {
     for (const int lane_rows : {1, 2})
         for (const bool shares : {false, true})
@@ -234,17 +249,24 @@ TEST(LinearTuning, TeamsOfWavesShareStripsEvenlyAndHaveABlockARow) {
 }
 
 TEST(LinearTuning, WavesSuitFewLongRows) {
-    const auto suits = [](const LinearShape& shape, bool backward) {
-        return waves_suit(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132), backward);
+    const auto suits = [](const LinearShape& shape) {
+        return waves_suit(shape, tune_waves(shape, shape.time_inner ? wave_tile : strip_tile, 132));
     };
-    EXPECT_TRUE(suits(shape_of(1, 1, 1 << 24, true), false));
-    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, true), false));
-    EXPECT_FALSE(suits(shape_of(1, 128, 1 << 18, true), false));
-    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, true), true));
-    EXPECT_FALSE(suits(shape_of(1, 1, 100000, true), false));
-    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, false), false));
-    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, false), true));
-    EXPECT_FALSE(suits(shape_of(1, 512, 1 << 16, false), true));
+    EXPECT_TRUE(suits(shape_of(1, 1, 1 << 24, true)));
+    EXPECT_FALSE(suits(shape_of(1, 1, 100000, true)));
+    EXPECT_TRUE(suits(shape_of(1, 16, 1 << 20, false)));
+    EXPECT_TRUE(suits(shape_of(1, 128, 1 << 18, false)));
+    EXPECT_FALSE(suits(shape_of(1, 512, 1 << 16, false)));
+}
+
+// From eight rows on, the kernel "rows" is faster, which gathers their chunks in groups.
+TEST(LinearTuning, WavesLeaveEightRowsWithTimeInnermostToGroups) {
+    for (const int64_t batches : {1, 2})
+        for (const int64_t rows : {1, 3, 4, 7, 8, 16, 100}) {
+            const LinearShape shape = shape_of(batches, rows, 1 << 22, true);
+            EXPECT_EQ(waves_suit(shape, tune_waves(shape, wave_tile, 132)), batches * rows < 8);
+            EXPECT_TRUE(chained_groups_suit(tune_chained_rows(shape, tile)));
+        }
 }
 
 TEST(LinearTuning, FoldingBlocksHaveAtMostSixtyFourRows) {

@@ -43,6 +43,9 @@ bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
 // Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
 // (device/scan/chunk_groups.cuh) makes it suit.
 bool chained_groups_suit(const ChainedTuning& rows);
+// Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many blocks
+// lie between them as the device has multiprocessors. 0: none is.
+int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);
 // The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
 // or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
 // lane is compiled, whose chunks would be longer.

@@ -85,6 +85,16 @@ std::unique_ptr<LinearKernel> make_before_chunks(const LinearProblem& problem, c
     return make(problem, options, std::move(variants[0]), std::move(variants[1]), refusal);
 }
 
+// Whether "waves" takes both passes of the problem, and is expected to be faster than groups of "rows".
+bool waves_take(const LinearProblem& problem, int device) {
+    const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+        const auto waves = make_waves_pass(problem, pass, multiprocessors, true);
+        if (!waves || !copy_engine_refusal_of(waves->kernel(), device).empty()) return false;
+    }
+    return true;
+}
+
 }  // namespace
 
 std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, const Options& options,
@@ -92,14 +102,17 @@ std::unique_ptr<LinearKernel> make_linear_rows(const LinearProblem& problem, con
     return make_before_chunks(
         problem, options,
         [&](Pass pass) {
+            const bool must_suit = options.kernel.empty();
             PassVariants passes;
             for (const bool skewed : {false, true})
-                if (auto l = make_rows_pass(problem, pass, skewed, options.kernel.empty())) passes.push_back(*l);
+                if (auto l = make_rows_pass(problem, pass, skewed, must_suit)) passes.push_back(*l);
+            const bool grouped = !passes.empty() && passes.front().params.grouped != 0;
+            if (grouped && must_suit && waves_take(problem, options.device)) passes.clear();
             return passes;
         },
-        "takes many rows with time innermost, strides that are alike in multiples of 16 bytes, and gates that are "
-        "given by value where steps are reset or packed; backward a gate for each element, or one by value for all "
-        "steps",
+        "takes rows with time innermost, many or long but for those that waves takes, strides that are alike in "
+        "multiples of 16 bytes, and gates that are given by value where steps are reset or packed; backward a gate for "
+        "each element, or one by value for all steps",
         refusal, false);
 }
 
@@ -132,8 +145,8 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     return make_before_chunks(
         problem, options,
         [&](Pass pass) { return list_of(make_waves_pass(problem, pass, multiprocessors, options.kernel.empty())); },
-        "takes few long rows in multiples of 16 bytes of time, or of channels but for f32 forward, neither packed nor "
-        "reset, in f32, bf16 or f16 with a gate by value for each element",
+        "takes few long rows, fewer than 8 with time innermost, in multiples of 16 bytes of time, or of channels but "
+        "for f32 forward, neither packed nor reset, in f32, bf16 or f16 with a gate by value for each element",
         refusal);
 }
 

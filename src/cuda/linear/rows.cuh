@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "rows": the linear recurrence of many rows, time innermost, as a chained scan
-// (device/scan/chained_rows.cuh tells ownership, order and synchronisation).
+// The kernel "rows": the linear recurrence with time innermost as a chained scan (device/scan/chained_rows.cuh tells
+// ownership, order and synchronisation). It takes many rows, and few long ones but for those of the kernel "waves".
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
 //
 // A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
 //
-// Bytes      Every element is read once and written once, and a carry for each row and chunk.
+// Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have a
+//            summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
 //            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned, one
 //            by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows too, or
@@ -16,6 +17,10 @@
 //            80 to 94 % where rows begin or end within vectors. chunked.cuh, which folds summaries and does more
 //            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and other
 //            orders.
+// Few rows   Blocks wait for the chunks of their group, with their steps in registers: an H100 reaches 73 to 87 % of the
+//            stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. Waves, whose blocks load their next
+//            chunks meanwhile, reach 73 to 84 % with one row. Tiles that are brought into L2 ahead, as those of numbers
+//            are, gain nothing here.
 #pragma once
 
 #include "cuda/device/scan/chained_rows.cuh"

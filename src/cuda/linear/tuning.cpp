@@ -12,9 +12,9 @@
 namespace flashscan::cuda {
 namespace {
 
-// "waves": the most rows with which it is faster than "chunked", [time_inner][backward]; the most teams; and the fewest
-// waves, and chunks of a row, with which it is faster.
-constexpr int64_t wave_most_rows[2][2] = {{128, 128}, {64, 128}};
+// "waves": the most rows with which it is faster, [time_inner], than "chunked" and than groups of "rows" (the latter on an
+// H100); the most teams; and the fewest waves, and chunks of a row, with which it is faster.
+constexpr int64_t wave_most_rows[2] = {128, 7};
 constexpr int64_t wave_most_teams = 4;
 constexpr int64_t wave_least_waves = 3, wave_least_chunks = 4;
 
@@ -92,10 +92,10 @@ LinearTuning tune_waves(const LinearShape& shape, const WaveTile& tile, int mult
     return t;
 }
 
-bool waves_suit(const LinearShape& shape, const LinearTuning& waves, bool backward) {
+bool waves_suit(const LinearShape& shape, const LinearTuning& waves) {
     const int64_t rows = shape.batches * shape.rows, sequences = shape.batches * waves.row_groups;
-    return rows <= wave_most_rows[shape.time_inner][backward] &&
-           sequences * waves.chunks >= wave_least_waves * waves.blocks && waves.chunks >= wave_least_chunks;
+    return rows <= wave_most_rows[shape.time_inner] && sequences * waves.chunks >= wave_least_waves * waves.blocks &&
+           waves.chunks >= wave_least_chunks;
 }
 
 }  // namespace flashscan::cuda

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "cuda/launch/launch.h"
+#include "cuda/runtime.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -14,11 +15,11 @@ constexpr int64_t sector_bytes = 32;
 
 }  // namespace
 
-std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, bool batch_invariant,
+std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, bool backward, const Options& options,
                                                    Workspace& workspace) {
     const ElementKernels* kernels = number_kernels(p.dtype, p.kind, 1);
     // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
-    if (kernels == nullptr || batch_invariant || p.packed() || p.empty()) return std::nullopt;
+    if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty()) return std::nullopt;
     ChainedNumbers c;
     c.time_inner_ = p.layout == Layout::bct || p.channels == 1;
     c.down_ = (p.direction == Direction::reverse) != backward;
@@ -54,6 +55,9 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.chunks = c.tuning_.chunks;
     params.log2_warp_rows = c.tuning_.log2_warp_rows;
     params.grouped = grouped;
+    // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
+    if (grouped && !p.is_reduction())
+        params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
     if (params.chunks > 1) {
         const Extent lanes = Extent(batches) * ceil_div(rows, int64_t{lane_rows});
         const int64_t links = grouped ? ceil_div(params.chunks, int64_t{chunk_group}) : params.chunks;

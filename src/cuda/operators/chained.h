@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/backend.h"
 #include "core/operator_arguments.h"
 #include "core/operator_problem.h"
 #include "core/workspace.h"
@@ -28,7 +29,7 @@ class ChainedNumbers {
   public:
     // Returns nothing where the problem rules these kernels out, or another is expected to be faster. Books the memory
     // through which chunks meet.
-    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, bool batch_invariant,
+    static std::optional<ChainedNumbers> make(const OperatorProblem& problem, bool backward, const Options& options,
                                               Workspace& workspace);
 
     // Whether a call's arrays lie as the kernels need.

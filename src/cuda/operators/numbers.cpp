@@ -55,9 +55,9 @@ class Numbers final : public OperatorKernel {
           variants_(std::move(variants)),
           indexed_(std::move(indexed)),
           overlaps_(p_.differentiable() && can_overlap(variants_.front()->kernels.gradients, device_)) {
-        chained_ = ChainedNumbers::make(p_, false, options.batch_invariant, chained_forward_);
+        chained_ = ChainedNumbers::make(p_, false, options, chained_forward_);
         if (p_.differentiable() && !p_.has_slopes() && !p_.is_reduction())
-            chained_back_ = ChainedNumbers::make(p_, true, options.batch_invariant, chained_backward_);
+            chained_back_ = ChainedNumbers::make(p_, true, options, chained_backward_);
         chains_overlap_ = chained_ && can_overlap(chained_->kernel(), device_);
     }
 

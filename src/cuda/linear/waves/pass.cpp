@@ -59,7 +59,7 @@ std::optional<LinearPass> make_waves_pass(const LinearProblem& p, Pass pass, int
     const LinearShape shape = shape_of(l, p, false);
     const WaveFacts& facts = l.wave_facts();
     l.tuning = tune_waves(shape, {facts.lane_rows, facts.steps, facts.rows, facts.warps, facts.ring}, multiprocessors);
-    if (must_suit && !waves_suit(shape, l.tuning, backward)) return std::nullopt;
+    if (must_suit && !waves_suit(shape, l.tuning)) return std::nullopt;
     if (l.wave_chunks() > std::numeric_limits<int32_t>::max()) return std::nullopt;
     l.launch_steps = p.time;
     settle_params(l, p);
