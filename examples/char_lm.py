@@ -287,7 +287,9 @@ def main(arguments=None):
     args = parse(arguments)
     if not args.context_parallel:
         return run(args)
-    dist.init_process_group("gloo")
+    if args.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if args.device == "cuda" else "gloo")
     try:
         with nullcontext() if dist.get_rank() == 0 else redirect_stdout(None):
             return run(args)
