@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda/rnn/fused/tuning.h"
+#include "cuda/rnn/step/tuning.h"
 
 namespace {
 
@@ -96,6 +97,30 @@ TEST(RnnTuning, KnowsWhenProductsInTf32AreFaster) {
     }
     EXPECT_FALSE(products_are_faster(wide, 3, 512, 16, true));
     EXPECT_FALSE(products_are_faster(wide, 3, 1024, 16, true));
+}
+
+RnnStepShape step_of(int64_t rows, int64_t heads, int64_t head_dim, flashscan::Dtype dtype) {
+    flashscan::RnnProblem p;
+    p.dtype = p.weight_dtype = dtype;
+    p.cell = flashscan::Cell::lstm;
+    p.batch = rows, p.time = 1, p.heads = heads, p.head_dim = head_dim;
+    return choose_rnn_step(p, multiprocessors, 232448);
+}
+
+// Blocks of one step have every unit and every row, and run at once.
+TEST(RnnTuning, OneStepFitsTheDevice) {
+    for (const int64_t rows : {1, 4, 5, 16})
+        for (const auto& [heads, head_dim] : {std::pair{1, 7}, {1, 768}, {1, 1024}, {12, 64}, {40, 5}, {3, 300}}) {
+            const RnnStepShape s = step_of(rows, heads, head_dim, flashscan::Dtype::bf16);
+            ASSERT_GT(s.blocks, 0) << rows << " " << heads << " " << head_dim;
+            EXPECT_LE(s.blocks, multiprocessors);
+            EXPECT_GE(s.blocks * s.units, heads * head_dim);
+            EXPECT_GE(s.tiles * rnn_step_rows, rows);
+            EXPECT_LE(s.units * s.tiles, rnn_step_warps);
+            EXPECT_LT(s.weight_bytes, s.shared_bytes);
+        }
+    EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);  // more warps than the blocks have
+    EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);    // more bytes of R
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {

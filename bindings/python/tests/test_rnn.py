@@ -122,6 +122,20 @@ def test_narrow_dtypes(dtype):
     np.testing.assert_allclose(out.astype(float), exact, atol=1e-6 if dtype == "float32" else 1e-2)
 
 
+def test_tf32_is_for_gpus():
+    x, weight, bias, _ = arrays(np.random.default_rng(3), "lstm", (2, 9), 1, 4, np.float32)
+    out, reserve = rnn(x, weight, bias, return_reserve=True)
+    allowed, other = rnn(x, weight, bias, return_reserve=True, allow_tf32=True)
+    assert np.array_equal(out, allowed)
+    gradients = rnn_backward(weight, allowed, other, np.ones_like(out), allow_tf32=True)
+    for got, expected in zip(gradients, rnn_backward(weight, out, reserve, np.ones_like(out))):
+        assert np.array_equal(got, expected)
+    with pytest.raises(flashscan.FlashscanError, match="RESERVE"):
+        rnn_backward(weight, out, reserve, np.ones_like(out), allow_tf32=True)
+    with pytest.raises(flashscan.FlashscanTypeError, match="allow_tf32 is 'yes'"):
+        rnn(x, weight, bias, allow_tf32="yes")
+
+
 X, R, B = np.ones((2, 5, 4, 1, 3)), np.ones((4, 1, 3, 3)), np.ones((4, 1, 3))
 VALUE_ERRORS = {
     "Wx of four axes": (lambda: rnn(X[0], R, B), r"Wx has shape \(5, 4, 1, 3\)"),
