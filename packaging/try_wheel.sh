@@ -34,7 +34,7 @@ cp /etc/resolv.conf "$root/etc"
 enter() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
     PIP_CERT=/etc/ssl/certs/ca-certificates.crt chroot "$root" "$@"; }
 
-enter ldd --version | head -n 1
+enter ldd --version | sed -n 1p
 enter python3 --version
 if enter python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
     mkdir "$root/wheel"
@@ -51,7 +51,7 @@ else
     cp "$here/../tests/install/consumer/consumer.c" "$root"
     enter apt-get install -q -y --no-install-recommends gcc libc6-dev >"$root/apt.log" 2>&1 ||
         { cat "$root/apt.log"; exit 1; }
-    enter gcc --version | head -n 1
+    enter gcc --version | sed -n 1p
     library=/wheel/flashscan/lib
     enter gcc -std=c99 -I/wheel/flashscan/include -o /consumer /consumer.c -L$library -lflashscan -Wl,-rpath,$library
     enter /consumer

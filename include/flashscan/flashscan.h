@@ -164,7 +164,8 @@ FLASHSCAN_API_STATUS flashscan_device_count(int32_t backend, int32_t* count);
 
 /*
  * How the library was built and what of it can be used here. A library that was built with CUDA runs on drivers of the
- * same major version of CUDA and newer ones. Strings are valid until the next call of flashscan_build_info on this thread.
+ * same major version of CUDA (of 12 from 12.4 on) and newer ones. Strings are valid until the next call of
+ * flashscan_build_info on this thread.
  */
 typedef struct flashscan_build {
     uint32_t struct_size;             /* sizeof(flashscan_build), set by the caller */

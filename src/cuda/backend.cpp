@@ -106,16 +106,31 @@ void check_pointer(const ArgumentSpec& spec, const Argument& argument, int devic
              attributes.device, device);
 }
 
+// The oldest driver that runs the library: one of the runtime's major version, and of 12.4 at least, which unpacks its
+// code.
+constexpr int oldest_driver = std::max(CUDART_VERSION / 1000 * 1000, 12040);
+
+// The runtime of CUDA 12 itself accepts drivers of 12.0.
+bool is_accepted_by_runtime_alone() {
+    int driver = 0;
+    return oldest_driver % 1000 != 0 && succeeds(cudaDriverGetVersion(&driver)) && driver < oldest_driver;
+}
+
+int usable_devices() {
+    int count = 0;
+    return succeeds(cudaGetDeviceCount(&count)) && !is_accepted_by_runtime_alone() ? count : 0;
+}
+
 // Why no device can be used; empty if there is one.
 std::string why_unusable() {
     int count = 0, driver = 0;
     const cudaError_t result = cudaGetDeviceCount(&count);
-    if (succeeds(result)) return count > 0 ? "" : "the driver has no CUDA device";
+    const bool too_old = result == cudaErrorInsufficientDriver || is_accepted_by_runtime_alone();
+    if (succeeds(result) && !too_old) return count > 0 ? "" : "the driver has no CUDA device";
     const bool asked = succeeds(cudaDriverGetVersion(&driver));
     const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     if (asked && driver == 0) return "there is no NVIDIA driver";
-    constexpr int oldest_driver = CUDART_VERSION / 1000 * 1000;  // runs every runtime of its major version
-    if (asked && driver < oldest_driver && result == cudaErrorInsufficientDriver)
+    if (asked && driver < oldest_driver && too_old)
         return fmt::format("the driver supports CUDA {}; accepted are {} and newer", version(driver),
                            version(oldest_driver));
     return cudaGetErrorString(result);
@@ -125,10 +140,7 @@ class CudaBackend final : public Backend {
   public:
     const char* name() const override { return "cuda"; }
 
-    int32_t device_count() const override {
-        int count = 0;
-        return succeeds(cudaGetDeviceCount(&count)) ? count : 0;
-    }
+    int32_t device_count() const override { return usable_devices(); }
 
     BackendFacts facts() const override {
         BackendFacts facts;
@@ -140,9 +152,8 @@ class CudaBackend final : public Backend {
     }
 
     void check(const Options& options) const override {
-        int count = 0;
-        if (!succeeds(cudaGetDeviceCount(&count)))
-            fail(Code::no_device, "backend is CUDA, but no device can be used: {}", why_unusable());
+        const int count = usable_devices();
+        if (count == 0) fail(Code::no_device, "backend is CUDA, but no device can be used: {}", why_unusable());
         if (options.device < 0 || options.device >= count)
             fail(Code::no_device, "device is {}; this machine has CUDA devices 0 to {}", options.device, count - 1);
         if (options.threads != 0) fail(Code::invalid_argument, "threads is {}; a CUDA plan accepts 0", options.threads);

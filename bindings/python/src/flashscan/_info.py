@@ -57,10 +57,9 @@ def _devices(name: str) -> str:
 def _build() -> str:
     build = lib.build_info()
     toolkit = build["cuda_toolkit"]
-    cuda = (
-        f"and CUDA {toolkit // 1000}.{toolkit % 1000 // 10} for {build['cuda_architectures']}, "
-        f"which needs a driver of CUDA {toolkit // 1000}.0 or newer"
-    )
+    driver = max(toolkit // 1000 * 1000, 12040)  # of the same major version, and one that unpacks the library's code
+    of_toolkit, of_driver = (f"CUDA {version // 1000}.{version % 1000 // 10}" for version in (toolkit, driver))
+    cuda = f"and {of_toolkit} for {build['cuda_architectures']}, which needs a driver of {of_driver} or newer"
     return f"built for the CPU ({build['cpu_instruction_sets']}), {cuda if toolkit else 'without CUDA'}"
 
 
