@@ -3,12 +3,15 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <unordered_map>
 #include <utility>
 
 #include "support/check.h"
+#include "support/selective_problem.h"
 
 namespace numeric {
 namespace {
@@ -135,6 +138,28 @@ class Array {
         cudaMemcpy(static_cast<uint16_t*>(data_) + index, &one, 2, cudaMemcpyHostToDevice);
     }
 
+    void fill(int64_t first, int64_t elements, int byte) {
+        cudaMemset(static_cast<uint16_t*>(data_) + first, byte, 2 * static_cast<size_t>(elements));
+    }
+    // The array is rows of `width` elements that are all alike, and row n is within two ulp of expected[n].
+    void expect_rows(const std::string& name, int64_t width, const std::vector<double>& expected) const {
+        const auto count = static_cast<size_t>(width);
+        std::vector<uint16_t> host(count);
+        int64_t wrong = 0;
+        for (size_t n = 0; n < expected.size(); ++n) {
+            ASSERT_EQ(cudaMemcpy(host.data(), static_cast<const uint16_t*>(data_) + n * count, 2 * count,
+                                 cudaMemcpyDeviceToHost),
+                      cudaSuccess);
+            const double value = load(reinterpret_cast<const unsigned char*>(host.data()), FLASHSCAN_DTYPE_BF16).real();
+            const bool alike = std::adjacent_find(host.begin(), host.end(), std::not_equal_to<>()) == host.end();
+            if (alike && std::abs(value - expected[n]) <= 2 * ulp(FLASHSCAN_DTYPE_BF16, expected[n])) continue;
+            if (++wrong <= 3)
+                ADD_FAILURE() << name << " row " << n << " begins with " << value << ", expected " << expected[n]
+                              << (alike ? "" : ", and its elements differ");
+        }
+        EXPECT_EQ(wrong, 0) << name;
+    }
+
     using Expectation = std::unordered_map<int64_t, double>;
     // Every element is zero but for those of `expected`, which lie within two ulp of their values: GRAD|GATE is a
     // product with a rounded factor. Next to the smallest normal numbers nothing is asked.
@@ -226,6 +251,54 @@ TEST_P(Big, TakesMoreThanTwoToThe31Elements) {
     if (free_bytes < size_t{32} << 30) GTEST_SKIP() << "needs 32 GiB of free device memory";
     run_big(GetParam(), FLASHSCAN_LAYOUT_BTC, 1, (int64_t{1} << 20) + 17, 2051);
     run_big(GetParam(), FLASHSCAN_LAYOUT_BCT, 1, (int64_t{1} << 31) + 77, 1);
+}
+
+// More than 2^31 states in all steps of a selective scan. Channels are alike and batch entries differ, so that a row is
+// known from one state.
+TEST_P(Big, TakesMoreThanTwoToThe31StatesOfSelectiveScans) {
+    SKIP_UNLESS_AVAILABLE(GetParam());
+    const SelectiveProblem p = selective_problem_of("selective bwd bf16 BTC b9 t8192 c2048 n16 b-per-step c-per-step");
+    const Plan plan(desc_of(p), options_of(p, GetParam().backend, GetParam().kernel));
+    ASSERT_EQ(plan.status(), FLASHSCAN_STATUS_OK) << plan.message();
+    constexpr int fills[] = {0x3f, 0x3e, 0x3d};                          // of bytes
+    constexpr double values[] = {0.74609375, 0.185546875, 0.046142578};  // of bf16 numbers made of them
+    constexpr double constant = 0.74609375, rate = -1.4980389;  // of B, C and GRAD|OUTPUT; of A, f32 of bytes bf
+    Array input(p.elements(), 0), delta(p.elements(), 0), output(p.elements(), 0xff), grad_input(p.elements(), 0xff);
+    Array grad_output(p.elements(), 0x3f), a(2 * p.channels * p.states, 0xbf);
+    Array matrix(p.batch * p.time * p.states, 0x3f);  // B and C
+    std::vector<double> y, du;
+    for (int64_t b = 0; b < p.batch; ++b) {
+        const double u = values[b % 3], step = values[b / 3], decay = std::exp(step * rate);
+        input.fill(b * p.time * p.channels, p.time * p.channels, fills[b % 3]);
+        delta.fill(b * p.time * p.channels, p.time * p.channels, fills[b / 3]);
+        double h = 0, g = 0;
+        for (int64_t t = 0; t < p.time; ++t) {
+            h = decay * h + step * constant * u;
+            y.push_back(static_cast<double>(p.states) * constant * h);
+        }
+        std::vector<double> back;
+        for (int64_t t = 0; t < p.time; ++t) {
+            g = decay * g + constant * constant;
+            back.push_back(static_cast<double>(p.states) * step * constant * g);
+        }
+        du.insert(du.end(), back.rbegin(), back.rend());
+    }
+    const auto arg = [](int32_t id, const Array& array) { return flashscan_arg{id, 0, array.data(), array.bytes()}; };
+    const std::vector<flashscan_arg> inputs = {arg(FLASHSCAN_ARG_INPUT, input), arg(FLASHSCAN_ARG_DELTA, delta),
+                                               arg(FLASHSCAN_ARG_A, a), arg(FLASHSCAN_ARG_B, matrix),
+                                               arg(FLASHSCAN_ARG_C, matrix)};
+    std::vector<flashscan_arg> forward = inputs, backward = inputs;
+    forward.push_back(arg(FLASHSCAN_ARG_OUTPUT, output));
+    backward.push_back(arg(FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT, grad_output));
+    backward.push_back(arg(FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, grad_input));
+    const auto run = [&](int32_t pass, const std::vector<flashscan_arg>& args) {
+        return flashscan_execute(plan.get(), pass, args.data(), static_cast<int32_t>(args.size()), nullptr);
+    };
+    ASSERT_EQ(run(FLASHSCAN_PASS_FORWARD, forward), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    ASSERT_EQ(run(FLASHSCAN_PASS_BACKWARD, backward), FLASHSCAN_STATUS_OK) << flashscan_last_error();
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    output.expect_rows("OUTPUT", p.channels, y);
+    grad_input.expect_rows("GRAD|INPUT", p.channels, du);
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, Big, testing::Values(Target{FLASHSCAN_BACKEND_CUDA, ""}), name_of_target);
