@@ -91,7 +91,8 @@ std::vector<support::Target> gpu_targets() {
 }
 
 // Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that begin
-// and end within vectors of 16 bytes, odd numbers of channels, long rows of one, two and three groups of chunks.
+// and end within vectors of 16 bytes, odd numbers of channels, long rows of one, two and three groups of chunks, some of so
+// many chunks that tiles are brought into L2 ahead.
 std::vector<OperatorProblem> chains() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;
@@ -110,7 +111,7 @@ std::vector<OperatorProblem> chains() {
                              "operator bwd add f32 b1 t2200001 c1 state-in state-out",
                              "operator fwd max bf16 b1 t4300003 c1 reverse exclusive state-in state-out",
                              "operator fwd add f32 b3 t1100001 c1 BCT reverse state-in state-out",
-                             "operator bwd add f64 b1 t524288 c1 exclusive",
+                             "operator bwd add f64 b1 t524288 c1 exclusive", "operator bwd add f64 b3 t730001 c1 BCT",
                              "operator fwd logaddexp f32 b1 t1040384 c1 reduction state-in state-out",
                              "operator fwd mul f16 b5 t70001 c20 BCT", "operator fwd add c64 b1 t600001 c1 state-out"})
         problems.push_back(operator_problem_of(fmt::format("{} seed{}", line, ++i)));

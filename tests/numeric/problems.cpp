@@ -296,7 +296,7 @@ std::vector<Problem> chunk_groups() {
                              "linear f32 BCT b3 t530004 c1 broadcast-t state-in state-out seed5304",
                              "linear f32 BTC b1 t1100003 c1 reset sequences5 offsets-i32 grads-xg seed5305",
                              "linear bf16 BCT b1 t1060000 c3 reverse sequences3 grads-xg seed5306",
-                             "linear f32 BCT b1 t540000 c12 in-place state-in state-out grads-xs seed5307",
+                             "linear f32 BCT b1 t540000 c3 in-place state-in state-out grads-xs seed5307",
                              "linear fwd f16 BCT b1 t2100008 c1 gate-f32 form-log state-in state-out seed5308"})
         problems.push_back(support::problem_of(text));
     return problems;

@@ -117,7 +117,7 @@ TEST(LinearTuning, ChunksOfFewRowsAreGatheredInGroups) {
 
 TEST(LinearTuning, TilesOfFewRowsAreBroughtIntoTheCacheAhead) {
     const auto ahead = [](int64_t batches, int64_t rows) {
-        const ChainedTuning t = tune_chained_rows(shape_of(batches, rows, 1 << 20, true), tile);
+        const ChainedTuning t = tune_chained_rows(shape_of(batches, rows, 1 << 23, true), tile);
         EXPECT_EQ(steps_ahead(t, 132) % t.chunk_steps, 0);
         return steps_ahead(t, 132) / t.chunk_steps;
     };
@@ -128,6 +128,8 @@ TEST(LinearTuning, TilesOfFewRowsAreBroughtIntoTheCacheAhead) {
     EXPECT_EQ(ahead(1, 32), 0);
     EXPECT_EQ(ahead(4, 8), 0);
     EXPECT_EQ(steps_ahead(tune_chained_rows(shape_of(1, 20, 1 << 20, true), tile), 16), 8192);
+    EXPECT_EQ(steps_ahead(tune_chained_rows(shape_of(1, 1, 528 * 8192, true), tile), 132), 0);
+    EXPECT_EQ(steps_ahead(tune_chained_rows(shape_of(1, 1, 529 * 8192, true), tile), 132), 132 * 8192);
 }
 
 TEST(LinearTuning, SetsOfColumnsCoverEveryRowAndStep) {

@@ -14,8 +14,9 @@ namespace {
 // a lane has at most rows_wide_steps steps; and the fewest groups with which it is faster.
 constexpr int64_t rows_set_groups = 256, rows_wide_set_groups = 512, rows_wide_steps = 16;
 constexpr int64_t rows_least_groups = 256;
-// From so many groups on, bringing tiles into L2 ahead gains nothing (measured on an H100).
-constexpr int64_t rows_ahead_groups = 32;
+// From so many groups on, bringing tiles into L2 ahead gains nothing. Nor does it with up to so many blocks for each
+// multiprocessor, which load their tiles at once (both measured on an H100).
+constexpr int64_t rows_ahead_groups = 32, rows_ahead_least_blocks = 4;
 // With up to so many groups of one chunk each, all blocks run at once, and lanes without steps cost nothing.
 constexpr int64_t rows_side_by_side = 512;
 
@@ -63,7 +64,7 @@ bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows) {
 bool chained_groups_suit(const ChainedTuning& rows) { return rows.chunks > 1 && rows.row_groups < rows_least_groups; }
 
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors) {
-    if (rows.row_groups >= rows_ahead_groups) return 0;
+    if (rows.row_groups >= rows_ahead_groups || rows.blocks <= rows_ahead_least_blocks * multiprocessors) return 0;
     return std::max<int64_t>(multiprocessors / rows.row_groups, 1) * rows.chunk_steps;
 }
 
