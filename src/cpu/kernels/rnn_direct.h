@@ -27,7 +27,7 @@ struct DirectProduct {
 // The rows of m and of x in a tile, whose sums stay in registers beside a vector of each row of x.
 template <typename T>
 inline constexpr int direct_lines = Simd<T>::width < 4 ? Simd<T>::width : 4;
-inline constexpr int direct_rows = vector_bytes == 64 ? 4 : 3;
+inline constexpr int direct_rows = vector_bytes == 64 ? 6 : 3;
 // About so many bytes of m are used by all rows of x before the next ones are.
 inline constexpr int64_t direct_bytes = 65536;
 
@@ -78,12 +78,12 @@ void direct_tile(const DirectProduct<T>& p, int64_t row, int64_t begin, int64_t 
         Vec<T> sum[size_t{R}][size_t{J}] = {};
         const auto add = [&](auto left, auto right) {
             Vec<T> lefts[size_t{R}];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int r = 0; r < R; ++r) lefts[r] = left(r);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int i = 0; i < J; ++i) {
                 const Vec<T> factor = right(m + i * next);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                 for (int r = 0; r < R; ++r) sum[r][i] = fused(lefts[r], factor, sum[r][i]);
             }
         };
@@ -98,11 +98,11 @@ void direct_tile(const DirectProduct<T>& p, int64_t row, int64_t begin, int64_t 
                 [&](const auto* line) {
                     return reinterpret_cast<Vec<T>>(reinterpret_cast<Int>(widen(line + last)) & kept);
                 });
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
             T sums[Simd<T>::width];
             store<T>(sums, lane_sums<J, T>(sum[r]));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
             for (int i = 0; i < J; ++i) y[r * p.y_pitch + i * apart + j] = sums[i];
         }
     }
