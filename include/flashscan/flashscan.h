@@ -1282,9 +1282,9 @@ FLASHSCAN_API_STATUS flashscan_plan_describe(const flashscan_plan* plan, char* t
  * plans. A CUDA call only enqueues work, never synchronises, and may be captured in a CUDA graph; a CPU call is
  * finished when it returns.
  *
- * Scratch memory that a CUDA call takes itself comes from a memory pool of the library on the device. The pool keeps for
- * later calls as much as one call of each living plan may take; the rest goes back to the device the next time that the
- * program waits for it.
+ * Scratch memory that a call takes itself comes from a memory pool of the library, of each device or of the host. The pool
+ * keeps for later calls as much as one call of each living plan may take. The rest goes back to the host at once, and to a
+ * device the next time that the program waits for it.
  *
  * A recurrent network whose kernel enqueues several launches a step (flashscan_plan_describe says so) pays on the host
  * for each of them. Calls of such a plan that repeat the pointers of an earlier one, SCRATCH's included, are replayed

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/backend.h"
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "cpu/linear.h"
 #include "cpu/operator.h"
 #include "cpu/rnn.h"
+#include "cpu/scratch_pool.h"
 #include "cpu/selective.h"
 #include "reference/gated.h"
 #include "reference/linear.h"
@@ -143,13 +142,9 @@ class CpuBackend final : public Backend {
     std::span<const GatedCandidate> gated_candidates() const override { return gated; }
     std::span<const SelectiveCandidate> selective_candidates() const override { return selective; }
 
-    void* allocate(size_t bytes, const Options&, void*) const override {
-        void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-        if (memory == nullptr) fail(Code::out_of_memory, "no host memory for {} bytes of scratch", bytes);
-        return memory;
-    }
-    void release(void* memory, const Options&, void*) const noexcept override { std::free(memory); }
-    std::shared_ptr<void> keep_scratch(size_t, const Options&) const override { return nullptr; }
+    void* allocate(size_t bytes, const Options&, void*) const override { return allocate_scratch(bytes); }
+    void release(void* memory, const Options&, void*) const noexcept override { release_scratch(memory); }
+    std::shared_ptr<void> keep_scratch(size_t bytes, const Options&) const override { return cpu::keep_scratch(bytes); }
 
     void check_memory(std::span<const ArgumentSpec>, std::span<const Argument>, const Options&) const override {}
 

@@ -41,10 +41,11 @@ Sharing share(Extent rows, Extent heads, int threads, double products) {
     return best;
 }
 
-// Rows times steps up to which forward multiplies by the matrix as it lies: so much slower than by a packed one that
-// packing pays from there on. Where bits may not depend on the rows, steps alone decide. Packed sequences, whose bits may
-// not depend on the steps of all, always pack the matrix.
-constexpr int64_t direct_products = 8, direct_steps = 4;
+// Forward multiplies by the matrix as it lies up to so many rows times steps, where packing it would take longer than it
+// saves, and one row of many units in any number of steps, where it saves nothing. Where bits may not depend on the rows,
+// steps alone decide. Packed sequences, whose bits may not depend on the steps of all, always pack the matrix, and heads
+// of few units, whose rows may be less than a vector.
+constexpr int64_t direct_products = 64, direct_steps = 4, direct_units = 16, direct_row_units = 64;
 
 // Where the threads of one block wait for each other.
 struct Meeting {
@@ -105,8 +106,10 @@ class Rnn final : public RnnKernel {
     };
 
     bool direct() const {
-        return !p_.packed() &&
-               (batch_invariant_ ? p_.time <= direct_steps : p_.state_rows() * p_.time <= direct_products);
+        if (p_.packed() || p_.head_dim < direct_units) return false;
+        if (batch_invariant_) return p_.time <= direct_steps;
+        return p_.state_rows() * p_.time <= direct_products ||
+               (p_.state_rows() == 1 && p_.head_dim >= direct_row_units);
     }
     const Scratch& layout(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t slice_rows() const { return ceil_div(p_.head_dim, slices_); }
