@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of one rank of several, for all pairs of data and gates.
-#include "cuda/ranks/table.h"
 #include "cuda/ranks/kernels.cuh"
+#include "cuda/ranks/table.h"
 
 namespace flashscan::cuda {
 namespace {
