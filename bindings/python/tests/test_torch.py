@@ -389,20 +389,3 @@ def test_mistakes_are_named(device):
         ft.reduce(x, "add", axis=3)
     with pytest.raises(KeyError, match="from the operator"):
         ft.prefix_scan(x, lambda left, right: {}["from the operator"], axis=1)
-
-
-FORKS = """
-import os, signal, torch
-torch.ones(5_000_000).sin()  # by PyTorch's threads
-if os.fork() == 0:
-    signal.alarm(30)
-    import numpy, flashscan
-    ones = numpy.ones((4, 1000, 64))
-    assert flashscan.linear_scan(0.5, ones)[0, -1, 0] == 2
-    os._exit(0)
-raise SystemExit(os.wait()[1])
-"""
-
-
-def test_a_process_that_was_forked_after_other_threads_of_openmp_ran():
-    assert subprocess.run([sys.executable, "-c", FORKS], timeout=60).returncode == 0
