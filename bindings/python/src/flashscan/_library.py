@@ -287,7 +287,7 @@ def _forked_after_openmp() -> bool:
     return bool(flags & 0x40)  # PF_FORKNOEXEC of Linux
 
 
-DEFAULT_THREADS = int(_forked_after_openmp())  # 0: all
+default_threads = int(_forked_after_openmp())  # 0: all
 
 
 def _load() -> ctypes.CDLL:
