@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mirrors of structs and constants against the pins of the C tests and the header."""
+"""The mirrors of structs and constants against the pins of the C tests and the header, and loading in a forked process."""
 
 from __future__ import annotations
 
 import ctypes
 import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,21 @@ def test_operators_are_all_of_the_header():
     for name in flags:
         del theirs[name]
     assert {**_operator.NAMED, "affine": _operator.AFFINE, "custom": _operator.CUSTOM} == theirs
+
+
+FORKS = """
+import os, signal, torch
+torch.ones(5_000_000).sin()  # by PyTorch's threads
+if os.fork() == 0:
+    signal.alarm(30)
+    import numpy, flashscan
+    ones = numpy.ones((4, 1000, 64))
+    assert flashscan.linear_scan(0.5, ones)[0, -1, 0] == 2
+    os._exit(0)
+raise SystemExit(os.wait()[1])
+"""
+
+
+def test_a_process_that_was_forked_after_other_threads_of_openmp_ran():
+    pytest.importorskip("torch")
+    assert subprocess.run([sys.executable, "-c", FORKS], timeout=60).returncode == 0

@@ -70,7 +70,7 @@ def thread_count(threads: Any) -> int:
     number = integer("threads", threads)
     if not 0 <= number < 2**31:
         raise FlashscanValueError(f"threads is {number}; accepted are 0 (all) and up")
-    return number
+    return number or lib.default_threads
 
 
 def data_number(spec: Spec) -> int:

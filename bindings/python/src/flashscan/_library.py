@@ -276,6 +276,20 @@ class Build(Structure):
 ARG = "iiNN"  # flashscan_arg as the struct module writes it: id, reserved, data, bytes
 
 
+def _forked_after_openmp() -> bool:
+    """Whether the process was forked and has an OpenMP runtime already, PyTorch's for example. Where its threads ran before
+    the fork it would wait forever for them; of a fork after the library was loaded the library knows itself."""
+    try:
+        ctypes.CDLL("libgomp.so.1", mode=os.RTLD_NOLOAD)
+        flags = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[6])
+    except (OSError, IndexError, ValueError):
+        return False
+    return bool(flags & 0x40)  # PF_FORKNOEXEC of Linux
+
+
+default_threads = int(_forked_after_openmp())  # 0: all
+
+
 def _load() -> ctypes.CDLL:
     named = os.environ.get("FLASHSCAN_LIBRARY")
     bundled = Path(__file__).with_name("lib") / "libflashscan.so.0"
