@@ -261,12 +261,12 @@ TEST(LinearTuning, WavesSuitFewLongRows) {
     EXPECT_FALSE(suits(shape_of(1, 512, 1 << 16, false)));
 }
 
-// From eight rows on, the kernel "rows" is faster, which gathers their chunks in groups.
-TEST(LinearTuning, WavesLeaveEightRowsWithTimeInnermostToGroups) {
+// More rows are left to the kernel "rows", which gathers their chunks in groups.
+TEST(LinearTuning, WavesTakeUpTo64RowsWithTimeInnermost) {
     for (const int64_t batches : {1, 2})
-        for (const int64_t rows : {1, 3, 4, 7, 8, 16, 100}) {
+        for (const int64_t rows : {1, 3, 7, 32, 33, 64, 65, 100}) {
             const LinearShape shape = shape_of(batches, rows, 1 << 22, true);
-            EXPECT_EQ(waves_suit(shape, tune_waves(shape, wave_tile, 132)), batches * rows < 8);
+            EXPECT_EQ(waves_suit(shape, tune_waves(shape, wave_tile, 132)), batches * rows <= 64);
             EXPECT_TRUE(chained_groups_suit(tune_chained_rows(shape, tile)));
         }
 }

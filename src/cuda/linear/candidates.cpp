@@ -145,7 +145,7 @@ std::unique_ptr<LinearKernel> make_linear_waves(const LinearProblem& problem, co
     return make_before_chunks(
         problem, options,
         [&](Pass pass) { return list_of(make_waves_pass(problem, pass, multiprocessors, options.kernel.empty())); },
-        "takes few long rows, fewer than 8 with time innermost, in multiples of 16 bytes of time, or of channels but "
+        "takes few long rows, up to 64 with time innermost, in multiples of 16 bytes of time, or of channels but "
         "for f32 forward, neither packed nor reset, in f32, bf16 or f16 with a gate by value for each element",
         refusal);
 }

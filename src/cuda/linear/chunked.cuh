@@ -165,7 +165,7 @@ struct ChunkedBlock {
     __device__ __forceinline__ void summarize(Tile& tile) const {
         const Walker walk{p, at, tile.events};
         walk.complete(tile.gate);
-        with_any_kind(p, tile.eventful, false, [&](auto kind) {
+        with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
             scan_lanes(tile.through);  // inside the branch, where the compiler knows whether maps can be cut
         });
@@ -209,7 +209,7 @@ struct ChunkedBlock {
         if constexpr (Backward) {
             walk_back(walk, tile, carry, sums, first_entry);
         } else {
-            with_any_kind(p, tile.eventful, false, [&](auto kind) {
+            with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             });
         }
@@ -243,14 +243,13 @@ struct ChunkedBlock {
         for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
         const bool summing = gate_wanted() && sums.wanted();
         if (summing) sums.begin(at);
-        with_any_kind(p, tile.eventful, summing, [&](auto kind) {
-            constexpr bool may_sum = decltype(kind)::value == Kind::general;
-            const auto take = [&](int i, const GateWide(&gradients)[V]) {
-                if (may_sum && summing)
-                    sums.add(at, i, gradients, first_entry);
-                else
-                    tile.gate.set(i, gradients);
-            };
+        const auto take = [&](int i, const GateWide(&gradients)[V]) {
+            if (summing)
+                sums.add(at, i, gradients, first_entry);
+            else
+                tile.gate.set(i, gradients);
+        };
+        with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, take);
         });
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);

@@ -33,11 +33,12 @@ __device__ __forceinline__ GateWide sum_over_lanes(GateWide value, int from, int
     return value;
 }
 
-// Sums over time in the kernels "rows" and "columns", whose blocks leave one partial sum for each chunk and row. The
-// lanes of a warp have V rows each, or all have the same one (V = 1, SharedRow).
-template <typename GateWide, int V, bool SharedRow>
+// Sums over time in the kernels "rows" and "columns". A warp has a strip of `Strip` rows: V of each lane, or one that all
+// lanes share. Blocks leave a partial sum for each chunk and row, or, if rows are summed too, for each chunk and strip.
+template <typename GateWide, int V, int Strip>
 struct TimeSums {
-    static constexpr int lanes = SharedRow ? 1 : 32;
+    static constexpr bool shared_row = Strip == 1;
+    static constexpr int lanes = shared_row ? 1 : 32;
     GateWide sum[V]{};
 
     // Whether sums are wanted, which is the same for all threads of a launch.
@@ -50,19 +51,25 @@ struct TimeSums {
     __device__ __forceinline__ void write(const LinearParams& p, const Place& at, int64_t chunk,
                                           const WarpsInTime& warps) {
         __shared__ GateWide of_warps[chained_warps][V][lanes];
-        const int lane = SharedRow ? 0 : at.lane;
+        const int lane = shared_row ? 0 : at.lane;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            if (SharedRow) sum[v] = sum_over_lanes(sum[v], 1, 32);
+            if (shared_row) sum[v] = sum_over_lanes(sum[v], 1, 32);
             of_warps[warps.first + warps.mine * warps.step][v][lane] = sum[v];
         }
         __syncthreads();
-        if (warps.mine > 0 || at.lane >= lanes) return;
+        if (warps.mine > 0) return;
+        GateWide strip{};
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             for (int w = 1; w < warps.count; ++w) sum[v] = sum[v] + of_warps[warps.first + w * warps.step][v][lane];
-            if (v < at.rows) *partial_sum<GateWide>(p, at.batch, chunk, at.row + v) = sum[v];
+            if (v < at.rows) strip = strip + sum[v];
+            if (v < at.rows && !p.sum_rows && at.lane < lanes)
+                *partial_sum<GateWide>(p, at.batch, chunk, at.row + v) = sum[v];
         }
+        if (!p.sum_rows) return;
+        if (!shared_row) strip = sum_over_lanes(strip, 1, 32);
+        if (at.lane == 0 && at.warp_rows > 0) *partial_sum<GateWide>(p, at.batch, chunk, at.warp_row / Strip) = strip;
     }
 };
 
@@ -167,21 +174,21 @@ struct GateGradientSum {
 
 // Adds up partial sums and writes the gradient. Without partial sums it writes zeros.
 template <typename G>
-__global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
+__global__ void __launch_bounds__(reduce_threads) reduce_gate_gradient(const __grid_constant__ ReduceParams p) {
     using GateWide = typename Element<G>::Wide;
-    constexpr int threads_per_sum = 32;
+    __shared__ GateWide of_warps[reduce_threads / 32];
     const int64_t out_batches = p.sum_batch ? 1 : p.batches;
     const int64_t out_times = p.sum_time ? 1 : p.slots_time, out_rows = p.sum_rows ? 1 : p.slots_rows;
     const int64_t sum_times = p.sum_time ? p.slots_time : 1, sum_rows = p.sum_rows ? p.slots_rows : 1;
     const int64_t terms = p.partial != nullptr ? (p.sum_batch ? p.batches : 1) * sum_times * sum_rows : 0;
-    // With few terms a thread computes a sum and neighbouring threads read neighbouring memory. With many a warp
-    // computes a sum and reduces it over its lanes in a tree.
-    const int width = terms >= 4 * threads_per_sum ? threads_per_sum : 1;
-    const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x / width;
-    const int part = static_cast<int>(thread % width);
+    // With few terms a thread computes a sum and neighbouring threads read neighbouring memory. With more a warp or a
+    // block computes a sum and reduces it over its threads in a tree.
+    const int width = terms >= 4 * reduce_threads ? reduce_threads : terms >= 4 * 32 ? 32 : 1;
+    const int thread = static_cast<int>(threadIdx.x), part = thread % width;
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * reduce_threads / width;
     const int64_t end = end_of_steps(p.offsets, p.time_offset + p.slots_time);
-    for (int64_t out = thread / width; out < out_batches * out_times * out_rows; out += stride) {
+    for (int64_t out = (static_cast<int64_t>(blockIdx.x) * reduce_threads + thread) / width;
+         out < out_batches * out_times * out_rows; out += stride) {
         const int64_t row = out % out_rows, time = out / out_rows % out_times, batch = out / out_rows / out_times;
         if (!p.sum_time && time + p.time_offset >= end) continue;
         GateWide sum{};
@@ -190,8 +197,15 @@ __global__ void __launch_bounds__(256) reduce_gate_gradient(const __grid_constan
             const int64_t b = term / sum_rows / sum_times + batch;
             sum = sum + static_cast<const GateWide*>(p.partial)[(b * p.slots_stride + t) * p.slots_rows + r];
         }
-        for (int distance = width / 2; distance > 0; distance /= 2)
+        for (int distance = min(width, 32) / 2; distance > 0; distance /= 2)
             sum = sum + shuffle(sum, static_cast<int>(threadIdx.x & 31U) ^ distance);
+        if (width == reduce_threads) {
+            if (thread % 32 == 0) of_warps[thread / 32] = sum;
+            __syncthreads();
+            sum = of_warps[0];
+            for (int w = 1; w < reduce_threads / 32; ++w) sum = sum + of_warps[w];
+            __syncthreads();
+        }
         if (part != 0) continue;
         char* to = p.grad_gate.data + batch * p.grad_gate.batch + row * p.grad_gate.row +
                    (time + p.time_offset) * p.grad_gate.time;

@@ -12,8 +12,6 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr int reduce_threads = 256;
-
 bool are_aligned(std::initializer_list<const void*> addresses, uintptr_t alignment) {
     return std::all_of(addresses.begin(), addresses.end(),
                        [&](const void* x) { return reinterpret_cast<uintptr_t>(x) % alignment == 0; });
@@ -227,7 +225,7 @@ class Linear final : public LinearKernel {
         const int64_t sums =
             (r.sum_batch ? 1 : r.batches) * (r.sum_time ? 1 : r.slots_time) * (r.sum_rows ? 1 : r.slots_rows);
         if (sums == 0) return;
-        const int64_t blocks = std::min<int64_t>(ceil_div(sums * 32, reduce_threads), 4096);
+        const int64_t blocks = std::min<int64_t>(sums, 4096);
         launch(pass.kernels->reduce_gate_gradient, blocks_of(blocks, reduce_threads), stream, r);
     }
 

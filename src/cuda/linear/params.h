@@ -67,6 +67,8 @@ struct LinearParams {
         nullptr;  // carries into links, of which rows and columns have one for each chunk or group of chunks
 };
 
+inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient
+
 // Sums `partial` over its broadcast axes into GRAD|GATE.
 struct ReduceParams {
     const void* partial = nullptr;  // null where there are no terms, so that the sums are zero

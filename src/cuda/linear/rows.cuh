@@ -65,7 +65,7 @@ struct LinearRowsWork {
     bool eventful;
     Steps<G, Shape> gate;
     Steps<X, Shape> source;
-    TimeSums<GateWide, 1, true> sums;  // backward, of the gradients of gates that are broadcast over time
+    TimeSums<GateWide, 1, 1> sums;  // backward, of the gradients of gates that are broadcast over time
 
     // Every tensor with a time axis has the same number.
     static __device__ __forceinline__ int skew_of(const LinearParams& p, uint32_t batch, uint32_t row) {

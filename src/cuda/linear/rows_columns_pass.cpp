@@ -35,11 +35,13 @@ bool can_take(const LinearProblem& p, Pass pass) {
     return p.time > 0 && p.batch * p.channels > 0;
 }
 
-// Books the partial sums of a gate that is the same in all steps: one for each chunk and row.
+// Books the partial sums of a gate that is the same in all steps: one for each chunk and row, or each chunk and strip of
+// columns where rows are summed too.
 void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     if (!l.sums_gate) return;
     l.partial_time = l.tuning.chunks;
-    l.partial_rows = l.rows;
+    const bool strips = l.takes_columns() && p.broadcasts(broadcast_channels);
+    l.partial_rows = strips ? ceil_div(l.rows, int64_t{l.row_lanes()} * l.tile().lane_rows) : l.rows;
     l.partial = l.workspace.book(l.batches * l.partial_time * l.partial_rows * size_of(state_dtype(p.gate_dtype)));
 }
 

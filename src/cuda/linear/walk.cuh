@@ -49,8 +49,7 @@ __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
         f(std::integral_constant<Kind, Kind::plain>{});
 }
 
-// The same of a problem that has gates by value wherever it
-// has events, and no states of packed sequences.
+// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
 template <typename Ty, typename F>
 __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
     // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
@@ -63,16 +62,15 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
-// The same for any problem; gradients of gates are summed over steps or rows (`sums`) in the general loop alone. Log and
-// logit gates take that loop even without events, since each loop adds to what is compiled for every type.
-template <typename F>
-__device__ __forceinline__ void with_any_kind(const LinearParams& p, bool events, bool sums, F&& f) {
+// The same of any problem.
+template <typename Ty, typename F>
+__device__ __forceinline__ void with_any_kind(const LinearParams& p, bool events, F&& f) {
     const bool states =
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
-    if (sums || p.gate_form != gate_value || (events && states))
+    if (events && (states || p.gate_form != gate_value))
         f(std::integral_constant<Kind, Kind::general>{});
     else
-        with_value_kind(events, f);
+        with_kind<Ty>(p, events, f);
 }
 
 // A lane's gates as given, and their values, which are computed once for both passes.
@@ -298,12 +296,11 @@ struct Walk {
             }
         }
     }
-    // Calls body(i) for the steps of a run in the order of the walk.
-    template <Kind kind, typename Body>
-    __device__ __forceinline__ void for_steps_of(const Run& run, Body&& body) const {
-        for_steps([&](int i) {
-            if (kind != Kind::general || run.contains(i)) body(i);
-        });
+    // Whether a step belongs to a run. Steps that do not are computed too and their results dropped, since a branch for
+    // each step would let none of them overlap.
+    template <Kind kind>
+    static __device__ __forceinline__ bool is_in(const Run& run, int i) {
+        return kind != Kind::general || run.contains(i);
     }
     // For kinds with events: forward the steps before which the carry is dropped, backward those after which it is.
     template <Kind kind>
@@ -332,18 +329,21 @@ struct Walk {
                     carry[v] = {m[v].x};
                 }
             }
-            for_steps_of<kind>(run, [&](int i) {
+            for_steps([&](int i) {
+                const bool in = is_in<kind>(run, i), drop = has_events<kind> && events.at(cut, i);
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const GateWide a = value_of<kind>(gate, i, v);
                     const Wide x = source.get(i, v);
-                    const bool drop = has_events<kind> && events.at(cut, i);
                     if constexpr (Backward) {
-                        carry[v].leave_step(a, carry[v].added_to(x), drop);
-                        m[v].a = multiply(conj(a), m[v].a);
+                        BackwardCarry<Ty> next = carry[v];
+                        next.leave_step(a, carry[v].added_to(x), drop);
+                        carry[v] = in ? next : carry[v];
+                        m[v].a = in ? multiply(conj(a), m[v].a) : m[v].a;
                     } else {
-                        m[v].x = drop ? x : multiply_add(a, m[v].x, x);
-                        m[v].a = multiply(a, m[v].a);
+                        const Wide next = drop ? x : multiply_add(a, m[v].x, x);
+                        m[v].x = in ? next : m[v].x;
+                        m[v].a = in ? multiply(a, m[v].a) : m[v].a;
                     }
                 }
             });
@@ -362,14 +362,18 @@ struct Walk {
             if (kind == Kind::general && run.begins)
 #pragma unroll
                 for (int v = 0; v < V; ++v) h[v] = injected(run.first(), v);
-            for_steps_of<kind>(run, [&](int i) {
+            for_steps([&](int i) {
+                const bool in = is_in<kind>(run, i), drop = has_events<kind> && events.at(cut, i);
+                Wide results[V];
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const GateWide a = value_of<kind>(gate, i, v);
                     const Wide x = source.get(i, v);
-                    h[v] = has_events<kind> && events.at(cut, i) ? x : multiply_add(a, h[v], x);
+                    const Wide next = drop ? x : multiply_add(a, h[v], x);
+                    h[v] = in ? next : h[v];
+                    results[v] = in ? next : x;
                 }
-                source.set(i, h);
+                source.set(i, results);
             });
             if (kind == Kind::general && run.ends)
 #pragma unroll
@@ -399,7 +403,8 @@ struct Walk {
                     if (Packed && run.ends && p.offsets.data != nullptr) entered[v] = before_sequence(run.last(), v);
                 }
             }
-            for_steps_of<kind>(run, [&](int i) {
+            for_steps([&](int i) {
+                const bool in = is_in<kind>(run, i);
                 Wide results[V];
                 GateWide gate_gradients[V];
 #pragma unroll
@@ -408,14 +413,16 @@ struct Walk {
                     Wide h = before(i, v);
                     if (has_events<kind> && events.at(events.end, i)) h = entered[v];
                     const bool reset = has_events<kind> && events.at(events.reset, i);
-                    const Wide g = carry[v].added_to(source.get(i, v));
-                    carry[v].leave_step(a, g, has_events<kind> && events.at(cut, i));
-                    results[v] = g;
+                    const Wide d = source.get(i, v), g = carry[v].added_to(d);
+                    BackwardCarry<Ty> next = carry[v];
+                    next.leave_step(a, g, has_events<kind> && events.at(cut, i));
+                    carry[v] = in ? next : carry[v];
+                    results[v] = in ? g : d;
                     if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
                     gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
                 }
                 source.set(i, results);
-                sink(i, gate_gradients);
+                if (in) sink(i, gate_gradients);
             });
             if (kind == Kind::general && run.ends)
 #pragma unroll
