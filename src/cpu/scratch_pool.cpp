@@ -2,6 +2,7 @@
 #include "cpu/scratch_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -19,22 +20,19 @@ struct alignas(256) Block {
 
 constexpr size_t least_kept = 65536;  // the C library keeps smaller blocks itself
 
-// Blocks that no call has, the smallest first.
+// Blocks that no call has, the smallest first. Nothing waits for the lock, for which a process that was forked while another
+// thread had it would wait forever.
 class Pool {
   public:
-    void keep(size_t bytes) {
-        const std::scoped_lock lock(mutex_);
-        limit_ += bytes;
-    }
+    void keep(size_t bytes) { limit_ += bytes; }
     void drop(size_t bytes) {
-        const std::scoped_lock lock(mutex_);
         limit_ -= bytes;
-        while (held_ > limit_) std::free(taken(&first_));
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (lock.owns_lock()) trim();
     }
 
-    // Returns the smallest block of at least `bytes`. Where all are smaller, the largest makes room for a new one, so that
-    // calls that follow one another share one block, and the result is null. It is null, too, where another call has the
-    // lock: a process that was forked meanwhile would wait for it forever.
+    // Returns the smallest block of at least `bytes`, or null. Where all are smaller, the largest makes room for the new one
+    // that the call takes, so that calls that follow one another share one block.
     Block* take(size_t bytes) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
         if (!lock.owns_lock() || first_ == nullptr) return nullptr;
@@ -46,15 +44,15 @@ class Pool {
         return nullptr;
     }
 
-    // Frees the block where the pool would hold too much with it.
     void give(Block* block) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
-        if (!lock.owns_lock() || block->bytes > limit_ - held_) return std::free(block);
+        if (!lock.owns_lock()) return std::free(block);
         Block** at = &first_;
         while (*at != nullptr && (*at)->bytes < block->bytes) at = &(*at)->next;
         block->next = *at;
         *at = block;
         held_ += block->bytes;
+        trim();
     }
 
   private:
@@ -64,10 +62,14 @@ class Pool {
         held_ -= block->bytes;
         return block;
     }
+    void trim() {
+        while (held_ > limit_) std::free(taken(&first_));
+    }
 
     std::mutex mutex_;
     Block* first_ = nullptr;
-    size_t limit_ = 0, held_ = 0;  // held_ <= limit_
+    size_t held_ = 0;
+    std::atomic<size_t> limit_{0};
 };
 
 constinit Pool pool;
