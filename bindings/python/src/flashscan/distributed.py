@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sequence over the processes of a ``torch.distributed`` group, each of which holds consecutive steps of it.
 
-Tensors are on the CPU, and the group has gloo for them, or, of ``linear_scan`` and ``gated_scan``, on GPUs, and the group has NCCL. The steps
-of rank 0 come first. What ranks send each other are a few numbers for each batch and channel, whatever the length of their
-parts.
+Tensors are on the CPU, and the group has gloo for them; those of ``linear_scan`` and ``gated_scan`` may be on GPUs, of a
+group that has NCCL. The steps of rank 0 come first. What ranks send each other are a few numbers for each batch and channel, whatever the
+length of their parts.
 """
 
 from __future__ import annotations
