@@ -33,7 +33,7 @@ glibc=$(realpath -m "${FLASHSCAN_OLD_GLIBC:-$work/glibc}")  # one folder may ser
 if [ -n "${FLASHSCAN_CUDA12:-}" ]; then
     toolkit=$(realpath -m "$FLASHSCAN_CUDA12")
     [ -d "$toolkit" ] || "$here/get_cuda12.sh" "$toolkit"
-    # Without PTX, most of the size, whose GPUs have drivers of CUDA 13.
+    # Without PTX, half of the code, since the GPUs that need it have drivers of CUDA 13.
     set -- --config-settings=cmake.define.FLASHSCAN_CUDA=ON \
         --config-settings=cmake.define.CMAKE_CUDA_ARCHITECTURES="80-real;90a-real" \
         --config-settings=cmake.define.CMAKE_CUDA_COMPILER="$toolkit/bin/nvcc" "$@"
