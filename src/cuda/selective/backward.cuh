@@ -27,8 +27,14 @@ namespace flashscan::cuda {
 template <typename Shape>
 struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using V = typename Shape::V;
-    using Values = typename Shape::R[Shape::backward_steps][Shape::pitch];
-    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::channels][Shape::lanes];
+    using Values = SelectiveValues<Shape, Shape::backward_steps>;
+    // Where the numbers of a lane and channel are among those of a step. Neither lanes that put them there nor threads
+    // that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
+    static constexpr int pitch = Shape::channels + (Shape::lanes == 4 ? 1 : Shape::warp_channels);
+    static __device__ __forceinline__ int place(int lane, int channel) {
+        return lane * pitch + lane / (Shape::lanes / 4) + channel;
+    }
+    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::lanes * pitch + 4];
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA
@@ -78,10 +84,7 @@ struct SelectiveBackward {
             column.template fetch<Whole>(block, places, Whole ? p.input : view, valid, block.channels);
         };
         const auto put = [&](typename Tile::Values& to, const Values& values) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                if (places.template exists<Whole>(i, valid, block.channels))
-                    to[places.step_of(i)][places.column_of(i)] = values[i];
+            put_values<Whole>(to, places, valid, block.channels, values);
         };
         {
             Column input, delta;
@@ -150,14 +153,14 @@ struct SelectiveBackward {
         R y[K / G];
 #pragma unroll
         for (int first = 0; first < K; first += G) {
-            R terms[G];
+            const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
+            const auto all_scaled = steps_from<G>(&tile.scaled.of[c][begin + first]);
 #pragma unroll
             for (int i = 0; i < G; ++i) {
                 const int k = first + i, t = begin + k;
-                terms[i] = R(0);
                 if (!Plain && k >= valid) continue;
                 const bool reset = resets(t);
-                const R delta = tile.delta[t][c], scaled = tile.scaled[t][c];
+                const R delta = deltas.of[i], scaled = all_scaled.of[i];
                 const Numbers b = b_at(t);
                 const Numbers& last = k > 0 ? h[k - 1] : before;
 #pragma unroll
@@ -166,22 +169,32 @@ struct SelectiveBackward {
                     if constexpr (holds) a[k].of[s] = decay;
                     h[k].of[s] = reset ? entering : multiply_add(decay, last.of[s], entering);
                 }
-                if (p.grad_gate.data == nullptr) continue;
-                const Numbers at_c = c_at(t);
+            }
+            y[first / G] = R(0);
+            if (p.grad_gate.data == nullptr) continue;
+            R terms[G];
+#pragma unroll
+            for (int i = 0; i < G; ++i) {
+                const int k = first + i;
+                terms[i] = R(0);
+                if (!Plain && k >= valid) continue;
+                const Numbers at_c = c_at(begin + k);
 #pragma unroll
                 for (int s = 0; s < S; ++s) terms[i] = add_real_product(at_c.of[s], h[k].of[s], terms[i]);
             }
-            y[first / G] = p.grad_gate.data == nullptr ? R(0) : sum_over_lanes<Shape::lanes>(terms, lane);
+            y[first / G] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(terms, lane);
         }
 #pragma unroll
         for (int first = K - G; first >= 0; first -= G) {
             R through[G], exponents[G];
+            const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
+            const auto gradients = steps_from<G>(&tile.e.of[c][begin + first]);
 #pragma unroll
             for (int i = G - 1; i >= 0; --i) {
                 const int k = first + i, t = begin + k;
                 through[i] = exponents[i] = R(0);
                 if (!Plain && k >= valid) continue;
-                const R delta = tile.delta[t][c], e = factor * tile.e[t][c];
+                const R delta = deltas.of[i], e = factor * gradients.of[i];
                 const Numbers b = b_at(t), at_c = c_at(t);
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
@@ -189,7 +202,7 @@ struct SelectiveBackward {
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
                 put<Plain>(tile.c, p.constant_c, k, h[k], e);
-                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled[t][c]);
+                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;
@@ -198,14 +211,14 @@ struct SelectiveBackward {
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
                     const V decay = holds ? a[holds ? k : 0].of[s] : selective_decay(delta, x.rates.of[s]);
-                    const V exponent = x.g.of[s] * conj(last.of[s] * decay);
+                    x.g.of[s] = x.g.of[s] * conj(decay);
+                    const V exponent = x.g.of[s] * conj(last.of[s]);
                     x.sum_a.of[s] = multiply_add(delta, exponent, x.sum_a.of[s]);
                     exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
-                    x.g.of[s] = x.g.of[s] * conj(decay);
                 }
             }
-            const R sum_through = sum_over_lanes<Shape::lanes>(through, lane);
-            const R sum_exponents = sum_over_lanes<Shape::lanes>(exponents, lane);
+            const R sum_through = sum_over_lanes<Shape::lanes, Shape::warp_channels>(through, lane);
+            const R sum_exponents = sum_over_lanes<Shape::lanes, Shape::warp_channels>(exponents, lane);
             const int k = first + lane / (Shape::lanes / G);
             if ((!Plain && k >= valid) || lane % (Shape::lanes / G) != 0) continue;
             finish(begin + k, c, factor * y[first / G], sum_through, sum_exponents, x);
@@ -218,9 +231,9 @@ struct SelectiveBackward {
                                         const Numbers& numbers, R weight) const {
         const int c = block.local_channel(), lane = block.lane();
         if (Plain || constant == nullptr) {
-            terms[k][c][lane] = numbers;
+            terms[k][Tile::place(lane, c)] = numbers;
         } else {
-            Numbers& to = terms[0][c][lane];
+            Numbers& to = terms[0][Tile::place(lane, c)];
 #pragma unroll
             for (int s = 0; s < S; ++s)
                 to.of[s] = multiply_add(weight, &terms == &tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
@@ -229,13 +242,13 @@ struct SelectiveBackward {
 
     // Computes the gradients of a step of a channel from its sums over states.
     __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
-        const R u = tile.input[t][c], e = tile.e[t][c];
-        const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope[t][c];
+        const R u = tile.input.of[c][t], e = tile.e.of[c][t];
+        const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope.of[c][t];
         x.sum_d += e * u;
         x.sum_bias += d_raw;
-        if (block.p.gate.data != nullptr) tile.gate[t][c] *= y + x.d * u;
-        tile.input[t][c] = x.d * e + tile.delta[t][c] * through;
-        tile.slope[t][c] = d_raw;
+        if (block.p.gate.data != nullptr) tile.gate.of[c][t] *= y + x.d * u;
+        tile.input.of[c][t] = x.d * e + tile.delta.of[c][t] * through;
+        tile.slope.of[c][t] = d_raw;
     }
 
     // Adds the terms of the block's channels for each of the tile's K steps from `begin` on, into the block's slice.
@@ -251,13 +264,13 @@ struct SelectiveBackward {
             Numbers sum{};
             if (inside && slices != nullptr) {
                 const auto& terms = (of_b ? tile.b : tile.c)[k];
-                const auto& weights = (of_b ? tile.scaled : tile.e)[begin + k];
+                const auto& weights = (of_b ? tile.scaled : tile.e).of;
                 const int channels = Plain ? Shape::channels : block.channels;
 #pragma unroll 8
                 for (int i = 0; i < channels; i += parts) {
                     if (!Plain && i + part >= channels) break;
-                    const Numbers numbers = terms[i + part][lane];
-                    const R weight = weights[i + part];
+                    const Numbers numbers = terms[Tile::place(lane, i + part)];
+                    const R weight = weights[i + part][begin + k];
 #pragma unroll
                     for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
                 }
@@ -301,7 +314,8 @@ struct SelectiveBackward {
             if (view.data == nullptr) return;
             Column column;
             column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
-            column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels, values);
+            column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels,
+                                         values_from<Whole>(values, places, valid, block.channels));
         };
         put(block.p.grad_input, tile.input);
         put(block.p.grad_delta, tile.slope);
@@ -353,8 +367,8 @@ struct SelectiveBackward {
                                           : block.load_states(p.adjoint_carries, block.part);
         State state{block.rates(), g, {}, d, R(0), R(0)};
         block.stage_constants(static_cast<Matrices&>(tile));
-        tile.b[0][block.local_channel()][block.lane()] = {};
-        tile.c[0][block.local_channel()][block.lane()] = {};
+        tile.b[0][Tile::place(block.lane(), block.local_channel())] = {};
+        tile.c[0][Tile::place(block.lane(), block.local_channel())] = {};
         __syncthreads();
         const bool plain = block.is_plain();
         Numbers kept{};  // the checkpoint of the steps that are walked next
@@ -375,12 +389,12 @@ struct SelectiveBackward {
         const SelectiveParams& p = block.p;
         if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);
         block.store_states(p.sum_a, block.part, x.sum_a);
-        block.store_states(p.sum_b, block.part, tile.b[0][block.local_channel()][block.lane()]);
-        block.store_states(p.sum_c, block.part, tile.c[0][block.local_channel()][block.lane()]);
+        block.store_states(p.sum_b, block.part, tile.b[0][Tile::place(block.lane(), block.local_channel())]);
+        block.store_states(p.sum_c, block.part, tile.c[0][Tile::place(block.lane(), block.local_channel())]);
         R sums[2] = {x.sum_d, x.sum_bias};
 #pragma unroll
         for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
-            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, offset * Shape::warp_channels);
         if (!block.has_channel() || block.lane() != 0) return;
         const int64_t at = block.part * p.channels + block.channel();
         if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = sums[0];

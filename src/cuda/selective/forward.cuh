@@ -38,7 +38,7 @@ enum class SelectiveWalk {
 
 template <typename Shape>
 struct SelectiveForwardTile : SelectiveMatrices<Shape, Shape::forward_steps> {
-    using Values = typename Shape::R[Shape::forward_steps][Shape::pitch];
+    using Values = SelectiveValues<Shape, Shape::forward_steps>;
     Values delta, scaled;  // d; d INPUT, or the gradient of a step's sum over states
     Values output, gate;   // D INPUT, then OUTPUT; silu(OUTPUT_GATE)
 };
@@ -93,10 +93,7 @@ struct SelectiveForward {
         const SelectiveParams& p = block.p;
         using Values = R[turns];
         const auto put = [&](typename Tile::Values& to, const Values& values) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                if (x.places.template exists<Whole>(i, valid, block.channels))
-                    to[x.places.step_of(i)][x.places.column_of(i)] = values[i];
+            put_values<Whole>(to, x.places, valid, block.channels, values);
         };
         const auto channel = [&](int i) { return min(x.places.column_of(i), Shape::channels - 1); };
         if constexpr (!MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
@@ -141,13 +138,15 @@ struct SelectiveForward {
         const SelectiveParams& p = block.p;
         const int c = block.local_channel();
         R sums[Shape::kept / K][K];
+        const auto deltas = steps_from<Shape::kept>(&tile.delta.of[c][begin]);
+        const auto all_scaled = steps_from<Shape::kept>(&tile.scaled.of[c][begin]);
 #pragma unroll
         for (int k = 0; k < Shape::kept; ++k) {
             const int t = begin + k;
             R& sum = sums[k / K][k % K] = R(0);
             if (!Plain && k >= valid) continue;
             const bool reset = !Plain && p.reset != nullptr && tile.resets[t] != 0;
-            const R delta = tile.delta[t][c], scaled = tile.scaled[t][c];
+            const R delta = deltas.of[k], scaled = all_scaled.of[k];
             if constexpr (adjoint) {
                 const Numbers at_c = block.template numbers_at<Plain>(tile.c, p.constant_c, t);
 #pragma unroll
@@ -171,13 +170,14 @@ struct SelectiveForward {
         }
         if constexpr (writes) {
 #pragma unroll
-            for (auto& sum : sums) sum[0] = sum_over_lanes<Shape::lanes>(sum, block.lane());
+            for (auto& sum : sums) sum[0] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(sum, block.lane());
 #pragma unroll
             for (int i = 0; i < Shape::kept / K; ++i) {
                 const int k = i * K + block.lane() / (Shape::lanes / K), t = begin + k;
                 if ((!Plain && k >= valid) || block.lane() % (Shape::lanes / K) != 0) continue;
-                const R y = factor * sums[i][0] + tile.output[t][c];
-                tile.output[t][c] = p.gate.data == nullptr ? y : y * tile.gate[t][c];
+                R& output = tile.output.of[c][t];
+                const R y = factor * sums[i][0] + output;
+                output = p.gate.data == nullptr ? y : y * tile.gate.of[c][t];
             }
         }
     }
@@ -205,7 +205,8 @@ struct SelectiveForward {
         }
         __syncthreads();
         if constexpr (writes) {
-            x.output.template store<Plain>(block, x.places, p.output, valid, block.channels, tile.output);
+            x.output.template store<Plain>(block, x.places, p.output, valid, block.channels,
+                                           values_from<Plain>(tile.output, x.places, valid, block.channels));
             x.output.advance(block, p.output);
         }
     }
