@@ -20,6 +20,7 @@
 // Sync       Two __syncthreads for each tile and two for each `kept` steps. Limits are those of forward.cuh.
 #pragma once
 
+#include "cuda/device/ptx/exchange.cuh"
 #include "cuda/selective/tile.cuh"
 
 namespace flashscan::cuda {
@@ -138,6 +139,27 @@ struct SelectiveBackward {
         matrices.fetch(block, step, valid);
         matrices.put(block, static_cast<Matrices&>(tile), valid);
         block.stage_resets(tile, step, valid);
+    }
+
+    // Asks for the tile that begins with `step` in L2. Each of four warps has a tensor, all of which lie alike.
+    __device__ __forceinline__ void prefetch(int64_t step) const {
+        const SelectiveParams& p = block.p;
+        constexpr int lines = Shape::by_time ? Shape::channels : steps, line_steps = Shape::by_time ? steps : 1;
+        constexpr int line_bytes = (Shape::by_time ? steps : Shape::channels) * static_cast<int>(sizeof(X));
+        // A line has this many sectors of 32 bytes.
+        constexpr int sectors = line_bytes > 32 ? line_bytes / 32 : 1;
+        const int warp = static_cast<int>(threadIdx.x) / 32;
+        if (warp >= 4) return;
+        const char* const data = warp == 0   ? p.delta.data
+                                 : warp == 1 ? p.input.data
+                                 : warp == 2 ? p.grad_output.data
+                                             : p.gate.data;
+        if (data == nullptr) return;
+        const char* const first = data + block.batch * p.input.batch + block.channel0 * p.input.row +
+                                  block.time_of(step + (p.down ? line_steps - 1 : 0)) * p.input.time;
+        const int64_t line = Shape::by_time ? p.input.row : block.step_of(p.input);
+        for (int i = static_cast<int>(threadIdx.x) % 32; i < lines * sectors; i += 32)
+            ptx::prefetch(first + i / sectors * line + i % sectors * 32);
     }
 
     // Walks the tile's K steps from `begin` on, of which `valid` exist. Plain: all exist, and there are no special
@@ -266,7 +288,7 @@ struct SelectiveBackward {
                 const auto& terms = (of_b ? tile.b : tile.c)[k];
                 const auto& weights = (of_b ? tile.scaled : tile.e).of;
                 const int channels = Plain ? Shape::channels : block.channels;
-#pragma unroll 8
+#pragma unroll(Plain ? 16 : 4)
                 for (int i = 0; i < channels; i += parts) {
                     if (!Plain && i + part >= channels) break;
                     const Numbers numbers = terms[Tile::place(lane, i + part)];
@@ -281,9 +303,17 @@ struct SelectiveBackward {
                 for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + from_lane(sum.of[s], offset);
             if (!inside || slices == nullptr || part > 0) continue;
             V* const to = static_cast<V*>(slices) + line + k * step_numbers() + lane * S;
+            if (!of_b) {
+#pragma unroll
+                for (int s = 0; s < S; ++s) sum.of[s] = factor * conj(sum.of[s]);
+            }
+            if (p.states % S == 0) {
+                if (lane * S < p.states) *reinterpret_cast<Numbers*>(to) = sum;
+                continue;
+            }
 #pragma unroll
             for (int s = 0; s < S; ++s)
-                if (lane * S + s < p.states) to[s] = of_b ? sum.of[s] : factor * conj(sum.of[s]);
+                if (lane * S + s < p.states) to[s] = sum.of[s];
         }
     }
     // The distance from one step to the next in a slice; and where a step of the block's group begins.
@@ -322,9 +352,12 @@ struct SelectiveBackward {
         put(block.p.grad_gate, tile.gate);
     }
 
-    __device__ __forceinline__ Numbers kept_before(int64_t step) const {
-        return block.keeps() ? *block.kept_states(step) : Numbers{};
-    }
+    // The checkpoint of the steps that are walked next, and where it lies.
+    struct Checkpoint {
+        const Numbers* from;
+        Numbers states;
+    };
+    __device__ __forceinline__ Numbers load(const Numbers* kept) const { return block.keeps() ? *kept : Numbers{}; }
     // The states before a step, from a checkpoint; in a segment the contribution of the carry into it is added.
     __device__ __forceinline__ Numbers states_before(Numbers before, int64_t step, const State& x) const {
         if (block.p.segments == 1 || !block.keeps()) return before;
@@ -339,16 +372,20 @@ struct SelectiveBackward {
 
     // Does the tile that begins with `step`.
     template <bool Plain>
-    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Numbers& kept,
+    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Checkpoint& kept,
                                          State& state) const {
         const SelectiveParams& p = block.p;
         const int64_t line = line_of(step);
         stage<Plain>(places, step, valid);
         __syncthreads();
+        if (Plain && step > block.first) prefetch(step - steps);
 #pragma unroll 1
         for (int begin = (valid - 1) / K * K; begin >= 0; begin -= K) {
-            const Numbers before = states_before(kept, step + begin, state);
-            if (step + begin > block.first) kept = kept_before(step + begin - K);  // this load overlaps the walk
+            const Numbers before = states_before(kept.states, step + begin, state);
+            if (step + begin > block.first) {
+                kept.from -= p.kept_lanes;
+                kept.states = load(kept.from);  // this load overlaps the walk
+            }
             walk<Plain>(begin, valid - begin, before, state);
             __syncthreads();
             if (p.step_b != nullptr || p.step_c != nullptr) {
@@ -371,8 +408,11 @@ struct SelectiveBackward {
         tile.c[0][Tile::place(block.lane(), block.local_channel())] = {};
         __syncthreads();
         const bool plain = block.is_plain();
-        Numbers kept{};  // the checkpoint of the steps that are walked next
-        if (block.first < block.end) kept = kept_before(block.first + (block.end - block.first - 1) / K * K);
+        Checkpoint kept{};
+        if (block.first < block.end) {
+            kept.from = block.kept_states(block.first + (block.end - block.first - 1) / K * K);
+            kept.states = load(kept.from);
+        }
         const int64_t tiles = (block.end - block.first + steps - 1) / steps;
         for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
             const int valid = block.template valid_of<steps>(step);

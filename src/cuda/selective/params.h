@@ -41,6 +41,7 @@ struct SelectiveParams {
     void *kept = nullptr, *sum_a = nullptr, *sum_b = nullptr, *sum_c = nullptr, *sum_d = nullptr, *sum_bias = nullptr;
     void *step_b = nullptr, *step_c = nullptr;
     int64_t kept_chunks = 0;  // checkpoints of a row, where sequences are not packed
+    int64_t kept_lanes = 0;   // lanes whose states a checkpoint has, of all channels
 };
 
 // Arguments of selective_steps beside those above.

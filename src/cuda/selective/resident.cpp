@@ -256,6 +256,7 @@ class Resident final : public SelectiveKernel {
         params.down = p_.direction == Direction::reverse;
         params.alike = alike_;
         params.kept_chunks = kept_chunks();
+        params.kept_lanes = p_.channels * ceil_div(p_.states, passes_.states_of_lane);
         return params;
     }
 

@@ -271,17 +271,14 @@ struct SelectiveBlock {
         return rates;
     }
 
-    // The checkpoint before `step`: its number, where its states are (padded to whole lanes), how many numbers lie
-    // between those of one checkpoint and of the next, and where its sum of d is.
+    // The checkpoint before `step`: its number, where its states are (padded to whole lanes), and where its sum of d
+    // is.
     __device__ __forceinline__ int64_t kept_chunk(int64_t step) const {
         const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept + row;
         return before + step / Shape::kept;
     }
-    __device__ __forceinline__ int64_t kept_stride() const {
-        return p.channels * ((p.states + Shape::states - 1) / Shape::states);
-    }
     __device__ __forceinline__ Numbers* kept_states(int64_t step) const {
-        return static_cast<Numbers*>(p.kept) + kept_chunk(step) * kept_stride() + lane() * p.channels + channel();
+        return static_cast<Numbers*>(p.kept) + kept_chunk(step) * p.kept_lanes + lane() * p.channels + channel();
     }
     __device__ __forceinline__ R* kept_delta(int64_t step) const {
         return static_cast<R*>(p.kept_deltas) + kept_chunk(step) * p.channels + channel();
