@@ -206,6 +206,7 @@ struct SelectiveBackward {
             }
             y[first / G] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(terms, lane);
         }
+        __syncwarp();  // as above: the numbers of C are loaded again
 #pragma unroll
         for (int first = K - G; first >= 0; first -= G) {
             R through[G], exponents[G];
