@@ -136,8 +136,8 @@ struct SelectiveBackward {
         }
         __syncwarp();
         MatrixColumns<Shape, steps> matrices;
-        matrices.fetch(block, step, valid);
-        matrices.put(block, static_cast<Matrices&>(tile), valid);
+        matrices.template fetch<Whole>(block, step, valid);
+        matrices.template put<Whole>(block, static_cast<Matrices&>(tile), valid);
         block.stage_resets(tile, step, valid);
     }
 

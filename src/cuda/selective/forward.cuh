@@ -78,13 +78,14 @@ struct SelectiveForward {
     template <bool Whole>
     __device__ __forceinline__ void fetch(Columns& x, int64_t step, int valid) const {
         const auto fetch = [&](Column& column, const View& view) {
-            column.template fetch<Whole>(block, x.places, view, valid, block.channels);
-            column.advance(block, view);
+            const View& like = Whole ? block.p.input : view;  // all tensors lie alike if Whole
+            column.template fetch<Whole>(block, x.places, like, valid, block.channels);
+            column.advance(block, like);
         };
         fetch(x.input, input_view());
         fetch(x.delta, block.p.delta);
         if (Mode != SelectiveWalk::states && block.p.gate.data != nullptr) fetch(x.gate, block.p.gate);
-        if constexpr (MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
+        if constexpr (MatrixColumns<Shape, steps>::ahead) x.matrices.template fetch<Whole>(block, step, valid);
     }
 
     // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
@@ -96,7 +97,7 @@ struct SelectiveForward {
             put_values<Whole>(to, x.places, valid, block.channels, values);
         };
         const auto channel = [&](int i) { return min(x.places.column_of(i), Shape::channels - 1); };
-        if constexpr (!MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
+        if constexpr (!MatrixColumns<Shape, steps>::ahead) x.matrices.template fetch<Whole>(block, step, valid);
         Values delta, scaled;
 #pragma unroll
         for (int i = 0; i < turns; ++i) {
@@ -127,7 +128,7 @@ struct SelectiveForward {
             if constexpr (writes) put(tile.gate, gate);
         }
         put(tile.scaled, scaled);
-        x.matrices.put(block, tile, valid);
+        x.matrices.template put<Whole>(block, tile, valid);
         block.stage_resets(tile, step, valid);
     }
 
@@ -205,9 +206,10 @@ struct SelectiveForward {
         }
         __syncthreads();
         if constexpr (writes) {
-            x.output.template store<Plain>(block, x.places, p.output, valid, block.channels,
+            const View& like = Plain ? p.input : p.output;
+            x.output.template store<Plain>(block, x.places, like, valid, block.channels,
                                            values_from<Plain>(tile.output, x.places, valid, block.channels));
-            x.output.advance(block, p.output);
+            x.output.advance(block, like);
         }
     }
 

@@ -403,21 +403,37 @@ struct MatrixColumns {
     typename Column::Places places;
     Column b, c;
 
+    // Whether all steps exist and a thread has elements in every turn; then B and C lie alike (is_plain).
+    template <bool Whole>
+    static constexpr bool every = Whole && Column::Places::elements >= Block::threads;
+
     // Loads the tile from `step` on.
+    template <bool Whole>
     __device__ __forceinline__ void fetch(const Block& block, int64_t step, int valid) {
         const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
-        b.move(block, places, block.p.b, row, step);
-        c.move(block, places, block.p.c, row, step);
-        if (block.p.b.data != nullptr) b.template fetch<false>(block, places, block.p.b, valid, block.p.states);
-        if (block.p.c.data != nullptr) c.template fetch<false>(block, places, block.p.c, valid, block.p.states);
+        const View &of_b = block.p.b, &of_c = block.p.c;
+        if constexpr (every<Whole>) {
+            if (places.column >= block.p.states) return;
+            const int64_t offset = block.offset_of(places, of_b, row, step);
+            b.first = of_b.data + offset;
+            c.first = of_c.data + offset;
+            if (of_b.data != nullptr) b.template fetch<true>(block, places, of_b, valid, block.p.states);
+            if (of_c.data != nullptr) c.template fetch<true>(block, places, of_b, valid, block.p.states);
+        } else {
+            b.move(block, places, of_b, row, step);
+            c.move(block, places, of_c, row, step);
+            if (of_b.data != nullptr) b.template fetch<false>(block, places, of_b, valid, block.p.states);
+            if (of_c.data != nullptr) c.template fetch<false>(block, places, of_c, valid, block.p.states);
+        }
     }
     // Puts them into shared memory; states that do not exist are zeros.
+    template <bool Whole>
     __device__ __forceinline__ void put(const Block& block, SelectiveMatrices<Shape, Steps>& to, int valid) const {
         const auto put = [&](const View& view, const Column& column, V* rows) {
             if (view.data == nullptr) return;
 #pragma unroll
             for (int i = 0; i < Column::Places::turns; ++i) {
-                if (!places.template exists<false>(i, valid, Shape::padded)) continue;
+                if (!places.template exists<every<Whole>>(i, valid, Shape::padded)) continue;
                 rows[places.step_of(i) * Shape::matrix_pitch + places.column_of(i)] =
                     Element<Stored>::widen(column.held[i]);
             }
