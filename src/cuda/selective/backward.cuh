@@ -158,8 +158,11 @@ struct SelectiveBackward {
         const char* const first = data + block.batch * p.input.batch + block.channel0 * p.input.row +
                                   block.time_of(step + (p.down ? line_steps - 1 : 0)) * p.input.time;
         const int64_t line = Shape::by_time ? p.input.row : block.step_of(p.input);
-        for (int i = static_cast<int>(threadIdx.x) % 32; i < lines * sectors; i += 32)
-            ptx::prefetch(first + i / sectors * line + i % sectors * 32);
+#pragma unroll
+        for (int turn = 0; turn < lines * sectors; turn += 32) {
+            const int i = turn + static_cast<int>(threadIdx.x) % 32;
+            if (i < lines * sectors) ptx::prefetch(first + i / sectors * line + i % sectors * 32);
+        }
     }
 
     // Walks the tile's K steps from `begin` on, of which `valid` exist. Plain: all exist, and there are no special
