@@ -69,19 +69,23 @@ struct SelectiveBackward {
         Numbers rates, g, sum_a;
         R d, sum_d, sum_bias;
     };
+    // Where things of the current tile lie: the thread's first element in tensors that lie alike, and in B and C if
+    // these do; and the number of the tile's first step among those that slices have, times the states of a step.
+    struct Offsets {
+        int64_t tensors, matrices, sums;
+    };
 
     const Block& block;
     Tile& tile;
 
     // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
     template <bool Whole>
-    __device__ __forceinline__ void stage(const Places& places, int64_t step, int valid) const {
+    __device__ __forceinline__ void stage(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const SelectiveParams& p = block.p;
         constexpr int turns = Places::turns;
         using Values = R[turns];
-        const int64_t offset = block.offset_of(places, p.input, block.channel0, step);  // for all tensors if Whole
         const auto fetch = [&](Column& column, const View& view) {
-            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
+            column.first = view.data + (Whole ? offsets.tensors : block.offset_of(places, view, block.channel0, step));
             column.template fetch<Whole>(block, places, Whole ? p.input : view, valid, block.channels);
         };
         const auto put = [&](typename Tile::Values& to, const Values& values) {
@@ -136,6 +140,7 @@ struct SelectiveBackward {
         }
         __syncwarp();
         MatrixColumns<Shape, steps> matrices;
+        matrices.offset = offsets.matrices;
         matrices.template fetch<Whole>(block, step, valid);
         matrices.template put<Whole>(block, static_cast<Matrices&>(tile), valid);
         block.stage_resets(tile, step, valid);
@@ -341,13 +346,12 @@ struct SelectiveBackward {
     }
 
     template <bool Whole>
-    __device__ __forceinline__ void store(const Places& places, int64_t step, int valid) const {
+    __device__ __forceinline__ void store(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const View& like = block.p.input;
-        const int64_t offset = block.offset_of(places, like, block.channel0, step);  // for all tensors if Whole
         const auto put = [&](const View& view, const typename Tile::Values& values) {
             if (view.data == nullptr) return;
             Column column;
-            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
+            column.first = view.data + (Whole ? offsets.tensors : block.offset_of(places, view, block.channel0, step));
             column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels,
                                          values_from<Whole>(values, places, valid, block.channels));
         };
@@ -376,11 +380,10 @@ struct SelectiveBackward {
 
     // Does the tile that begins with `step`.
     template <bool Plain>
-    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Checkpoint& kept,
-                                         State& state) const {
+    __device__ __forceinline__ void pass(const Places& places, const Offsets& offsets, int64_t step, int valid,
+                                         Checkpoint& kept, State& state) const {
         const SelectiveParams& p = block.p;
-        const int64_t line = line_of(step);
-        stage<Plain>(places, step, valid);
+        stage<Plain>(places, offsets, step, valid);
         __syncthreads();
         if (Plain && step > block.first) prefetch(step - steps);
 #pragma unroll 1
@@ -393,11 +396,11 @@ struct SelectiveBackward {
             walk<Plain>(begin, valid - begin, before, state);
             __syncthreads();
             if (p.step_b != nullptr || p.step_c != nullptr) {
-                sum_over_channels<Plain>(begin, valid - begin, line + begin * step_numbers());
+                sum_over_channels<Plain>(begin, valid - begin, offsets.sums + begin * step_numbers());
                 __syncthreads();
             }
         }
-        store<Plain>(places, step, valid);
+        store<Plain>(places, offsets, step, valid);
     }
 
     __device__ __forceinline__ void run() const {
@@ -418,12 +421,19 @@ struct SelectiveBackward {
             kept.states = load(kept.from);
         }
         const int64_t tiles = (block.end - block.first + steps - 1) / steps;
-        for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
+        const int64_t last = block.first + (tiles - 1) * steps;
+        MatrixColumns<Shape, steps> matrices;
+        matrices.move(block, last);
+        Offsets offsets{block.offset_of(places, p.input, block.channel0, last), matrices.offset, line_of(last)};
+        for (int64_t step = last; step >= block.first; step -= steps) {
             const int valid = block.template valid_of<steps>(step);
             if (plain && valid == steps)
-                pass<true>(places, step, valid, kept, state);
+                pass<true>(places, offsets, step, valid, kept, state);
             else
-                pass<false>(places, step, valid, kept, state);
+                pass<false>(places, offsets, step, valid, kept, state);
+            offsets.tensors -= steps * block.step_of(p.input);
+            offsets.matrices -= steps * block.step_of(p.b);
+            offsets.sums -= steps * step_numbers();
         }
         leave(state);
     }

@@ -228,6 +228,7 @@ struct SelectiveForward {
         x.delta.move(block, x.places, p.delta, block.channel0, block.first);
         x.gate.move(block, x.places, p.gate, block.channel0, block.first);
         x.output.move(block, x.places, p.output, block.channel0, block.first);
+        x.matrices.move(block, block.first);
         State state{block.rates(), entering(), R(0)};
         block.stage_constants(tile);
         if (block.first < block.end) fetch<false>(x, block.first, block.template valid_of<steps>(block.first));

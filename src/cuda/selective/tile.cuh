@@ -405,24 +405,29 @@ struct MatrixColumns {
     static constexpr bool ahead = Column::Places::turns * sizeof(Stored) <= 32;
     typename Column::Places places;
     Column b, c;
+    int64_t offset = 0;  // where the thread's first element of the next tile is, if B and C lie alike
 
+    __device__ __forceinline__ void move(const Block& block, int64_t step) {
+        offset = block.offset_of(places, block.p.b, static_cast<int64_t>(block.group) * block.p.states, step);
+    }
     // Whether all steps exist and a thread has elements in every turn; then B and C lie alike (is_plain).
     template <bool Whole>
     static constexpr bool every = Whole&& Column::Places::elements >= Block::threads;
 
-    // Loads the tile from `step` on.
+    // Loads the tile from `step` on, and moves on.
     template <bool Whole>
     __device__ __forceinline__ void fetch(const Block& block, int64_t step, int valid) {
-        const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
         const View &of_b = block.p.b, &of_c = block.p.c;
+        const int64_t at = offset;
+        offset += Steps * block.step_of(of_b);
         if constexpr (every<Whole>) {
             if (places.column >= block.p.states) return;
-            const int64_t offset = block.offset_of(places, of_b, row, step);
-            b.first = of_b.data + offset;
-            c.first = of_c.data + offset;
+            b.first = of_b.data + at;
+            c.first = of_c.data + at;
             if (of_b.data != nullptr) b.template fetch<true>(block, places, of_b, valid, block.p.states);
             if (of_c.data != nullptr) c.template fetch<true>(block, places, of_b, valid, block.p.states);
         } else {
+            const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
             b.move(block, places, of_b, row, step);
             c.move(block, places, of_c, row, step);
             if (of_b.data != nullptr) b.template fetch<false>(block, places, of_b, valid, block.p.states);
