@@ -410,9 +410,9 @@ struct MatrixColumns {
     __device__ __forceinline__ void move(const Block& block, int64_t step) {
         offset = block.offset_of(places, block.p.b, static_cast<int64_t>(block.group) * block.p.states, step);
     }
-    // Whether all steps exist and a thread has elements in every turn; then B and C lie alike (is_plain).
+    // Whether all steps of all turns exist, and a thread has one state; then B and C lie alike (is_plain).
     template <bool Whole>
-    static constexpr bool every = Whole&& Column::Places::elements >= Block::threads;
+    static constexpr bool every = Column::Places::next_are_steps&& Whole;
 
     // Loads the tile from `step` on, and moves on.
     template <bool Whole>
