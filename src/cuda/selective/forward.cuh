@@ -69,7 +69,8 @@ struct SelectiveForward {
     };
     struct State {
         Numbers rates, h;
-        R deltas;  // the sum of d so far; NaN after a reset
+        R deltas;       // the sum of d so far; NaN after a reset
+        Numbers* kept;  // where the next checkpoint goes
     };
 
     __device__ __forceinline__ const View& input_view() const { return adjoint ? block.p.grad_output : block.p.input; }
@@ -199,7 +200,8 @@ struct SelectiveForward {
 #pragma unroll 1
         for (int begin = 0; begin < valid; begin += Shape::kept) {
             if (Mode == SelectiveWalk::states && p.kept != nullptr && block.keeps()) {
-                *block.kept_states(step + begin) = state.h;
+                *state.kept = state.h;
+                state.kept += p.kept_lanes;
                 if (p.segments > 1 && block.lane() == 0) *block.kept_delta(step + begin) = state.deltas;
             }
             walk<Plain>(begin, valid - begin, state);
@@ -229,7 +231,7 @@ struct SelectiveForward {
         x.gate.move(block, x.places, p.gate, block.channel0, block.first);
         x.output.move(block, x.places, p.output, block.channel0, block.first);
         x.matrices.move(block, block.first);
-        State state{block.rates(), entering(), R(0)};
+        State state{block.rates(), entering(), R(0), block.kept_states(block.first)};
         block.stage_constants(tile);
         if (block.first < block.end) fetch<false>(x, block.first, block.template valid_of<steps>(block.first));
         __syncthreads();
