@@ -9,14 +9,15 @@
 // Ownership  As in forward.cuh. Before this kernel the walk `states` of forward.cuh stores the states before every
 //            `kept` steps (checkpoints), and with segments the walk `adjoint` runs too.
 // Order      Tile after tile, from the last step to the first, and within a tile `kept` steps at a time: a lane
-//            recomputes their states forward from a checkpoint into registers, then walks them back.
+//            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
+//            prefetched into L2 one tile ahead; registers for more are not left.
 // Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
 //            memory, threads add those of the block's channels in order, and sums.cuh adds the sums of blocks, in
 //            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
 //            bits repeat.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
-// Bound      As in forward.cuh, with two exponentials for each state and step over all launches.
+// Bound      As in forward.cuh, with three exponentials for each state and step over all launches; shared memory is as busy.
 // Sync       Two __syncthreads for each tile and two for each `kept` steps. Limits are those of forward.cuh.
 #pragma once
 
@@ -31,11 +32,11 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using Values = SelectiveValues<Shape, Shape::backward_steps>;
     // Where the numbers of a lane and channel are among those of a step. Neither lanes that put them there nor threads
     // that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
-    static constexpr int pitch = Shape::channels + (Shape::lanes == 4 ? 1 : Shape::warp_channels);
+    static constexpr int pitch = Shape::channels + (Shape::lanes == 4 ? 4 : Shape::warp_channels);
     static __device__ __forceinline__ int place(int lane, int channel) {
-        return lane * pitch + lane / (Shape::lanes / 4) + channel;
+        return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
     }
-    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::lanes * pitch + 4];
+    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::lanes * pitch + (Shape::lanes == 4 ? -6 : 4)];
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA
@@ -448,7 +449,7 @@ struct SelectiveBackward {
         R sums[2] = {x.sum_d, x.sum_bias};
 #pragma unroll
         for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
-            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, offset * Shape::warp_channels);
+            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, lane_distance<Shape::warp_channels>(offset));
         if (!block.has_channel() || block.lane() != 0) return;
         const int64_t at = block.part * p.channels + block.channel();
         if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = sums[0];

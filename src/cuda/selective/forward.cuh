@@ -13,9 +13,9 @@
 //            the sum of its d; carries.cuh computes the carry into each segment from them, since the product of the
 //            factors is exp(A sum d).
 // Order      Tile after tile of steps, in the order of the walk. All threads load the tile along the tensors' inner
-//            axis, one tile ahead, and put what a step needs into shared memory; every lane walks the tile; all threads
-//            store it. Sums over a channel's lanes are computed for several steps together (sum_over_lanes), in the
-//            same order for every step.
+//            axis, one tile ahead, and put what a step needs into shared memory, where the steps of a channel are
+//            neighbours; every lane walks the tile; all threads store it. Sums over a channel's lanes are computed for
+//            several steps together (sum_over_lanes), in the same order for every step.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of
 //            channels; with segments INPUT, DELTA and B twice.
 // Bound      Each state and step takes an exponential, of which a multiprocessor does 16 in a clock: for 16 states and

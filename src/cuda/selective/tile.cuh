@@ -37,8 +37,9 @@ struct SelectiveShape {
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
     // Steps whose sums over lanes are computed together.
     static constexpr int summed = std::min(kept, Lanes);
-    // The channels of a warp. Neighbouring threads have neighbouring channels and the same states, since 16-byte loads
-    // from shared memory take half as long where neighbouring threads load the same.
+    // The channels of a warp. Of four neighbouring threads, threads 0 and 1, 2 and 3 have the same states and threads 0
+    // and 2, 1 and 3 the same channel: 16-byte loads from shared memory take half as long where all pairs of threads
+    // whose numbers differ in the last bit, or in the last but one, load the same.
     static constexpr int warp_channels = 32 / Lanes;
     // A lane's numbers begin at multiples of 16 bytes, and those of neighbouring steps lie in different banks.
     static constexpr int matrix_pitch = padded + std::max(1, 16 / static_cast<int>(sizeof(V)));
@@ -148,9 +149,15 @@ __device__ __forceinline__ OpenAndShut<float> sigmoids(float x) {
     return {open, e * open};
 }
 
-// A reduce-scatter over `Lanes` lanes, `Stride` threads apart: sums K values each, K up to `Lanes`, in a fixed order.
-// Lane l gets the sum of value l / (Lanes / K).
-template <int Lanes, int Stride = 1, int K, typename R>
+// The threads between lanes that are `offset` apart, a power of two, if a warp has `Channels` channels in the order of
+// SelectiveShape.
+template <int Channels>
+__device__ __forceinline__ constexpr int lane_distance(int offset) {
+    return Channels > 1 && offset == 1 ? 2 : offset * Channels;
+}
+// A reduce-scatter over the `Lanes` lanes of a channel: sums K values each, K up to `Lanes`, in a fixed order. Lane l
+// gets the sum of value l / (Lanes / K). With one channel the lanes are neighbours.
+template <int Lanes, int Channels = 1, int K, typename R>
 __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
     static_assert(K <= Lanes);
     int count = K;
@@ -163,10 +170,10 @@ __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
             for (int i = 0; i < K / 2; ++i) {
                 if (i >= count) break;
                 const R mine = upper ? values[count + i] : values[i], other = upper ? values[i] : values[count + i];
-                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, offset * Stride);
+                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, lane_distance<Channels>(offset));
             }
         } else {
-            values[0] += __shfl_xor_sync(0xffffffffU, values[0], offset * Stride);
+            values[0] += __shfl_xor_sync(0xffffffffU, values[0], lane_distance<Channels>(offset));
         }
     }
     return values[0];
@@ -181,6 +188,7 @@ struct SelectiveBlock {
     using Numbers = LaneNumbers<V, Shape::states>;
     static constexpr int threads = Shape::threads;
     static constexpr bool by_time = Shape::by_time;
+    static constexpr bool many = Shape::warp_channels > 1;  // whether warps have several channels
 
     const SelectiveParams& p;
     int64_t row, batch, begin, length;  // the row, its first step in memory, and how many steps it has
@@ -225,10 +233,16 @@ struct SelectiveBlock {
         return static_cast<int>(min(static_cast<int64_t>(Steps), end - step));
     }
     // The thread's number among the lanes of its channel, and the channel's among those of the block.
-    __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % 32 / Shape::warp_channels; }
+    __device__ __forceinline__ int lane() const {
+        const int thread = static_cast<int>(threadIdx.x) % 32;
+        return many ? thread / 2 % 2 + thread / (2 * Shape::warp_channels) * 2 : thread;
+    }
     __device__ __forceinline__ int local_channel() const {
-        const int thread = static_cast<int>(threadIdx.x);
-        return thread / 32 * Shape::warp_channels + thread % Shape::warp_channels;
+        const int warp = static_cast<int>(threadIdx.x) / 32, thread = static_cast<int>(threadIdx.x) % 32;
+        if constexpr (many)
+            return warp * Shape::warp_channels + thread % 2 + thread / 4 % (Shape::warp_channels / 2) * 2;
+        else
+            return warp;
     }
     __device__ __forceinline__ bool has_channel() const { return local_channel() < channels; }
     __device__ __forceinline__ int64_t channel() const { return channel0 + local_channel(); }
