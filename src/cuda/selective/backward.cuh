@@ -9,17 +9,19 @@
 // Ownership  As in forward.cuh. Before this kernel the walk `states` of forward.cuh stores the states before every
 //            `kept` steps (checkpoints), and with segments the walk `adjoint` runs too.
 // Order      Tile after tile, from the last step to the first, and within a tile `kept` steps at a time: a lane
-//            recomputes their states forward from a checkpoint into registers, then walks them back.
+//            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
+//            prefetched into L2 one tile ahead; registers for more are not left.
 // Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
 //            memory, threads add those of the block's channels in order, and sums.cuh adds the sums of blocks, in
 //            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
 //            bits repeat.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
-// Bound      As in forward.cuh, with two exponentials for each state and step over all launches.
+// Bound      As in forward.cuh, with three exponentials for each state and step over all launches; shared memory is as busy.
 // Sync       Two __syncthreads for each tile and two for each `kept` steps. Limits are those of forward.cuh.
 #pragma once
 
+#include "cuda/device/ptx/exchange.cuh"
 #include "cuda/selective/tile.cuh"
 
 namespace flashscan::cuda {
@@ -27,8 +29,14 @@ namespace flashscan::cuda {
 template <typename Shape>
 struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using V = typename Shape::V;
-    using Values = typename Shape::R[Shape::backward_steps][Shape::pitch];
-    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::channels][Shape::lanes];
+    using Values = SelectiveValues<Shape, Shape::backward_steps>;
+    // Where the numbers of a lane and channel are among those of a step. Neither lanes that put them there nor threads
+    // that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
+    static constexpr int pitch = Shape::channels + (Shape::lanes == 4 ? 4 : Shape::warp_channels);
+    static __device__ __forceinline__ int place(int lane, int channel) {
+        return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
+    }
+    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::lanes * pitch + (Shape::lanes == 4 ? -6 : 4)];
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA
@@ -62,26 +70,27 @@ struct SelectiveBackward {
         Numbers rates, g, sum_a;
         R d, sum_d, sum_bias;
     };
+    // Where things of the current tile lie: the thread's first element in tensors that lie alike, and in B and C if
+    // these do; and the number of the tile's first step among those that slices have, times the states of a step.
+    struct Offsets {
+        int64_t tensors, matrices, sums;
+    };
 
     const Block& block;
     Tile& tile;
 
     // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
     template <bool Whole>
-    __device__ __forceinline__ void stage(const Places& places, int64_t step, int valid) const {
+    __device__ __forceinline__ void stage(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const SelectiveParams& p = block.p;
         constexpr int turns = Places::turns;
         using Values = R[turns];
-        const int64_t offset = block.offset_of(places, p.input, block.channel0, step);  // for all tensors if Whole
         const auto fetch = [&](Column& column, const View& view) {
-            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
+            column.first = view.data + (Whole ? offsets.tensors : block.offset_of(places, view, block.channel0, step));
             column.template fetch<Whole>(block, places, Whole ? p.input : view, valid, block.channels);
         };
         const auto put = [&](typename Tile::Values& to, const Values& values) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                if (places.template exists<Whole>(i, valid, block.channels))
-                    to[places.step_of(i)][places.column_of(i)] = values[i];
+            put_values<Whole>(to, places, valid, block.channels, values);
         };
         {
             Column input, delta;
@@ -132,9 +141,34 @@ struct SelectiveBackward {
         }
         __syncwarp();
         MatrixColumns<Shape, steps> matrices;
-        matrices.fetch(block, step, valid);
-        matrices.put(block, static_cast<Matrices&>(tile), valid);
+        matrices.offset = offsets.matrices;
+        matrices.template fetch<Whole>(block, step, valid);
+        matrices.template put<Whole>(block, static_cast<Matrices&>(tile), valid);
         block.stage_resets(tile, step, valid);
+    }
+
+    // Asks for the tile that begins with `step` in L2. Each of four warps has a tensor, all of which lie alike.
+    __device__ __forceinline__ void prefetch(int64_t step) const {
+        const SelectiveParams& p = block.p;
+        constexpr int lines = Shape::by_time ? Shape::channels : steps, line_steps = Shape::by_time ? steps : 1;
+        constexpr int line_bytes = (Shape::by_time ? steps : Shape::channels) * static_cast<int>(sizeof(X));
+        // A line has this many sectors of 32 bytes.
+        constexpr int sectors = line_bytes > 32 ? line_bytes / 32 : 1;
+        const int warp = static_cast<int>(threadIdx.x) / 32;
+        if (warp >= 4) return;
+        const char* const data = warp == 0   ? p.delta.data
+                                 : warp == 1 ? p.input.data
+                                 : warp == 2 ? p.grad_output.data
+                                             : p.gate.data;
+        if (data == nullptr) return;
+        const char* const first = data + block.batch * p.input.batch + block.channel0 * p.input.row +
+                                  block.time_of(step + (p.down ? line_steps - 1 : 0)) * p.input.time;
+        const int64_t line = Shape::by_time ? p.input.row : block.step_of(p.input);
+#pragma unroll
+        for (int turn = 0; turn < lines * sectors; turn += 32) {
+            const int i = turn + static_cast<int>(threadIdx.x) % 32;
+            if (i < lines * sectors) ptx::prefetch(first + i / sectors * line + i % sectors * 32);
+        }
     }
 
     // Walks the tile's K steps from `begin` on, of which `valid` exist. Plain: all exist, and there are no special
@@ -150,14 +184,14 @@ struct SelectiveBackward {
         R y[K / G];
 #pragma unroll
         for (int first = 0; first < K; first += G) {
-            R terms[G];
+            const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
+            const auto all_scaled = steps_from<G>(&tile.scaled.of[c][begin + first]);
 #pragma unroll
             for (int i = 0; i < G; ++i) {
                 const int k = first + i, t = begin + k;
-                terms[i] = R(0);
                 if (!Plain && k >= valid) continue;
                 const bool reset = resets(t);
-                const R delta = tile.delta[t][c], scaled = tile.scaled[t][c];
+                const R delta = deltas.of[i], scaled = all_scaled.of[i];
                 const Numbers b = b_at(t);
                 const Numbers& last = k > 0 ? h[k - 1] : before;
 #pragma unroll
@@ -166,22 +200,33 @@ struct SelectiveBackward {
                     if constexpr (holds) a[k].of[s] = decay;
                     h[k].of[s] = reset ? entering : multiply_add(decay, last.of[s], entering);
                 }
-                if (p.grad_gate.data == nullptr) continue;
-                const Numbers at_c = c_at(t);
+            }
+            y[first / G] = R(0);
+            if (p.grad_gate.data == nullptr) continue;
+            R terms[G];
+#pragma unroll
+            for (int i = 0; i < G; ++i) {
+                const int k = first + i;
+                terms[i] = R(0);
+                if (!Plain && k >= valid) continue;
+                const Numbers at_c = c_at(begin + k);
 #pragma unroll
                 for (int s = 0; s < S; ++s) terms[i] = add_real_product(at_c.of[s], h[k].of[s], terms[i]);
             }
-            y[first / G] = p.grad_gate.data == nullptr ? R(0) : sum_over_lanes<Shape::lanes>(terms, lane);
+            y[first / G] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(terms, lane);
         }
+        __syncwarp();  // as above: the numbers of C are loaded again
 #pragma unroll
         for (int first = K - G; first >= 0; first -= G) {
             R through[G], exponents[G];
+            const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
+            const auto gradients = steps_from<G>(&tile.e.of[c][begin + first]);
 #pragma unroll
             for (int i = G - 1; i >= 0; --i) {
                 const int k = first + i, t = begin + k;
                 through[i] = exponents[i] = R(0);
                 if (!Plain && k >= valid) continue;
-                const R delta = tile.delta[t][c], e = factor * tile.e[t][c];
+                const R delta = deltas.of[i], e = factor * gradients.of[i];
                 const Numbers b = b_at(t), at_c = c_at(t);
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
@@ -189,7 +234,7 @@ struct SelectiveBackward {
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
                 put<Plain>(tile.c, p.constant_c, k, h[k], e);
-                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled[t][c]);
+                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;
@@ -198,14 +243,14 @@ struct SelectiveBackward {
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
                     const V decay = holds ? a[holds ? k : 0].of[s] : selective_decay(delta, x.rates.of[s]);
-                    const V exponent = x.g.of[s] * conj(last.of[s] * decay);
+                    x.g.of[s] = x.g.of[s] * conj(decay);
+                    const V exponent = x.g.of[s] * conj(last.of[s]);
                     x.sum_a.of[s] = multiply_add(delta, exponent, x.sum_a.of[s]);
                     exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
-                    x.g.of[s] = x.g.of[s] * conj(decay);
                 }
             }
-            const R sum_through = sum_over_lanes<Shape::lanes>(through, lane);
-            const R sum_exponents = sum_over_lanes<Shape::lanes>(exponents, lane);
+            const R sum_through = sum_over_lanes<Shape::lanes, Shape::warp_channels>(through, lane);
+            const R sum_exponents = sum_over_lanes<Shape::lanes, Shape::warp_channels>(exponents, lane);
             const int k = first + lane / (Shape::lanes / G);
             if ((!Plain && k >= valid) || lane % (Shape::lanes / G) != 0) continue;
             finish(begin + k, c, factor * y[first / G], sum_through, sum_exponents, x);
@@ -218,9 +263,9 @@ struct SelectiveBackward {
                                         const Numbers& numbers, R weight) const {
         const int c = block.local_channel(), lane = block.lane();
         if (Plain || constant == nullptr) {
-            terms[k][c][lane] = numbers;
+            terms[k][Tile::place(lane, c)] = numbers;
         } else {
-            Numbers& to = terms[0][c][lane];
+            Numbers& to = terms[0][Tile::place(lane, c)];
 #pragma unroll
             for (int s = 0; s < S; ++s)
                 to.of[s] = multiply_add(weight, &terms == &tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
@@ -229,13 +274,13 @@ struct SelectiveBackward {
 
     // Computes the gradients of a step of a channel from its sums over states.
     __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
-        const R u = tile.input[t][c], e = tile.e[t][c];
-        const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope[t][c];
+        const R u = tile.input.of[c][t], e = tile.e.of[c][t];
+        const R d_raw = (u * through + exponents * rate_unit<V>()) * tile.slope.of[c][t];
         x.sum_d += e * u;
         x.sum_bias += d_raw;
-        if (block.p.gate.data != nullptr) tile.gate[t][c] *= y + x.d * u;
-        tile.input[t][c] = x.d * e + tile.delta[t][c] * through;
-        tile.slope[t][c] = d_raw;
+        if (block.p.gate.data != nullptr) tile.gate.of[c][t] *= y + x.d * u;
+        tile.input.of[c][t] = x.d * e + tile.delta.of[c][t] * through;
+        tile.slope.of[c][t] = d_raw;
     }
 
     // Adds the terms of the block's channels for each of the tile's K steps from `begin` on, into the block's slice.
@@ -251,13 +296,13 @@ struct SelectiveBackward {
             Numbers sum{};
             if (inside && slices != nullptr) {
                 const auto& terms = (of_b ? tile.b : tile.c)[k];
-                const auto& weights = (of_b ? tile.scaled : tile.e)[begin + k];
+                const auto& weights = (of_b ? tile.scaled : tile.e).of;
                 const int channels = Plain ? Shape::channels : block.channels;
-#pragma unroll 8
+#pragma unroll(Plain ? 16 : 4)
                 for (int i = 0; i < channels; i += parts) {
                     if (!Plain && i + part >= channels) break;
-                    const Numbers numbers = terms[i + part][lane];
-                    const R weight = weights[i + part];
+                    const Numbers numbers = terms[Tile::place(lane, i + part)];
+                    const R weight = weights[i + part][begin + k];
 #pragma unroll
                     for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
                 }
@@ -268,9 +313,17 @@ struct SelectiveBackward {
                 for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + from_lane(sum.of[s], offset);
             if (!inside || slices == nullptr || part > 0) continue;
             V* const to = static_cast<V*>(slices) + line + k * step_numbers() + lane * S;
+            if (!of_b) {
+#pragma unroll
+                for (int s = 0; s < S; ++s) sum.of[s] = factor * conj(sum.of[s]);
+            }
+            if (p.states % S == 0) {
+                if (lane * S < p.states) *reinterpret_cast<Numbers*>(to) = sum;
+                continue;
+            }
 #pragma unroll
             for (int s = 0; s < S; ++s)
-                if (lane * S + s < p.states) to[s] = of_b ? sum.of[s] : factor * conj(sum.of[s]);
+                if (lane * S + s < p.states) to[s] = sum.of[s];
         }
     }
     // The distance from one step to the next in a slice; and where a step of the block's group begins.
@@ -294,23 +347,26 @@ struct SelectiveBackward {
     }
 
     template <bool Whole>
-    __device__ __forceinline__ void store(const Places& places, int64_t step, int valid) const {
+    __device__ __forceinline__ void store(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const View& like = block.p.input;
-        const int64_t offset = block.offset_of(places, like, block.channel0, step);  // for all tensors if Whole
         const auto put = [&](const View& view, const typename Tile::Values& values) {
             if (view.data == nullptr) return;
             Column column;
-            column.first = view.data + (Whole ? offset : block.offset_of(places, view, block.channel0, step));
-            column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels, values);
+            column.first = view.data + (Whole ? offsets.tensors : block.offset_of(places, view, block.channel0, step));
+            column.template store<Whole>(block, places, Whole ? like : view, valid, block.channels,
+                                         values_from<Whole>(values, places, valid, block.channels));
         };
         put(block.p.grad_input, tile.input);
         put(block.p.grad_delta, tile.slope);
         put(block.p.grad_gate, tile.gate);
     }
 
-    __device__ __forceinline__ Numbers kept_before(int64_t step) const {
-        return block.keeps() ? *block.kept_states(step) : Numbers{};
-    }
+    // The checkpoint of the steps that are walked next, and where it lies.
+    struct Checkpoint {
+        const Numbers* from;
+        Numbers states;
+    };
+    __device__ __forceinline__ Numbers load(const Numbers* kept) const { return block.keeps() ? *kept : Numbers{}; }
     // The states before a step, from a checkpoint; in a segment the contribution of the carry into it is added.
     __device__ __forceinline__ Numbers states_before(Numbers before, int64_t step, const State& x) const {
         if (block.p.segments == 1 || !block.keeps()) return before;
@@ -325,24 +381,27 @@ struct SelectiveBackward {
 
     // Does the tile that begins with `step`.
     template <bool Plain>
-    __device__ __forceinline__ void pass(const Places& places, int64_t step, int valid, Numbers& kept,
-                                         State& state) const {
+    __device__ __forceinline__ void pass(const Places& places, const Offsets& offsets, int64_t step, int valid,
+                                         Checkpoint& kept, State& state) const {
         const SelectiveParams& p = block.p;
-        const int64_t line = line_of(step);
-        stage<Plain>(places, step, valid);
+        stage<Plain>(places, offsets, step, valid);
         __syncthreads();
+        if (Plain && step > block.first) prefetch(step - steps);
 #pragma unroll 1
         for (int begin = (valid - 1) / K * K; begin >= 0; begin -= K) {
-            const Numbers before = states_before(kept, step + begin, state);
-            if (step + begin > block.first) kept = kept_before(step + begin - K);  // this load overlaps the walk
+            const Numbers before = states_before(kept.states, step + begin, state);
+            if (step + begin > block.first) {
+                kept.from -= p.kept_lanes;
+                kept.states = load(kept.from);  // this load overlaps the walk
+            }
             walk<Plain>(begin, valid - begin, before, state);
             __syncthreads();
             if (p.step_b != nullptr || p.step_c != nullptr) {
-                sum_over_channels<Plain>(begin, valid - begin, line + begin * step_numbers());
+                sum_over_channels<Plain>(begin, valid - begin, offsets.sums + begin * step_numbers());
                 __syncthreads();
             }
         }
-        store<Plain>(places, step, valid);
+        store<Plain>(places, offsets, step, valid);
     }
 
     __device__ __forceinline__ void run() const {
@@ -353,19 +412,29 @@ struct SelectiveBackward {
                                           : block.load_states(p.adjoint_carries, block.part);
         State state{block.rates(), g, {}, d, R(0), R(0)};
         block.stage_constants(static_cast<Matrices&>(tile));
-        tile.b[0][block.local_channel()][block.lane()] = {};
-        tile.c[0][block.local_channel()][block.lane()] = {};
+        tile.b[0][Tile::place(block.lane(), block.local_channel())] = {};
+        tile.c[0][Tile::place(block.lane(), block.local_channel())] = {};
         __syncthreads();
         const bool plain = block.is_plain();
-        Numbers kept{};  // the checkpoint of the steps that are walked next
-        if (block.first < block.end) kept = kept_before(block.first + (block.end - block.first - 1) / K * K);
+        Checkpoint kept{};
+        if (block.first < block.end) {
+            kept.from = block.kept_states(block.first + (block.end - block.first - 1) / K * K);
+            kept.states = load(kept.from);
+        }
         const int64_t tiles = (block.end - block.first + steps - 1) / steps;
-        for (int64_t step = block.first + (tiles - 1) * steps; step >= block.first; step -= steps) {
+        const int64_t last = block.first + (tiles - 1) * steps;
+        MatrixColumns<Shape, steps> matrices;
+        matrices.move(block, last);
+        Offsets offsets{block.offset_of(places, p.input, block.channel0, last), matrices.offset, line_of(last)};
+        for (int64_t step = last; step >= block.first; step -= steps) {
             const int valid = block.template valid_of<steps>(step);
             if (plain && valid == steps)
-                pass<true>(places, step, valid, kept, state);
+                pass<true>(places, offsets, step, valid, kept, state);
             else
-                pass<false>(places, step, valid, kept, state);
+                pass<false>(places, offsets, step, valid, kept, state);
+            offsets.tensors -= steps * block.step_of(p.input);
+            offsets.matrices -= steps * block.step_of(p.b);
+            offsets.sums -= steps * step_numbers();
         }
         leave(state);
     }
@@ -375,12 +444,12 @@ struct SelectiveBackward {
         const SelectiveParams& p = block.p;
         if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);
         block.store_states(p.sum_a, block.part, x.sum_a);
-        block.store_states(p.sum_b, block.part, tile.b[0][block.local_channel()][block.lane()]);
-        block.store_states(p.sum_c, block.part, tile.c[0][block.local_channel()][block.lane()]);
+        block.store_states(p.sum_b, block.part, tile.b[0][Tile::place(block.lane(), block.local_channel())]);
+        block.store_states(p.sum_c, block.part, tile.c[0][Tile::place(block.lane(), block.local_channel())]);
         R sums[2] = {x.sum_d, x.sum_bias};
 #pragma unroll
         for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
-            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+            for (R& sum : sums) sum += __shfl_xor_sync(0xffffffffU, sum, lane_distance<Shape::warp_channels>(offset));
         if (!block.has_channel() || block.lane() != 0) return;
         const int64_t at = block.part * p.channels + block.channel();
         if (p.sum_d != nullptr) static_cast<R*>(p.sum_d)[at] = sums[0];

@@ -13,9 +13,9 @@
 //            the sum of its d; carries.cuh computes the carry into each segment from them, since the product of the
 //            factors is exp(A sum d).
 // Order      Tile after tile of steps, in the order of the walk. All threads load the tile along the tensors' inner
-//            axis, one tile ahead, and put what a step needs into shared memory; every lane walks the tile; all threads
-//            store it. Sums over a channel's lanes are computed for several steps together (sum_over_lanes), in the
-//            same order for every step.
+//            axis, one tile ahead, and put what a step needs into shared memory, where the steps of a channel are
+//            neighbours; every lane walks the tile; all threads store it. Sums over a channel's lanes are computed for
+//            several steps together (sum_over_lanes), in the same order for every step.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of
 //            channels; with segments INPUT, DELTA and B twice.
 // Bound      Each state and step takes an exponential, of which a multiprocessor does 16 in a clock: for 16 states and
@@ -38,7 +38,7 @@ enum class SelectiveWalk {
 
 template <typename Shape>
 struct SelectiveForwardTile : SelectiveMatrices<Shape, Shape::forward_steps> {
-    using Values = typename Shape::R[Shape::forward_steps][Shape::pitch];
+    using Values = SelectiveValues<Shape, Shape::forward_steps>;
     Values delta, scaled;  // d; d INPUT, or the gradient of a step's sum over states
     Values output, gate;   // D INPUT, then OUTPUT; silu(OUTPUT_GATE)
 };
@@ -69,7 +69,8 @@ struct SelectiveForward {
     };
     struct State {
         Numbers rates, h;
-        R deltas;  // the sum of d so far; NaN after a reset
+        R deltas;       // the sum of d so far; NaN after a reset
+        Numbers* kept;  // where the next checkpoint goes
     };
 
     __device__ __forceinline__ const View& input_view() const { return adjoint ? block.p.grad_output : block.p.input; }
@@ -78,13 +79,14 @@ struct SelectiveForward {
     template <bool Whole>
     __device__ __forceinline__ void fetch(Columns& x, int64_t step, int valid) const {
         const auto fetch = [&](Column& column, const View& view) {
-            column.template fetch<Whole>(block, x.places, view, valid, block.channels);
-            column.advance(block, view);
+            const View& like = Whole ? block.p.input : view;  // all tensors lie alike if Whole
+            column.template fetch<Whole>(block, x.places, like, valid, block.channels);
+            column.advance(block, like);
         };
         fetch(x.input, input_view());
         fetch(x.delta, block.p.delta);
         if (Mode != SelectiveWalk::states && block.p.gate.data != nullptr) fetch(x.gate, block.p.gate);
-        if constexpr (MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
+        if constexpr (MatrixColumns<Shape, steps>::ahead) x.matrices.template fetch<Whole>(block, step, valid);
     }
 
     // Puts what a walk needs into shared memory. Separate loops let the functions of several elements overlap.
@@ -93,13 +95,10 @@ struct SelectiveForward {
         const SelectiveParams& p = block.p;
         using Values = R[turns];
         const auto put = [&](typename Tile::Values& to, const Values& values) {
-#pragma unroll
-            for (int i = 0; i < turns; ++i)
-                if (x.places.template exists<Whole>(i, valid, block.channels))
-                    to[x.places.step_of(i)][x.places.column_of(i)] = values[i];
+            put_values<Whole>(to, x.places, valid, block.channels, values);
         };
         const auto channel = [&](int i) { return min(x.places.column_of(i), Shape::channels - 1); };
-        if constexpr (!MatrixColumns<Shape, steps>::ahead) x.matrices.fetch(block, step, valid);
+        if constexpr (!MatrixColumns<Shape, steps>::ahead) x.matrices.template fetch<Whole>(block, step, valid);
         Values delta, scaled;
 #pragma unroll
         for (int i = 0; i < turns; ++i) {
@@ -130,7 +129,7 @@ struct SelectiveForward {
             if constexpr (writes) put(tile.gate, gate);
         }
         put(tile.scaled, scaled);
-        x.matrices.put(block, tile, valid);
+        x.matrices.template put<Whole>(block, tile, valid);
         block.stage_resets(tile, step, valid);
     }
 
@@ -141,13 +140,15 @@ struct SelectiveForward {
         const SelectiveParams& p = block.p;
         const int c = block.local_channel();
         R sums[Shape::kept / K][K];
+        const auto deltas = steps_from<Shape::kept>(&tile.delta.of[c][begin]);
+        const auto all_scaled = steps_from<Shape::kept>(&tile.scaled.of[c][begin]);
 #pragma unroll
         for (int k = 0; k < Shape::kept; ++k) {
             const int t = begin + k;
             R& sum = sums[k / K][k % K] = R(0);
             if (!Plain && k >= valid) continue;
             const bool reset = !Plain && p.reset != nullptr && tile.resets[t] != 0;
-            const R delta = tile.delta[t][c], scaled = tile.scaled[t][c];
+            const R delta = deltas.of[k], scaled = all_scaled.of[k];
             if constexpr (adjoint) {
                 const Numbers at_c = block.template numbers_at<Plain>(tile.c, p.constant_c, t);
 #pragma unroll
@@ -171,13 +172,14 @@ struct SelectiveForward {
         }
         if constexpr (writes) {
 #pragma unroll
-            for (auto& sum : sums) sum[0] = sum_over_lanes<Shape::lanes>(sum, block.lane());
+            for (auto& sum : sums) sum[0] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(sum, block.lane());
 #pragma unroll
             for (int i = 0; i < Shape::kept / K; ++i) {
                 const int k = i * K + block.lane() / (Shape::lanes / K), t = begin + k;
                 if ((!Plain && k >= valid) || block.lane() % (Shape::lanes / K) != 0) continue;
-                const R y = factor * sums[i][0] + tile.output[t][c];
-                tile.output[t][c] = p.gate.data == nullptr ? y : y * tile.gate[t][c];
+                R& output = tile.output.of[c][t];
+                const R y = factor * sums[i][0] + output;
+                output = p.gate.data == nullptr ? y : y * tile.gate.of[c][t];
             }
         }
     }
@@ -198,15 +200,18 @@ struct SelectiveForward {
 #pragma unroll 1
         for (int begin = 0; begin < valid; begin += Shape::kept) {
             if (Mode == SelectiveWalk::states && p.kept != nullptr && block.keeps()) {
-                *block.kept_states(step + begin) = state.h;
+                *state.kept = state.h;
+                state.kept += p.kept_lanes;
                 if (p.segments > 1 && block.lane() == 0) *block.kept_delta(step + begin) = state.deltas;
             }
             walk<Plain>(begin, valid - begin, state);
         }
         __syncthreads();
         if constexpr (writes) {
-            x.output.template store<Plain>(block, x.places, p.output, valid, block.channels, tile.output);
-            x.output.advance(block, p.output);
+            const View& like = Plain ? p.input : p.output;
+            x.output.template store<Plain>(block, x.places, like, valid, block.channels,
+                                           values_from<Plain>(tile.output, x.places, valid, block.channels));
+            x.output.advance(block, like);
         }
     }
 
@@ -225,7 +230,8 @@ struct SelectiveForward {
         x.delta.move(block, x.places, p.delta, block.channel0, block.first);
         x.gate.move(block, x.places, p.gate, block.channel0, block.first);
         x.output.move(block, x.places, p.output, block.channel0, block.first);
-        State state{block.rates(), entering(), R(0)};
+        x.matrices.move(block, block.first);
+        State state{block.rates(), entering(), R(0), block.kept_states(block.first)};
         block.stage_constants(tile);
         if (block.first < block.end) fetch<false>(x, block.first, block.template valid_of<steps>(block.first));
         __syncthreads();

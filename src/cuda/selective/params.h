@@ -26,7 +26,7 @@ struct SelectiveParams {
     int32_t states = 0, groups = 0;
     int32_t slices = 0;  // how many blocks divide the channels of a group
     int32_t softplus = 0, down = 0;
-    int32_t alike = 0;  // whether all tensors but those of B and C have the same strides
+    int32_t alike = 0;  // whether all tensors but those of B and C have the same strides, and so have B and C
     // The segments that the steps of a row are cut into, and the steps of each; the carries into segments,
     // [row][segment][channel][state]; and the sums of d over segments, [row][segment][channel], NaN where a reset cuts
     // a segment. With one segment the arrays are not used.
@@ -41,6 +41,7 @@ struct SelectiveParams {
     void *kept = nullptr, *sum_a = nullptr, *sum_b = nullptr, *sum_c = nullptr, *sum_d = nullptr, *sum_bias = nullptr;
     void *step_b = nullptr, *step_c = nullptr;
     int64_t kept_chunks = 0;  // checkpoints of a row, where sequences are not packed
+    int64_t kept_lanes = 0;   // lanes whose states a checkpoint has, of all channels
 };
 
 // Arguments of selective_steps beside those above.

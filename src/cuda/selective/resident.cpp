@@ -75,7 +75,8 @@ class Resident final : public SelectiveKernel {
         if (segments_ > 1) {
             find_carries(x, params, false, stream);
             SelectiveParams adjoint = params;
-            adjoint.b = {};
+            adjoint.b = adjoint.c;  // a plain walk takes its strides for those of C
+            adjoint.b.data = nullptr;
             adjoint.constant_b = nullptr;
             adjoint.down = !params.down;
             launch_blocks(passes_.adjoint, passes_.forward_bytes, adjoint, stream);
@@ -124,7 +125,8 @@ class Resident final : public SelectiveKernel {
     static bool are_alike(const SelectiveProblem& p) {
         const Strides* const tensors[] = {&p.delta,      &p.output_gate, &p.output,          &p.grad_output,
                                           &p.grad_input, &p.grad_delta,  &p.grad_output_gate};
-        return std::all_of(std::begin(tensors), std::end(tensors), [&](const Strides* s) { return *s == p.input; });
+        return std::all_of(std::begin(tensors), std::end(tensors), [&](const Strides* s) { return *s == p.input; }) &&
+               (!p.b_per_step || !p.c_per_step || p.b == p.c);
     }
     Extent matrix_numbers() const { return p_.channels * p_.states; }
     Extent step_numbers() const { return p_.batch.named("SCRATCH") * p_.time * p_.groups * p_.states; }
@@ -256,6 +258,7 @@ class Resident final : public SelectiveKernel {
         params.down = p_.direction == Direction::reverse;
         params.alike = alike_;
         params.kept_chunks = kept_chunks();
+        params.kept_lanes = p_.channels * ceil_div(p_.states, passes_.states_of_lane);
         return params;
     }
 

@@ -30,7 +30,6 @@ struct SelectiveShape {
     // Steps from one checkpoint to the next, whose states backward holds in registers: states and factors take 64 of
     // them.
     static constexpr int kept = 128 / (States * static_cast<int>(sizeof(V)));
-    static constexpr int pitch = channels + 1;
     static constexpr bool wide = padded * sizeof(V) > 512;  // whether B and C of a step are large
     // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
     static constexpr int resident = wide ? 1 : sizeof(V) > 4 ? 2 : 4;
@@ -38,6 +37,10 @@ struct SelectiveShape {
     static constexpr int forward_steps = wide ? 8 : std::min(32, 8 * Lanes), backward_steps = wide ? 8 : 16;
     // Steps whose sums over lanes are computed together.
     static constexpr int summed = std::min(kept, Lanes);
+    // The channels of a warp. Of four neighbouring threads, threads 0 and 1, 2 and 3 have the same states and threads 0
+    // and 2, 1 and 3 the same channel: 16-byte loads from shared memory take half as long where all pairs of threads
+    // whose numbers differ in the last bit, or in the last but one, load the same.
+    static constexpr int warp_channels = 32 / Lanes;
     // A lane's numbers begin at multiples of 16 bytes, and those of neighbouring steps lie in different banks.
     static constexpr int matrix_pitch = padded + std::max(1, 16 / static_cast<int>(sizeof(V)));
 };
@@ -47,6 +50,31 @@ template <typename V, int N>
 struct alignas(16) LaneNumbers {
     V of[N];
 };
+
+// Numbers of the steps and channels of a tile in shared memory. A thread loads those of neighbouring steps 16 bytes at
+// a time; with this pitch such loads, by neighbouring channels, have no bank conflicts.
+template <typename Shape, int Steps>
+struct alignas(16) SelectiveValues {
+    typename Shape::R of[Shape::channels][Steps + 4];
+};
+// The numbers of `Count` neighbouring steps of a channel.
+template <int Count, typename R>
+struct StepNumbers {
+    R of[Count];
+};
+template <int Count, typename R>
+__device__ __forceinline__ StepNumbers<Count, R> steps_from(const R* from) {
+    StepNumbers<Count, R> numbers;
+    constexpr int pack = 16 / static_cast<int>(sizeof(R));
+#pragma unroll
+    for (int i = 0; i < Count; ++i) {
+        if constexpr (Count % pack == 0)
+            numbers.of[i] = reinterpret_cast<const LaneNumbers<R, pack>&>(from[i / pack * pack]).of[i % pack];
+        else
+            numbers.of[i] = from[i];
+    }
+    return numbers;
+}
 
 // The tile has in shared memory: B and C as rows of `matrix_pitch` numbers, one for each step or, where they are
 // constant, one for each channel; BIAS and D of the block's channels; and the resets of the tile's steps.
@@ -92,18 +120,20 @@ __device__ __forceinline__ R add_real_product(Complex<R> a, Complex<R> b, R sum)
     return multiply_add(-a.im, b.im, multiply_add(a.re, b.re, sum));
 }
 
-// log(1 + exp(x)). For floats it takes few instructions: the series of 2 artanh(s) with s = e / (2 + e) and e =
-// exp(-|x|).
+// log(1 + exp(x)). For floats it takes few instructions, and one of the special function unit, which selective scans
+// keep busy: a polynomial for log(1 + e) / e with e = exp(-|x|), at most 1, whose relative error is below 2^-22.5 with
+// that of its arithmetic.
 template <typename R>
 __device__ __forceinline__ R softplus(R x) {
     return (x > R(0) ? x : R(0)) + log1p_of(exp_of(x > R(0) ? -x : x));
 }
 __device__ __forceinline__ float softplus(float x) {
-    const float e = ptx::quick_exp2(fabsf(x) * -log2_e), s = e * ptx::quick_reciprocal(2.0F + e), square = s * s;
-    float sum = 1.0F / 15;
-    for (const float term : {1.0F / 13, 1.0F / 11, 1.0F / 9, 1.0F / 7, 1.0F / 5, 1.0F / 3, 1.0F})
-        sum = fmaf(sum, square, term);
-    return fmaf(2.0F * s, sum, fmaxf(x, 0.0F));
+    const float e = ptx::quick_exp2(fabsf(x) * -log2_e);
+    float ratio = 0.0052326941F;
+    for (const float term :
+         {-0.029505238F, 0.078225948F, -0.13663246F, 0.19106007F, -0.24842982F, 0.33319098F, -0.49999493F, 0.99999994F})
+        ratio = fmaf(ratio, e, term);
+    return fmaf(e, ratio, fmaxf(x, 0.0F));
 }
 // The pair of 1 / (1 + exp(-x)) and 1 / (1 + exp(x)).
 template <typename R>
@@ -119,9 +149,15 @@ __device__ __forceinline__ OpenAndShut<float> sigmoids(float x) {
     return {open, e * open};
 }
 
-// A reduce-scatter over `Lanes` neighbouring lanes: sums K values each, K up to `Lanes`, in a fixed order. Lane l gets
-// the sum of value l / (Lanes / K).
-template <int Lanes, int K, typename R>
+// The threads between lanes that are `offset` apart, a power of two, if a warp has `Channels` channels in the order of
+// SelectiveShape.
+template <int Channels>
+__device__ __forceinline__ constexpr int lane_distance(int offset) {
+    return Channels > 1 && offset == 1 ? 2 : offset * Channels;
+}
+// A reduce-scatter over the `Lanes` lanes of a channel: sums K values each, K up to `Lanes`, in a fixed order. Lane l
+// gets the sum of value l / (Lanes / K). With one channel the lanes are neighbours.
+template <int Lanes, int Channels = 1, int K, typename R>
 __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
     static_assert(K <= Lanes);
     int count = K;
@@ -134,10 +170,10 @@ __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
             for (int i = 0; i < K / 2; ++i) {
                 if (i >= count) break;
                 const R mine = upper ? values[count + i] : values[i], other = upper ? values[i] : values[count + i];
-                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, offset);
+                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, lane_distance<Channels>(offset));
             }
         } else {
-            values[0] += __shfl_xor_sync(0xffffffffU, values[0], offset);
+            values[0] += __shfl_xor_sync(0xffffffffU, values[0], lane_distance<Channels>(offset));
         }
     }
     return values[0];
@@ -152,6 +188,7 @@ struct SelectiveBlock {
     using Numbers = LaneNumbers<V, Shape::states>;
     static constexpr int threads = Shape::threads;
     static constexpr bool by_time = Shape::by_time;
+    static constexpr bool many = Shape::warp_channels > 1;  // whether warps have several channels
 
     const SelectiveParams& p;
     int64_t row, batch, begin, length;  // the row, its first step in memory, and how many steps it has
@@ -195,8 +232,18 @@ struct SelectiveBlock {
     __device__ __forceinline__ int valid_of(int64_t step) const {
         return static_cast<int>(min(static_cast<int64_t>(Steps), end - step));
     }
-    __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % Shape::lanes; }
-    __device__ __forceinline__ int local_channel() const { return static_cast<int>(threadIdx.x) / Shape::lanes; }
+    // The thread's number among the lanes of its channel, and the channel's among those of the block.
+    __device__ __forceinline__ int lane() const {
+        const int thread = static_cast<int>(threadIdx.x) % 32;
+        return many ? thread / 2 % 2 + thread / (2 * Shape::warp_channels) * 2 : thread;
+    }
+    __device__ __forceinline__ int local_channel() const {
+        const int warp = static_cast<int>(threadIdx.x) / 32, thread = static_cast<int>(threadIdx.x) % 32;
+        if constexpr (many)
+            return warp * Shape::warp_channels + thread % 2 + thread / 4 % (Shape::warp_channels / 2) * 2;
+        else
+            return warp;
+    }
     __device__ __forceinline__ bool has_channel() const { return local_channel() < channels; }
     __device__ __forceinline__ int64_t channel() const { return channel0 + local_channel(); }
     __device__ __forceinline__ int first_state() const { return lane() * Shape::states; }
@@ -245,14 +292,13 @@ struct SelectiveBlock {
     // is.
     __device__ __forceinline__ int64_t kept_chunk(int64_t step) const {
         const int64_t before = p.offsets.data == nullptr ? row * p.kept_chunks : begin / Shape::kept + row;
-        return (before + step / Shape::kept) * p.channels + channel();
+        return before + step / Shape::kept;
     }
     __device__ __forceinline__ Numbers* kept_states(int64_t step) const {
-        const int64_t lanes = (p.states + Shape::states - 1) / Shape::states;
-        return static_cast<Numbers*>(p.kept) + kept_chunk(step) * lanes + lane();
+        return static_cast<Numbers*>(p.kept) + kept_chunk(step) * p.kept_lanes + lane() * p.channels + channel();
     }
     __device__ __forceinline__ R* kept_delta(int64_t step) const {
-        return static_cast<R*>(p.kept_deltas) + kept_chunk(step);
+        return static_cast<R*>(p.kept_deltas) + kept_chunk(step) * p.channels + channel();
     }
     __device__ __forceinline__ bool keeps() const { return has_channel() && first_state() < p.states; }
 
@@ -317,17 +363,51 @@ struct TileColumn {
             if (places.template exists<Whole>(i, steps, columns))
                 held[i] = *reinterpret_cast<const T*>(first + i * turn);
     }
-    template <bool Whole, typename Values>
+    template <bool Whole, typename R>
     __device__ __forceinline__ void store(const Block& block, const Places& places, const View& view, int steps,
-                                          int columns, const Values& values) const {
+                                          int columns, const StepNumbers<Places::turns, R>& values) const {
         const int64_t turn = block.template turn_of<Places>(view);
 #pragma unroll
         for (int i = 0; i < Places::turns; ++i)
             if (places.template exists<Whole>(i, steps, columns))
-                *reinterpret_cast<T*>(first + i * turn) =
-                    Element<T>::narrow(values[places.step_of(i)][places.column_of(i)]);
+                *reinterpret_cast<T*>(first + i * turn) = Element<T>::narrow(values.of[i]);
     }
 };
+
+// Puts a thread's numbers of a tile into shared memory, `steps` x `columns` of the tile exist; and gets them.
+template <bool Whole, typename Places, typename Values, typename R>
+__device__ __forceinline__ void put_values(Values& to, const Places& places, int steps, int columns,
+                                           const R (&numbers)[Places::turns]) {
+    constexpr int pack = 16 / static_cast<int>(sizeof(R));
+    if constexpr (Whole && Places::next_are_steps && Places::turns % pack == 0) {
+#pragma unroll
+        for (int i = 0; i < Places::turns; i += pack) {
+            LaneNumbers<R, pack> few;
+#pragma unroll
+            for (int k = 0; k < pack; ++k) few.of[k] = numbers[i + k];
+            reinterpret_cast<LaneNumbers<R, pack>&>(to.of[places.column][places.step + i]) = few;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < Places::turns; ++i)
+            if (places.template exists<Whole>(i, steps, columns))
+                to.of[places.column_of(i)][places.step_of(i)] = numbers[i];
+    }
+}
+template <bool Whole, typename Places, typename Values>
+__device__ __forceinline__ auto values_from(const Values& from, const Places& places, int steps, int columns) {
+    using R = std::decay_t<decltype(from.of[0][0])>;
+    if constexpr (Whole && Places::next_are_steps) {
+        return steps_from<Places::turns>(&from.of[places.column][places.step]);
+    } else {
+        StepNumbers<Places::turns, R> numbers{};
+#pragma unroll
+        for (int i = 0; i < Places::turns; ++i)
+            if (places.template exists<Whole>(i, steps, columns))
+                numbers.of[i] = from.of[places.column_of(i)][places.step_of(i)];
+        return numbers;
+    }
+}
 
 // B and C, if each step has its own, tile after tile. They are loaded one tile ahead where a thread can hold them.
 template <typename Shape, int Steps>
@@ -339,22 +419,44 @@ struct MatrixColumns {
     static constexpr bool ahead = Column::Places::turns * sizeof(Stored) <= 32;
     typename Column::Places places;
     Column b, c;
+    int64_t offset = 0;  // where the thread's first element of the next tile is, if B and C lie alike
 
-    // Loads the tile from `step` on.
+    __device__ __forceinline__ void move(const Block& block, int64_t step) {
+        offset = block.offset_of(places, block.p.b, static_cast<int64_t>(block.group) * block.p.states, step);
+    }
+    // Whether all steps of all turns exist, and a thread has one state; then B and C lie alike (is_plain). Where they are
+    // not loaded ahead, registers for that are not left.
+    template <bool Whole>
+    static constexpr bool every = (ahead && Column::Places::next_are_steps) ? Whole : false;
+
+    // Loads the tile from `step` on, and moves on.
+    template <bool Whole>
     __device__ __forceinline__ void fetch(const Block& block, int64_t step, int valid) {
-        const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
-        b.move(block, places, block.p.b, row, step);
-        c.move(block, places, block.p.c, row, step);
-        if (block.p.b.data != nullptr) b.template fetch<false>(block, places, block.p.b, valid, block.p.states);
-        if (block.p.c.data != nullptr) c.template fetch<false>(block, places, block.p.c, valid, block.p.states);
+        const View &of_b = block.p.b, &of_c = block.p.c;
+        const int64_t at = offset;
+        offset += Steps * block.step_of(of_b);
+        if constexpr (every<Whole>) {
+            if (places.column >= block.p.states) return;
+            b.first = of_b.data + at;
+            c.first = of_c.data + at;
+            if (of_b.data != nullptr) b.template fetch<true>(block, places, of_b, valid, block.p.states);
+            if (of_c.data != nullptr) c.template fetch<true>(block, places, of_b, valid, block.p.states);
+        } else {
+            const int64_t row = static_cast<int64_t>(block.group) * block.p.states;
+            b.move(block, places, of_b, row, step);
+            c.move(block, places, of_c, row, step);
+            if (of_b.data != nullptr) b.template fetch<false>(block, places, of_b, valid, block.p.states);
+            if (of_c.data != nullptr) c.template fetch<false>(block, places, of_c, valid, block.p.states);
+        }
     }
     // Puts them into shared memory; states that do not exist are zeros.
+    template <bool Whole>
     __device__ __forceinline__ void put(const Block& block, SelectiveMatrices<Shape, Steps>& to, int valid) const {
         const auto put = [&](const View& view, const Column& column, V* rows) {
             if (view.data == nullptr) return;
 #pragma unroll
             for (int i = 0; i < Column::Places::turns; ++i) {
-                if (!places.template exists<false>(i, valid, Shape::padded)) continue;
+                if (!places.template exists<every<Whole>>(i, valid, Shape::padded)) continue;
                 rows[places.step_of(i) * Shape::matrix_pitch + places.column_of(i)] =
                     Element<Stored>::widen(column.held[i]);
             }

@@ -7,17 +7,20 @@
 namespace flashscan::cuda {
 
 // The elements of a tile of `Steps` steps x `Width` rows that a thread moves: one in each of `turns` turns.
-// Neighbouring threads are neighbours along the tensors' inner axis, which is time where ByTime.
+// Neighbouring threads are neighbours along the tensors' inner axis, which is time where ByTime; otherwise a thread's
+// elements are those of neighbouring steps.
 template <int Steps, int Width, int Threads, bool ByTime>
 struct TilePlaces {
     static constexpr int elements = Steps * Width, turns = (elements + Threads - 1) / Threads;
-    static constexpr int steps_of_turn = ByTime ? 0 : Threads / Width, rows_of_turn = ByTime ? Threads / Steps : 0;
+    static constexpr int steps_of_turn = ByTime ? 0 : 1, rows_of_turn = ByTime ? Threads / Steps : 0;
+    // Whether a whole tile has an element for every thread in every turn, and a thread's are neighbours in time.
+    static constexpr bool next_are_steps = !ByTime && elements >= Threads;
     static_assert(elements < Threads || (Threads % Width == 0 && Threads % Steps == 0));
     int step, column;
 
     __device__ __forceinline__ TilePlaces() {
         const int thread = static_cast<int>(threadIdx.x);
-        step = ByTime ? thread % Steps : thread / Width;
+        step = ByTime ? thread % Steps : thread / Width * turns;
         column = ByTime ? thread / Steps : thread % Width;
     }
     __device__ __forceinline__ int step_of(int turn) const { return step + turn * steps_of_turn; }
