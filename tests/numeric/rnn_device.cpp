@@ -262,5 +262,12 @@ TEST(RnnPlans, OfBatchInvariantNetworksChooseByNoBatch) {
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RnnDevice);  // kernels are known where there is a device
 INSTANTIATE_TEST_SUITE_P(Rnn, RnnDevice, testing::ValuesIn(cuda_targets()), name_of_target);
 
+// Teams that exchange by a reduce-scatter, with several jobs and rounds of their slots.
+TEST(RnnTeams, TakeSeveralJobsInTurn) {
+    const Target target{FLASHSCAN_BACKEND_CUDA, "fused"};
+    SKIP_UNLESS_AVAILABLE(target);
+    check_case({rnn_problem_of("rnn bwd lstm f32 b32 t12 h1 d1024"), target});
+}
+
 }  // namespace
 }  // namespace numeric

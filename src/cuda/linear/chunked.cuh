@@ -241,18 +241,19 @@ struct ChunkedBlock {
         Wide first[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
-        const bool summing = gate_wanted() && sums.wanted();
-        if (summing) sums.begin(at);
-        const auto take = [&](int i, const GateWide(&gradients)[V]) {
-            if (summing)
-                sums.add(at, i, gradients, first_entry);
-            else
-                tile.gate.set(i, gradients);
-        };
+        if (gate_wanted() && sums.wanted()) {
+            sums.begin(at);
+            walk.template backward<Kind::general>(
+                tile.gate, tile.source, carry, first, before,
+                [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
+            return;
+        }
         with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
-            walk.template backward<decltype(kind)::value>(tile.gate, tile.source, carry, first, before, take);
+            walk.template backward<decltype(kind)::value>(
+                tile.gate, tile.source, carry, first, before,
+                [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
         });
-        if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
+        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
     // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but

@@ -264,89 +264,43 @@ struct Walk {
         return Backward && at.steps > 0 && events.at(events.begin, Down ? at.steps - 1 : 0);
     }
 
-    // Steps of one sequence that follow each other in a lane: [low, high) in the order of memory. `begins` and `ends`
-    // tell whether the walk enters the sequence before the first of them, and leaves it after the last.
-    struct Run {
-        int low = 0, high = L;
-        bool begins = false, ends = false;
-        __device__ __forceinline__ bool contains(int i) const { return low <= i && i < high; }
-        __device__ __forceinline__ int first() const { return Down ? high - 1 : low; }
-        __device__ __forceinline__ int last() const { return Down ? low : high - 1; }
-    };
-    // The steps of a mask in the order of the walk: bit k is for the step that is k steps behind the walk's first.
-    static __device__ __forceinline__ uint64_t in_order(typename Events<L>::Mask mask) {
-        return Down ? __brevll(static_cast<uint64_t>(mask)) >> (64 - L) : mask;
-    }
-    // Calls body(run) for each run of the lane in the order of the walk. Its loop over steps is compiled once, and goes
-    // through all of the lane's steps for each run; warps of several runs are rare. Only Kind::general has several.
-    template <Kind kind, typename Body>
-    __device__ __forceinline__ void for_runs(Body&& body) const {
-        if constexpr (kind != Kind::general) {
-            body(Run{});
-        } else {
-            const uint64_t begins = in_order(events.begin), ends = in_order(events.end);
-#pragma unroll 1
-            for (int done = 0; done < L;) {
-                // A run goes on to the next end, or up to the next begin.
-                const uint64_t stops = (ends << 1 | begins) & ~uint64_t{0} << done << 1;
-                const int stop = stops == 0 ? L : min(__ffsll(static_cast<long long>(stops)) - 1, L);
-                body(Run{Down ? L - stop : done, Down ? L - done : stop, (begins >> done & 1) != 0,
-                         (ends >> (stop - 1) & 1) != 0});
-                done = stop;
-            }
-        }
-    }
-    // Whether a step belongs to a run. Steps that do not are computed too and their results dropped, since a branch for
-    // each step would let none of them overlap.
-    template <Kind kind>
-    static __device__ __forceinline__ bool is_in(const Run& run, int i) {
-        return kind != Kind::general || run.contains(i);
-    }
-    // For kinds with events: forward the steps before which the carry is dropped, backward those after which it is.
-    template <Kind kind>
-    __device__ __forceinline__ typename Events<L>::Mask drops() const {
-        return kind == Kind::general ? events.reset : cuts();
-    }
-
     // Composes the summary of the lane's steps: m maps the carry before them to the carry after them. Like the loops
     // below, this one takes the gates as given or as values worked out before.
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void summarize(const Gates& gate, const Steps<X, Shape>& source, Map (&m)[V]) const {
-        const auto cut = drops<kind>();
+        const auto cut = cuts();
         BackwardCarry<Ty> carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             m[v] = Ty::identity();
-            m[v].cut = has_events<kind> && (cut != 0 || (kind == Kind::cuts && cut_at_start()));
+            m[v].cut = kind == Kind::cuts && (cut != 0 || cut_at_start());
             carry[v] = {Wide{}};
         }
-        for_runs<kind>([&](const Run& run) {
-            if (kind == Kind::general && run.begins) {
+        for_steps([&](int i) {
 #pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    m[v].x = injected(run.first(), v);
-                    m[v].cut = true;
-                    carry[v] = {m[v].x};
-                }
-            }
-            for_steps([&](int i) {
-                const bool in = is_in<kind>(run, i), drop = has_events<kind> && events.at(cut, i);
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    const GateWide a = value_of<kind>(gate, i, v);
-                    const Wide x = source.get(i, v);
-                    if constexpr (Backward) {
-                        BackwardCarry<Ty> next = carry[v];
-                        next.leave_step(a, carry[v].added_to(x), drop);
-                        carry[v] = in ? next : carry[v];
-                        m[v].a = in ? multiply(conj(a), m[v].a) : m[v].a;
-                    } else {
-                        const Wide next = drop ? x : multiply_add(a, m[v].x, x);
-                        m[v].x = in ? next : m[v].x;
-                        m[v].a = in ? multiply(a, m[v].a) : m[v].a;
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                const Wide x = source.get(i, v);
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) {
+                        m[v] = {a, injected(i, v), true};
+                        carry[v] = {m[v].x};
+                    }
+                    if (events.at(events.reset, i)) {
+                        m[v] = {a, x, true};
+                        carry[v] = {Wide{}};
+                        continue;
                     }
                 }
-            });
+                const bool drop = kind == Kind::cuts && events.at(cut, i);
+                if constexpr (Backward) {
+                    carry[v].leave_step(a, carry[v].added_to(x), drop);
+                    m[v].a = multiply(conj(a), m[v].a);
+                } else {
+                    m[v].x = drop ? x : multiply_add(a, m[v].x, x);
+                    m[v].a = multiply(a, m[v].a);
+                }
+            }
         });
         if constexpr (Backward)
 #pragma unroll
@@ -357,27 +311,21 @@ struct Walk {
     // h[t].
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
-        const auto cut = drops<kind>();
-        for_runs<kind>([&](const Run& run) {
-            if (kind == Kind::general && run.begins)
+        const auto cut = cuts();
+        for_steps([&](int i) {
 #pragma unroll
-                for (int v = 0; v < V; ++v) h[v] = injected(run.first(), v);
-            for_steps([&](int i) {
-                const bool in = is_in<kind>(run, i), drop = has_events<kind> && events.at(cut, i);
-                Wide results[V];
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    const GateWide a = value_of<kind>(gate, i, v);
-                    const Wide x = source.get(i, v);
-                    const Wide next = drop ? x : multiply_add(a, h[v], x);
-                    h[v] = in ? next : h[v];
-                    results[v] = in ? next : x;
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                const Wide x = source.get(i, v);
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.begin, i)) h[v] = injected(i, v);
+                    h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
+                    if (events.at(events.end, i)) leave(i, v, h[v]);
+                } else {
+                    h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
                 }
-                source.set(i, results);
-            });
-            if (kind == Kind::general && run.ends)
-#pragma unroll
-                for (int v = 0; v < V; ++v) leave(run.last(), v, h[v]);
+            }
+            source.set(i, h);
         });
     }
 
@@ -387,46 +335,32 @@ struct Walk {
     template <Kind kind, typename Gates, typename Before, typename Sink>
     __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
-        const auto cut = drops<kind>();
+        const auto cut = cuts();
         BackwardCarry<Ty> carry[V];
-        Wide entered[V];  // h before the first step, in the order of the forward pass, of a sequence or a row
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-            carry[v] = {kind == Kind::cuts && cut_at_start() ? Wide{} : c[v]};
-            entered[v] = first[v];
-        }
-        for_runs<kind>([&](const Run& run) {
-            if constexpr (kind == Kind::general) {
+        for (int v = 0; v < V; ++v) carry[v] = {kind == Kind::cuts && cut_at_start() ? Wide{} : c[v]};
+        for_steps([&](int i) {
+            Wide results[V];
+            GateWide gate_gradients[V];
 #pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    if (run.begins) carry[v] = {injected(run.first(), v)};
-                    if (Packed && run.ends && p.offsets.data != nullptr) entered[v] = before_sequence(run.last(), v);
-                }
+            for (int v = 0; v < V; ++v) {
+                const GateWide a = value_of<kind>(gate, i, v);
+                Wide h = before(i, v);
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.begin, i)) carry[v] = {injected(i, v)};
+                if (has_events<kind> && events.at(events.end, i))
+                    h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
+                const bool reset = has_events<kind> && events.at(events.reset, i);
+                const Wide g = carry[v].added_to(source.get(i, v));
+                carry[v].leave_step(a, g, kind == Kind::cuts ? events.at(cut, i) : reset);
+                if constexpr (kind == Kind::general)
+                    if (events.at(events.end, i)) leave(i, v, carry[v].number());
+                results[v] = g;
+                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
+                gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }
-            for_steps([&](int i) {
-                const bool in = is_in<kind>(run, i);
-                Wide results[V];
-                GateWide gate_gradients[V];
-#pragma unroll
-                for (int v = 0; v < V; ++v) {
-                    const GateWide a = value_of<kind>(gate, i, v);
-                    Wide h = before(i, v);
-                    if (has_events<kind> && events.at(events.end, i)) h = entered[v];
-                    const bool reset = has_events<kind> && events.at(events.reset, i);
-                    const Wide d = source.get(i, v), g = carry[v].added_to(d);
-                    BackwardCarry<Ty> next = carry[v];
-                    next.leave_step(a, g, has_events<kind> && events.at(cut, i));
-                    carry[v] = in ? next : carry[v];
-                    results[v] = in ? g : d;
-                    if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
-                    gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
-                }
-                source.set(i, results);
-                if (in) sink(i, gate_gradients);
-            });
-            if (kind == Kind::general && run.ends)
-#pragma unroll
-                for (int v = 0; v < V; ++v) leave(run.last(), v, carry[v].number());
+            source.set(i, results);
+            sink(i, gate_gradients);
         });
 #pragma unroll
         for (int v = 0; v < V; ++v) c[v] = carry[v].number();
