@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 
+#include "cuda/loader/driver.h"
 #include "cuda/runtime.h"
 
 namespace flashscan::cuda {
@@ -33,18 +34,30 @@ Entry& entry_of(const std::string& key) {
     return entries[key];
 }
 
+#if CUDART_VERSION >= 12080
+using LibraryHandle = cudaLibrary_t;
+using KernelHandle = cudaKernel_t;
+constexpr auto load_library = cudaLibraryLoadData;
+constexpr auto find_kernel = cudaLibraryGetKernel;
+#else
+// The driver's own, which the runtime took over later.
+using LibraryHandle = CUlibrary;
+using KernelHandle = CUkernel;
+const auto load_library = [](auto... arguments) { return driver().load_library(arguments...); };
+const auto find_kernel = [](auto... arguments) { return driver().find_kernel(arguments...); };
+#endif
+
 }  // namespace
 
 Module::Module(const std::string& cubin) {
-    cudaLibrary_t library = nullptr;
-    check(cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-          "loading compiled code");
+    LibraryHandle library = nullptr;
+    check(load_library(&library, cubin.data(), nullptr, nullptr, 0U, nullptr, nullptr, 0U), "loading compiled code");
     library_ = library;
 }
 
 const void* Module::kernel(const char* name) const {
-    cudaKernel_t kernel = nullptr;
-    check(cudaLibraryGetKernel(&kernel, static_cast<cudaLibrary_t>(library_), name), "finding a compiled kernel");
+    KernelHandle kernel = nullptr;
+    check(find_kernel(&kernel, static_cast<LibraryHandle>(library_), name), "finding a compiled kernel");
     kernel_attributes(kernel, "loading a compiled kernel");
     return kernel;
 }

@@ -38,6 +38,10 @@ Driver load() {
     need("cuCtxSetCurrent", table.set_context);
     need("cuCtxGetDevice", table.device_of_context);
     need("cuDevicePrimaryCtxRetain", table.retain_primary);
+#if CUDART_VERSION < 12080  // else the runtime has them
+    need("cuLibraryLoadData", table.load_library);
+    need("cuLibraryGetKernel", table.find_kernel);
+#endif
     find("cuTensorMapEncodeTiled", table.encode_map);
     decltype(&cuDeviceGet) device_of_number = nullptr;
     need("cuDeviceGet", device_of_number);

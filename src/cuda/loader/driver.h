@@ -14,6 +14,8 @@ struct Driver {
     decltype(&cuCtxSetCurrent) set_context;
     decltype(&cuCtxGetDevice) device_of_context;
     decltype(&cuDevicePrimaryCtxRetain) retain_primary;
+    decltype(&cuLibraryLoadData) load_library;
+    decltype(&cuLibraryGetKernel) find_kernel;
     decltype(&cuTensorMapEncodeTiled) encode_map;  // null where the driver is too old for it
     std::vector<CUdevice> devices;                 // indexed by the runtime's number of a device
 };
