@@ -230,12 +230,13 @@ INSTANTIATE_TEST_SUITE_P(RnnPairs, RnnCases, testing::ValuesIn(cases_on(rnn_kern
 INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), singles())),
                          name_of_rnn_case);
 
-// The bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums not on the threads.
+// With BATCH_INVARIANT the bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums
+// not on the threads.
 class RnnBits : public testing::TestWithParam<const char*> {};
 
 TEST_P(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
     for (const std::string& cell : cell_words()) {
-        RnnProblem p = rnn_problem_of("rnn bwd f32 b13 t9 " + std::string(GetParam()) + " state-in threads1 " + cell);
+        RnnProblem p = rnn_problem_of("rnn bwd f32 b13 t9 " + std::string(GetParam()) + " state-in threads1 invariant " + cell);
         const RnnData data = make_data(p);
         const RnnOutcome one = run_rnn(p, {}, data, Guard::end);
         require(one);
