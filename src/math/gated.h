@@ -119,20 +119,6 @@ struct Decayed {
     V gate_slope, second_slope, rate_slope;  // da / dg, da / d(second gate), da / d(rate)
 };
 
-// The decay s(g) / (s(g) + s(second)). Numerator and denominator are multiplied by exp(-most), the largest of exp(-g),
-// exp(-second) and 1: sums of numbers of one sign, of which one is 1.
-template <typename V>
-FLASHSCAN_HD Decayed<V> ratio_of(V g, V second) {
-    const V least = select(g < second, g, second), other = select(g < second, second, g);
-    const V most = select(least < V(0), -least, V(0)), small = exp_of(select(least < V(0), least, -least));
-    const V one = select(least < V(0), small, V(1)), of_least = select(least < V(0), V(1), small);
-    const V of_other = exp_of(-other - most);
-    const V of_gate = select(g < second, of_least, of_other), of_second = select(g < second, of_other, of_least);
-    const V scale = reciprocal((one + of_second) + (one + of_gate));
-    const V a = (one + of_second) * scale, rest = (one + of_gate) * scale;
-    return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), V(0)};
-}
-
 // Without Slopes a and 1 - a alone.
 template <Decay kind, bool Slopes = true, typename V>
 FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
@@ -159,7 +145,16 @@ FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
         const ExpAndRest<V> e = exp_and_rest(rate * s.open);
         return {e.exp, e.rest, e.exp * rate * s.open * s.shut, V(0), e.exp * s.open};
     } else {
-        return ratio_of(g, second);
+        // Numerator and denominator times exp(-most), the largest of exp(-g), exp(-second) and 1: sums of numbers of one
+        // sign, of which one is 1.
+        const V least = select(g < second, g, second), other = select(g < second, second, g);
+        const V most = select(least < V(0), -least, V(0)), small = exp_of(select(least < V(0), least, -least));
+        const V one = select(least < V(0), small, V(1)), of_least = select(least < V(0), V(1), small);
+        const V of_other = exp_of(-other - most);
+        const V of_gate = select(g < second, of_least, of_other), of_second = select(g < second, of_other, of_least);
+        const V scale = reciprocal((one + of_second) + (one + of_gate));
+        const V a = (one + of_second) * scale, rest = (one + of_gate) * scale;
+        return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), V(0)};
     }
 }
 
@@ -167,7 +162,7 @@ template <Scale kind, typename V>
 FLASHSCAN_HD V scaled(V a, V rest) {
     if constexpr (kind == Scale::one) return V(1);
     if constexpr (kind == Scale::one_minus) return rest;
-    return sqrt_of(rest + rest * a);  // 1 - a^2, a product and a sum that may be one instruction
+    return sqrt_of(rest * (V(1) + a));
 }
 // dm / da. `limit` is the largest derivative of the square root that is passed on.
 template <Scale kind, typename V>
@@ -192,7 +187,7 @@ FLASHSCAN_HD ValueAndSlope<V> activated(V x) {
         return {kind == Activation::silu ? x * open : select(x < V(0), open, x + V(0.5)), V(0)};
     } else if constexpr (kind == Activation::tanh) {
         const V t = tanh_of(x);
-        return {t, V(1) - t * t};
+        return {t, (V(1) - t) * (V(1) + t)};
     } else {
         const Sigmoids<V> s = sigmoids(x);
         if constexpr (kind == Activation::silu) return {x * s.open, s.open * (V(1) + x * s.shut)};
@@ -224,7 +219,7 @@ FLASHSCAN_HD Epilogued<V> epilogued(V h, V o) {
             return {h * gate, gate, h * (s.open * (V(1) + o * s.shut))};
         }
         const V t = tanh_of(h);
-        return {t * s.open, s.open * (V(1) - t * t), t * (s.open * s.shut)};
+        return {t * s.open, s.open * ((V(1) - t) * (V(1) + t)), t * (s.open * s.shut)};
     }
 }
 

@@ -154,29 +154,17 @@ class Resident final : public SelectiveKernel {
         return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
     }
     void walk_steps(const SelectiveBuffers& x, SelectiveParams& params, void* stream) const {
-        const int64_t threads = p_.channels * steps_.lanes;
+        const int64_t threads = p_.channels * steps_.lanes, row_groups = ceil_div(p_.state_rows(), steps_.rows);
         SelectiveStepParams steps;
         steps.states = state_rows_of(p_, x.state_in, x.state_out, x.state_indices, size_);
         steps.rows = static_cast<uint32_t>(int64_t{p_.state_rows()});
         steps.whole = p_.states == steps_.lanes * steps_.states_of_lane && lie_aligned(steps.states) &&
                       matrices_lie_whole(params);
-        const bool plain = steps_.plain != nullptr && steps.whole != 0 && is_plain(params, steps.states);
-        const int64_t row_groups = ceil_div(p_.state_rows(), plain ? steps_.plain_rows : steps_.rows);
         const int block = step_block(row_groups * threads, selective_step_threads, multiprocessors_);
         params.slices = static_cast<int32_t>(ceil_div(threads, block));
         steps.by_slices = divisor_of(static_cast<uint32_t>(params.slices));
         steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
-        launch(plain ? steps_.plain : steps_.kernel, blocks_of(row_groups * params.slices, block), stream, params,
-               steps);
-    }
-    // Whether a call whose numbers lie whole is plain (plain_steps.cuh).
-    bool is_plain(const SelectiveParams& params, const StateRows& states) const {
-        const auto is_short = [](int64_t stride) { return stride == static_cast<int32_t>(stride); };
-        if (p_.packed() || params.reset != nullptr || params.b.data == nullptr || params.c.data == nullptr)
-            return false;
-        for (const View* v : {&params.input, &params.delta, &params.gate, &params.output, &params.b, &params.c})
-            if (!is_short(v->batch) || !is_short(v->row) || !is_short(v->time)) return false;
-        return is_short(states.in_step) && is_short(states.out_step);
+        launch(steps_.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
     }
     // Whether lanes can load their numbers of A, B and C at once.
     bool matrices_lie_whole(const SelectiveParams& params) const {

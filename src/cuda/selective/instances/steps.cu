@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels of selective scans for few steps, of all types.
 #include "cuda/selective/instances/table.h"
-#include "cuda/selective/plain_steps.cuh"
 #include "cuda/selective/steps.cuh"
 
 namespace flashscan::cuda {
@@ -9,16 +8,8 @@ namespace {
 
 template <typename X, typename V, int Lanes, int States>
 SelectiveStepKernel kernel_of() {
-    SelectiveStepKernel kernel;
-    kernel.kernel = reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>);
-    kernel.lanes = Lanes;
-    kernel.states_of_lane = States;
-    kernel.rows = selective_step_rows<V, States>;
-    if constexpr (std::is_same_v<V, float> && States == SelectivePlainSteps<X, Lanes>::States) {
-        kernel.plain = reinterpret_cast<const void*>(&selective_plain_steps<X, Lanes>);
-        kernel.plain_rows = selective_plain_rows;
-    }
-    return kernel;
+    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States,
+            selective_step_rows<V, States>};
 }
 
 template <typename X, typename V = typename Element<X>::Wide>

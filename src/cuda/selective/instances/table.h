@@ -30,8 +30,6 @@ struct SelectiveStepKernel {
     const void* kernel = nullptr;
     int lanes = 0, states_of_lane = 0;  // lanes of a channel, and states that each of them has
     int rows = 0;                       // rows of a thread
-    const void* plain = nullptr;        // for plain problems (plain_steps.cuh); may be null
-    int plain_rows = 0;
 };
 SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states);
 
