@@ -122,13 +122,15 @@ class CommittedResults(Folder):
         self.assertGreater(folders, 0)
 
     def test_page_and_pictures(self):
+        drawn = 0
         for folder in FOLDERS:
             output = self.run_main(targets, folder)
             for row in {item.row for item in judgements_of(reports.load_results([folder]))}:
                 self.assertIn(f"| {ROWS[row][0]} | {ROWS[row][1]} |", output)
             paths = self.run_main(plot, folder, "--out", self.path).split()
-            self.assertTrue(paths)
+            drawn += len(paths)  # a folder of a few lines may have none
             self.expect_pictures(paths)
+        self.assertGreater(drawn, 0)
 
 
 class MadeUpResults(Folder):
