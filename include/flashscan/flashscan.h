@@ -672,6 +672,8 @@ FLASHSCAN_API_STATUS flashscan_plan_linear(flashscan_plan** plan, const flashsca
  * [-recurrent_clip, recurrent_clip], each element at every step, before what reaches it on other ways is added; NaN
  * stays NaN. Gradients are then no longer derivatives.
  *
+ * A GPU may take a gate below 2^-126, in f64 2^-1021, for 0.
+ *
  * Data types: dtype is that of INPUT, OUTPUT and their gradients; WEIGHT, BIAS and their gradients have weight_dtype:
  *
  *     dtype          f32   bf16       f16       f64

@@ -31,9 +31,9 @@
 //                  (Higham and Mary, SISC 2019, as for the linear recurrence), and the f of each in quadrature; factors
 //                  that are cut off make all terms smaller, and the sum with them: 2 v of it
 //
-// and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53. In f64 a gate below 2^-1021
-// may be 0, as on a GPU, whatever it is multiplied by: 2^-1010 comes to everything. A factor in tf32 below 2^-126 may be
-// 0: 2^-110 does.
+// and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53. A gate below the normal
+// numbers may be 0, as on a GPU, whatever it is multiplied by: 2^-110 comes to everything, in f64 2^-1010. So may a factor
+// in tf32.
 //
 // Where a derivative jumps, at ReLU's 0 and where sLSTM's max decide, an error of any size changes gradients by what
 // they are. Elements whose raw is so near such a kink that its error (the step's disturbance and the root mean square
@@ -70,7 +70,7 @@ class RnnBounds {
           oracle_(oracle),
           arithmetic_(unit_roundoff(state_dtype(p_.dtype)) + 0x1p-53),
           factors_(factor_roundoff(p_)),
-          least_(p_.takes_tf32() ? 0x1p-110 : 0x1p-1010) {
+          least_(p_.dtype == FLASHSCAN_DTYPE_F64 ? 0x1p-1010 : 0x1p-110) {
         wide_.state_out = true;
         exact_ = data;
         exact_.grad_output.resize(static_cast<size_t>(wide_.output_states() * p_.batch * p_.time * p_.width()));
