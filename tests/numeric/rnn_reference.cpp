@@ -236,7 +236,8 @@ class RnnBits : public testing::TestWithParam<const char*> {};
 
 TEST_P(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {
     for (const std::string& cell : cell_words()) {
-        RnnProblem p = rnn_problem_of("rnn bwd f32 b13 t9 " + std::string(GetParam()) + " state-in threads1 invariant " + cell);
+        RnnProblem p =
+            rnn_problem_of("rnn bwd f32 b13 t9 " + std::string(GetParam()) + " state-in threads1 invariant " + cell);
         const RnnData data = make_data(p);
         const RnnOutcome one = run_rnn(p, {}, data, Guard::end);
         require(one);
