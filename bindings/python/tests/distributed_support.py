@@ -20,6 +20,18 @@ needs_two_gpus = pytest.mark.skipif(
     torch.cuda.device_count() < 2 or lib.device_count(lib.CUDA) < 2, reason="no two GPUs, or a library without CUDA"
 )
 
+# Options of linear_scan, for matches_whole.
+LINEAR_CASES = [
+    dict(),
+    dict(reverse=True),
+    dict(gate_form="logit"),
+    dict(layout="bct", gate_form="log"),
+    dict(dtype=torch.bfloat16),
+    dict(dtype=torch.complex128, reverse=True),
+    dict(resets=True, reverse=True, layout="bct"),
+    dict(gate_time=1),
+]
+
 
 def run(worker, ranks, tmp_path, *arguments, backend="gloo"):
     """``worker(rank, ranks, *arguments)`` in processes of a group; any of them that raises fails the test."""

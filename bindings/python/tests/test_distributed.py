@@ -10,21 +10,14 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from flashscan import FlashscanError, FlashscanNotImplementedError, FlashscanValueError  # noqa: E402
 import flashscan.torch as ft  # noqa: E402
-from distributed_support import matches_whole, needs_gloo, run  # noqa: E402
+from distributed_support import LINEAR_CASES, matches_whole, needs_gloo, run  # noqa: E402
 from torch_support import close  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 
 pytestmark = needs_gloo
 
 CASES = [
-    dict(),
-    dict(reverse=True),
-    dict(gate_form="logit"),
-    dict(layout="bct", gate_form="log"),
-    dict(dtype=torch.bfloat16),
-    dict(dtype=torch.complex128, reverse=True),
-    dict(resets=True, reverse=True, layout="bct"),
-    dict(gate_time=1),
+    *LINEAR_CASES,
     *(dict(function="gated_scan", layer=layer) for layer in ("mingru", "minlstm", "hgrn", "rglru", "qrnn", "gilr")),
     dict(function="gated_scan", layer="rglru", reverse=True, state=False, dtype=torch.bfloat16),
     dict(function="gated_scan", layer="qrnn", layout="bct", resets=True),

@@ -14,18 +14,11 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from flashscan import FlashscanError, FlashscanValueError  # noqa: E402
 from flashscan import _library as lib  # noqa: E402
-from distributed_support import matches_whole, needs_gloo, needs_two_gpus, run  # noqa: E402
+from distributed_support import LINEAR_CASES, matches_whole, needs_gloo, needs_two_gpus, run  # noqa: E402
 from torch_support import close  # noqa: E402
 
 CASES = [
-    dict(),
-    dict(reverse=True),
-    dict(gate_form="logit"),
-    dict(layout="bct", gate_form="log"),
-    dict(dtype=torch.bfloat16),
-    dict(dtype=torch.complex128, reverse=True),
-    dict(resets=True, reverse=True, layout="bct"),
-    dict(gate_time=1),
+    *LINEAR_CASES,
     *(dict(function="gated_scan", layer=layer) for layer in ("mingru", "qrnn")),
 ]
 x = torch.ones(1, 4, 1)
