@@ -8,6 +8,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "core/rounding.h"
 
 namespace flashscan::cpu {
 namespace {
@@ -77,7 +78,7 @@ constinit Pool pool;
 }  // namespace
 
 void* allocate_scratch(size_t bytes) {
-    const size_t whole = (bytes + sizeof(Block) - 1) / sizeof(Block) * sizeof(Block);
+    const size_t whole = round_up(bytes, sizeof(Block));
     Block* block = whole < least_kept ? nullptr : pool.take(whole);
     if (block == nullptr) {
         void* memory = std::aligned_alloc(alignof(Block), sizeof(Block) + whole);
@@ -99,7 +100,7 @@ std::shared_ptr<void> keep_scratch(size_t bytes) {
     bytes = 0;  // blocks are as large as what was asked for, so that accesses past their ends are found
 #endif
     if (bytes < least_kept) return nullptr;
-    bytes = std::min((bytes + sizeof(Block) - 1) / sizeof(Block) * sizeof(Block), most);
+    bytes = std::min(round_up(bytes, sizeof(Block)), most);
     pool.keep(bytes);
     return {&pool, [bytes](void*) { pool.drop(bytes); }};
 }
