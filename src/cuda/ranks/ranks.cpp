@@ -127,21 +127,17 @@ class Ranks final : public Family::Kernel {
         const int64_t most = *std::max_element(steps.begin(), steps.end());
         for (const Pass pass : {Pass::forward, Pass::backward}) {
             RankPlan& to = plan(pass);
-            if (!Family::gathers) {
-                to.schedule = choose_schedule(work(pass, most), Carries::wavefront, ranks_.groups);
-                to.schedule.why = "the way that this family has";
-                cut(pass);
-                lay_out(pass);
-                continue;
-            }
             const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
                                              : !can_send(ranks_) ? "the communicator has no send and receive"
                                              : options_.batch_invariant
                                                  ? "BATCH_INVARIANT rules out a choice by the number of rows"
                                                  : nullptr;
-            const Carries wanted = why_gathered != nullptr ? Carries::gathered : ranks_.carries;
+            const char* const why = Family::gathers ? why_gathered : "the way that this family has";
+            const Carries wanted = !Family::gathers          ? Carries::wavefront
+                                   : why_gathered != nullptr ? Carries::gathered
+                                                             : ranks_.carries;
             to.schedule = choose_schedule(work(pass, most), wanted, ranks_.groups);
-            if (why_gathered != nullptr) to.schedule.why = why_gathered;
+            if (why != nullptr) to.schedule.why = why;
             if (waves(pass)) cut(pass);
             lay_out(pass);
         }

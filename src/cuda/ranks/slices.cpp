@@ -2,7 +2,6 @@
 #include "cuda/ranks/slices.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/rounding.h"
 
@@ -53,18 +52,10 @@ RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
     return slices;
 }
 
-// A problem that has been checked holds its defaults, of which checks accept some where the caller gave them only.
-void check_again(LinearProblem& p) { validate(p); }
-void check_again(GatedProblem& p) {
-    if (p.parts.decay != Decay::softplus) p.decay_rate = 0;
-    if (std::isinf(p.sqrt_slope_limit)) p.sqrt_slope_limit = 0;
-    validate(p);
-}
-
 template <typename Problem>
 Problem with_dense(Problem p) {
     p.state_in = p.state_out = p.grad_state_in = p.grad_state_out = {};
-    check_again(p);
+    settle_states(p, {1, p.state_rows(), p.channels}, size_of(state_dtype(p.dtype)));
     return p;
 }
 template <typename Problem>
@@ -94,9 +85,16 @@ struct Mover {
         if (data != nullptr) data = static_cast<Byte*>(data) + elements * size_of(dtype);
     }
 };
-// A wavefront gives the states of a slice.
+// What linear recurrences and gated layers have alike. A wavefront gives the states of a slice.
 template <typename Problem, typename Buffers>
-void move_rest(const Problem& p, const RowSlice& slice, Buffers& b) {
+void move_common(const Problem& p, const RowSlice& slice, Buffers& b) {
+    const Mover to_slice{slice};
+    to_slice(b.input, p.input, p.dtype);
+    to_slice(b.gate, p.gate, p.gate_dtype);
+    to_slice(b.output, p.output, p.dtype);
+    to_slice(b.grad_output, p.grad_output, p.dtype);
+    to_slice(b.grad_input, p.grad_input, p.dtype);
+    to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
     if (b.reset != nullptr) b.reset += slice.batch * p.time;
     b.state_in = b.grad_state_out = nullptr;
     b.state_out = b.grad_state_in = nullptr;
@@ -114,37 +112,24 @@ LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) { return
 GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 
 LinearBuffers buffers_of(const LinearProblem& p, const RowSlice& slice, LinearBuffers b) {
-    const Mover to_slice{slice};
-    to_slice(b.input, p.input, p.dtype);
-    to_slice(b.gate, p.gate, p.gate_dtype);
-    to_slice(b.output, p.output, p.dtype);
-    to_slice(b.grad_output, p.grad_output, p.dtype);
-    to_slice(b.grad_input, p.grad_input, p.dtype);
-    to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
-    move_rest(p, slice, b);
+    move_common(p, slice, b);
     return b;
 }
 
 GatedBuffers buffers_of(const GatedProblem& p, const RowSlice& slice, GatedBuffers b) {
+    move_common(p, slice, b);
     const Mover to_slice{slice};
-    to_slice(b.input, p.input, p.dtype);
-    to_slice(b.gate, p.gate, p.gate_dtype);
     to_slice(b.second_gate, p.second_gate, p.gate_dtype);
     to_slice(b.input_gate, p.input_gate, p.dtype);
     to_slice(b.output_gate, p.output_gate, p.dtype);
     to_slice(b.param, p.param_dtype);
     to_slice(b.bias, p.param_dtype);
-    to_slice(b.output, p.output, p.dtype);
     to_slice(b.reserve, p.reserve, p.dtype);
-    to_slice(b.grad_output, p.grad_output, p.dtype);
-    to_slice(b.grad_input, p.grad_input, p.dtype);
-    to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
     to_slice(b.grad_second_gate, p.grad_second_gate, p.gate_dtype);
     to_slice(b.grad_input_gate, p.grad_input_gate, p.dtype);
     to_slice(b.grad_output_gate, p.grad_output_gate, p.dtype);
     to_slice(b.grad_param, p.param_dtype);
     to_slice(b.grad_bias, p.param_dtype);
-    move_rest(p, slice, b);
     return b;
 }
 
