@@ -68,6 +68,14 @@ int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors) {
     return std::max<int64_t>(multiprocessors / rows.row_groups, 1) * rows.chunk_steps;
 }
 
+ChainedBytes exchanged_bytes(const ChainedTuning& tuning, bool grouped, Extent lanes, int carry_bytes,
+                             int record_bytes) {
+    if (tuning.chunks <= 1) return {};
+    const int64_t links = grouped ? ceil_div(tuning.chunks, int64_t{chunk_group}) : tuning.chunks;
+    const Extent carries = lanes * links * carry_bytes;
+    return {carries, carries + (grouped ? lanes * tuning.chunks * record_bytes : Extent())};
+}
+
 ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile) {
     ChainedTuning t;
     const int log2_warps = log2_up(tile.warps, 5);

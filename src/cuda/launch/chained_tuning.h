@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "core/extent.h"
 #include "cuda/device/scan/chained_sets.h"
 
 namespace flashscan::cuda {
@@ -40,17 +41,24 @@ ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile&
 // sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that only
 // the time of the launch counts.
 bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
+// The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
+// or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
+// lane is compiled, whose chunks would be longer.
+bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
+                          bool narrowest);
 // Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
 // (device/scan/chunk_groups.cuh) makes it suit.
 bool chained_groups_suit(const ChainedTuning& rows);
 // Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many blocks
 // lie between them as the device has multiprocessors. 0: none is.
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);
-// The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
-// or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
-// lane is compiled, whose chunks would be longer.
-bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
-                          bool narrowest);
+// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks, or
+// into groups of them and, behind these, summaries of chunks. None where a row is one chunk.
+struct ChainedBytes {
+    Extent carries, all;
+};
+ChainedBytes exchanged_bytes(const ChainedTuning& tuning, bool grouped, Extent lanes, int carry_bytes,
+                             int record_bytes);
 
 // Warps of a block that follow each other in time: as many as there are steps for, up to 2^log2_warps, as long as no
 // more than a seventh of them have none.

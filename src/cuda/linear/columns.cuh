@@ -64,8 +64,8 @@ struct LinearColumnsWork {
     Steps<X, Shape> source, states{};
     Events<L> events;
     bool eventful;
-    TimeSums<GateWide, V, V*(Skewed ? skewed_pair_lanes : 32)>
-        sums;  // backward, of the gradients of gates that are broadcast over time
+    // Backward: of the gradients of gates that are broadcast over time.
+    TimeSums<GateWide, V, V*(Skewed ? skewed_pair_lanes : 32)> sums;
 
     __device__ __forceinline__ LinearColumnsWork(const LinearParams& params, const Place& place, char*)
         : p(params), at(place), part(Part::of(at, p.rows, p.time, L)) {

@@ -63,8 +63,8 @@ struct LinearParams {
     // `carries` alone, linear_waves, linear_strip_waves and linear_rows of few rows `records` and `carries`.
     void* records = nullptr;  // summaries of chunks
     void* totals = nullptr;   // summaries of look-back groups
-    void* carries =
-        nullptr;  // carries into links, of which rows and columns have one for each chunk or group of chunks
+    // Carries into links, of which rows and columns have one for each chunk or group of chunks.
+    void* carries = nullptr;
 };
 
 inline constexpr int reduce_threads = 256;  // of a block of reduce_gate_gradient

@@ -45,15 +45,10 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     l.partial = l.workspace.book(l.batches * l.partial_time * l.partial_rows * size_of(state_dtype(p.gate_dtype)));
 }
 
-// Books memory for the carries into the chunks of each row, or into groups of them and for the summaries of chunks; lanes
-// publish those of their `pack` rows together.
+// Books memory for what chunks exchange; lanes publish what their `pack` rows carry together.
 void book_carries(LinearPass& l) {
-    const int64_t chunks = l.tuning.chunks;
-    if (chunks <= 1) return;
-    const bool grouped = l.params.grouped != 0;
-    const Extent lanes = l.batches * ceil_div(l.rows, l.pack);
-    const Extent carries = lanes * (grouped ? ceil_div(chunks, int64_t{chunk_group}) : chunks) * l.kernels->carry_bytes;
-    const Extent all = carries + (grouped ? lanes * chunks * l.kernels->record_bytes : Extent());
+    const auto [carries, all] = exchanged_bytes(l.tuning, l.params.grouped != 0, l.batches * ceil_div(l.rows, l.pack),
+                                                l.kernels->carry_bytes, l.kernels->record_bytes);
     l.look_back_bytes = static_cast<size_t>(all);
     l.carries = l.workspace.book(all);
     l.records = l.carries + static_cast<size_t>(carries);

@@ -58,15 +58,13 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
     if (grouped && !p.is_reduction())
         params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
-    if (params.chunks > 1) {
-        const Extent lanes = Extent(batches) * ceil_div(rows, int64_t{lane_rows});
-        const int64_t links = grouped ? ceil_div(params.chunks, int64_t{chunk_group}) : params.chunks;
-        const Extent carries = lanes * links * c.kernels_->carry_bytes;
-        const Extent all = carries + (grouped ? lanes * params.chunks * c.kernels_->carry_bytes : Extent());
-        c.carries_bytes_ = static_cast<size_t>(carries);
-        c.exchanged_bytes_ = static_cast<size_t>(all);
-        c.exchanged_ = workspace.book(all);
-    }
+    // A summary is a number, as a carry is.
+    const auto [carries, all] =
+        exchanged_bytes(c.tuning_, grouped, Extent(batches) * ceil_div(rows, int64_t{lane_rows}),
+                        c.kernels_->carry_bytes, c.kernels_->carry_bytes);
+    c.carries_bytes_ = static_cast<size_t>(carries);
+    c.exchanged_bytes_ = static_cast<size_t>(all);
+    c.exchanged_ = workspace.book(all);
     return c;
 }
 

@@ -23,8 +23,8 @@ struct NumberChainParams {
     int32_t grouped = 0;      // rows: whether chunks are gathered in groups (device/scan/chunk_groups.cuh)
     int64_t ahead = 0;        // rows: steps from a tile to the later one that is brought into L2 with it; 0: none is
     void* carries = nullptr;  // carries into chunks, or into groups of them; all bits are one before the launch
-    void* records =
-        nullptr;  // summaries of chunks, [batches, rows, chunks], where they are gathered in groups; the same
+    // Summaries of chunks, [batches, rows, chunks], where they are gathered in groups; all bits are one here too.
+    void* records = nullptr;
 };
 
 }  // namespace flashscan::cuda
