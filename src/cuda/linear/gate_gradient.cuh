@@ -27,7 +27,7 @@ __device__ __forceinline__ GateWide* partial_sum(const LinearParams& p, int64_t 
 
 // All-reduce over lanes by xor shuffles at the distances `from`, 2 `from`, ... below `to`.
 template <typename GateWide>
-__device__ __forceinline__ GateWide sum_over_lanes(GateWide value, int from, int to) {
+__device__ __forceinline__ GateWide total_over_lanes(GateWide value, int from, int to) {
     for (int distance = from; distance < to; distance *= 2)
         value = value + shuffle(value, static_cast<int>(threadIdx.x & 31U) ^ distance);
     return value;
@@ -54,7 +54,7 @@ struct TimeSums {
         const int lane = shared_row ? 0 : at.lane;
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-            if (shared_row) sum[v] = sum_over_lanes(sum[v], 1, 32);
+            if (shared_row) sum[v] = total_over_lanes(sum[v], 1, 32);
             of_warps[warps.first + warps.mine * warps.step][v][lane] = sum[v];
         }
         __syncthreads();
@@ -68,7 +68,7 @@ struct TimeSums {
                 *partial_sum<GateWide>(p, at.batch, chunk, at.row + v) = sum[v];
         }
         if (!p.sum_rows) return;
-        if (!shared_row) strip = sum_over_lanes(strip, 1, 32);
+        if (!shared_row) strip = total_over_lanes(strip, 1, 32);
         if (at.lane == 0 && at.warp_rows > 0) *partial_sum<GateWide>(p, at.batch, chunk, at.warp_row / Strip) = strip;
     }
 };
@@ -153,8 +153,8 @@ struct GateGradientSum {
         const int warp_rows = V << at.log2_rows, rows = warp_rows << log2_warp_rows;
         const int warps_in_time = Warps >> log2_warp_rows, thread = static_cast<int>(threadIdx.x);
         for (int v = 0; v < V; ++v) {
-            const GateWide over_segments = Shape::time_inner ? sum_over_lanes(sum[v], 1, at.segments())
-                                                             : sum_over_lanes(sum[v], 1 << at.log2_rows, 32);
+            const GateWide over_segments = Shape::time_inner ? total_over_lanes(sum[v], 1, at.segments())
+                                                             : total_over_lanes(sum[v], 1 << at.log2_rows, 32);
             if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
         }
         __syncthreads();

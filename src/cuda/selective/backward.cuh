@@ -213,7 +213,7 @@ struct SelectiveBackward {
 #pragma unroll
                 for (int s = 0; s < S; ++s) terms[i] = add_real_product(at_c.of[s], h[k].of[s], terms[i]);
             }
-            y[first / G] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(terms, lane);
+            y[first / G] = sum_over_states<Shape>(terms, lane);
         }
         __syncwarp();  // as above: the numbers of C are loaded again
 #pragma unroll
@@ -249,8 +249,8 @@ struct SelectiveBackward {
                     exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
                 }
             }
-            const R sum_through = sum_over_lanes<Shape::lanes, Shape::warp_channels>(through, lane);
-            const R sum_exponents = sum_over_lanes<Shape::lanes, Shape::warp_channels>(exponents, lane);
+            const R sum_through = sum_over_states<Shape>(through, lane);
+            const R sum_exponents = sum_over_states<Shape>(exponents, lane);
             const int k = first + lane / (Shape::lanes / G);
             if ((!Plain && k >= valid) || lane % (Shape::lanes / G) != 0) continue;
             finish(begin + k, c, factor * y[first / G], sum_through, sum_exponents, x);

@@ -15,7 +15,7 @@
 // Order      Tile after tile of steps, in the order of the walk. All threads load the tile along the tensors' inner
 //            axis, one tile ahead, and put what a step needs into shared memory, where the steps of a channel are
 //            neighbours; every lane walks the tile; all threads store it. Sums over a channel's lanes are computed for
-//            several steps together (sum_over_lanes), in the same order for every step.
+//            several steps together (sum_over_states), in the same order for every step.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of
 //            channels; with segments INPUT, DELTA and B twice.
 // Bound      Each state and step takes an exponential, of which a multiprocessor does 16 in a clock: for 16 states and
@@ -172,7 +172,7 @@ struct SelectiveForward {
         }
         if constexpr (writes) {
 #pragma unroll
-            for (auto& sum : sums) sum[0] = sum_over_lanes<Shape::lanes, Shape::warp_channels>(sum, block.lane());
+            for (auto& sum : sums) sum[0] = sum_over_states<Shape>(sum, block.lane());
 #pragma unroll
             for (int i = 0; i < Shape::kept / K; ++i) {
                 const int k = i * K + block.lane() / (Shape::lanes / K), t = begin + k;

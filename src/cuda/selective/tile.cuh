@@ -8,6 +8,7 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
+#include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/places.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/selective/params.h"
@@ -155,28 +156,11 @@ template <int Channels>
 __device__ __forceinline__ constexpr int lane_distance(int offset) {
     return Channels > 1 && offset == 1 ? 2 : offset * Channels;
 }
-// A reduce-scatter over the `Lanes` lanes of a channel: sums K values each, K up to `Lanes`, in a fixed order. Lane l
-// gets the sum of value l / (Lanes / K). With one channel the lanes are neighbours.
-template <int Lanes, int Channels = 1, int K, typename R>
-__device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane) {
-    static_assert(K <= Lanes);
-    int count = K;
-#pragma unroll
-    for (int offset = Lanes / 2; offset >= 1; offset /= 2) {
-        if (count > 1) {
-            count /= 2;
-            const bool upper = (lane & offset) != 0;
-#pragma unroll
-            for (int i = 0; i < K / 2; ++i) {
-                if (i >= count) break;
-                const R mine = upper ? values[count + i] : values[i], other = upper ? values[i] : values[count + i];
-                values[i] = mine + __shfl_xor_sync(0xffffffffU, other, lane_distance<Channels>(offset));
-            }
-        } else {
-            values[0] += __shfl_xor_sync(0xffffffffU, values[0], lane_distance<Channels>(offset));
-        }
-    }
-    return values[0];
+// Sums over the lanes of a channel (device/scan/lane_sums.cuh).
+template <typename Shape, int K, typename R>
+__device__ __forceinline__ R sum_over_states(R (&values)[K], int lane) {
+    return sum_over_lanes<Shape::lanes>(values, lane,
+                                        [](int offset) { return lane_distance<Shape::warp_channels>(offset); });
 }
 
 // A block: a segment of the steps of one row of the states, for neighbouring channels of one group.

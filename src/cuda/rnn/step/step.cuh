@@ -19,31 +19,12 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/async_copy.cuh"
+#include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/step_rows.cuh"
 #include "cuda/rnn/real.cuh"
 #include "cuda/rnn/step/params.h"
 
 namespace flashscan::cuda {
-
-// The sums over a warp's lanes of the first N of some numbers in each lane; N is a power of two up to 32. Lane i * (32 /
-// N) and those up to the next such get sum i: with each exchange a lane passes half of its numbers on to where they
-// belong.
-template <int N, int Mask = 16, int All>
-__device__ __forceinline__ float sum_lanes(float (&numbers)[All], int lane) {
-    constexpr int half = N / 2;
-    if constexpr (half > 0) {
-        const bool upper = (lane & Mask) != 0;
-#pragma unroll
-        for (int i = 0; i < half; ++i) {
-            const float low = numbers[i], high = numbers[i + half];
-            numbers[i] = (upper ? high : low) + __shfl_xor_sync(0xffffffffU, upper ? low : high, Mask);
-        }
-    } else {
-        numbers[0] += __shfl_xor_sync(0xffffffffU, numbers[0], Mask);
-    }
-    if constexpr (Mask > 1) return sum_lanes<half, Mask / 2>(numbers, lane);
-    return numbers[0];
-}
 
 template <typename X, typename W, typename Cell>
 struct RnnOneStep {
@@ -129,7 +110,7 @@ struct RnnOneStep {
         }
     }
 
-    // Adds up R h of the warp's unit and rows: sum number gate * rows + row, in the lanes that sum_lanes says.
+    // Adds up R h of the warp's unit and rows: sum number gate * rows + row, in the lanes that sum_over_lanes says.
     __device__ __forceinline__ float multiply(int unit, const float* h) const {
         float sum[sums] = {};
         const W* const r = weights + unit * G * p.padded;
@@ -154,7 +135,7 @@ struct RnnOneStep {
                     }
                 }
         }
-        return sum_lanes<sums>(sum, lane);
+        return sum_over_lanes<32>(sum, lane);
     }
 
     // `pooled` tells that blocks meet before states are stored.
