@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 
 import flashscan
-from flashscan import _affine, _library, _linear, _operator, _rnn
+from flashscan import _affine, _library, _linear, _operator, _rnn, _step
 
 try:
     import torch
@@ -60,12 +60,17 @@ def calls_on(convert, threads):
     Wx, R, b = (convert(np.full(shape, 0.1, np.float32)) for shape in ((1, 1, 4, 1, 2), (4, 1, 2, 2), (4, 1, 2)))
     W = convert(np.full((4, 1, 1), 0.5, np.float32))
     vectors = convert(np.full((4, 1), 0.5, np.float32))
+    # One step of decoding: states of a row, and of a row of a pool.
+    now, one = Wx[:, 0], gate[:, 0]
+    pool, place = convert(np.zeros((2, 1, 1, 2), np.float32)), convert(np.zeros(1, np.int32))
     h = flashscan.linear_scan(gate, x)
     return {
         "linear_scan": lambda: flashscan.linear_scan(gate, x, threads=threads),
         "linear_scan, states": lambda: flashscan.linear_scan(gate, x, state, return_final_state=True, threads=threads),
         "linear_scan_backward": lambda: flashscan.linear_scan_backward(gate, h, x, threads=threads),
+        "linear_step": lambda: flashscan.linear_step(one, one, state, threads=threads),
         "rnn": lambda: flashscan.rnn(Wx, R, b, threads=threads),
+        "rnn_step": lambda: flashscan.rnn_step(now, R, b, pool, state_indices=place, threads=threads),
         "prefix_scan add": lambda: flashscan.prefix_scan(x, "add", axis=1, threads=threads),
         "affine_scan": lambda: flashscan.affine_scan(W, vectors, threads=threads),
     }
@@ -102,6 +107,7 @@ def library_call(call):
     """The call of the library that ``call`` makes, on the same memory, and what ``call`` returns."""
     made, execute = [], _library.execute
     kinds = [getattr(module, name) for module in (_linear, _affine, _operator, _rnn) for name in ("forward", "backward")]
+    kinds += [_step._linear_call, _step._rnn_call]
     for kind in kinds:
         kind.cached.cache_clear()
     with mock.patch.object(_library, "execute", lambda *args: made.append(args) or execute(*args)):
