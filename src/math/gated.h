@@ -119,6 +119,20 @@ struct Decayed {
     V gate_slope, second_slope, rate_slope;  // da / dg, da / d(second gate), da / d(rate)
 };
 
+// The decay s(g) / (s(g) + s(second)). Numerator and denominator are multiplied by exp(-most), the largest of exp(-g),
+// exp(-second) and 1: sums of numbers of one sign, of which one is 1.
+template <typename V>
+FLASHSCAN_HD Decayed<V> ratio_of(V g, V second) {
+    const V least = select(g < second, g, second), other = select(g < second, second, g);
+    const V most = select(least < V(0), -least, V(0)), small = exp_of(select(least < V(0), least, -least));
+    const V one = select(least < V(0), small, V(1)), of_least = select(least < V(0), V(1), small);
+    const V of_other = exp_of(-other - most);
+    const V of_gate = select(g < second, of_least, of_other), of_second = select(g < second, of_other, of_least);
+    const V scale = reciprocal((one + of_second) + (one + of_gate));
+    const V a = (one + of_second) * scale, rest = (one + of_gate) * scale;
+    return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), V(0)};
+}
+
 // Without Slopes a and 1 - a alone.
 template <Decay kind, bool Slopes = true, typename V>
 FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
@@ -145,16 +159,7 @@ FLASHSCAN_HD Decayed<V> decayed(V g, V second, V rate) {
         const ExpAndRest<V> e = exp_and_rest(rate * s.open);
         return {e.exp, e.rest, e.exp * rate * s.open * s.shut, V(0), e.exp * s.open};
     } else {
-        // Numerator and denominator times exp(-most), the largest of exp(-g), exp(-second) and 1: sums of numbers of one
-        // sign, of which one is 1.
-        const V least = select(g < second, g, second), other = select(g < second, second, g);
-        const V most = select(least < V(0), -least, V(0)), small = exp_of(select(least < V(0), least, -least));
-        const V one = select(least < V(0), small, V(1)), of_least = select(least < V(0), V(1), small);
-        const V of_other = exp_of(-other - most);
-        const V of_gate = select(g < second, of_least, of_other), of_second = select(g < second, of_other, of_least);
-        const V scale = reciprocal((one + of_second) + (one + of_gate));
-        const V a = (one + of_second) * scale, rest = (one + of_gate) * scale;
-        return {a, rest, a * (of_gate * scale), -(rest * (of_second * scale)), V(0)};
+        return ratio_of(g, second);
     }
 }
 

@@ -123,6 +123,15 @@ std::vector<GatedProblem> aligned() {
           "minlstm bf16 BCT place-padded b2 t136 c6 no-bias state-out",
           "rglru f16 b2 t5 c64 no-bias state-out limit1000", "hgrn bf16 b1 t67 c66 no-bias state-in state-out"})
         problems.push_back(gated_problem_of(std::string("gated ") + line));
+    // Steps and channels that lanes lack, whose gates of 0 have a root of infinite slope, are not added to sums; and where
+    // factors are 1, slopes are at their limit.
+    for (const char* decay : {"value", "exp", "sigmoid", "one-minus-sigmoid", "lower-bound", "softplus", "ratio"})
+        for (const char* rest : {"f32 b1 t42 c33 input-gate state-in", "bf16 BCT b1 t88 c3 state-out",
+                                 "f32 b2 t42 c34 no-bias input-gate state-in saturated limit1000"})
+            problems.push_back(
+                gated_problem_of(fmt::format("gated decay-{} scale-sqrt activation-silu {}", decay, rest)));
+    for (const char* rest : {"f32 b1 t83 c34", "bf16 b2 t42 c66 state-in", "f16 BCT b1 t88 c3"})
+        problems.push_back(gated_problem_of(fmt::format("gated rglru no-bias saturated limit1000 {}", rest)));
     return problems;
 }
 

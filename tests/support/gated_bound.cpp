@@ -106,8 +106,8 @@ class Bounds {
             step.scale = m_.sqrt(m_.times(step.decay.rest, m_.plus(one, step.decay.a)));
             const double root = step.scale.value;
             Approx inverse = m_.function(step.scale, 1 / root, 1 / (root * root), 2);
-            const double most = 2 * p_.slope_limit;
-            if (most > 0 && inverse.value > most) inverse.value = most;
+            const double most = 2 * p_.slope_limit, least = 1 / (root + step.scale.error);
+            if (most > 0 && inverse.value > most) inverse = {most, std::max(0.0, most - least) + 2 * m_.u * most};
             step.scale_slope = minus(m_.times(step.decay.a, inverse));
         }
         std::tie(step.input, step.input_slope) = activation_of(m_, p_, read(FLASHSCAN_ARG_INPUT, at));

@@ -19,7 +19,7 @@ Values uniform_values(const GatedProblem& p, int32_t id, int64_t count, double l
 }
 
 // Gates by value lie in (-1, 1): at the ends the derivative of the square root is infinite. Some are 0.
-Values gate_values(const GatedProblem& p) {
+Values usual_gates(const GatedProblem& p) {
     const double far = p.values == GatedValues::saturated ? 100 : 5;
     if (p.values == GatedValues::growing) {
         const double middle = p.decay == FLASHSCAN_GATED_DECAY_VALUE ? 1 : 0;
@@ -31,6 +31,26 @@ Values gate_values(const GatedProblem& p) {
     if (p.decay != FLASHSCAN_GATED_DECAY_VALUE) return uniform_values(p, FLASHSCAN_ARG_GATE, p.elements(), -far, far);
     Values values = uniform_values(p, FLASHSCAN_ARG_GATE, p.elements(), -0.4, 0.9);
     for (size_t i = 0; i < values.size(); i += 7) values[i] = 0;
+    return values;
+}
+
+// A gate that makes the decay 1 in f32.
+double opening_gate(int32_t decay) {
+    switch (decay) {
+    case FLASHSCAN_GATED_DECAY_VALUE: return 1;
+    case FLASHSCAN_GATED_DECAY_EXP: return 0;
+    case FLASHSCAN_GATED_DECAY_ONE_MINUS_SIGMOID:
+    case FLASHSCAN_GATED_DECAY_SOFTPLUS: return -200;
+    default: return 200;
+    }
+}
+Values gate_values(const GatedProblem& p) {
+    Values values = usual_gates(p);
+    const bool exact = p.decay == FLASHSCAN_GATED_DECAY_VALUE || p.decay == FLASHSCAN_GATED_DECAY_EXP;
+    if (p.values != GatedValues::saturated || p.scale != FLASHSCAN_GATED_SCALE_SQRT || p.slope_limit == 0)
+        return values;
+    if (exact && p.bias) return values;
+    for (size_t i = 3; i < values.size(); i += 11) values[i] = opening_gate(p.decay);
     return values;
 }
 

@@ -35,6 +35,8 @@ struct GatedBackward {
     using Channels = GatedChannels<Shape>;
     using D = Formula<R, false, !Parts::has_root>;  // the numbers for the decay and its scale
     using F = Formula<R, false, true>;
+    // Whether lanes keep numbers of the decay for pass 3.
+    static constexpr bool keeps = Parts::named && std::is_same_v<R, float>;
     static constexpr bool has_sums = Parts::has_param || Parts::has_bias;
     // Whether lanes load h of their own steps and one edge, which are aligned vectors with time innermost, and which an
     // epilogue needs. Otherwise they load h before each of their steps.
@@ -48,14 +50,15 @@ struct GatedBackward {
     struct Inputs {
         Elements gate, second, input, input_gate, output_gate, grad_output;
         Elements states;  // h if holds_h, otherwise h before each step
-        R edge[V];        // h before the lane's last step if holds_h, otherwise h before the layer's first step
-        int edge_step;    // the lane's step that `edge` is for; -1 for none
+        R edge[V];        // h before the lane's last step
+        bool has_edge;    // whether it is in `edge`; it always is if holds_h
     };
     struct Gradients {
         Elements gate, second, input, input_gate;
         R rate[V], bias[V];  // sums over the lane's steps
     };
     using Step = R[V];
+    using Kept = KeptDecay<Parts::decay>[L][V];
 
     const GatedParams& p;
     const Tile t;
@@ -66,7 +69,7 @@ struct GatedBackward {
         t.template load<Whole>(p.grad_output, x.grad_output);
         if (Parts::has_output_gate(p)) t.template load<Whole>(p.output_gate, x.output_gate);
         if (Parts::has_second_gate(p)) t.template load_gate<Whole>(p.second_gate, x.second);
-        if (p.input.data != nullptr) t.template load<Whole>(p.input, x.input);
+        if (Parts::has_input(p)) t.template load<Whole>(p.input, x.input);
         if (Parts::has_input_gate(p)) t.template load<Whole>(p.input_gate, x.input_gate);
         if (holds_h) t.template load<Whole>(p.states, x.states);
     }
@@ -87,9 +90,8 @@ struct GatedBackward {
         return static_cast<const R*>(p.state_in)[t.batch * p.channels + t.channel + v];
     }
     __device__ __forceinline__ void load_edge(Inputs& x) const {
-        const bool at_end = t.steps > 0 && t.step + t.steps == static_cast<int>(p.time);
-        const int last = t.steps - 1;
-        x.edge_step = holds_h || (at_end && p.state_in != nullptr) ? last : -1;
+        const bool at_end = t.steps > 0 && t.step + L == static_cast<int>(p.time);
+        x.has_edge = holds_h || (at_end && p.state_in != nullptr);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
             x.edge[v] = R(0);
@@ -134,9 +136,8 @@ struct GatedBackward {
     }
     __device__ __forceinline__ R before(const Inputs& x, int i, int v) const {
         if (!Plain) return x.states.get(i, v);
-        if constexpr (!holds_h) return i == x.edge_step ? x.edge[v] : x.states.get(i, v);
-        if constexpr (Shape::by_time) return i + 1 < L ? x.states.get(i + 1 < L ? i + 1 : 0, v) : x.edge[v];
-        return i == x.edge_step || i + 1 == L ? x.edge[v] : x.states.get(i + 1 < L ? i + 1 : 0, v);
+        if (i + 1 == L && x.has_edge) return x.edge[v];
+        return x.states.get(holds_h && i + 1 < L ? i + 1 : i, v);
     }
     // Sets h of the lane's own steps, loading it where the lane holds h before its steps instead.
     __device__ __forceinline__ void load_results(const Inputs& x, Elements& h) const {
@@ -158,14 +159,15 @@ struct GatedBackward {
         Channels::template look_up<Parts>(p, t, shared.channels);
         Channels::template take<Parts>(p, t, shared.channels, rate, bias);
         Values a, g;
-        const bool far = form_factors(x, rate, bias, a);
+        Kept kept;
+        const bool far = form_factors(x, rate, bias, a, kept);
         form_sources(x, g);
         if (!t.whole) t.leave_out(a, g);
         scan.template run<Plain && Parts::bounded>(a, g, far);
         leave_states(a, g);
         if (!t.whole) t.leave_out(a, g);
         Gradients to;
-        form_gradients(x, rate, bias, g, to);
+        form_gradients(x, rate, bias, a, kept, g, to);
         t.store_gate(p.grad_gate, to.gate);
         t.store(p.grad_input, to.input);
         if (Parts::has_second_gate(p)) t.store_gate(p.grad_second_gate, to.second);
@@ -176,16 +178,21 @@ struct GatedBackward {
     static __device__ __forceinline__ R gate_of(const Inputs& x, const Step& bias, int i, int v) {
         return Parts::has_bias ? x.gate.get(i, v) + bias[v] : x.gate.get(i, v);
     }
-    __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a) const {
-        bool far = false;
+    __device__ __forceinline__ bool form_factors(const Inputs& x, const Step& rate, const Step& bias, Values& a,
+                                                 Kept& kept) const {
+        bool far = rates_exceed_one<Parts>(p, rate);
 #pragma unroll
         for (int i = 0; i < L; ++i)
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
                     const R second = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
-                    a[i][v] = number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), D(second), D(rate[v])).a);
-                    far = far || may_exceed_one<kind.value>(a[i][v], rate[v]);
+                    if constexpr (keeps)
+                        a[i][v] = kept[i][v].take(x.gate.get(i, v), second, rate[v]);
+                    else
+                        a[i][v] =
+                            number_of(gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), D(second), D(rate[v])).a);
+                    far = far || may_exceed_one<kind.value>(a[i][v]);
                 }
             });
         return far && t.steps > 0;
@@ -234,46 +241,59 @@ struct GatedBackward {
                     static_cast<R*>(p.grad_state_in)[t.state_of(i, v)] = t.resets(i) ? R(0) : a[i][v] * g[i][v];
     }
 
-    __device__ __forceinline__ void form_gradients(const Inputs& x, const Step& rate, const Step& bias, const Values& g,
-                                                   Gradients& to) const {
+    template <Decay kind>
+    __device__ __forceinline__ GatedSlopes<R> slopes_at(const Inputs& x, const Step& rate, const Step& bias,
+                                                        const Values& a, const Kept& kept, int i, int v) const {
+        // With channels innermost a lane that has the walk's last step has it last.
+        const bool open = (!Plain || i == L - 1) && Parts::opens(p) && t.is_open(i);
+        if constexpr (keeps) {
+            return kept[i][v].slopes(a[i][v], rate[v], 2 * p.short_slope_limit, open);
+        } else {
+            const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
+            const auto d = gated::decayed<kind>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
+            const Scaled m = scaled(d, open);
+            return {
+                m.value, m.slope, R(1), number_of(d.gate_slope), number_of(d.second_slope), number_of(d.rate_slope)};
+        }
+    }
+
+    __device__ __forceinline__ void form_gradients(const Inputs& x, const Step& rate, const Step& bias, const Values& a,
+                                                   const Kept& kept, const Values& g, Gradients& to) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) to.rate[v] = to.bias[v] = R(0);
 #pragma unroll
         for (int i = 0; i < L; ++i) {
-            Step value, value_slope, opening, opening_slope;
+            Step value, value_slope, opening, opening_rest;
             Parts::with_activation(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const auto y = gated::activated<kind.value>(F(p.input.data != nullptr ? x.input.get(i, v) : R(0)));
+                    const auto y = gated::activated<kind.value>(F(Parts::has_input(p) ? x.input.get(i, v) : R(0)));
                     value[v] = number_of(y.value);
                     value_slope[v] = number_of(y.slope);
                 }
             });
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                opening[v] = R(1), opening_slope[v] = R(0);
+                opening[v] = R(1), opening_rest[v] = R(0);
                 if (!Parts::has_input_gate(p)) continue;
-                const auto s = gated::input_gated<InputGating::sigmoid>(F(x.input_gate.get(i, v)));
-                opening[v] = number_of(s.value);
-                opening_slope[v] = number_of(s.slope);
+                const auto s = sigmoids(F(x.input_gate.get(i, v)));
+                opening[v] = number_of(s.open);
+                opening_rest[v] = number_of(s.shut);
             }
-            const bool open = (!Plain || !Shape::by_time || i == L - 1) && Parts::opens(p) && t.is_open(i);
             Step of_gate, of_second, of_input, of_input_gate;
             Parts::with_decay(p, [&](auto kind) {
 #pragma unroll
                 for (int v = 0; v < V; ++v) {
-                    const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
-                    const auto d = gated::decayed<kind.value>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
-                    const Scaled m = scaled(d, open);
-                    R of_a = g[i][v] * before(x, i, v);
-                    if (!is_zero(m.slope)) of_a = of_a + g[i][v] * (value[v] * opening[v]) * m.slope;
-                    const R of_v = g[i][v] * m.value;
-                    of_input[v] = of_v * opening[v] * value_slope[v];
-                    of_input_gate[v] = of_v * value[v] * opening_slope[v];
-                    of_gate[v] = of_a * number_of(d.gate_slope);
-                    of_second[v] = of_a * number_of(d.second_slope);
-                    if (!exists(i)) continue;
-                    if (Parts::has_param) to.rate[v] = to.rate[v] + of_a * number_of(d.rate_slope);
+                    const GatedSlopes<R> d = slopes_at<kind.value>(x, rate, bias, a, kept, i, v);
+                    R from_a = before(x, i, v);
+                    if (keeps || !is_zero(d.scale_slope)) from_a = from_a + value[v] * opening[v] * d.scale_slope;
+                    const R of_a = g[i][v] * from_a * d.common, of_v = g[i][v] * d.m * opening[v];
+                    of_input[v] = of_v * value_slope[v];
+                    of_input_gate[v] = of_v * value[v] * opening_rest[v];
+                    of_gate[v] = of_a * d.gate;
+                    of_second[v] = of_a * d.second;
+                    if (!counts(i)) continue;
+                    if (Parts::has_param) to.rate[v] = to.rate[v] + of_a * d.rate;
                     if (Parts::has_bias) to.bias[v] = to.bias[v] + of_gate[v];
                 }
             });
@@ -283,8 +303,11 @@ struct GatedBackward {
             if (Parts::has_input_gate(p)) to.input_gate.set(i, of_input_gate);
         }
     }
-    __device__ __forceinline__ bool exists(int i) const {
-        return Plain ? t.whole || i < t.steps : t.events.at(t.events.valid, i);
+    // Whether step i is added to sums. One that does not exist has g = 0, but its gate of 0 may make the slope of a root
+    // infinite, and the product of both is NaN; the slopes of named layers are finite there.
+    __device__ __forceinline__ bool counts(int i) const {
+        if constexpr (!Plain) return t.events.at(t.events.valid, i);
+        return keeps || t.whole || t.exists(i);
     }
     struct Scaled {
         R value, slope;

@@ -144,6 +144,7 @@ class Chunked final : public GatedKernel {
             if (v->data == nullptr) continue;
             const int64_t inner = by_time ? v->time : v->row, outer = by_time ? v->row : v->time;
             if (inner != element || outer % vector != 0 || (p_.batch > 1 && v->batch % vector != 0)) return false;
+            if (outer != static_cast<int32_t>(outer)) return false;
             if (reinterpret_cast<uintptr_t>(v->data) % static_cast<uintptr_t>(vector) != 0) return false;
         }
         return true;

@@ -70,7 +70,7 @@ struct GatedForward {
     // Computes the maps of the lane's steps; returns whether products of factors may leave the range of numbers.
     __device__ __forceinline__ bool form_maps(const Inputs& x, const R (&rate)[V], const R (&bias)[V], Values& a,
                                               Values& b) const {
-        bool far = false;
+        bool far = rates_exceed_one<Parts>(p, rate);
 #pragma unroll
         for (int i = 0; i < L; ++i) {
             R gate[V], second[V], input[V], input_gate[V];

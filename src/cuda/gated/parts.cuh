@@ -6,15 +6,36 @@
 #include <type_traits>
 
 #include "cuda/device/math/types.cuh"
+#include "cuda/device/ptx/float_bounds.cuh"
 #include "cuda/gated/params.h"
 #include "math/gated.h"
 
 namespace flashscan::cuda {
 
+// 1 - exp(x), which is given too. Near 0 it is a polynomial (minimax, with a relative error of 1e-7).
+__device__ __forceinline__ float rest_of(float x, float exp) {
+    float sum = 0.0013888819F;
+    for (const float term : {0.0084076827F, 0.0416687004F, 0.1666597427F, 0.4999998314F, 1.0F})
+        sum = fmaf(sum, x, term);
+    return fabsf(x) < 0.5F ? -sum * x : 1.0F - exp;
+}
+
+// exp(-g), exp(-second) and 1, divided by the greatest of them, and 1 / (2 one + gate + second).
+struct RatioPowers {
+    float one, gate, second, scale;
+};
+__device__ __forceinline__ RatioPowers ratio_powers(float g, float second) {
+    const float x = ptx::least_of(g * -log2_e, 0x1p100F), y = ptx::least_of(second * -log2_e, 0x1p100F);
+    const float most = ptx::greatest_of(ptx::greatest_of(x, y), 0.0F), one = ptx::quick_exp2(-most);
+    const float of_gate = ptx::quick_exp2(x - most), of_second = ptx::quick_exp2(y - most);
+    return {one, of_gate, of_second, ptx::quick_reciprocal((one + of_second) + (one + of_gate))};
+}
+
 // f32 with fast functions. Their errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
-// of roundoff relative to the value. `Flushed` tells that subnormal numbers become zeros; slopes, which are quotients
-// of such numbers, need it to be false. `Held` tells that sigmoids stay above 2^-126, as if arguments ended at -87. It
-// must be false where a square root is taken of them, as that makes tiny numbers large enough to matter.
+// of roundoff relative to the value. Exponentials below 2^-126 are zeros; `Flushed` tells that square roots of subnormal
+// numbers are, too: slopes, which are quotients of such numbers, need it to be false. `Held` tells that s(g) stays above
+// 2^-126, as if arguments ended at -87. It must be false where a square root is taken of sigmoids, as that makes tiny
+// numbers large enough to matter.
 template <bool Flushed, bool Held>
 struct Short {
     float value;
@@ -28,21 +49,12 @@ struct Short {
     friend __device__ __forceinline__ bool operator<(Short a, Short b) { return a.value < b.value; }
     friend __device__ __forceinline__ bool operator>(Short a, Short b) { return a.value > b.value; }
 
-    friend __device__ __forceinline__ Short exp_of(Short x) {
-        float y;
-        if constexpr (Flushed)
-            asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
-        else
-            asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x.value * log2_e));
-        return y;
-    }
+    friend __device__ __forceinline__ Short exp_of(Short x) { return ptx::quick_exp2(x.value * log2_e); }
     // If not held, the exponential of -|g| is computed 2^64 times too large, so that it stays normal, and is then
     // scaled back.
     friend __device__ __forceinline__ gated::Sigmoids<Short> sigmoids(Short g) {
         if constexpr (Held) {
-            const float x = g.value * -log2_e;
-            const float e = Flushed ? exp_negative(g.value) : ptx::quick_exp2(ptx::clamp_between(x, 126.0F));
-            const float open = ptx::quick_reciprocal(1.0F + e);
+            const float e = exp_negative(g.value), open = ptx::quick_reciprocal(1.0F + e);
             return {open, e * open};
         } else {
             const float e = ptx::quick_exp2(fmaf(fabsf(g.value), -log2_e, 64.0F)) * 0x1p-64F;
@@ -61,20 +73,92 @@ struct Short {
         asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(Flushed ? x.value : x.value * 0x1p64F));
         return Flushed ? y : y * 0x1p-32F;
     }
-    // Near 0 the rest is the series of exp(x) - 1; the first term that is omitted is 1e-8 of it.
     friend __device__ __forceinline__ ExpAndRest<Short> exp_and_rest(Short x) {
         const float exp = ptx::quick_exp2(x.value * log2_e);
-        float series = 1.0F / 40320;
-        for (const float term : {1.0F / 5040, 1.0F / 720, 1.0F / 120, 1.0F / 24, 1.0F / 6, 1.0F / 2, 1.0F})
-            series = fmaf(series, x.value, term);
-        return {exp, fabsf(x.value) < 0.5F ? -series * x.value : 1.0F - exp};
+        return {exp, rest_of(x.value, exp)};
     }
     // |tanh(x)| = (1 - e) / (1 + e) with e = exp(-2 |x|).
     friend __device__ __forceinline__ Short tanh_of(Short x) {
         const ExpAndRest<Short> e = exp_and_rest(Short(-2.0F * fabsf(x.value)));
         return copysignf(e.rest.value * ptx::quick_reciprocal(1.0F + e.exp.value), x.value);
     }
+    friend __device__ __forceinline__ gated::Decayed<Short> ratio_of(Short g, Short second) {
+        const RatioPowers of = ratio_powers(g.value, second.value);
+        const float a = (of.one + of.second) * of.scale, rest = (of.one + of.gate) * of.scale;
+        return {a, rest, a * (of.gate * of.scale), -(rest * (of.second * of.scale)), 0.0F};
+    }
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
+};
+
+// What a step's decay and scale give backward. The slopes of a by the gate, by SECOND_GATE and by the rate are products
+// with `common`.
+template <typename R>
+struct GatedSlopes {
+    R m, scale_slope, common, gate, second, rate;
+};
+// What backward of a named layer keeps of a step from the pass that needs a to the one that needs slopes: numbers that
+// take longer to compute than a. `take` computes them and returns a. In `slopes`, `limit` is the largest 1 / m that is
+// passed on, and `open` tells that m is 1. The scale is 1 - a, with softplus it is sqrt(1 - a^2).
+template <Decay kind>
+struct KeptDecay {};
+template <bool opens>
+struct KeptSigmoid {
+    float rest;  // 1 - a
+    __device__ __forceinline__ float take(float g, float, float) {
+        const auto s = sigmoids(Short<true, true>(g));
+        rest = number_of(opens ? s.shut : s.open);
+        return number_of(opens ? s.open : s.shut);
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+        const float slope = a * rest;
+        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, opens ? slope : -slope, 0.0F, 0.0F};
+    }
+};
+template <>
+struct KeptDecay<Decay::sigmoid> : KeptSigmoid<true> {};
+template <>
+struct KeptDecay<Decay::one_minus_sigmoid> : KeptSigmoid<false> {};
+template <>
+struct KeptDecay<Decay::lower_bound> {
+    float power;  // exp(-g)
+    __device__ __forceinline__ float take(float g, float, float rate) {
+        power = exp_negative(g);
+        return fmaf(1.0F - rate, ptx::quick_reciprocal(1.0F + power), rate);
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float, float rate, float, bool open) const {
+        const float s = ptx::quick_reciprocal(1.0F + power), shut = power * s, m = (1.0F - rate) * shut;
+        return {open ? 1.0F : m, open ? 0.0F : -1.0F, 1.0F, m * s, 0.0F, shut};
+    }
+};
+// a = exp(x) with x = rate s(g).
+template <>
+struct KeptDecay<Decay::softplus> {
+    float power;  // exp(-g), below 2^128 so that its product with s(g) is a number; s(g) is 0 where it is 2^126 or more
+    __device__ __forceinline__ float take(float g, float, float rate) {
+        power = ptx::quick_exp2(ptx::least_of(g * -log2_e, 127.9F));
+        return ptx::quick_exp2(ptx::quick_reciprocal(1.0F + power) * (rate * log2_e));
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float rate, float limit, bool open) const {
+        const float s = ptx::quick_reciprocal(1.0F + power), x = rate * s;
+        const float rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
+        // The square is at least 2^-126 for its inverse root to be finite.
+        const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
+        return {square * inverse, -(factor * fminf(inverse, limit)), a, x * (power * s), 0.0F, s};
+    }
+};
+// a = (one + second) / (one + second + one + gate), of which each is kept divided by the sum.
+template <>
+struct KeptDecay<Decay::ratio> {
+    float one, gate, second;
+    __device__ __forceinline__ float take(float g, float of_second, float) {
+        const RatioPowers of = ratio_powers(g, of_second);
+        one = of.one * of.scale, gate = of.gate * of.scale, second = of.second * of.scale;
+        return one + second;
+    }
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+        const float rest = one + gate;
+        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, a * gate, -(rest * second), 0.0F};
+    }
 };
 
 // The type of number that formulas are computed with.
@@ -82,6 +166,7 @@ template <typename R, bool Flushed, bool Held>
 using Formula = std::conditional_t<std::is_same_v<R, float>, Short<Flushed, Held>, R>;
 __device__ __forceinline__ double number_of(double x) { return x; }
 using gated::open_of;
+using gated::sigmoids;
 
 template <auto value>
 using Constant = std::integral_constant<decltype(value), value>;
@@ -91,7 +176,9 @@ struct AnyParts {
     static constexpr bool bounded = false;  // whether factors are known to lie between 0 and 1
     static constexpr bool has_root = true;  // whether m may be a square root
     static constexpr bool named = false, is_softplus = false, is_ratio = false;
+    static constexpr Decay decay = Decay::value;  // for which KeptDecay is empty
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
+    static __device__ __forceinline__ bool has_input(const GatedParams& p) { return p.input.data != nullptr; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
         return p.second_gate.data != nullptr;
     }
@@ -152,9 +239,14 @@ struct NamedParts {
         parts.decay == Decay::sigmoid || parts.decay == Decay::one_minus_sigmoid || parts.decay == Decay::ratio;
     static constexpr bool has_root = parts.scale == Scale::sqrt, is_softplus = parts.decay == Decay::softplus;
     static constexpr bool named = true, is_ratio = parts.decay == Decay::ratio;
+    static constexpr Decay decay = parts.decay;
+    static_assert(parts.scale == (decay == Decay::softplus ? Scale::sqrt : Scale::one_minus));  // see KeptDecay
     static constexpr bool has_param = parts.has_param(), has_bias = false;
     static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
+    static constexpr bool keeps_input = parts.keeps_input();
     static constexpr bool may_have_epilogue = parts.has_output_gate(), first_step = parts.first_step;
+    // Whether INPUT is given, in backward where it is read.
+    static __device__ __forceinline__ bool has_input(const GatedParams&) { return keeps_input; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
     static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return opening; }
     static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return may_have_epilogue; }
@@ -178,17 +270,28 @@ struct NamedParts {
 };
 
 // Whether the factor a may exceed 1. A product of such factors could leave the range of normal numbers and come back to
-// it. `rate` is that of the channel.
+// it.
 template <Decay kind, typename R>
-__device__ __forceinline__ bool may_exceed_one(R a, R rate) {
+__device__ __forceinline__ bool may_exceed_one(R a) {
     if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
-    if constexpr (kind == Decay::lower_bound) return !(rate <= R(1) && rate >= R(0));
-    if constexpr (kind == Decay::softplus) return !(rate <= R(0));
     return false;
+}
+// Whether any factor of channels with these rates may.
+template <typename Parts, typename R, int V>
+__device__ __forceinline__ bool rates_exceed_one(const GatedParams& p, const R (&rate)[V]) {
+    bool exceeds = false;
+    Parts::with_decay(p, [&](auto kind) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if constexpr (kind.value == Decay::lower_bound) exceeds = exceeds || !(rate[v] <= R(1) && rate[v] >= R(0));
+            if constexpr (kind.value == Decay::softplus) exceeds = exceeds || !(rate[v] <= R(0));
+        }
+    });
+    return exceeds;
 }
 
 // Computes the maps h -> a h + b of one step of V channels; b does not include the state that enters a sequence. `gate`
-// includes BIAS; `open` tells that m is 1. Returns whether products of a may leave the range of numbers.
+// includes BIAS; `open` tells that m is 1. Returns whether some a may exceed 1, whatever the rates are.
 template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
                                           const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
@@ -205,7 +308,7 @@ __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[
             const auto d = gated::decayed<kind.value, false>(D(gate[v]), D(second[v]), D(rate[v]));
             a[v] = number_of(d.a);
             m[v] = number_of(d.rest);
-            far = far || may_exceed_one<kind.value>(a[v], rate[v]);
+            far = far || may_exceed_one<kind.value>(a[v]);
         }
     });
     Parts::with_scale(p, [&](auto kind) {

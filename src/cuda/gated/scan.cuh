@@ -24,6 +24,7 @@
 //            it has arrived (device/exchange/published_values.cuh).
 #pragma once
 
+#include "cuda/device/ptx/lane_maps.cuh"
 #include "cuda/gated/tile.cuh"
 
 namespace flashscan::cuda {
@@ -90,14 +91,21 @@ struct GatedScan {
     static __device__ __forceinline__ R apply(const Map& m, R carry) {
         return !Plain && m.cut ? m.x : multiply_add(m.a, carry, m.x);
     }
+    // Composes the map with that of the lane `distance` before, if there is one.
+    __device__ __forceinline__ void compose_with_early(Map& m, int distance) const {
+        if constexpr (Plain && sizeof(R) == 4) {
+            ptx::compose_with_early(m.a, m.x, distance);
+        } else {
+            const Map early = from_lane(m, t.lane - distance & 31);
+            if (t.lane >= distance) m = compose(early, m);
+        }
+    }
     __device__ __forceinline__ int slot(int warp_time) const {
         return (t.warp_group << t.p.log2_time_warps) + warp_time;
     }
-    __device__ __forceinline__ void totals(int warp_time, Map (&m)[V]) const {
-        const int lane = Shape::by_time ? 0 : t.lane;
-        const Totals& of = shared.totals[slot(warp_time)][lane];
+    static __device__ __forceinline__ void read(const Totals& of, bool cut, Map (&m)[V]) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], !Plain && shared.cut[slot(warp_time)][lane]};
+        for (int v = 0; v < V; ++v) m[v] = {of.a[v], of.x[v], cut};
     }
     __device__ __forceinline__ void set_totals(const Map (&m)[V]) const {
         if (Shape::by_time && t.lane != 31) return;
@@ -147,10 +155,7 @@ struct GatedScan {
             }
             if constexpr (Shape::by_time) {
 #pragma unroll
-                for (int distance = 1; distance < 32; distance *= 2) {
-                    const Map early = from_lane(m, t.lane - distance & 31);
-                    if (t.lane >= distance) m = compose(early, m);
-                }
+                for (int distance = 1; distance < 32; distance *= 2) compose_with_early(m, distance);
             }
             through[v] = m;
         }
@@ -170,10 +175,12 @@ struct GatedScan {
         Map before[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) before[v] = {R(1), R(0), false};
+        // The first warp's totals; those of the next warp lie `lanes` further.
+        const Totals* of = &shared.totals[slot(0)][Shape::by_time ? 0 : t.lane];
 #pragma unroll 1
-        for (int w = 0; w < t.warp_time; ++w) {
+        for (int w = 0; w < t.warp_time; ++w, of += lanes) {
             Map late[V];
-            totals(w, late);
+            read(*of, !Plain && shared.cut[slot(w)][Shape::by_time ? 0 : t.lane], late);
 #pragma unroll
             for (int v = 0; v < V; ++v) before[v] = compose(before[v], late[v]);
         }
@@ -206,7 +213,7 @@ struct GatedScan {
             if (w == 0) {
                 carry = carry_in();
             } else {
-                totals(w - 1, m);
+                read(shared.totals[slot(w - 1)][Shape::by_time ? 0 : t.lane], false, m);
 #pragma unroll
                 for (int v = 0; v < V; ++v) carry.of[v] = m[v].x;
             }

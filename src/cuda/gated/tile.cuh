@@ -9,14 +9,15 @@
 // 2^log2_time_warps warps of a block have consecutive steps, which make a chunk; the others have neighbouring channels.
 //
 // A problem is Plain if its tensors are contiguous along the inner axis and aligned to what a lane loads at once, each
-// row is one sequence without resets, the layer goes from the first step to the last, and there are fewer than 2^30
-// steps and channels. Lanes then hold elements as they are in memory. Otherwise every element is addressed, checked and
-// held by itself.
+// row is one sequence without resets, the layer goes from the first step to the last, there are fewer than 2^30 steps
+// and channels, and strides along the other axis have 32 bits. Lanes then hold elements as they are in memory.
+// Otherwise every element is addressed, checked and held by itself.
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/launch.cuh"
+#include "cuda/device/tile/long_product.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/device/tile/steps.cuh"
 #include "cuda/gated/parts.cuh"
@@ -122,7 +123,11 @@ struct GatedTile {
     uint32_t chunk, batch;
     Int channel, step;    // the lane's first
     int channels, steps;  // how many of the lane's exist; without channels there are no steps
-    bool whole;           // whether all steps and channels of the warp's lanes exist
+    // In backward with channels innermost, the steps that a lane lacks at the end of the walk are its first: it then ends
+    // with the walk's last step, whose special cases so belong to the lane's last step alone. They are this many.
+    static constexpr bool ends_aligned = Plain && Shape::backward && !Shape::by_time;
+    int lacks = 0;
+    bool whole;  // whether all steps and channels of the warp's lanes exist
     GatedEvents events;
 
     __device__ __forceinline__ explicit GatedTile(const GatedParams& params) : p(params) {
@@ -143,6 +148,10 @@ struct GatedTile {
         // These are the differences before they are clamped: of a comparison of the clamped ones ptxas 13.0 makes a predicate
         // of the clamp that is true for one channel of two.
         whole = __all_sync(0xffffffffU, Int(p.time) - step >= L && Int(p.channels) - channel >= V) != 0;
+        if constexpr (ends_aligned) {
+            lacks = L - steps;
+            if (steps > 0) step -= lacks;
+        }
         if constexpr (!Plain) find_events();
     }
 
@@ -152,7 +161,8 @@ struct GatedTile {
         return descends() ? p.time - 1 - step - i : int64_t{step} + i;
     }
     // Whether step i of the lane exists and is step `wanted` of the walk.
-    __device__ __forceinline__ bool is_step(int i, Int wanted) const { return steps > i && step + i == wanted; }
+    __device__ __forceinline__ bool is_step(int i, Int wanted) const { return exists(i) && step + i == wanted; }
+    __device__ __forceinline__ bool exists(int i) const { return ends_aligned ? i >= lacks : i < steps; }
 
     __device__ __forceinline__ void find_events() {
         const int64_t end = end_of_steps(p.offsets, p.time);
@@ -207,7 +217,7 @@ struct GatedTile {
         for (int i = 0; i < L; ++i)
 #pragma unroll
             for (int v = 0; v < V; ++v)
-                if (i >= steps) a[i][v] = R(1), b[i][v] = R(0);
+                if (!exists(i)) a[i][v] = R(1), b[i][v] = R(0);
     }
     // The index of the state of step i and channel v in [row][channel].
     __device__ __forceinline__ int64_t state_of(int i, int v) const {
@@ -223,33 +233,37 @@ struct GatedTile {
     __device__ __forceinline__ char* first_row(const View& view) const {
         if constexpr (Shape::by_time) {
             const Int time = Shape::backward ? Int(p.time) - L - step : step;
-            return view.data + batch * view.batch + channel * view.row + int64_t{time} * static_cast<int>(sizeof(X));
+            return view.data + batch * view.batch + long_product(channel, view.row) +
+                   int64_t{time} * static_cast<int>(sizeof(X));
         } else {
             const Int time = Shape::backward ? Int(p.time) - 1 - step : step;
-            return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) + time * view.time;
+            return view.data + batch * view.batch + int64_t{channel} * static_cast<int>(sizeof(X)) +
+                   long_product(time, view.time);
         }
     }
-    // The address of the element of channel v one step after the lane's last one in the order of the walk.
+    // The address of the element of channel v one step after the lane's last one in the order of the walk. It is for
+    // backward, where lanes that have steps have the last one.
     __device__ __forceinline__ const char* address_before(const View& view, int v) const {
         constexpr int64_t element = sizeof(X);
         if constexpr (Shape::by_time) return first_row(view) + v * view.row - element;
-        return first_row(view) + v * element + steps * next_row(view);
+        return first_row(view) + v * element + offset_of_row(view, L);
     }
-    __device__ __forceinline__ int64_t next_row(const View& view) const {
-        return Shape::by_time ? view.row : Shape::backward ? -view.time : view.time;
+    // The bytes from the lane's first row of vectors to row k.
+    __device__ __forceinline__ int64_t offset_of_row(const View& view, int k) const {
+        return long_product(Shape::backward && !Shape::by_time ? -k : k, Shape::by_time ? view.row : view.time);
     }
     __device__ __forceinline__ bool has_row(int k, int later) const {
-        return Shape::by_time ? k < channels && steps > 0 : k < steps && step + k + later < Int(p.time);
+        return Shape::by_time ? k < channels && steps > 0 : exists(k) && step + k + later < Int(p.time);
     }
 
     // Loads the lane's elements, moved by `later` steps in the order of the walk.
     template <bool Whole>
     __device__ __forceinline__ void load(const View& view, Elements& x, int later = 0) const {
         if constexpr (Plain) {
-            const int64_t next = next_row(view);
-            const char* from = first_row(view) + later * next;
+            const char* const first = first_row(view);
 #pragma unroll
-            for (int k = 0; k < rows; ++k, from += next) {
+            for (int k = 0; k < rows; ++k) {
+                const char* const from = k + later == 0 ? first : first + offset_of_row(view, k + later);
 #pragma unroll
                 for (int w = 0; w < row_words; w += vector_words) {
                     uint32_t* const to = x.word + k * row_words + w;
@@ -324,13 +338,14 @@ struct GatedTile {
     }
     template <bool Whole>
     __device__ __forceinline__ void store_words(const View& view, const Elements& x) const {
-        const int64_t next = next_row(view);
-        char* to = first_row(view);
+        char* const first = first_row(view);
 #pragma unroll
-        for (int k = 0; k < rows; ++k, to += next)
+        for (int k = 0; k < rows; ++k) {
+            char* const to = k == 0 ? first : first + offset_of_row(view, k);
 #pragma unroll
             for (int w = 0; w < row_words; w += vector_words)
                 if (Whole || has_row(k, 0)) cuda::store_words<vector_words>(x.word + k * row_words + w, to + 4 * w);
+        }
     }
     template <typename T>
     __device__ __forceinline__ void store_each(const View& view, const Elements& x) const {
