@@ -154,17 +154,28 @@ class Resident final : public SelectiveKernel {
         return p_.packed() ? p_.time <= p_.state_rows() && !options.batch_invariant : p_.time <= most_steps;
     }
     void walk_steps(const SelectiveBuffers& x, SelectiveParams& params, void* stream) const {
-        const int64_t threads = p_.channels * steps_.lanes, row_groups = ceil_div(p_.state_rows(), steps_.rows);
+        const int64_t threads = p_.channels * steps_.lanes;
         SelectiveStepParams steps;
         steps.states = state_rows_of(p_, x.state_in, x.state_out, x.state_indices, size_);
         steps.rows = static_cast<uint32_t>(int64_t{p_.state_rows()});
         steps.whole = p_.states == steps_.lanes * steps_.states_of_lane && lie_aligned(steps.states) &&
                       matrices_lie_whole(params);
+        const bool plain = steps_.plain.kernel != nullptr && steps.whole != 0 && is_plain(params, steps.states);
+        const SelectiveStepKernel::Instance& chosen = plain ? steps_.plain : steps_.any;
+        const int64_t row_groups = ceil_div(p_.state_rows(), chosen.rows);
         const int block = step_block(row_groups * threads, selective_step_threads, multiprocessors_);
         params.slices = static_cast<int32_t>(ceil_div(threads, block));
         steps.by_slices = divisor_of(static_cast<uint32_t>(params.slices));
         steps.by_group_channels = divisor_of(static_cast<uint32_t>(int64_t{group_channels_}));
-        launch(steps_.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
+        launch(chosen.kernel, blocks_of(row_groups * params.slices, block), stream, params, steps);
+    }
+    // Whether a call whose numbers lie whole is Plain (steps.cuh).
+    bool is_plain(const SelectiveParams& params, const StateRows& states) const {
+        if (p_.packed() || params.reset != nullptr || !p_.b_per_step || !p_.c_per_step) return false;
+        const auto fits = [](int64_t stride) { return stride == static_cast<int32_t>(stride); };
+        for (const View* v : {&params.input, &params.delta, &params.gate, &params.output, &params.b, &params.c})
+            if (!fits(v->batch) || !fits(v->row) || !fits(v->time)) return false;
+        return fits(states.in_step) && fits(states.out_step);
     }
     // Whether lanes can load their numbers of A, B and C at once.
     bool matrices_lie_whole(const SelectiveParams& params) const {

@@ -6,10 +6,16 @@
 namespace flashscan::cuda {
 namespace {
 
+template <typename X, typename V, int Lanes, int States, bool Plain>
+SelectiveStepKernel::Instance instance_of() {
+    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States, Plain>),
+            selective_step_rows<V, States, Plain>};
+}
 template <typename X, typename V, int Lanes, int States>
 SelectiveStepKernel kernel_of() {
-    return {reinterpret_cast<const void*>(&selective_steps<X, V, Lanes, States>), Lanes, States,
-            selective_step_rows<V, States>};
+    SelectiveStepKernel kernel{Lanes, States, instance_of<X, V, Lanes, States, false>(), {}};
+    if constexpr (std::is_same_v<V, float> && States == 4) kernel.plain = instance_of<X, V, Lanes, States, true>();
+    return kernel;
 }
 
 template <typename X, typename V = typename Element<X>::Wide>

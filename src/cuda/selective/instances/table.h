@@ -27,9 +27,12 @@ struct SelectiveKernels {
 
 // The kernel for forward over few steps.
 struct SelectiveStepKernel {
-    const void* kernel = nullptr;
     int lanes = 0, states_of_lane = 0;  // lanes of a channel, and states that each of them has
-    int rows = 0;                       // rows of a thread
+    struct Instance {
+        const void* kernel = nullptr;
+        int rows = 0;  // rows of a thread
+    };
+    Instance any, plain;  // the latter is for Plain calls alone (steps.cuh), and may not be there
 };
 SelectiveStepKernel selective_step_kernel(Dtype dtype, Dtype matrix_dtype, int64_t states);
 
