@@ -174,7 +174,8 @@ template <Scale kind, typename V>
 FLASHSCAN_HD V scale_slope(V a, V m, V limit) {
     if constexpr (kind == Scale::one) return V(0);
     if constexpr (kind == Scale::one_minus) return V(-1);
-    const V inverse = reciprocal(m), most = limit + limit;
+    // At a = 1 rest may be -0, of which the root is -0, too.
+    const V inverse = reciprocal(m + V(0)), most = limit + limit;
     return -(a * select(inverse > most, most, inverse));
 }
 
