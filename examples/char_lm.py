@@ -216,8 +216,9 @@ def plot(losses, path, title):
 
 def documents():
     """The repository's own documents, one after the other."""
-    files = sorted(Path(__file__).resolve().parents[1].glob("**/*.md"))
-    return b"\n".join(file.read_bytes() for file in files if "build" not in file.parts)
+    root = Path(__file__).resolve().parents[1]
+    files = sorted(root.glob("**/*.md"))
+    return b"\n".join(file.read_bytes() for file in files if "build" not in file.relative_to(root).parts)
 
 
 def check(model, text, args):
