@@ -7,8 +7,7 @@ on one of them.
 
 A JSON line for each pass ("forward", or "both": that and its backward), and for each way: "one", the whole on the GPU of
 rank 0, and "ranks"; called from Python, or as a graph that is replayed. --mb is of an array on each GPU, of f32. Before
-each call all GPUs meet in an all-reduce; the time is that of the slowest, and the median over runs. While a rank makes
-what it times, the others wait on the host, so that no GPU waits in a kernel of NCCL while another one captures a graph.
+each call all GPUs meet in an all-reduce; the time is that of the slowest, and the median over runs.
 """
 
 import argparse
@@ -33,10 +32,8 @@ def captured(call):
     return graph.replay
 
 
-def time_call(call, runs, device, host):
-    """Microseconds of the slowest rank: the median and the least. A rank without a call has none. Ranks meet in the group
-    ``host`` before and after."""
-    dist.barrier(host)
+def time_call(call, runs, device):
+    """Microseconds of the slowest rank: the median and the least. A rank without a call has none."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     meeting, times = torch.zeros(1, device=device), []
     for run in range(-3, runs):
@@ -48,8 +45,8 @@ def time_call(call, runs, device, host):
         end.synchronize()
         if run >= 0:
             times.append(1e3 * begin.elapsed_time(end) if call is not None else 0)
-    slowest = torch.tensor(times)
-    dist.all_reduce(slowest, dist.ReduceOp.MAX, host)
+    slowest = torch.tensor(times, dtype=torch.float64, device=device)  # also of a rank whose times are the integer 0
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
     return slowest.median().item(), slowest.min().item()
 
 
@@ -75,7 +72,6 @@ def main():
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
-    host = dist.new_group(backend="gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for mb in given.mb:
         steps = (mb << 20) // 4 // given.batch // given.channels
@@ -91,7 +87,7 @@ def main():
                     call = calls.get(name)
                     if call is not None:
                         call = captured(call) if graph else call
-                    us, least = time_call(call, given.runs, device, host)
+                    us, least = time_call(call, given.runs, device)
                     whole.setdefault((name, graph), us)
                     row = {"pass": name, "way": way, "ranks": ranks if way == "ranks" else 1, "rank_mb": mb}
                     row.update(layer=given.layer or "linear", batch=given.batch, channels=given.channels)
