@@ -55,6 +55,16 @@ std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const
     const GatedProblem dense = with_dense_states(problem);
     return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
 }
+std::unique_ptr<SelectiveKernel> selective_over_ranks(const SelectiveProblem& problem, const Options& options,
+                                                      std::string& refusal) {
+    if (!options.communicator) return make_selective_resident(problem, options, refusal);
+    if (options.communicator.carries == Carries::wavefront) {
+        refusal = "gathers what ranks tell and has no CARRIES_WAVEFRONT";
+        return nullptr;
+    }
+    const SelectiveProblem dense = with_dense_states(problem);
+    return make_selective_ranks(dense, options, make_selective_summarised(dense, options));
+}
 // For families that have no way to carry states from GPU to GPU.
 template <auto make, typename Problem>
 auto alone(const Problem& problem, const Options& options, std::string& refusal) {
@@ -86,7 +96,7 @@ constexpr OperatorCandidate operators[] = {
 
 constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};
 
-constexpr SelectiveCandidate selective[] = {{"resident", alone<make_selective_resident>}};
+constexpr SelectiveCandidate selective[] = {{"resident", selective_over_ranks}};
 
 bool checks_wanted() {
     const char* value = std::getenv("FLASHSCAN_CHECK");

@@ -12,6 +12,8 @@ namespace {
 
 using namespace support;
 
+constexpr Target device{FLASHSCAN_BACKEND_CUDA, ""};
+
 struct SelectiveRankCase {
     SelectiveProblem problem;
     std::string kernel;
@@ -69,15 +71,17 @@ Part part_of(const SelectiveProblem& p, const SelectiveData& data, const std::ve
     return part;
 }
 
-void run_part(Part& part, const std::string& kernel, const flashscan_comm& comm) {
+void run_part(Part& part, const std::string& kernel, Meeting& meeting, int32_t rank) {
     const SelectiveProblem& p = part.problem;
-    flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, kernel);
+    const int32_t backend = meeting.backend();
+    const flashscan_comm comm = meeting.comm(rank);
+    flashscan_options options = options_of(p, backend, kernel);
     options.communicator = &comm;
     const Plan plan(desc_of(p), options);
     if (failed(plan, part.run)) return;
-    Call forward = forward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::end);
+    Call forward = forward_call(p, plan, backend, part.data, Guard::end);
     if (!run_repeatedly(forward, plan, 2, part.run)) return;
-    Call backward = backward_call(p, plan, FLASHSCAN_BACKEND_CPU, part.data, Guard::start);
+    Call backward = backward_call(p, plan, backend, part.data, Guard::start);
     if (!run_repeatedly(backward, plan, 2, part.run)) return;
     for (const Call* call : {&forward, &backward})
         for (const auto& [id, bytes] : call->output_bytes()) part.values[id] = call->values(id);
@@ -93,16 +97,16 @@ void add_sums(const SelectiveProblem& p, int32_t id, const Values& values, Value
     }
 }
 
-int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kernel, const SelectiveData& data,
-                              const std::vector<int64_t>& lengths, bool sum_gradients = false) {
+void expect_near_reference(const SelectiveProblem& p, const std::string& kernel, const std::vector<int64_t>& lengths,
+                           Meeting& meeting) {
+    const bool sum_gradients = meeting.sums_gradients();
+    const SelectiveData data = make_data(p);
     std::map<int32_t, Expected> reference = reference_of(p, data);
-    Meeting meeting(static_cast<int32_t>(lengths.size()));
-    if (sum_gradients) meeting.sum_gradients();
     std::vector<Part> parts;
     for (size_t rank = 0; rank < lengths.size(); ++rank) parts.push_back(part_of(p, data, lengths, rank));
     const auto part_of_rank = [&](int32_t rank) -> Part& { return parts[static_cast<size_t>(rank)]; };
     on_ranks(
-        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), kernel, meeting.comm(rank)); },
+        meeting, [&](int32_t rank) { run_part(part_of_rank(rank), kernel, meeting, rank); },
         [&](int32_t rank) -> std::string& { return part_of_rank(rank).run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
     std::map<int32_t, Values> whole;
@@ -126,24 +130,59 @@ int64_t expect_near_reference(const SelectiveProblem& p, const std::string& kern
         const Comparison comparison = compare(p, data, id, values, reference.at(id));
         EXPECT_TRUE(comparison.ok()) << comparison.sentence;
     }
-    return meeting.calls();
 }
+
+int32_t ranks_of(const SelectiveRankCase& c) { return static_cast<int32_t>(c.lengths.size()); }
 
 class RankSelective : public testing::TestWithParam<SelectiveRankCase> {};
 
 TEST_P(RankSelective, MatchTheReference) {
     const auto& [p, kernel, lengths] = GetParam();
-    expect_near_reference(p, kernel, make_data(p), lengths);
+    Meeting meeting(ranks_of(GetParam()));
+    expect_near_reference(p, kernel, lengths, meeting);
 }
 
 TEST(RankSelectiveSums, TheLibraryAddsThem) {
     for (const SelectiveRankCase& c : rank_cases()) {
         SCOPED_TRACE(testing::Message() << c);
-        expect_near_reference(c.problem, c.kernel, make_data(c.problem), c.lengths, true);
+        Meeting meeting(ranks_of(c));
+        meeting.sum_gradients();
+        expect_near_reference(c.problem, c.kernel, c.lengths, meeting);
     }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RankSelective, testing::ValuesIn(rank_cases()));
+
+// On a GPU that the ranks share. The last case has segments of the steps of a rank.
+TEST(RankSelectiveOnAGpu, MatchTheReference) {
+    SKIP_UNLESS_AVAILABLE(device);
+    std::vector<SelectiveRankCase> cases = rank_cases();
+    const SelectiveProblem p = selective_problem_of(
+        "selective f32 b1 t2100 c20 n16 b-per-step c-per-step softplus gate skip bias reset state-in state-out seed9");
+    cases.push_back({p, "", {1000, 1100}});
+    for (const SelectiveRankCase& c : cases) {
+        if (!c.kernel.empty()) continue;
+        for (const bool sums : {false, true}) {
+            SCOPED_TRACE(testing::Message() << c << (sums ? " sums" : ""));
+            Meeting meeting(ranks_of(c), FLASHSCAN_BACKEND_CUDA);
+            if (sums) meeting.sum_gradients();
+            expect_near_reference(c.problem, "", c.lengths, meeting);
+        }
+    }
+}
+
+TEST(RankSelectiveOnAGpu, RefusesAWavefront) {
+    SKIP_UNLESS_AVAILABLE(device);
+    const SelectiveProblem p = selective_problem_of("selective f32 b1 t4 c2 n1");
+    Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
+    meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 0);
+    on_ranks(2, [&](int32_t rank) {
+        Part part = part_of(p, make_data(p), {2, 2}, static_cast<size_t>(rank));
+        run_part(part, "", meeting, rank);
+        EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
+        EXPECT_NE(part.run.message.find("has no CARRIES_WAVEFRONT"), std::string::npos) << part.run.message;
+    });
+}
 
 // Without a carry the rank in the middle would leave the numbers of f32 that it stays in with one.
 TEST(RankSelectiveOnTheWay, SumsOfARanksStepsOverflowWhereTheWholeDoesNot) {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "core/backend.h"
+#include "cuda/launch/selective_summary.h"
 
 namespace flashscan::cuda {
 
@@ -17,6 +17,8 @@ std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, co
                                                 std::unique_ptr<LinearKernel> inner, MakeLinear make);
 std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const Options& options,
                                               std::unique_ptr<GatedKernel> inner, MakeGated make);
+std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
+                                                      std::unique_ptr<SummarisedSelective> inner);
 // Why gated layers do not run over these ranks; null where they do.
 const char* why_no_gated_ranks(const GatedProblem& problem, const Options& options);
 

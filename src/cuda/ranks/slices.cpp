@@ -53,10 +53,14 @@ RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
 }
 
 template <typename Problem>
-Problem with_dense(Problem p) {
+Problem with_dense(Problem p, Extent width, int64_t number_bytes) {
     p.state_in = p.state_out = p.grad_state_in = p.grad_state_out = {};
-    settle_states(p, {1, p.state_rows(), p.channels}, size_of(state_dtype(p.dtype)));
+    settle_states(p, {1, p.state_rows(), width}, number_bytes);
     return p;
+}
+template <typename Problem>
+Problem with_dense(const Problem& p) {
+    return with_dense(p, p.channels, size_of(state_dtype(p.dtype)));
 }
 template <typename Problem>
 Problem part_of(Problem p, const RowSlice& slice) {
@@ -108,6 +112,9 @@ RowSlices slices_of(const LinearProblem& p, Pass pass, int32_t groups) { return 
 RowSlices slices_of(const GatedProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 LinearProblem with_dense_states(LinearProblem p) { return with_dense(p); }
 GatedProblem with_dense_states(GatedProblem p) { return with_dense(p); }
+SelectiveProblem with_dense_states(SelectiveProblem p) {
+    return with_dense(p, p.channels * p.states, size_of(p.matrix_dtype));
+}
 LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 

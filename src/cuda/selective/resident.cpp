@@ -8,6 +8,7 @@
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/launch/step_rows.h"
 #include "cuda/selective/candidates.h"
+#include "cuda/selective/ends.h"
 #include "cuda/selective/instances/table.h"
 #include "cuda/selective/params.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr int sum_threads = 256;
 
-class Resident final : public SelectiveKernel {
+class Resident final : public SummarisedSelective {
   public:
     Resident(const SelectiveProblem& problem, const Options& options)
         : p_(problem),
@@ -35,7 +36,9 @@ class Resident final : public SelectiveKernel {
           short_(is_short(options)),
           multiprocessors_(device_attribute(cudaDevAttrMultiProcessorCount, device_)),
           forward_(book_forward()),
-          backward_(book_backward()) {
+          backward_(book_backward()),
+          summary_segments_(max(segments_, 2)),
+          summary_(book_summary()) {
         for (const void* kernel : {passes_.forward, passes_.states, passes_.adjoint, passes_.backward})
             allow_shared_memory(kernel, device_);
     }
@@ -74,12 +77,7 @@ class Resident final : public SelectiveKernel {
         launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
         if (segments_ > 1) {
             find_carries(x, params, false, stream);
-            SelectiveParams adjoint = params;
-            adjoint.b = adjoint.c;  // a plain walk takes its strides for those of C
-            adjoint.b.data = nullptr;
-            adjoint.constant_b = nullptr;
-            adjoint.down = !params.down;
-            launch_blocks(passes_.adjoint, passes_.forward_bytes, adjoint, stream);
+            walk_adjoint(params, stream);
             find_carries(x, params, true, stream);
         }
         params.grad_input = view(x.grad_input, p_.grad_input, size_of(p_.dtype));
@@ -110,6 +108,21 @@ class Resident final : public SelectiveKernel {
         if (p_.c_per_step)
             add_slices(params.step_c, view(x.grad_c, p_.grad_c, size_of(p_.step_dtype())), x.seq_offsets, stream);
     }
+
+    // Walks tell what segments do to states where there are several: a single one gets a second without steps, and packed
+    // sequences are walked twice.
+    void summarise(Pass pass, const SelectiveBuffers& x, void* delta_sums, void* stream) const override {
+        const DeviceScope scope(device_);
+        SelectiveParams params = common(x, summary_);
+        params.segments = static_cast<int32_t>(summary_segments_);
+        launch_blocks(passes_.states, passes_.forward_bytes, without_c(params), stream);
+        find_ends(x, params, false, x.state_out, delta_sums, stream);
+        if (pass == Pass::forward || x.grad_state_in == nullptr) return;
+        params.grad_output = view(x.grad_output, p_.grad_output, size_of(p_.dtype));
+        walk_adjoint(params, stream);
+        find_ends(x, params, true, x.grad_state_in, nullptr, stream);
+    }
+    size_t summary_bytes(Pass) const override { return summary_.bytes; }
 
   private:
     // Offsets in SCRATCH. b and c are partial sums of rows and segments, or, if each step has its own matrices, of
@@ -187,8 +200,8 @@ class Resident final : public SelectiveKernel {
     }
 
     // Books the carries into segments, and the sums of d over them.
-    void book_segments(Workspace& workspace, Scratch& scratch, bool adjoint) const {
-        const Extent times = segments_ > 1 ? parts_.named("SCRATCH") : Extent(0);
+    void book_segments(Workspace& workspace, Scratch& scratch, bool adjoint, int64_t segments) const {
+        const Extent times = segments > 1 ? p_.state_rows().named("SCRATCH") * segments : Extent(0);
         scratch.carries = workspace.book(times * matrix_numbers() * size_);
         if (adjoint) scratch.adjoint_carries = workspace.book(times * matrix_numbers() * size_);
         scratch.deltas = workspace.book(times * p_.channels * size_of(p_.param_dtype()));
@@ -196,14 +209,21 @@ class Resident final : public SelectiveKernel {
     Scratch book_forward() const {
         Workspace workspace;
         Scratch scratch{};
-        book_segments(workspace, scratch, false);
+        book_segments(workspace, scratch, false, segments_);
+        scratch.bytes = workspace.bytes();
+        return scratch;
+    }
+    Scratch book_summary() const {
+        Workspace workspace;
+        Scratch scratch{};
+        book_segments(workspace, scratch, true, summary_segments_);
         scratch.bytes = workspace.bytes();
         return scratch;
     }
     Scratch book_backward() const {
         Workspace workspace;
         Scratch scratch{};
-        book_segments(workspace, scratch, true);
+        book_segments(workspace, scratch, true, segments_);
         const Extent rows = p_.state_rows().named("SCRATCH");
         const Extent chunks = p_.packed() ? kept_chunks() + rows + 1 : rows * kept_chunks();
         const Extent lanes = ceil_div(p_.states, passes_.states_of_lane);
@@ -279,8 +299,34 @@ class Resident final : public SelectiveKernel {
         params.adjoint = adjoint;
         launch(kernels_.carries, threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads), stream, params);
     }
+    void find_ends(const SelectiveBuffers& x, const SelectiveParams& of, bool adjoint, void* last, void* delta_sums,
+                   void* stream) const {
+        SelectiveEndParams params;
+        params.ends = adjoint ? of.adjoint_carries : of.carries;
+        params.deltas = of.segment_deltas;
+        params.a = x.a;
+        params.first = adjoint ? x.grad_state_out : x.state_in;
+        params.last = last;
+        params.delta_sums = delta_sums;
+        params.rows = p_.state_rows();
+        params.channels = p_.channels;
+        params.states = of.states;
+        params.segments = static_cast<int32_t>(segments_);
+        params.parts = of.segments;
+        params.adjoint = adjoint;
+        launch(selective_ends_kernel(p_.matrix_dtype),
+               threads_in_blocks(p_.state_rows() * matrix_numbers(), sum_threads), stream, params);
+    }
+    // Walks the gradients of states through segments that begin with zeros.
+    void walk_adjoint(SelectiveParams params, void* stream) const {
+        params.b = params.c;  // a plain walk takes its strides for those of C
+        params.b.data = nullptr;
+        params.constant_b = nullptr;
+        params.down = !params.down;
+        launch_blocks(passes_.adjoint, passes_.forward_bytes, params, stream);
+    }
     void launch_blocks(const void* kernel, int shared_bytes, const SelectiveParams& params, void* stream) const {
-        const int64_t blocks = parts_ * p_.groups * slices_;
+        const int64_t blocks = p_.state_rows() * params.segments * p_.groups * slices_;
         if (blocks == 0) return;
         LaunchShape shape = blocks_of(blocks, passes_.threads);
         shape.shared_bytes = shared_bytes;
@@ -321,12 +367,20 @@ class Resident final : public SelectiveKernel {
     bool short_;
     int multiprocessors_;
     Scratch forward_, backward_;
+    Extent summary_segments_;
+    Scratch summary_;
 };
 
 }  // namespace
 
 std::unique_ptr<SelectiveKernel> make_selective_resident(const SelectiveProblem& problem, const Options& options,
                                                          std::string&) {
+    const DeviceScope scope(options.device);
+    return std::make_unique<Resident>(problem, options);
+}
+
+std::unique_ptr<SummarisedSelective> make_selective_summarised(const SelectiveProblem& problem,
+                                                               const Options& options) {
     const DeviceScope scope(options.device);
     return std::make_unique<Resident>(problem, options);
 }
