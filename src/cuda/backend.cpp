@@ -55,15 +55,29 @@ std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const
     const GatedProblem dense = with_dense_states(problem);
     return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
 }
+// Of kernels that know one way for carries to travel.
+bool refuses_wavefront(const Options& options, std::string& refusal) {
+    if (options.communicator.carries != Carries::wavefront) return false;
+    refusal = "gathers what ranks tell and has no CARRIES_WAVEFRONT";
+    return true;
+}
 std::unique_ptr<SelectiveKernel> selective_over_ranks(const SelectiveProblem& problem, const Options& options,
                                                       std::string& refusal) {
     if (!options.communicator) return make_selective_resident(problem, options, refusal);
-    if (options.communicator.carries == Carries::wavefront) {
-        refusal = "gathers what ranks tell and has no CARRIES_WAVEFRONT";
-        return nullptr;
-    }
+    if (refuses_wavefront(options, refusal)) return nullptr;
     const SelectiveProblem dense = with_dense_states(problem);
     return make_selective_ranks(dense, options, make_selective_summarised(dense, options));
+}
+std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
+    return choose<OperatorKernel, OperatorProblem>("cuda", backend().operator_candidates(), problem, options).kernel;
+}
+std::unique_ptr<OperatorKernel> numbers_over_ranks(const OperatorProblem& problem, const Options& options,
+                                                   std::string& refusal) {
+    if (!options.communicator) return make_operator_numbers(problem, options, refusal);
+    const OperatorProblem dense = with_dense_states(problem);
+    auto kernel = make_operator_numbers(dense, options, refusal);
+    if (!kernel || refuses_wavefront(options, refusal)) return nullptr;
+    return make_numbers_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
 }
 // For families that have no way to carry states from GPU to GPU.
 template <auto make, typename Problem>
@@ -89,9 +103,12 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", alone<make_operator_numbers>},   {"tiny", alone<make_operator_tiny>},
-    {"matrices", alone<make_operator_matrices>}, {"compiled", alone<make_custom_scan>},
-    {"compiled_tree", alone<make_custom_tree>},  {"batched", alone<make_custom_batched>},
+    {"numbers", numbers_over_ranks},
+    {"tiny", alone<make_operator_tiny>},
+    {"matrices", alone<make_operator_matrices>},
+    {"compiled", alone<make_custom_scan>},
+    {"compiled_tree", alone<make_custom_tree>},
+    {"batched", alone<make_custom_batched>},
 };
 
 constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};

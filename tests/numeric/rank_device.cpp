@@ -147,13 +147,13 @@ TEST(DeviceRanksErrors, OtherFamiliesAndMissingNccl) {
     flashscan_comm comm = meeting.comm(0);
     flashscan_options options = options_of(Problem(), FLASHSCAN_BACKEND_CUDA, "");
     options.communicator = &comm;
-    flashscan_operator_desc numbers{};
-    numbers.struct_size = sizeof numbers;
-    numbers.dtype = FLASHSCAN_DTYPE_F32;
-    numbers.kind = FLASHSCAN_OPERATOR_ADD;
-    numbers.batch = numbers.time = numbers.channels = 3;
+    flashscan_operator_desc matrices{};
+    matrices.struct_size = sizeof matrices;
+    matrices.dtype = FLASHSCAN_DTYPE_F32;
+    matrices.kind = FLASHSCAN_OPERATOR_MATMUL;
+    matrices.batch = matrices.time = matrices.channels = matrices.dim = 3;
     flashscan_plan* plan = nullptr;
-    EXPECT_EQ(flashscan_plan_operator(&plan, &numbers, &options), FLASHSCAN_STATUS_UNSUPPORTED);
+    EXPECT_EQ(flashscan_plan_operator(&plan, &matrices, &options), FLASHSCAN_STATUS_UNSUPPORTED);
     EXPECT_NE(std::string(flashscan_last_error()).find("takes no communicator"), std::string::npos);
 }
 

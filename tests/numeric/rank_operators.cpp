@@ -12,6 +12,7 @@ namespace {
 using namespace support;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
+constexpr Target device{FLASHSCAN_BACKEND_CUDA, ""};
 
 struct OperatorRankCase {
     OperatorProblem problem;
@@ -83,17 +84,19 @@ struct Part {
     Run run;
     std::map<int32_t, Values> values;
 };
-Part run_part(const OperatorProblem& p, const std::string& kernel, const OperatorData& data,
-              const flashscan_comm& comm) {
+Part run_part(const OperatorProblem& p, const std::string& kernel, const OperatorData& data, Meeting& meeting,
+              int32_t rank) {
     Part part;
-    flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CPU, kernel);
+    const int32_t backend = meeting.backend();
+    const flashscan_comm comm = meeting.comm(rank);
+    flashscan_options options = options_of(p, backend, kernel);
     options.communicator = &comm;
     const Plan plan(desc_of(p), options);
     if (failed(plan, part.run)) return part;
     for (const bool backward : {false, true}) {
         if (backward && !p.backward) break;
-        Call call = backward ? backward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, data.output, Guard::end)
-                             : forward_call(p, plan, FLASHSCAN_BACKEND_CPU, data, Guard::end);
+        Call call = backward ? backward_call(p, plan, backend, data, data.output, Guard::end)
+                             : forward_call(p, plan, backend, data, Guard::end);
         if (!run_repeatedly(call, plan, 2, part.run)) return part;
         for (const auto& [id, bytes] : call.output_bytes()) part.values[id] = call.values(id);
     }
@@ -126,18 +129,17 @@ OperatorData data_of(const OperatorProblem& p, const OperatorData& data, const s
 
 class RankOperators : public testing::TestWithParam<OperatorRankCase> {};
 
-TEST_P(RankOperators, MatchTheReference) {
-    const auto& [p, kernel, lengths] = GetParam();
+void expect_near_reference(const OperatorRankCase& c, int32_t backend) {
+    const auto& [p, kernel, lengths] = c;
     OperatorData data = make_data(p);
     const std::map<int32_t, Expected> reference = reference_of(p, data);
-    Meeting meeting(static_cast<int32_t>(lengths.size()));
+    Meeting meeting(static_cast<int32_t>(lengths.size()), backend);
     std::vector<Part> parts(lengths.size());
     on_ranks(
         meeting,
         [&, &p = p, &kernel = kernel, &lengths = lengths](int32_t number) {
             const auto rank = static_cast<size_t>(number);
-            parts[rank] =
-                run_part(part_of(p, lengths, rank), kernel, data_of(p, data, lengths, rank), meeting.comm(number));
+            parts[rank] = run_part(part_of(p, lengths, rank), kernel, data_of(p, data, lengths, rank), meeting, number);
         },
         [&](int32_t rank) -> std::string& { return parts[static_cast<size_t>(rank)].run.damage; });
     EXPECT_EQ(meeting.trouble(), "");
@@ -164,8 +166,20 @@ TEST_P(RankOperators, MatchTheReference) {
     }
 }
 
+TEST_P(RankOperators, MatchTheReference) { expect_near_reference(GetParam(), FLASHSCAN_BACKEND_CPU); }
+
 INSTANTIATE_TEST_SUITE_P(Numbers, RankOperators, testing::ValuesIn(number_cases()));
 INSTANTIATE_TEST_SUITE_P(Matrices, RankOperators, testing::ValuesIn(matrix_cases()));
+
+// On a GPU that the ranks share; a part of the cases, which differs from operator to operator.
+TEST(RankOperatorsOnAGpu, NumbersMatchTheReference) {
+    SKIP_UNLESS_AVAILABLE(device);
+    const std::vector<OperatorRankCase> cases = number_cases();
+    for (size_t i = 0; i < cases.size(); i += 5) {
+        SCOPED_TRACE(testing::Message() << cases[i]);
+        expect_near_reference(cases[i], FLASHSCAN_BACKEND_CUDA);
+    }
+}
 
 // The products of a rank's matrices overflow where the states that they are meant for are 0.
 TEST(RankOperatorsOnTheWay, ProductsOverflowWhereStatesDoNot) {
@@ -182,7 +196,7 @@ TEST(RankOperatorsOnTheWay, ProductsOverflowWhereStatesDoNot) {
     const std::vector<int64_t> lengths{3, 3, 3};
     on_ranks(3, [&](int32_t number) {
         const auto rank = static_cast<size_t>(number);
-        parts[rank] = run_part(part_of(p, lengths, rank), "", data_of(p, data, lengths, rank), meeting.comm(number));
+        parts[rank] = run_part(part_of(p, lengths, rank), "", data_of(p, data, lengths, rank), meeting, number);
     });
     std::map<int32_t, Values> whole;
     for (size_t rank = 0; rank < 3; ++rank) {

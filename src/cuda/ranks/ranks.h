@@ -11,6 +11,7 @@ namespace flashscan::cuda {
 // Make the kernel of one GPU for a problem.
 using MakeLinear = std::unique_ptr<LinearKernel> (*)(const LinearProblem& problem, const Options& options);
 using MakeGated = std::unique_ptr<GatedKernel> (*)(const GatedProblem& problem, const Options& options);
+using MakeOperator = std::unique_ptr<OperatorKernel> (*)(const OperatorProblem& problem, const Options& options);
 
 // `inner` computes the own steps of a rank; `make` makes kernels for groups of its rows. States are dense.
 std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, const Options& options,
@@ -19,6 +20,10 @@ std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const
                                               std::unique_ptr<GatedKernel> inner, MakeGated make);
 std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
                                                       std::unique_ptr<SummarisedSelective> inner);
+// Of operators on numbers; `make_linear` makes the kernel that joins gradients.
+std::unique_ptr<OperatorKernel> make_numbers_ranks(const OperatorProblem& problem, const Options& options,
+                                                   std::unique_ptr<OperatorKernel> inner, MakeOperator make,
+                                                   MakeLinear make_linear);
 // Why gated layers do not run over these ranks; null where they do.
 const char* why_no_gated_ranks(const GatedProblem& problem, const Options& options);
 

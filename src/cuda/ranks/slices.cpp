@@ -115,6 +115,9 @@ GatedProblem with_dense_states(GatedProblem p) { return with_dense(p); }
 SelectiveProblem with_dense_states(SelectiveProblem p) {
     return with_dense(p, p.channels * p.states, size_of(p.matrix_dtype));
 }
+OperatorProblem with_dense_states(OperatorProblem p) {
+    return with_dense(p, p.channels * p.element(), p.state_number_bytes());
+}
 LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 

@@ -7,6 +7,7 @@
 
 #include "core/gated_arguments.h"
 #include "core/linear_arguments.h"
+#include "core/operator_arguments.h"
 #include "core/selective_arguments.h"
 
 namespace flashscan::cuda {
@@ -32,6 +33,7 @@ RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
 LinearProblem with_dense_states(LinearProblem problem);
 GatedProblem with_dense_states(GatedProblem problem);
 SelectiveProblem with_dense_states(SelectiveProblem problem);
+OperatorProblem with_dense_states(OperatorProblem problem);
 // The problem of a slice, whose states are dense.
 LinearProblem problem_of(const LinearProblem& problem, const RowSlice& slice);
 GatedProblem problem_of(const GatedProblem& problem, const RowSlice& slice);
