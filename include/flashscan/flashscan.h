@@ -336,8 +336,8 @@ enum {
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
  * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
- * adjoint or packed sequences. On a GPU those of linear recurrences take one, and those of gated layers, whose carries go in
- * a wavefront.
+ * adjoint or packed sequences. On a GPU those of linear recurrences, selective scans and operators on numbers take one, and
+ * those of gated layers, whose carries go in a wavefront.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
@@ -368,7 +368,7 @@ enum {
  * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
  * it again for each rank whose carry is not finite unless its steps are walked one by one; so does backward once more with
  * COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls it twice, and a call once,
- * or forward in a wavefront not at all. All ranks of a communicator
+ * or forward in a wavefront not at all, and backward of an operator up to four times. All ranks of a communicator
  * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
  * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
  * do not know of each other.
@@ -380,7 +380,7 @@ enum {
  * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
  * without it. In each case nothing was written, unless it was the all_gather that adds up gradients. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
  * the others waiting, as one that leaves out a collective of NCCL does, and where one rank asks for GRAD|GATE and another
- * has no OUTPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
+ * has no OUTPUT, the gradient that needs it is NaN. Backward of MUL, MIN, MAX and LOGADDEXP then needs INPUT on all ranks. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
  * where send or receive fails, FLASHSCAN_STATUS_CALLBACK_FAILED. Outputs hold no results then. Where a batched callback of
  * a custom operator fails on one rank, the call fails on all of them, and outputs hold no results.
  */

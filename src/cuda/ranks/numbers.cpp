@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/workspace.h"
+#include "cuda/launch/launch_count.h"
 #include "cuda/launch/rank_link.h"
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/slices.h"
@@ -209,7 +210,13 @@ class NumbersRanks final : public OperatorKernel {
     // The gradient of a reduction's states after all steps, on the last rank.
     const void* gradient_of_all(const OperatorBuffers& b, void* stream) const {
         const RankPlan& of = backward_;
-        gather(ranks_, b.grad_output, at(b, of.outputs), static_cast<size_t>(p_.chains() * p_.number_bytes()), stream);
+        const auto bytes = static_cast<size_t>(p_.chains() * p_.number_bytes());
+        char* const sent = at(b, of.sent);
+        if (!counts_launch())
+            check(cudaMemcpyAsync(sent, b.grad_output, bytes, cudaMemcpyDeviceToDevice,
+                                  static_cast<cudaStream_t>(stream)),
+                  "copying the gradient of a reduction");
+        gather(ranks_, sent, at(b, of.outputs), bytes, stream);
         if (!is_last()) return nullptr;
         void* const gradient = at(b, of.gradient);
         reduce(*gradients_, of, b, at(b, of.outputs), b.grad_state_out, gradient, stream);
