@@ -336,7 +336,7 @@ enum {
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
  * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
- * adjoint or packed sequences. On a GPU those of linear recurrences, selective scans and operators on numbers take one, and
+ * adjoint or packed sequences. On a GPU those of linear recurrences, selective scans and built-in operators take one, and
  * those of gated layers, whose carries go in a wavefront.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
@@ -380,7 +380,7 @@ enum {
  * with FLASHSCAN_STATUS_CALLBACK_FAILED: an all_gather that fails on one rank must fail on all, as else the others go on
  * without it. In each case nothing was written, unless it was the all_gather that adds up gradients. A call of a plan on a GPU only enqueues: a rank whose call is refused leaves
  * the others waiting, as one that leaves out a collective of NCCL does, and where one rank asks for GRAD|GATE and another
- * has no OUTPUT, the gradient that needs it is NaN. Backward of MUL, MIN, MAX and LOGADDEXP then needs INPUT on all ranks. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
+ * has no OUTPUT, or of a reduction no INPUT, the gradient that needs it is NaN. What fails in NCCL is FLASHSCAN_STATUS_DEVICE_ERROR, with NCCL's words;
  * where send or receive fails, FLASHSCAN_STATUS_CALLBACK_FAILED. Outputs hold no results then. Where a batched callback of
  * a custom operator fails on one rank, the call fails on all of them, and outputs hold no results.
  */

@@ -71,13 +71,14 @@ std::unique_ptr<SelectiveKernel> selective_over_ranks(const SelectiveProblem& pr
 std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
     return choose<OperatorKernel, OperatorProblem>("cuda", backend().operator_candidates(), problem, options).kernel;
 }
-std::unique_ptr<OperatorKernel> numbers_over_ranks(const OperatorProblem& problem, const Options& options,
-                                                   std::string& refusal) {
-    if (!options.communicator) return make_operator_numbers(problem, options, refusal);
+template <auto make>
+std::unique_ptr<OperatorKernel> operator_over_ranks(const OperatorProblem& problem, const Options& options,
+                                                    std::string& refusal) {
+    if (!options.communicator) return make(problem, options, refusal);
     const OperatorProblem dense = with_dense_states(problem);
-    auto kernel = make_operator_numbers(dense, options, refusal);
+    auto kernel = make(dense, options, refusal);
     if (!kernel || refuses_wavefront(options, refusal)) return nullptr;
-    return make_numbers_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
+    return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
 }
 // For families that have no way to carry states from GPU to GPU.
 template <auto make, typename Problem>
@@ -103,9 +104,9 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", numbers_over_ranks},
-    {"tiny", alone<make_operator_tiny>},
-    {"matrices", alone<make_operator_matrices>},
+    {"numbers", operator_over_ranks<make_operator_numbers>},
+    {"tiny", operator_over_ranks<make_operator_tiny>},
+    {"matrices", operator_over_ranks<make_operator_matrices>},
     {"compiled", alone<make_custom_scan>},
     {"compiled_tree", alone<make_custom_tree>},
     {"batched", alone<make_custom_batched>},

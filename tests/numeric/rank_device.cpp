@@ -141,20 +141,27 @@ TEST(DeviceRanksOfOne, AreThePlanWithout) {
     EXPECT_EQ(meeting.calls(), 2);  // of the plan
 }
 
-TEST(DeviceRanksErrors, OtherFamiliesAndMissingNccl) {
+TEST(DeviceRanksErrors, CustomOperatorsAreRefused) {
     SKIP_UNLESS_AVAILABLE(device);
     Meeting meeting(1, FLASHSCAN_BACKEND_CUDA);
     flashscan_comm comm = meeting.comm(0);
     flashscan_options options = options_of(Problem(), FLASHSCAN_BACKEND_CUDA, "");
     options.communicator = &comm;
-    flashscan_operator_desc matrices{};
-    matrices.struct_size = sizeof matrices;
-    matrices.dtype = FLASHSCAN_DTYPE_F32;
-    matrices.kind = FLASHSCAN_OPERATOR_MATMUL;
-    matrices.batch = matrices.time = matrices.channels = matrices.dim = 3;
+    flashscan_custom_operator custom{};
+    custom.struct_size = sizeof custom;
+    custom.element_bytes = 4;
+    custom.batched = [](void*, const void*, int64_t, const void*, int64_t, void*, int64_t, int64_t, void*) {
+        return 0;
+    };
+    flashscan_operator_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.kind = FLASHSCAN_OPERATOR_CUSTOM;
+    desc.batch = desc.time = desc.channels = 3;
+    desc.custom = &custom;
     flashscan_plan* plan = nullptr;
-    EXPECT_EQ(flashscan_plan_operator(&plan, &matrices, &options), FLASHSCAN_STATUS_UNSUPPORTED);
-    EXPECT_NE(std::string(flashscan_last_error()).find("takes no communicator"), std::string::npos);
+    EXPECT_EQ(flashscan_plan_operator(&plan, &desc, &options), FLASHSCAN_STATUS_UNSUPPORTED);
+    EXPECT_NE(std::string(flashscan_last_error()).find("takes no communicator"), std::string::npos)
+        << flashscan_last_error();
 }
 
 // ---- two GPUs over NCCL

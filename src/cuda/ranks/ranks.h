@@ -20,10 +20,10 @@ std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const
                                               std::unique_ptr<GatedKernel> inner, MakeGated make);
 std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
                                                       std::unique_ptr<SummarisedSelective> inner);
-// Of operators on numbers; `make_linear` makes the kernel that joins gradients.
-std::unique_ptr<OperatorKernel> make_numbers_ranks(const OperatorProblem& problem, const Options& options,
-                                                   std::unique_ptr<OperatorKernel> inner, MakeOperator make,
-                                                   MakeLinear make_linear);
+// Of built-in operators; `make_linear` makes the kernel that joins gradients.
+std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,
+                                                    std::unique_ptr<OperatorKernel> inner, MakeOperator make,
+                                                    MakeLinear make_linear);
 // Why gated layers do not run over these ranks; null where they do.
 const char* why_no_gated_ranks(const GatedProblem& problem, const Options& options);
 

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+// Composes the passes of a rank of operators on numbers, matrices and affine maps of small problems of the same operators,
+// each run by a kernel of one GPU. What the ranks tell lies in memory as a sequence that has their elements for steps and
+// all chains for channels.
+//
+//     forward   y' = y o total              the totals of all ranks are gathered, and those before this one reduced; of
+//               y' = product y + total      affine maps with the products of their matrices, the last one on the left
+//     backward  g = slope g' + local        slopes and local gradients of all ranks are gathered, and those behind this
+//               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of sums,
+//               g = product^H g' + local    whose slopes are 1
+//
+// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again, as it does of
+// matrix products. Scans of affine maps find them in OUTPUT, if a gradient of matrices needs them. A reduction's result is
+// the reduction of all totals, and its gradient is the sum of those that ranks give. Where a rank has no steps, it tells
+// the identity.
+#include <algorithm>
+#include <utility>
+
+#include "core/workspace.h"
+#include "cuda/launch/launch.h"
+#include "cuda/launch/rank_link.h"
+#include "cuda/launch/sequence_offsets.h"
+#include "cuda/ranks/matrices_params.h"
+#include "cuda/ranks/ranks.h"
+#include "cuda/ranks/slices.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr int rank_threads = 256;
+
+// Reduces what `steps` ranks tell, a number or an element each.
+OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
+    OperatorProblem over;
+    over.kind = kind;
+    over.dtype = dtype;
+    over.mode = OperatorMode::reduction;
+    over.direction = p.direction;
+    over.batch = 1;
+    over.time = steps;
+    over.dim = kind == p.kind ? p.dim : Extent();
+    over.channels = kind == p.kind ? p.chains() : p.chains() * p.element();
+    validate(over);
+    return over;
+}
+
+// The product of the matrices of all steps, the last one on the left.
+OperatorProblem product_of(OperatorProblem p) {
+    p.kind = OperatorKind::matmul;
+    p.mode = OperatorMode::reduction;
+    p.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
+    return p;
+}
+
+LinearProblem gradients_of_ranks(const OperatorProblem& p, int64_t ranks) {
+    LinearProblem over;
+    over.dtype = over.gate_dtype = state_dtype(p.dtype);
+    over.layout = Layout::btc;
+    over.gate_form = GateForm::value;
+    over.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
+    over.batch = 1;
+    over.time = ranks;
+    over.channels = p.chains();
+    validate(over);
+    return over;
+}
+
+class OperatorRanks final : public OperatorKernel {
+  public:
+    OperatorRanks(const OperatorProblem& problem, const Options& options, std::unique_ptr<OperatorKernel> inner,
+                  MakeOperator make, MakeLinear make_linear)
+        : p_(problem),
+          device_(options.device),
+          ranks_(options.communicator),
+          inner_(std::move(inner)),
+          kernels_(rank_matrix_kernels(p_.dtype)) {
+        if (alone()) return;
+        Options own = options;
+        own.communicator = {};
+        own.kernel.clear();
+        const auto over_ranks = [&](OperatorKind kind, Dtype dtype, int64_t steps) {
+            return make(reduction_of_ranks(p_, kind, dtype, steps), own);
+        };
+        OperatorProblem steps = p_;
+        steps.mode = OperatorMode::reduction;
+        total_ = make(steps, own);
+        if (p_.is_affine()) product_ = make(product_of(p_), own);
+        if (place() > 0) before_ = over_ranks(p_.kind, state(), place() - 1);
+        if (p_.is_reduction()) {
+            all_ = over_ranks(p_.kind, state(), ranks_.size - 1);
+            store_ = over_ranks(p_.kind, p_.dtype, 0);
+        }
+        if (p_.differentiable()) {
+            if (p_.is_reduction() && is_last()) gradients_ = over_ranks(OperatorKind::add, p_.dtype, ranks_.size);
+            if (has_slopes()) ones_ = over_ranks(OperatorKind::mul, state(), 0);
+            if (has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), own);
+            if (is_sum() && after() > 0) sums_behind_ = over_ranks(OperatorKind::add, state(), after());
+        }
+        forward_ = lay_out(Pass::forward);
+        if (p_.differentiable()) backward_ = lay_out(Pass::backward);
+    }
+
+    std::string describe() const override {
+        return alone() ? fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size)
+                       : ranks_.describe(inner_->describe(), forward_.told_bytes, backward_.told_bytes);
+    }
+    size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
+
+    void forward(const OperatorBuffers& b, void* stream) const override {
+        if (alone()) return inner_->forward(b, stream);
+        const DeviceScope scope(device_);
+        const Call call{forward_, b, stream};
+        gather_totals(call);
+        gather_products(call);
+        OperatorBuffers own = b;
+        own.scratch = call.at(forward_.inner);
+        if (!p_.is_reduction()) {
+            own.state_in = find_carry(call);
+            return inner_->forward(own, stream);
+        }
+        void* const result = call.at(forward_.carry);
+        join_totals(call, *all_, ranks_.size, result);
+        own = {};
+        own.state_in = result;
+        own.output = b.output;
+        own.state_out = b.state_out;
+        own.scratch = call.at(forward_.inner);
+        store_->forward(own, stream);
+    }
+
+    void backward(const OperatorBuffers& b, void* stream) const override {
+        if (alone()) return inner_->backward(b, stream);
+        const DeviceScope scope(device_);
+        const Call call{backward_, b, stream};
+        OperatorBuffers own = b;
+        own.scratch = call.at(backward_.inner);
+        gather_products(call);
+        if (reads_edges()) {
+            own.state_in = find_state_before(call);
+        } else if (!is_sum()) {
+            gather_totals(call);
+            own.state_in = find_carry(call);
+        }
+        if (p_.is_reduction()) {
+            own.grad_output = nullptr;
+            own.grad_state_out = gradient_of_all(call);
+        }
+        gather_locals(call, own);
+        if (has_slopes()) gather_slopes(call, own);
+        if (after() > 0) own.grad_state_out = find_gradient(call);
+        inner_->backward(own, stream);
+    }
+
+  private:
+    // Settled by a plan, for a pass: places in scratch, and the bytes that a rank tells in all. What is told by each rank
+    // is in `sent` before.
+    struct RankPlan {
+        size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
+        size_t carry = 0, gradient = 0, other = 0, unused = 0, inner = 0, bytes = 0, told_bytes = 0;
+    };
+    struct Call {
+        const RankPlan& of;
+        const OperatorBuffers& b;
+        void* stream;
+        char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
+    };
+
+    RankPlan lay_out(Pass pass) const {
+        const bool backward = pass == Pass::backward, edges = backward && reads_edges();
+        const Extent states(state_bytes(), "SCRATCH"), products(product_bytes(), "SCRATCH"), size = ranks_.size;
+        RankPlan to;
+        Workspace scratch;
+        const auto book = [&](size_t& place, bool there, Extent bytes) {
+            place = scratch.book(there ? bytes * size : Extent());
+            if (there) to.told_bytes += static_cast<size_t>(bytes);
+        };
+        to.sent = scratch.book(max(max(states, products), Extent(edge_bytes())));
+        book(to.totals, !backward || (!is_sum() && !edges), states);
+        book(to.products, tells_products(pass), products);
+        book(to.slopes, backward && has_slopes(), states);
+        book(to.locals, backward, states);
+        book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
+        book(to.edges, edges && p_.mode == OperatorMode::inclusive, Extent(edge_bytes()));
+        for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
+        to.unused = scratch.book(max(states, products) * size);
+        size_t inner = inner_->scratch_bytes(pass);
+        for (const auto* kernel : {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_})
+            if (*kernel) inner = std::max(inner, (*kernel)->scratch_bytes(Pass::forward));
+        if (backward && has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
+        if (backward && behind_) inner = std::max(inner, behind_->scratch_bytes(Pass::forward));
+        to.inner = scratch.book(Extent(inner, "SCRATCH"));
+        to.bytes = scratch.bytes();
+        return to;
+    }
+    const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    Dtype state() const { return state_dtype(p_.dtype); }
+    // The gradients of numbers, unless these are added, are multiplied by slopes.
+    bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
+    bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
+    // Backward finds the states before the own steps in OUTPUT.
+    bool reads_edges() const { return p_.is_affine() && !p_.is_reduction(); }
+    // The first rank's product is not needed, in a scan neither is the last one's.
+    bool tells_products(Pass pass) const {
+        return p_.is_affine() && (ranks_.size > 2 || (p_.is_reduction() && pass == Pass::forward));
+    }
+    // Nothing comes from another rank.
+    bool alone() const { return ranks_.size == 1 || p_.chains() == 0; }
+    int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
+    int32_t after() const { return ranks_.size - 1 - place(); }
+    bool is_last() const { return after() == 0; }
+    int64_t numbers() const { return p_.chains() * p_.element(); }
+    int64_t state_bytes() const { return numbers() * p_.state_number_bytes(); }
+    int64_t product_bytes() const { return p_.chains() * p_.gate_element() * p_.state_number_bytes(); }
+    int64_t output_bytes() const { return numbers() * p_.number_bytes(); }
+    // The edge of all rows and, behind it, its marks. Those of the next rank are aligned as states are.
+    int64_t edge_bytes() const {
+        constexpr int64_t alignment = 16;
+        return reads_edges() ? round_up(state_bytes() + int64_t{p_.state_rows()}, alignment) : 0;
+    }
+    // What the rank has told that is k-th in the order of computation.
+    const char* told_by(const char* all, int32_t k, int64_t bytes) const {
+        return all + ranks_.place(k, p_.direction) * bytes;
+    }
+    // What ranks tell from the k-th to the one before the end-th lies side by side.
+    const char* told_from(const char* all, int32_t k, int32_t end, int64_t bytes) const {
+        return told_by(all, p_.direction == Direction::forward ? k : end - 1, bytes);
+    }
+    void tell(const Call& call, size_t to, int64_t bytes) const {
+        gather(ranks_, call.at(call.of.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
+    }
+
+    // STATE_OUT of a problem without sequences.
+    static void reduce(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
+                       const void* state_in, void* state_out) {
+        OperatorBuffers own;
+        own.input = input;
+        own.gate = gate;
+        own.output = call.at(call.of.unused);
+        own.state_in = state_in;
+        own.state_out = state_out;
+        own.scratch = call.at(call.of.inner);
+        kernel.forward(own, call.stream);
+    }
+    // The same of the own steps, into what the rank tells.
+    void reduce_steps(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
+                      const void* state_in) const {
+        OperatorBuffers own;
+        own.input = input;
+        own.gate = gate;
+        own.seq_offsets = call.b.seq_offsets;
+        own.output = call.at(call.of.unused);
+        own.state_in = state_in;
+        own.state_out = call.at(call.of.sent);
+        own.scratch = call.at(call.of.inner);
+        kernel.forward(own, call.stream);
+    }
+
+    // No rank needs what the last one makes in a scan. Of affine maps INPUT is given for gradients of matrices only; those
+    // of other ranks are NaN where it is not.
+    void gather_totals(const Call& call) const {
+        const OperatorBuffers& b = call.b;
+        if (b.input == nullptr && !p_.empty())
+            set_all_bits(call.at(call.of.sent), ceil_div<int64_t>(state_bytes(), 8), call.stream);
+        else if (!is_last() || p_.is_reduction())
+            reduce_steps(call, *total_, b.input, b.gate, place() == 0 ? b.state_in : nullptr);
+        tell(call, call.of.totals, state_bytes());
+    }
+    void gather_products(const Call& call) const {
+        const Pass pass = &call.of == &forward_ ? Pass::forward : Pass::backward;
+        if (!tells_products(pass)) return;
+        if (place() > 0 && (!is_last() || (p_.is_reduction() && pass == Pass::forward)))
+            reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
+        tell(call, call.of.products, product_bytes());
+    }
+    // What the first `count` ranks make of the states before them: the total of the first one, and what the others make of
+    // that.
+    void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
+        const char *const totals = call.at(call.of.totals), *const products = call.at(call.of.products);
+        reduce(call, kernel, told_from(totals, 1, count, state_bytes()),
+               p_.is_affine() ? told_from(products, 1, count, product_bytes()) : nullptr,
+               told_by(totals, 0, state_bytes()), to);
+    }
+    // The states that enter the own steps.
+    const void* find_carry(const Call& call) const {
+        if (place() == 0) return call.b.state_in;
+        void* const carry = call.at(call.of.carry);
+        join_totals(call, *before_, place(), carry);
+        return carry;
+    }
+
+    // The states before the own steps, as OUTPUT has them.
+    const void* find_state_before(const Call& call) const {
+        const OperatorBuffers& b = call.b;
+        const bool inclusive = p_.mode == OperatorMode::inclusive;
+        char *const sent = call.at(call.of.sent), *const before = call.at(call.of.carry);
+        const auto steps = p_.steps();
+        RankEdgeParams edge;
+        edge.output = b.output;
+        edge.state_in = b.state_in;
+        edge.edge = inclusive ? sent : before;
+        edge.marks = inclusive ? reinterpret_cast<uint8_t*>(sent + state_bytes()) : nullptr;
+        edge.offsets = offsets_of(p_, b.seq_offsets);
+        edge.rows = p_.state_rows();
+        edge.channels = p_.channels;
+        edge.element = p_.element();
+        edge.time = p_.time;
+        edge.batch_step = steps.batch * edge.element;
+        edge.time_step = steps.time * edge.element;
+        edge.channel_step = steps.channels * edge.element;
+        edge.reverse = p_.direction == Direction::reverse ? 1 : 0;
+        edge.last_step = inclusive ? 1 : 0;
+        edge.first_rank = place() == 0 ? 1 : 0;
+        launch(kernels_.edge, threads_in_blocks(numbers(), rank_threads), call.stream, edge);
+        if (inclusive) tell(call, call.of.edges, edge_bytes());
+        if (place() == 0) return b.state_in;
+        if (!inclusive) return before;
+        RankEdgesParams edges;
+        edges.edges = told_by(call.at(call.of.edges), place() - 1, edge_bytes());
+        edges.marks = edges.edges + state_bytes();
+        edges.message_step = p_.direction == Direction::forward ? -edge_bytes() : edge_bytes();
+        edges.count = place();
+        edges.rows = p_.state_rows();
+        edges.row_numbers = p_.channels * p_.element();
+        edges.to = before;
+        launch(kernels_.edges, threads_in_blocks(numbers(), rank_threads), call.stream, edges);
+        return before;
+    }
+
+    // The gradient of a reduction's states after all steps, on the last rank.
+    const void* gradient_of_all(const Call& call) const {
+        if (!counts_launch())
+            check(cudaMemcpyAsync(call.at(call.of.sent), call.b.grad_output, static_cast<size_t>(output_bytes()),
+                                  cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
+                  "copying the gradient of a reduction");
+        tell(call, call.of.outputs, output_bytes());
+        if (!is_last()) return nullptr;
+        void* const gradient = call.at(call.of.gradient);
+        reduce(call, *gradients_, call.at(call.of.outputs), nullptr, call.b.grad_state_out, gradient);
+        return gradient;
+    }
+    // The gradient that the own steps leave for the states before them. The first rank's goes to no other.
+    void gather_locals(const Call& call, const OperatorBuffers& own) const {
+        if (place() > 0) {
+            OperatorBuffers local = own;
+            local.grad_input = local.grad_gate = nullptr;
+            local.grad_state_in = call.at(call.of.sent);
+            inner_->backward(local, call.stream);
+        }
+        tell(call, call.of.locals, state_bytes());
+    }
+    // The last rank's slopes are multiplied by nothing, and are ones.
+    void gather_slopes(const Call& call, const OperatorBuffers& own) const {
+        char *const sent = call.at(call.of.sent), *const ones = is_last() ? sent : call.at(call.of.other);
+        if (place() > 0) reduce(call, *ones_, nullptr, nullptr, nullptr, ones);
+        if (place() > 0 && !is_last()) {
+            OperatorBuffers slopes;
+            slopes.input = own.input;
+            slopes.seq_offsets = own.seq_offsets;
+            slopes.state_in = own.state_in;
+            slopes.grad_state_out = ones;
+            slopes.grad_state_in = sent;
+            slopes.scratch = own.scratch;
+            total_->backward(slopes, call.stream);
+        }
+        tell(call, call.of.slopes, state_bytes());
+    }
+
+    // The gradient of the states after the own steps.
+    const void* find_gradient(const Call& call) const {
+        void* const gradient = call.at(call.of.gradient);
+        const char* const locals = call.at(call.of.locals);
+        const char* const behind = told_from(locals, place() + 1, ranks_.size, state_bytes());
+        if (is_sum()) {
+            reduce(call, *sums_behind_, behind, nullptr, nullptr, gradient);
+            return gradient;
+        }
+        if (!has_slopes()) return join_gradients(call);
+        LinearBuffers over;
+        over.gate = told_from(call.at(call.of.slopes), place() + 1, ranks_.size, state_bytes());
+        over.input = behind;
+        over.output = call.at(call.of.unused);
+        over.state_out = gradient;
+        over.scratch = call.at(call.of.inner);
+        behind_->forward(over, call.stream);
+        return gradient;
+    }
+    // That of matrices, which goes through one rank after the other.
+    const void* join_gradients(const Call& call) const {
+        const char* const matrices = call.at(p_.is_affine() ? call.of.products : call.of.totals);
+        const int64_t matrix_bytes = p_.is_affine() ? product_bytes() : state_bytes();
+        const char* const locals = call.at(call.of.locals);
+        const void* gradient = told_by(locals, ranks_.size - 1, state_bytes());
+        char *to = call.at(call.of.gradient), *other = call.at(call.of.other);
+        for (int32_t k = ranks_.size - 2; k > place(); --k) {
+            RankJoinParams join;
+            join.gradient = gradient;
+            join.matrix = told_by(matrices, k, matrix_bytes);
+            join.local = told_by(locals, k, state_bytes());
+            join.joined = to;
+            join.chains = p_.chains();
+            join.dim = p_.dim;
+            join.affine = p_.is_affine() ? 1 : 0;
+            launch(kernels_.join, threads_in_blocks(numbers(), rank_threads), call.stream, join);
+            gradient = to;
+            std::swap(to, other);
+        }
+        return gradient;
+    }
+
+    OperatorProblem p_;
+    int device_;
+    Communicator ranks_;
+    std::unique_ptr<OperatorKernel> inner_;
+    RankMatrixKernels kernels_;
+    // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all; add
+    // the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a state as
+    // OUTPUT, and `ones_` gives the identity of products.
+    std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_;
+    std::unique_ptr<LinearKernel> behind_;
+    RankPlan forward_, backward_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,
+                                                    std::unique_ptr<OperatorKernel> inner, MakeOperator make,
+                                                    MakeLinear make_linear) {
+    return std::make_unique<OperatorRanks>(problem, options, std::move(inner), make, make_linear);
+}
+
+}  // namespace flashscan::cuda
