@@ -60,10 +60,14 @@ class Case:
         numbers.device = device  # which any GPU may be
         draw = lambda *shape, dtype=dtype: numbers.uniform(*shape, low=0.1, high=0.9, dtype=dtype)
         self.function, self.options, self.parameters, self.reset = function, options, {}, None
-        self.axis, self.initial, final = 1, "initial_state", "return_final_state"
+        self.axis, self.initial, final, shape = 1, "initial_state", "return_final_state", (2, 5)
         if function == "prefix_scan":
             self.axis, self.initial, final = options.setdefault("axis", 1), "initial", "return_final"
             self.cut = {"x": draw(*((41, 2, 5) if self.axis == 0 else (2, 41, 5)))}
+        elif function == "selective_scan":
+            self.cut = {"u": draw(2, 41, 5), "delta": draw(2, 41, 5), "B": draw(2, 41, 3), "z": draw(2, 41, 5)}
+            self.parameters = {"A": -draw(5, 3, dtype=wide), "C": draw(5, 3, dtype=wide), "D": draw(5, dtype=wide)}
+            shape = (2, 5, 3)
         else:
             self.cut = {"input": draw(2, 41, 5)}
             gate = draw(2, gate_time, 5)
@@ -79,11 +83,11 @@ class Case:
         if options.get("layout") == "bct":
             self.cut = {name: each.transpose(1, 2).contiguous() for name, each in self.cut.items()}
             self.axis = 2
-        self.state = draw(2, 5, dtype=wide) if state else None
+        self.state = draw(*shape, dtype=wide) if state else None
         if resets:
             self.reset = torch.arange(82, device=device).reshape(2, 41) % 11 == 3
         self.weight = draw(*next(iter(self.cut.values())).shape)
-        self.state_weight = draw(2, 5, dtype=wide)
+        self.state_weight = draw(*shape, dtype=wide)
         self.options[final] = True
 
     def run(self, package, arrays, parameters, state, reset, weight, **group):

@@ -22,6 +22,8 @@ CASES = [
     dict(function="gated_scan", layer="rglru", reverse=True, state=False, dtype=torch.bfloat16),
     dict(function="gated_scan", layer="qrnn", layout="bct", resets=True),
     dict(function="gated_scan", decay="sigmoid", scale="sqrt", activation="silu", epilogue="silu", reverse=True),
+    dict(function="selective_scan", delta_softplus=True),
+    dict(function="selective_scan", resets=True, reverse=True, layout="bct"),
     *(dict(function="prefix_scan", op=op) for op in ("add", "mul", "min", "max", "logaddexp")),
     dict(function="prefix_scan", op="mul", exclusive=True, reverse=True, dtype=torch.float64),
     dict(function="prefix_scan", op="add", axis=0, dtype=torch.complex64),
@@ -137,10 +139,11 @@ def test_an_all_gather_that_raises(tmp_path):
 def _refusals(rank, ranks):
     from flashscan import distributed
 
-    x = torch.rand(1, 4, 1, requires_grad=True)
+    x, one = torch.rand(1, 4, 1, requires_grad=True), torch.ones(1, 1)
     calls = {
         "linear_scan": lambda x: distributed.linear_scan(0.5, x),
         "gated_scan": lambda x: distributed.gated_scan(x, x, layer="gilr"),
+        "selective_scan": lambda x: distributed.selective_scan(x, x, one, one, one),
         "prefix_scan": lambda x: distributed.prefix_scan(x, "mul", axis=1),
     }
     for function, call in calls.items():

@@ -20,6 +20,9 @@ from torch_support import close  # noqa: E402
 CASES = [
     *LINEAR_CASES,
     *(dict(function="gated_scan", layer=layer) for layer in ("mingru", "qrnn")),
+    dict(function="selective_scan", delta_softplus=True),
+    dict(function="prefix_scan", op="logaddexp"),
+    dict(function="prefix_scan", op="add", axis=0, reverse=True),
 ]
 x = torch.ones(1, 4, 1)
 
@@ -167,8 +170,6 @@ def _on_gpus(rank, ranks, lengths):
         matches_whole(rank, ranks, lengths, case, device, steps=lengths)
     with pytest.raises(FlashscanValueError, match="tensors are on cpu, for which the group has no backend"):
         distributed.linear_scan(0.5, x)
-    with pytest.raises(FlashscanError, match="takes no communicator"):
-        distributed.prefix_scan(x.to(device), "add")
 
     # In a graph, which has to be of a call that was made before.
     gate, entering = torch.rand(2, 2, 16, 64, device=device)

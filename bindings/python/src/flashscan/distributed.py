@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One sequence over the processes of a ``torch.distributed`` group, each of which holds consecutive steps of it.
 
-Tensors are on the CPU, and the group has gloo for them; those of ``linear_scan`` and ``gated_scan`` may be on GPUs, of a
-group that has NCCL. The steps of rank 0 come first. What ranks send each other are a few numbers for each batch and channel, whatever the
+Tensors are on the CPU, and the group has gloo for them, or on GPUs, and it has NCCL. The steps of rank 0 come first. What
+ranks send each other are a few numbers for each batch and channel, of selective scans for each of their states, whatever the
 length of their parts.
 """
 
@@ -17,19 +17,20 @@ from ._call import flag
 from ._errors import FlashscanValueError
 from ._operator import EXCLUSIVE, INCLUSIVE
 from ._types import Activation, Decay, Epilogue, GateForm, Layer, Layout, NumberOperator, Scale
-from .torch import _gated, _linear, _operator
+from .torch import _gated, _linear, _operator, _selective
 from .torch._ranks import OverRanks
 from .torch._types import tensors
 
 if TYPE_CHECKING:
-    from .torch._options import GatedOfGroup, LinearOfGroup, ScanOfGroup, Unpack
+    from .torch._options import GatedOfGroup, LinearOfGroup, ScanOfGroup, SelectiveOfGroup, Unpack
 
-__all__ = ["gated_scan", "linear_scan", "prefix_scan"]
+__all__ = ["gated_scan", "linear_scan", "prefix_scan", "selective_scan"]
 
 Tensor = torch.Tensor
 
 _linear_scan = OverRanks("linear_scan", _linear.OPERATORS, 2)
 _gated_scan = OverRanks("gated_scan", _gated.OPERATORS, 2)
+_selective_scan = OverRanks("selective_scan", _selective.OPERATORS, 8)
 _prefix_scan = OverRanks("prefix_scan", _operator.OPERATORS, 1)
 _NUMBERS = ("add", "mul", "min", "max", "logaddexp", "and", "or", "xor")
 
@@ -167,6 +168,68 @@ def gated_scan(
     numbers = (first_step, decay_rate, sqrt_slope_limit)
     given = (gate, input, initial_state, *parts, *arrays, *numbers, layout, reverse, None, reset)
     return _gated_scan(group, steps, ("return_final_state", return_final_state), _gated.arguments, *given)
+
+
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: Literal[False] = False,
+    **options: Unpack[SelectiveOfGroup],
+) -> Tensor: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: Literal[True],
+    **options: Unpack[SelectiveOfGroup],
+) -> tuple[Tensor, Tensor | None]: ...  # fmt: skip
+@overload
+def selective_scan(
+    u: Tensor, delta: Tensor, A: Tensor, B: Tensor, C: Tensor, D: Tensor | None = None, z: Tensor | None = None,
+    delta_bias: Tensor | None = None, initial_state: Tensor | None = None, *, return_final_state: bool,
+    **options: Unpack[SelectiveOfGroup],
+) -> Tensor | tuple[Tensor, Tensor | None]: ...  # fmt: skip
+def selective_scan(
+    u: Tensor,
+    delta: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    z: Tensor | None = None,
+    delta_bias: Tensor | None = None,
+    initial_state: Tensor | None = None,
+    *,
+    group: Any = None,
+    steps: Sequence[int] | None = None,
+    delta_softplus: bool = False,
+    layout: Layout = "btc",
+    reverse: bool = False,
+    reset: Tensor | None = None,
+    return_final_state: bool = False,
+) -> Tensor | tuple[Tensor, Tensor | None]:
+    """``flashscan.torch.selective_scan`` of a sequence whose steps lie on the ranks of ``group``, with autograd.
+
+    What ``linear_scan`` says of ranks holds here.
+
+    Args:
+        u, delta, z: [B, T, C], or [B, C, T] with ``layout="bct"``: this rank's steps. T may differ from rank to rank and may
+            be zero.
+        B, C: as in ``flashscan.selective_scan``: this rank's steps, or constant and the same on all ranks.
+        A, D, delta_bias: the same on all ranks. Their gradients, and those of constant B and C, are the sums over this rank's
+            steps; add those of all ranks, as those of other parameters.
+        initial_state: [B, C, N], of the first rank alone: rank 0, or with ``reverse`` the last one. Zeros if not given.
+        group, steps, reset, reverse, return_final_state: as in ``linear_scan``.
+        delta_softplus, layout: as in ``flashscan.selective_scan``, which has the formulas.
+
+    Returns:
+        y of this rank's steps, of u's shape and dtype, or ``(y, final_state)``.
+
+    Raises:
+        FlashscanError: what is wrong, and what is accepted, on every rank.
+    """
+    arrays = (u, delta, A, B, C, D, z, delta_bias, initial_state, None, reset)
+    final = ("return_final_state", return_final_state)
+    return _selective_scan(group, steps, final, _selective.arguments, *arrays, delta_softplus, layout, reverse)
 
 
 @overload

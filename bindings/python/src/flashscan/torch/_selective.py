@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
@@ -8,7 +9,7 @@ import torch
 from .. import _selective
 from .._call import flag, words
 from .._types import Layout
-from ._register import nothing, optional, register
+from ._register import Operators, nothing, optional
 from ._types import Offsets, Tensor, as_offsets, tensors
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def _kernel(
-    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, state: Any, seq_offsets: Any, reset: Any,
-    *options: Any,
+    run: Any, u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, state: Any, seq_offsets: Any,
+    reset: Any, *options: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    return tuple(_selective.forward((u, delta, A, B, C, D, z, bias, state, seq_offsets, reset), (True, *options, 0)))
+    return tuple(run((u, delta, A, B, C, D, z, bias, state, seq_offsets, reset), (True, *options, 0)))
 
 
 def _state_shape(u: Tensor, A: Tensor, seq_offsets: Tensor | None) -> tuple[Any, ...]:
@@ -35,11 +36,11 @@ def _fake(
 
 # Gradients in the order of arguments, the state's last.
 def _backward_kernel(
-    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, grad: Any, state: Any, grad_state: Any,
-    seq_offsets: Any, reset: Any, *options: Any,
+    run: Any, u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, bias: Any, grad: Any, state: Any,
+    grad_state: Any, seq_offsets: Any, reset: Any, *options: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     arrays = (u, delta, A, B, C, D, z, bias, grad, state, grad_state, seq_offsets, reset)
-    first, *results = _selective.backward(arrays, (*options, 0))
+    first, *results = run(arrays, (*options, 0))
     given = iter(results)
     return (*[nothing(grad) if array is None else next(given) for array in (u, delta, A, B, C, D, z, bias)], first)
 
@@ -58,33 +59,42 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.save_for_backward(*inputs[:11])
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple[Any, ...]:
+def _backward(op: Callable[..., Any], ctx: Any, grad: Tensor | None, grad_state: Tensor | None) -> tuple[Any, ...]:
     *arrays, state, seq_offsets, reset = ctx.saved_tensors
     grad = torch.zeros_like(arrays[0]) if grad is None else grad
-    *results, first = _backward_op(*arrays, grad, state, grad_state, seq_offsets, reset, *ctx.options)
+    *results, first = op(*arrays, grad, state, grad_state, seq_offsets, reset, *ctx.options)
     gradients = [optional(gradient, array) for gradient, array in zip(results, arrays)]
-    return (*gradients, optional(first, state), *(None,) * 5)
+    return (*gradients, optional(first, state), *(None,) * (2 + len(ctx.options)))
 
 
 _ARRAYS = "Tensor u, Tensor delta, Tensor A, Tensor B, Tensor C, Tensor? D, Tensor? z, Tensor? delta_bias"
 _OPTIONS = "Tensor? seq_offsets, Tensor? reset, bool delta_softplus, str layout, bool reverse"
-_op = register(
-    "selective_scan",
-    f"({_ARRAYS}, Tensor? initial_state, {_OPTIONS}) -> (Tensor, Tensor)",
-    _kernel,
-    _fake,
+OPERATORS = Operators(
+    (
+        f"({_ARRAYS}, Tensor? initial_state, {_OPTIONS}) -> (Tensor, Tensor)",
+        f"({_ARRAYS}, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, {_OPTIONS}) -> "
+        "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    ),
+    (_selective.forward, _selective.backward),
+    (_kernel, _backward_kernel),
+    (_fake, _backward_fake),
     _save,
     _backward,
-    function="selective_scan",
 )
-_backward_op = register(
-    "selective_scan_backward",
-    f"({_ARRAYS}, Tensor grad_output, Tensor? initial_state, Tensor? grad_final_state, {_OPTIONS}) -> "
-    "(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    _backward_kernel,
-    _backward_fake,
-    function="selective_scan",
-)
+_op, _ = OPERATORS.register("selective_scan", function="selective_scan")
+
+
+def arguments(
+    u: Any, delta: Any, A: Any, B: Any, C: Any, D: Any, z: Any, delta_bias: Any, initial_state: Any, seq_offsets: Any,
+    reset: Any, delta_softplus: Any, layout: Any, reverse: Any,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Those of the operator, from those of ``selective_scan``."""
+    tensors(u=u, delta=delta, A=A, B=B, C=C)
+    tensors(True, D=D, z=z, delta_bias=delta_bias, initial_state=initial_state, reset=reset)
+    words(layout=layout)
+    state = None if initial_state is None else initial_state.to(A.dtype)
+    options = (flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse))
+    return (u, delta, A, B, C, D, z, delta_bias, state, as_offsets(seq_offsets, u), reset, *options)
 
 
 @overload
@@ -134,11 +144,7 @@ def selective_scan(
     Raises:
         FlashscanError: what is wrong, and what is accepted.
     """
-    tensors(u=u, delta=delta, A=A, B=B, C=C)
-    tensors(True, D=D, z=z, delta_bias=delta_bias, initial_state=initial_state, reset=reset)
-    words(layout=layout)
     final = flag("return_final_state", return_final_state)
-    state = None if initial_state is None else initial_state.to(A.dtype)
-    options = (flag("delta_softplus", delta_softplus), layout, flag("reverse", reverse))
-    results = _op(u, delta, A, B, C, D, z, delta_bias, state, as_offsets(seq_offsets, u), reset, *options)
+    arrays = (u, delta, A, B, C, D, z, delta_bias, initial_state, seq_offsets, reset)
+    results = _op(*arguments(*arrays, delta_softplus, layout, reverse))
     return tuple(results) if final else results[0]
