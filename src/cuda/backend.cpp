@@ -96,11 +96,8 @@ constexpr LinearCandidate linear[] = {
 };
 
 constexpr RnnCandidate rnn[] = {
-    {"diagonal", make_rnn_diagonal},
-    {"step", make_rnn_step},
-    {"fused", make_rnn_fused},
-    {"persistent", make_rnn_persistent},
-    {"alternating", make_rnn_alternating},
+    {"newton", make_rnn_newton}, {"diagonal", make_rnn_diagonal},     {"step", make_rnn_step},
+    {"fused", make_rnn_fused},   {"persistent", make_rnn_persistent}, {"alternating", make_rnn_alternating},
 };
 
 constexpr OperatorCandidate operators[] = {

@@ -6,6 +6,10 @@
 
 namespace flashscan::cuda {
 
+// All steps in one launch, segments of time side by side by Newton's iteration, for few long rows. It takes heads of one
+// unit, every cell but sLSTM and every dtype but f64.
+std::unique_ptr<RnnKernel> make_rnn_newton(const RnnProblem& problem, const Options& options, std::string& refusal);
+
 // All steps in one launch, a unit of a row in each lane. It takes every cell and dtype, and heads of one unit.
 std::unique_ptr<RnnKernel> make_rnn_diagonal(const RnnProblem& problem, const Options& options, std::string& refusal);
 

@@ -29,6 +29,14 @@ __device__ __forceinline__ uint32_t address_in(uint32_t address, int rank) {
     return there;
 }
 
+// The same for a pointer to shared memory.
+template <typename T>
+__device__ __forceinline__ T* pointer_in(T* pointer, int rank) {
+    uint64_t there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(pointer), "r"(rank));
+    return reinterpret_cast<T*>(there);
+}
+
 // Stores 16 bytes into the shared memory of a block of the cluster and reports them to an mbarrier there (st.async).
 __device__ __forceinline__ void store_async(uint32_t to, uint4 v, uint32_t barrier) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),

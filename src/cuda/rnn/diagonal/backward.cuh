@@ -104,17 +104,13 @@ struct RnnDiagonalBackward {
         cell::backward<Cell>(keep, previous, carried, d);
         as_values(carried, carry);
         as_values(d, d_pre);
-        Wide through(0);
+        Wide through = rnn_chain_through<Cell>(weight, step.keep, before.state, d_pre);
 #pragma unroll
-        for (int g = G - 1; g >= 0; --g) {
-            const Wide gradient = d_pre[Cell::recurrent(g)];
+        for (int g = 0; g < G; ++g) {
             Wide factor = before.h;
             if constexpr (Cell::resets_before)
                 if (g == G - 1) factor = step.keep[0] * before.h;
-            weight_sums[g] = multiply_add(gradient, factor, weight_sums[g]);
-            through = multiply_add(weight[g], gradient, through);
-            if constexpr (Cell::resets_before)
-                if (g == G - 1) through = Cell::backward_reset(step.keep, before.state, through, d_pre);
+            weight_sums[g] = multiply_add(d_pre[Cell::recurrent(g)], factor, weight_sums[g]);
         }
         if (f.clips != 0) {
             const Wide limit = static_cast<Wide>(f.p.clip);

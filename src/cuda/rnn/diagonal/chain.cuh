@@ -55,12 +55,13 @@ struct RnnChain {
     int64_t count;            // steps
     int lane, sign;           // sign: how the time changes from one step to the next
 
-    __device__ __forceinline__ explicit RnnChain(const RnnDiagonalParams& f) {
+    __device__ __forceinline__ explicit RnnChain(const RnnDiagonalParams& f)
+        : RnnChain(f, blockIdx.x, static_cast<int>(threadIdx.x)) {}
+    // Chain `index`: rows after each other, the warps of a row together.
+    __device__ __forceinline__ RnnChain(const RnnDiagonalParams& f, int64_t index, int lane) : lane(lane) {
         const RnnParams& p = f.p;
-        const int64_t block = blockIdx.x;
-        lane = static_cast<int>(threadIdx.x);
-        row = block / f.warps;
-        warp = block - row * f.warps;
+        row = index / f.warps;
+        warp = index - row * f.warps;
         // Lanes beyond the last unit repeat it and store the same values: to its place in tensors, and to places of
         // their own in RESERVE.
         unit = min(warp * rnn_diagonal_units + lane, p.width - 1);
@@ -133,5 +134,43 @@ __device__ __forceinline__ void load_parameters(const RnnDiagonalParams& f, cons
 // Cells are computed in this type. f32 has faster functions here than elsewhere, since every step waits for its cell.
 template <typename X>
 using RnnChainReal = std::conditional_t<std::is_same_v<X, float>, QuickSingle, typename RnnReal<X>::Type>;
+
+// A step of a unit: x, which is INPUT, takes `state` from before the step to after it.
+template <typename X, typename Cell, typename Wide, int G, int P, int S, int K>
+__device__ __forceinline__ void rnn_chain_step(const X (&x)[G], const Wide (&weight)[G], const Wide (&bias)[P],
+                                               Wide (&state)[S], RnnChainReal<X> (&keep)[K]) {
+    using Real = RnnChainReal<X>;
+    Wide sums[P];
+#pragma unroll
+    for (int j = 0; j < P; ++j) sums[j] = j < G ? Element<X>::widen(x[j < G ? j : 0]) + bias[j] : bias[j];
+#pragma unroll
+    for (int g = 0; g < G; ++g) {
+        Wide factor = state[0];
+        if constexpr (Cell::resets_before)
+            if (g == G - 1) factor = value_of(Cell::reset(Real(sums[0]), Real(state[0])));
+        Wide& sum = sums[Cell::recurrent(g)];
+        sum = multiply_add(weight[g], factor, sum);
+    }
+    Real pre[P], now[S];
+    as_numbers(sums, pre);
+    as_numbers(state, now);
+    Cell::forward(pre, now, keep);
+    as_values(now, state);
+}
+
+// Returns what of d_pre reaches h before a step through R; `before` are the states before it. Completes d_pre of cells
+// that reset before the product.
+template <typename Cell, typename Wide, int G, int P, int S, int K>
+__device__ __forceinline__ Wide rnn_chain_through(const Wide (&weight)[G], const Wide (&keep)[K],
+                                                  const Wide (&before)[S], Wide (&d_pre)[P]) {
+    Wide through(0);
+#pragma unroll
+    for (int g = G - 1; g >= 0; --g) {
+        through = multiply_add(weight[g], d_pre[Cell::recurrent(g)], through);
+        if constexpr (Cell::resets_before)
+            if (g == G - 1) through = Cell::backward_reset(keep, before, through, d_pre);
+    }
+    return through;
+}
 
 }  // namespace flashscan::cuda

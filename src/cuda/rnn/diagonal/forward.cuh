@@ -58,24 +58,10 @@ struct RnnDiagonalForward {
     }
 
     __device__ __forceinline__ void step(const X (&x)[G], bool reset) {
-        Wide sums[P];
-#pragma unroll
-        for (int j = 0; j < P; ++j) sums[j] = j < G ? Element<X>::widen(x[j < G ? j : 0]) + bias[j] : bias[j];
 #pragma unroll
         for (int s = 0; s < S; ++s) state[s] = reset ? Wide(0) : state[s];
-#pragma unroll
-        for (int g = 0; g < G; ++g) {
-            Wide factor = state[0];
-            if constexpr (Cell::resets_before)
-                if (g == G - 1) factor = value_of(Cell::reset(Real(sums[0]), Real(state[0])));
-            Wide& sum = sums[Cell::recurrent(g)];
-            sum = multiply_add(weight[g], factor, sum);
-        }
-        Real pre[P], now[S], keep[K];
-        as_numbers(sums, pre);
-        as_numbers(state, now);
-        Cell::forward(pre, now, keep);
-        as_values(now, state);
+        Real keep[K];
+        rnn_chain_step<X, Cell>(x, weight, bias, state, keep);
         output.at[0] = Element<X>::narrow(state[0]);
         if (S > 1 && f.p.output_states > 1)
 #pragma unroll

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of newton_table.h. The kernels of each dtype are compiled in a file of their own.
+#include "cuda/rnn/instances/newton_table.h"
+
+namespace flashscan::cuda {
+
+const void* rnn_newton_f32(Cell cell);
+const void* rnn_newton_bf16(Cell cell);
+const void* rnn_newton_f16(Cell cell);
+
+const void* rnn_newton_kernel(Dtype dtype, Cell cell) {
+    switch (dtype) {
+    case Dtype::bf16: return rnn_newton_bf16(cell);
+    case Dtype::f16: return rnn_newton_f16(cell);
+    default: return rnn_newton_f32(cell);
+    }
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of "newton": forward in one launch, backward as "diagonal".
+#include "cuda/rnn/diagonal/diagonal.h"
+#include "cuda/rnn/instances/newton_table.h"
+#include "cuda/rnn/newton/tuning.h"
+
+namespace flashscan::cuda {
+namespace {
+
+class Newton final : public RnnDiagonal {
+  public:
+    Newton(const RnnProblem& problem, const Options& options, std::string& refusal)
+        : RnnDiagonal(problem, options), kernel_(rnn_newton_kernel(p_.dtype, p_.cell)) {
+        const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device_);
+        const bool clusters = can_overlap(kernel_, device_);  // both came with compute capability 9.0
+        shape_ = choose_rnn_newton(p_, multiprocessors, shared_memory_of_block(device_), clusters);
+        if (shape_.warps == 0) {
+            refusal = "INPUT of 16 steps for each warp does not fit shared memory";
+            return;
+        }
+        allow_shared_memory(kernel_, device_);
+        if (clusters)
+            check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "loading a kernel");
+        while (shape_.blocks > 1 && resident_clusters(kernel_, launch_shape()) == 0) shape_.blocks /= 2;
+        if (options.kernel.empty()) refusal = prefer_steps(multiprocessors);
+    }
+
+    std::string describe() const override {
+        std::string text =
+            fmt::format("{} segments of up to {} steps at once in teams of {} blocks, by Newton's iteration",
+                        shape_.blocks * shape_.warps, shape_.steps, shape_.blocks);
+        if (p_.training) text += fmt::format("; backward step by step, {} fetched at a time", backward_.steps);
+        return text;
+    }
+
+    void forward(const RnnBuffers& b, void* stream) const override {
+        if (p_.state_rows() == 0) return;
+        const DeviceScope scope(device_);
+        RnnNewtonParams f;
+        f.d = forward_params(b);
+        f.blocks = shape_.blocks;
+        f.steps = shape_.steps;
+        launch(kernel_, launch_shape(), stream, f);
+    }
+
+  private:
+    LaunchShape launch_shape() const {
+        LaunchShape shape = blocks_of(p_.state_rows() * warps_ * shape_.blocks, 32 * shape_.warps);
+        shape.shared_bytes = shape_.shared_bytes;
+        shape.cluster = shape_.blocks > 1 ? shape_.blocks : 0;
+        return shape;
+    }
+    // Returns why "diagonal" is expected to be faster, or an empty string.
+    std::string prefer_steps(int multiprocessors) const {
+        const double ours = rnn_newton_cycles(p_, shape_, multiprocessors);
+        const double theirs = rnn_diagonal_cycles(p_, multiprocessors);
+        if (1.1 * ours <= theirs) return "";
+        return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time, ours,
+                           theirs);
+    }
+
+    const void* kernel_;
+    RnnNewtonShape shape_;
+};
+
+}  // namespace
+
+std::unique_ptr<RnnKernel> make_rnn_newton(const RnnProblem& problem, const Options& options, std::string& refusal) {
+    if (problem.head_dim != 1)
+        refusal = fmt::format("head_dim is {}; takes heads of one unit", problem.head_dim);
+    else if (problem.cell == Cell::slstm || problem.dtype == Dtype::f64)
+        refusal = "takes no sLSTM, whose max has no derivative, and no f64";
+    else if (options.batch_invariant)
+        refusal = "batch_invariant is set; how many segments run at once depends on the rows";
+    else if (problem.empty())
+        refusal = "there are no steps";
+    if (!refusal.empty()) return nullptr;
+    const DeviceScope scope(options.device);
+    auto kernel = std::make_unique<Newton>(problem, options, refusal);
+    return refusal.empty() ? std::move(kernel) : nullptr;
+}
+
+}  // namespace flashscan::cuda

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments of the kernel "newton" of recurrent networks: plain data, no CUDA types.
+#pragma once
+
+#include "cuda/rnn/diagonal/params.h"
+
+namespace flashscan::cuda {
+
+// A block has so many warps, a cluster so many blocks, and a segment so many steps at most; a segment of fewer than
+// `least` steps is not worth its own warp.
+inline constexpr int rnn_newton_warps = 16, rnn_newton_blocks = 16, rnn_newton_steps = 64, rnn_newton_least = 16;
+
+// Numbers that segments and blocks tell each other, for each lane: the states before and after, how those after depend
+// on those before, and the recent magnitude of the states.
+constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }
+
+// The shared memory of a block: what its segments tell each other, what the blocks of its cluster tell it, the carry,
+// the flags of the cluster, and INPUT of its segments.
+constexpr int rnn_newton_words(int states, int warps, int blocks) {
+    return 32 * (rnn_newton_numbers(states) * (warps + (blocks > 1 ? blocks : 0)) + states);
+}
+
+struct RnnNewtonParams {
+    RnnDiagonalParams d;
+    int32_t blocks = 1;  // of a cluster, which has a warp's units of a row
+    int32_t steps = 0;   // of a segment, at most
+};
+
+}  // namespace flashscan::cuda

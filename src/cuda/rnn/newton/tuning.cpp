@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of tuning.h.
+#include "cuda/rnn/newton/tuning.h"
+
+#include <algorithm>
+
+#include "core/rounding.h"
+
+namespace flashscan::cuda {
+namespace {
+
+// Cycles that a unit waits for a step of "diagonal", and instructions of a step with its Jacobian.
+struct CellCost {
+    double latency, instructions;
+};
+CellCost cost_of(Cell cell) {
+    switch (cell) {
+    case Cell::lstm: return {330, 170};
+    case Cell::gru: return {315, 120};
+    case Cell::gru_reset_before: return {400, 120};
+    case Cell::mgu: return {330, 90};
+    case Cell::elman: return {120, 50};
+    default: return {60, 30};
+    }
+}
+
+constexpr double walks = 3;             // that most segments do
+constexpr double with_jacobian = 1.25;  // how much longer a step waits for its Jacobian too
+constexpr double block_exchange = 500, cluster_exchange = 2500;
+constexpr double schedulers = 4;  // of a multiprocessor
+
+int64_t chains_of(const RnnProblem& p) { return p.state_rows() * ceil_div(p.width(), int64_t{rnn_diagonal_units}); }
+int64_t longest_row(const RnnProblem& p) { return p.packed() ? ceil_div(p.time, p.state_rows()) : p.time; }
+
+}  // namespace
+
+RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int shared_bytes, bool clusters) {
+    constexpr int of_system = 1024, flags = 32 * sizeof(int);
+    const int64_t chains = chains_of(p), useful = ceil_div(longest_row(p), int64_t{rnn_newton_least});
+    RnnNewtonShape shape;
+    // Two blocks of a multiprocessor move data while the other computes; where there are few, one has all the warps.
+    shape.warps = chains > multiprocessors ? rnn_newton_warps / 2 : rnn_newton_warps;
+    shape.blocks = 1;
+    while (clusters && shape.blocks < rnn_newton_blocks && 2 * shape.blocks * chains <= multiprocessors &&
+           shape.blocks * shape.warps < useful)
+        shape.blocks *= 2;
+    const int states = static_cast<int>(p.counts().states);
+    const int64_t own = rnn_newton_words(states, shape.warps, shape.blocks) * size_of(state_dtype(p.dtype)) + flags;
+    const int64_t room = shared_bytes / (rnn_newton_warps / shape.warps) - of_system - own;
+    const int64_t step = p.counts().gates * 32 * size_of(p.dtype) * shape.warps;
+    shape.steps = static_cast<int>(std::min<int64_t>(room / step, rnn_newton_steps));
+    if (shape.steps < rnn_newton_least) return {};
+    shape.shared_bytes = static_cast<int>(own + shape.steps * step);
+    return shape;
+}
+
+double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multiprocessors) {
+    const CellCost cost = cost_of(p.cell);
+    const double blocks = static_cast<double>(chains_of(p) * s.blocks);
+    const double side_by_side = rnn_newton_warps / s.warps;  // blocks of a multiprocessor
+    const double resident = std::min(side_by_side, std::max(blocks / multiprocessors, 1.0));
+    const double waves = std::max(blocks / (side_by_side * multiprocessors), 1.0);
+    const double step = std::max(with_jacobian * cost.latency, cost.instructions * resident * s.warps / schedulers);
+    const double segments = static_cast<double>(s.blocks) * s.warps, time = static_cast<double>(longest_row(p));
+    const double chunks = std::max(time / (segments * s.steps), 1.0);
+    const double steps = std::max(time / (chunks * segments), static_cast<double>(rnn_newton_least));
+    return waves * chunks * walks * (steps * step + (s.blocks > 1 ? cluster_exchange : block_exchange));
+}
+
+double rnn_diagonal_cycles(const RnnProblem& p, int multiprocessors) {
+    const CellCost cost = cost_of(p.cell);
+    const double warps = static_cast<double>(chains_of(p)) / (schedulers * multiprocessors);
+    return static_cast<double>(longest_row(p)) * std::max(cost.latency, cost.instructions / 1.5 * warps);
+}
+
+}  // namespace flashscan::cuda
