@@ -120,6 +120,7 @@ std::vector<CudaScene> cuda_scenes() {
     list.push_back(scene_over_ranks(gated_problem_of("gated mingru bf16 b2 t300 c128"), FLASHSCAN_CARRIES_WAVEFRONT,
                                     flashscan_plan_gated));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
+             {"newton", "rnn lstm f32 b2 t600 h40 d1 state-in state-out"},
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
              {"step", "rnn lstm fwd bf16 b4 t1 h1 d64 state-in state-out pooled"},
              {"fused", "rnn lstm bf16 b4 t30 h1 d64 state-in state-out"},

@@ -181,7 +181,8 @@ std::vector<RnnProblem> large() {
     return problems;
 }
 
-// Diagonal matrices: numbers of steps about those that are fetched at a time, units about a vector, a warp and a strip.
+// Diagonal matrices: numbers of steps about those that are fetched at a time, units about a vector, a warp and a strip;
+// and steps of several chunks of segments.
 std::vector<RnnProblem> diagonals() {
     std::vector<RnnProblem> problems;
     const std::vector<std::string> cells = cell_words();
@@ -203,7 +204,8 @@ std::vector<RnnProblem> diagonals() {
     for (const std::string& cell : cells)
         for (const char* rest :
              {"f32 b1 t100 h70 d1 sequences9 state-in state-out", "bf16 b1 t40 h33 d1 sequences50 reverse reset",
-              "f32 b3 t1 h40 d1 pooled state-in state-out fwd", "f32 b2 t300 h20 d1 values-saturated reset"})
+              "f32 b3 t1 h40 d1 pooled state-in state-out fwd", "f32 b2 t300 h20 d1 values-saturated reset",
+              "f32 b1 t5000 h9 d1 state-in state-out", "bf16 b3 t900 h1000 d1 fwd training reverse reset state-out"})
             problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
     return problems;
 }
@@ -216,7 +218,9 @@ std::vector<Target> kernels_apart() {
 
 std::vector<Target> diagonal_targets() {
     std::vector<Target> targets = kernels_apart();
-    std::erase_if(targets, [](const Target& target) { return target.kernel != "diagonal" && !target.kernel.empty(); });
+    std::erase_if(targets, [](const Target& target) {
+        return target.kernel != "diagonal" && target.kernel != "newton" && !target.kernel.empty();
+    });
     return targets;
 }
 
