@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// How networks of heads of one unit are cut in time, and when that pays: pure functions of the shape.
+#include <gtest/gtest.h>
+
+#include "core/rounding.h"
+#include "cuda/rnn/newton/tuning.h"
+
+namespace {
+
+using namespace flashscan;
+using namespace flashscan::cuda;
+
+constexpr int multiprocessors = 132, shared_bytes = 227 * 1024;
+
+RnnProblem problem(Cell cell, Dtype dtype, int64_t batch, int64_t time, int64_t heads) {
+    RnnProblem p;
+    p.cell = cell;
+    p.dtype = p.weight_dtype = dtype;
+    p.batch = batch;
+    p.time = time;
+    p.heads = heads;
+    p.head_dim = 1;
+    return p;
+}
+
+TEST(RnnNewtonTuning, SegmentsFitTheDevice) {
+    for (const Cell cell : {Cell::lstm, Cell::gru, Cell::elman, Cell::mgu})
+        for (const Dtype dtype : {Dtype::f32, Dtype::bf16})
+            for (const int64_t batch : {1, 3, 40})
+                for (const int64_t time : {1, 100, 5000})
+                    for (const int64_t heads : {1, 33, 1024})
+                        for (const bool clusters : {false, true}) {
+                            const RnnProblem p = problem(cell, dtype, batch, time, heads);
+                            const RnnNewtonShape s = choose_rnn_newton(p, multiprocessors, shared_bytes, clusters);
+                            ASSERT_GT(s.warps, 0);
+                            EXPECT_LE(s.warps, rnn_newton_warps);
+                            EXPECT_LE(s.blocks, clusters ? rnn_newton_blocks : 1);
+                            EXPECT_GE(s.steps, rnn_newton_least);
+                            EXPECT_LE(s.steps, rnn_newton_steps);
+                            EXPECT_LE(s.shared_bytes * (rnn_newton_warps / s.warps), shared_bytes);
+                        }
+}
+
+bool pays(const RnnProblem& p) {
+    const RnnNewtonShape s = choose_rnn_newton(p, multiprocessors, shared_bytes, true);
+    return 1.1 * rnn_newton_cycles(p, s, multiprocessors) <= rnn_diagonal_cycles(p, multiprocessors);
+}
+
+TEST(RnnNewtonTuning, PaysForFewLongRows) {
+    for (const Cell cell : {Cell::lstm, Cell::gru}) {
+        EXPECT_TRUE(pays(problem(cell, Dtype::f32, 1, 65536, 256)));
+        EXPECT_TRUE(pays(problem(cell, Dtype::bf16, 1, 2048, 1024)));
+        EXPECT_FALSE(pays(problem(cell, Dtype::f32, 1, 32, 256)));
+        EXPECT_FALSE(pays(problem(cell, Dtype::f32, 64, 4096, 1024)));
+    }
+}
+
+}  // namespace
