@@ -15,8 +15,7 @@ class Step final : public RnnKernel {
         : p_(problem),
           shape_(shape),
           device_(device),
-          kernel_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled())),
-          overlaps_(!problem.pooled() && can_overlap(kernel_, device)) {
+          kernel_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled())) {
         allow_shared_memory(kernel_, device_);
     }
 
@@ -57,7 +56,6 @@ class Step final : public RnnKernel {
         LaunchShape shape = blocks_of(shape_.blocks, 32 * shape_.units * shape_.tiles);
         shape.shared_bytes = shape_.shared_bytes;
         shape.cooperative = p_.pooled();
-        shape.overlaps = overlaps_;
         launch(kernel_, shape, stream, params);
     }
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
@@ -67,7 +65,6 @@ class Step final : public RnnKernel {
     RnnStepShape shape_;
     int device_;
     const void* kernel_;
-    bool overlaps_;
 };
 
 std::string refuse(const RnnProblem& p, const Options& options) {

@@ -9,8 +9,7 @@
 // Bytes      R is read once, from L2 where the step before left it there; each block reads h of its heads, in f32.
 // Sync       h of every unit is read by all blocks of a head. Where STATE_OUT may be STATE_IN (rows of a pool), blocks
 //            arrive at a barrier of the grid once they hold h, and store states only when all have arrived: by then
-//            they have multiplied, so nobody waits long. Without pools no block waits for another, and the blocks of the
-//            next step may be there, waiting, before these have ended (programmatic dependent launch).
+//            they have multiplied, so nobody waits long. Without pools no block waits for another.
 // Limits     Units and rows whose warps fit the blocks that run at once, and rows of R that fit shared memory.
 #pragma once
 
@@ -20,7 +19,6 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/ptx/async_copy.cuh"
-#include "cuda/device/ptx/launch.cuh"
 #include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/step_rows.cuh"
 #include "cuda/rnn/real.cuh"
@@ -144,8 +142,6 @@ struct RnnOneStep {
     template <bool Pooled>
     __device__ __forceinline__ void run() const {
         using Grid = cooperative_groups::grid_group;
-        ptx::let_next_launch_begin();
-        ptx::wait_for_launch_before();
         copy_weights();
         find_rows();
         __syncthreads();
