@@ -28,24 +28,28 @@ __global__ void __launch_bounds__(256) edge_states(const __grid_constant__ RankE
         const int64_t at = (packed ? 0 : row) * p.batch_step + t * p.time_step + inside / p.element * p.channel_step;
         edge = p.output == nullptr ? not_a_number(edge)
                                    : Element<X>::widen(static_cast<const X*>(p.output)[at + inside % p.element]);
-    } else if (p.first_rank != 0 && p.state_in != nullptr) {
+    } else if (p.state_in != nullptr) {
         edge = static_cast<const Wide*>(p.state_in)[i];
     }
     static_cast<Wide*>(p.edge)[i] = edge;
-    if (p.marks != nullptr && inside == 0) p.marks[row] = begin < end || p.first_rank != 0 ? 1 : 0;
+    if (p.marks == nullptr || inside != 0) return;
+    p.marks[row] = begin < end ? edge_of_steps : p.state_in != nullptr ? edge_of_state_in : edge_of_nothing;
 }
 
 template <typename Wide>
 __global__ void __launch_bounds__(256) find_edges(const __grid_constant__ RankEdgesParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.rows * p.row_numbers) return;
-    Wide before{};
+    Wide& to = static_cast<Wide*>(p.to)[i];
     for (int32_t k = 0; k < p.count; ++k) {
-        if (p.marks[k * p.message_step + i / p.row_numbers] == 0) continue;
-        before = reinterpret_cast<const Wide*>(p.edges + k * p.message_step)[i];
-        break;
+        const auto mark = static_cast<uint8_t>(p.marks[k * p.message_step + i / p.row_numbers]);
+        if (mark == edge_of_nothing) continue;
+        if (mark == edge_of_state_in || p.exclusive == 0)
+            to = reinterpret_cast<const Wide*>(p.edges + k * p.message_step)[i];
+        return;
     }
-    static_cast<Wide*>(p.to)[i] = before;
+    const bool diagonal = p.identity_dim > 0 && i % (p.identity_dim * p.identity_dim) % (p.identity_dim + 1) == 0;
+    to = diagonal ? one(Wide{}) : Wide{};
 }
 
 template <typename Wide>

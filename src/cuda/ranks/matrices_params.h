@@ -7,24 +7,32 @@
 
 namespace flashscan::cuda {
 
+enum RankEdgeMark : uint8_t {
+    edge_of_nothing = 0,
+    edge_of_steps = 1,
+    edge_of_state_in = 2  // alone
+};
+
 // edge_states: OUTPUT at the first or the last own step of every row of states.
 struct RankEdgeParams {
     const void* output = nullptr;    // null: NaN
-    const void* state_in = nullptr;  // of rows without steps on the first rank; null: zeros
+    const void* state_in = nullptr;  // of the first rank, for rows without steps; null: zeros
     void* edge = nullptr;
-    uint8_t* marks = nullptr;  // whether a row has an edge; null: not wanted
+    uint8_t* marks = nullptr;  // of RankEdgeMark, for each row; null: not wanted
     SequenceOffsets offsets;
     int64_t rows = 0, channels = 0, element = 0, time = 0;
     int64_t batch_step = 0, time_step = 0, channel_step = 0;  // of OUTPUT, in numbers
-    int32_t reverse = 0, last_step = 0, first_rank = 0, unused = 0;
+    int32_t reverse = 0, last_step = 0;
 };
 
-// find_edges: of each row the edge of the nearest rank before this one that has one.
+// find_edges: of each row the edge of the nearest rank before this one that has one; the identity where none has. A scan
+// that is exclusive has the state after the steps of another rank in its own OUTPUT, which `to` holds already.
 struct RankEdgesParams {
     const char *edges = nullptr, *marks = nullptr;  // of the nearest rank
     int64_t message_step = 0;                       // bytes to the one before it
-    int32_t count = 0, unused = 0;
+    int32_t count = 0, exclusive = 0;
     int64_t rows = 0, row_numbers = 0;
+    int64_t identity_dim = 0;  // of identity matrices; 0: zeros
     void* to = nullptr;
 };
 

@@ -9,10 +9,9 @@
 //               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of sums,
 //               g = product^H g' + local    whose slopes are 1
 //
-// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again, as it does of
-// matrix products. Scans of affine maps find them in OUTPUT, if a gradient of matrices needs them. A reduction's result is
-// the reduction of all totals, and its gradient is the sum of those that ranks give. Where a rank has no steps, it tells
-// the identity.
+// Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of matrices
+// and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient is the sum of
+// those that ranks give. Where a rank has no steps, it tells the identity.
 #include <algorithm>
 #include <utility>
 
@@ -134,13 +133,9 @@ class OperatorRanks final : public OperatorKernel {
         const Call call{backward_, b, stream};
         OperatorBuffers own = b;
         own.scratch = call.at(backward_.inner);
+        if (tells_totals(Pass::backward)) gather_totals(call);
         gather_products(call);
-        if (reads_edges()) {
-            own.state_in = find_state_before(call);
-        } else if (!is_sum()) {
-            gather_totals(call);
-            own.state_in = find_carry(call);
-        }
+        if (!is_sum()) own.state_in = reads_edges() ? find_state_before(call) : find_carry(call);
         if (p_.is_reduction()) {
             own.grad_output = nullptr;
             own.grad_state_out = gradient_of_all(call);
@@ -166,7 +161,7 @@ class OperatorRanks final : public OperatorKernel {
     };
 
     RankPlan lay_out(Pass pass) const {
-        const bool backward = pass == Pass::backward, edges = backward && reads_edges();
+        const bool backward = pass == Pass::backward;
         const Extent states(state_bytes(), "SCRATCH"), products(product_bytes(), "SCRATCH"), size = ranks_.size;
         RankPlan to;
         Workspace scratch;
@@ -175,12 +170,12 @@ class OperatorRanks final : public OperatorKernel {
             if (there) to.told_bytes += static_cast<size_t>(bytes);
         };
         to.sent = scratch.book(max(max(states, products), Extent(edge_bytes())));
-        book(to.totals, !backward || (!is_sum() && !edges), states);
+        book(to.totals, tells_totals(pass), states);
         book(to.products, tells_products(pass), products);
         book(to.slopes, backward && has_slopes(), states);
         book(to.locals, backward, states);
         book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
-        book(to.edges, edges && p_.mode == OperatorMode::inclusive, Extent(edge_bytes()));
+        book(to.edges, backward && reads_edges(), Extent(edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
         to.unused = scratch.book(max(states, products) * size);
         size_t inner = inner_->scratch_bytes(pass);
@@ -198,7 +193,12 @@ class OperatorRanks final : public OperatorKernel {
     bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
     // Backward finds the states before the own steps in OUTPUT.
-    bool reads_edges() const { return p_.is_affine() && !p_.is_reduction(); }
+    bool reads_edges() const { return !p_.on_numbers() && !p_.is_reduction(); }
+    // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last one's.
+    bool tells_totals(Pass pass) const {
+        if (pass == Pass::forward || !reads_edges()) return pass == Pass::forward || !is_sum();
+        return p_.is_matmul() && ranks_.size > 2;
+    }
     // The first rank's product is not needed, in a scan neither is the last one's.
     bool tells_products(Pass pass) const {
         return p_.is_affine() && (ranks_.size > 2 || (p_.is_reduction() && pass == Pass::forward));
@@ -291,14 +291,34 @@ class OperatorRanks final : public OperatorKernel {
     // The states before the own steps, as OUTPUT has them.
     const void* find_state_before(const Call& call) const {
         const OperatorBuffers& b = call.b;
-        const bool inclusive = p_.mode == OperatorMode::inclusive;
+        const bool exclusive = p_.mode == OperatorMode::exclusive;
         char *const sent = call.at(call.of.sent), *const before = call.at(call.of.carry);
+        launch_edge(call, sent, reinterpret_cast<uint8_t*>(sent + state_bytes()), true);
+        tell(call, call.of.edges, edge_bytes());
+        if (place() == 0) return b.state_in;
+        if (exclusive) launch_edge(call, before, nullptr, false);
+        RankEdgesParams edges;
+        edges.edges = told_by(call.at(call.of.edges), place() - 1, edge_bytes());
+        edges.marks = edges.edges + state_bytes();
+        edges.message_step = p_.direction == Direction::forward ? -edge_bytes() : edge_bytes();
+        edges.count = place();
+        edges.exclusive = exclusive ? 1 : 0;
+        edges.rows = p_.state_rows();
+        edges.row_numbers = p_.channels * p_.element();
+        edges.identity_dim = p_.is_matmul() ? p_.dim : Extent();
+        edges.to = before;
+        launch(kernels_.edges, threads_in_blocks(numbers(), rank_threads), call.stream, edges);
+        return before;
+    }
+    // The states at the first or the last own step.
+    void launch_edge(const Call& call, void* to, uint8_t* marks, bool last_step) const {
+        const OperatorBuffers& b = call.b;
         const auto steps = p_.steps();
         RankEdgeParams edge;
         edge.output = b.output;
-        edge.state_in = b.state_in;
-        edge.edge = inclusive ? sent : before;
-        edge.marks = inclusive ? reinterpret_cast<uint8_t*>(sent + state_bytes()) : nullptr;
+        edge.state_in = place() == 0 ? b.state_in : nullptr;
+        edge.edge = to;
+        edge.marks = marks;
         edge.offsets = offsets_of(p_, b.seq_offsets);
         edge.rows = p_.state_rows();
         edge.channels = p_.channels;
@@ -308,22 +328,8 @@ class OperatorRanks final : public OperatorKernel {
         edge.time_step = steps.time * edge.element;
         edge.channel_step = steps.channels * edge.element;
         edge.reverse = p_.direction == Direction::reverse ? 1 : 0;
-        edge.last_step = inclusive ? 1 : 0;
-        edge.first_rank = place() == 0 ? 1 : 0;
+        edge.last_step = last_step ? 1 : 0;
         launch(kernels_.edge, threads_in_blocks(numbers(), rank_threads), call.stream, edge);
-        if (inclusive) tell(call, call.of.edges, edge_bytes());
-        if (place() == 0) return b.state_in;
-        if (!inclusive) return before;
-        RankEdgesParams edges;
-        edges.edges = told_by(call.at(call.of.edges), place() - 1, edge_bytes());
-        edges.marks = edges.edges + state_bytes();
-        edges.message_step = p_.direction == Direction::forward ? -edge_bytes() : edge_bytes();
-        edges.count = place();
-        edges.rows = p_.state_rows();
-        edges.row_numbers = p_.channels * p_.element();
-        edges.to = before;
-        launch(kernels_.edges, threads_in_blocks(numbers(), rank_threads), call.stream, edges);
-        return before;
     }
 
     // The gradient of a reduction's states after all steps, on the last rank.
