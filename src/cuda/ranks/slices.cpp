@@ -118,7 +118,11 @@ SelectiveProblem with_dense_states(SelectiveProblem p) {
 OperatorProblem with_dense_states(OperatorProblem p) {
     return with_dense(p, p.channels * p.element(), p.state_number_bytes());
 }
-LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) { return part_of(p, slice); }
+LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) {
+    LinearProblem part = part_of(p, slice);
+    validate(part);  // an axis of one entry has no stride, which kernels rely on
+    return part;
+}
 GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
 
 LinearBuffers buffers_of(const LinearProblem& p, const RowSlice& slice, LinearBuffers b) {
