@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What flashscan.distributed.linear_scan, or gated_scan, takes over the GPUs of a host, whose time is cut, against the whole
-on one of them.
+"""What flashscan.distributed.linear_scan, gated_scan or selective_scan takes over the GPUs of a host, whose time is cut,
+against the whole on one of them.
 
     torchrun --nproc-per-node 2 bench/ranks_torch.py [--mb 256,1024] [--runs 20] [--batch 8] [--channels 1024]
-        [--layer mingru]
+        [--layer mingru|gilr|selective]
 
 A JSON line for each pass ("forward", or "both": that and its backward), and for each way: "one", the whole on the GPU of
 rank 0, and "ranks"; called from Python, or as a graph that is replayed. --mb is of an array on each GPU, of f32. Before
@@ -50,6 +50,12 @@ def time_call(call, runs, device):
     return slowest.median().item(), slowest.min().item()
 
 
+def selective_scan_of(package, batch, steps, channels, device):
+    """A function of the step sizes and the input, as the other layers are of gates and inputs; of 16 states."""
+    A, B, C = -torch.rand(channels, 16, device=device), *torch.rand(2, batch, steps, 16, device=device)
+    return lambda delta, u: package.selective_scan(u, delta, A, B, C, delta_softplus=True)
+
+
 def calls_of(scan, batch, steps, channels, device):
     """Forward, and forward with backward, on arrays of their own."""
     gate, x, grad = (torch.rand(batch, steps, channels, device=device).requires_grad_(i < 2) for i in range(3))
@@ -67,7 +73,7 @@ def main():
     parser.add_argument("--runs", default=20, type=int)
     parser.add_argument("--batch", default=8, type=int)
     parser.add_argument("--channels", default=1024, type=int)
-    parser.add_argument("--layer", help="of two inputs: mingru or gilr; none: the linear recurrence")
+    parser.add_argument("--layer", help="of two inputs: mingru, gilr or selective; none: the linear recurrence")
     given = parser.parse_args()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
@@ -78,9 +84,11 @@ def main():
         whole = {}
         for way in ("one", "ranks"):
             package = flashscan.torch if way == "one" else flashscan.distributed
-            scan = functools.partial(package.gated_scan, layer=given.layer) if given.layer else package.linear_scan
             works = way == "ranks" or rank == 0
             extent = ranks * steps if way == "one" else steps
+            scan = functools.partial(package.gated_scan, layer=given.layer) if given.layer else package.linear_scan
+            if given.layer == "selective" and works:
+                scan = selective_scan_of(package, given.batch, extent, given.channels, device)
             calls = calls_of(scan, given.batch, extent, given.channels, device) if works else {}
             for name in ("forward", "both"):
                 for graph in (False, True):
