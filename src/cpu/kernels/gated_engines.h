@@ -177,9 +177,10 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         const int64_t next = t.time + k + (p_.ascending ? most : -most), bytes = bytes_of(of.number);
         return {address(of, t.row.batch, next, block_.c0 + t.c), 0, of.time * bytes};
     }
-    // Needs whole vectors of steps: those of a run of steps may reach past the tile.
+    // Needs whole vectors of steps: those of a run of steps may reach past the tile (see for_runs).
     bool in_place(const TileOf& t, const Tensor& from) const {
-        return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && !t.flagged;
+        const bool runs_fit = !t.flagged && t.start <= 0 && (t.start < 0 || t.n > Simd<T>::width);
+        return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && runs_fit;
     }
     // Fills the numbers past the steps, which the last vector reads too, with 0.
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {

@@ -11,10 +11,11 @@
 namespace flashscan::cpu::FLASHSCAN_ISA {
 
 // A tile has the steps [i, i + n) of a row in walking order, which are the times [time, time + n), and the channels of
-// a block from `c` on. Where it is `flagged`, GatedWork::flags holds the flags of each of its steps.
+// a block from `c` on. `start` is the step of the panel at which the row's sequence starts with m = 1, or -1. Where the
+// tile is `flagged`, as some of its steps are reset, GatedWork::flags holds the flags of each of them.
 struct TileOf {
     const Row& row;
-    int64_t i, n, time, c;
+    int64_t i, n, time, c, start;
     bool flagged;
 };
 
@@ -56,25 +57,37 @@ class GatedTiles {
     }
     bool wants_input_gradients() const { return p_.grad_input.data != nullptr || p_.grad_input_gate.data != nullptr; }
 
-    // Fills w_.flags for the steps of the tile; returns whether any of them has a flag.
+    // Fills w_.flags for the steps of the tile if any of them is reset; returns whether one is.
     bool flag_steps(const TileOf& t) const {
         const uint8_t* reset = reset_at(p_, t.row, t.time);
-        // The first step of the sequence is the last step of the walk in backward.
-        const int64_t first = p_.backward ? t.row.steps() - 1 : 0;
-        const bool starts = p_.starts_with_one && first >= t.i && first < t.i + t.n;
-        if (reset == nullptr && !starts) return false;
-        uint8_t any = starts ? fresh : 0;
+        if (reset == nullptr || run_of(reset, t.n, 0) == t.n) return false;
         const uint8_t at_reset = p_.parts.first_step ? fresh | dropped : dropped;
-        for (int64_t k = 0; k < t.n; ++k) {
-            w_.flags[k] = reset != nullptr && reset[k] != 0 ? at_reset : uint8_t(0);
-            any = uint8_t(any | w_.flags[k]);
+        for (int64_t k = 0; k < t.n; ++k) w_.flags[k] = reset[k] != 0 ? at_reset : uint8_t(0);
+        if (t.start >= 0) w_.flags[t.start] |= fresh;
+        return true;
+    }
+    // How many of the `n` bytes at `from` are equal to `value` before the first that is not.
+    static int64_t run_of(const uint8_t* from, int64_t n, uint8_t value) {
+        constexpr int64_t width = sizeof(uint64_t);
+        const uint64_t wanted = value * 0x0101010101010101U;
+        int64_t k = 0;
+        for (uint64_t word = 0; k + width <= n; k += width) {
+            __builtin_memcpy(&word, from + k, width);
+            if (word != wanted) break;
         }
-        if (starts) w_.flags[p_.backward == p_.ascending ? t.n - 1 : 0] |= fresh;
-        return any != 0;
+        while (k < n && from[k] == value) ++k;
+        return k;
+    }
+    // The step of a tile's panel at which its row starts with m = 1; -1 if it does not, or not in this tile.
+    int64_t start_of(const Row& row, int64_t i, int64_t n) const {
+        // The first step of the sequence is the last step of the walk in backward.
+        const int64_t first = p_.backward ? row.steps() - 1 : 0;
+        if (!p_.starts_with_one || first < i || first >= i + n) return -1;
+        return p_.backward == p_.ascending ? n - 1 : 0;
     }
     // Steps [i, i + n) in walking order of a row, of channels from `c` on.
     TileOf tile(const Row& row, int64_t i, int64_t n, int64_t c) const {
-        TileOf t{row, i, n, row.time(p_, p_.ascending ? i : i + n - 1), c, false};
+        TileOf t{row, i, n, row.time(p_, p_.ascending ? i : i + n - 1), c, start_of(row, i, n), false};
         t.flagged = flag_steps(t);
         return t;
     }
@@ -84,11 +97,21 @@ class GatedTiles {
     // Calls use(first step, number of steps, flags) for each run of steps of a tile that have the same flags.
     template <typename Use>
     void for_runs(const TileOf& t, Use use) const {
-        if (!t.flagged) return use(int64_t(0), t.n, uint8_t(0));
+        const auto use_some = [&](int64_t k, int64_t end, uint8_t flags) {
+            if (k < end) use(k, end - k, flags);
+        };
+        if (!t.flagged && t.start < 0) return use_some(0, t.n, 0);
+        if (!t.flagged) {
+            // A vector of steps, before whole vectors: where a panel is the steps of one channel, none reads past its end.
+            const int64_t near = t.start > 0 ? t.n : t.n < Simd<T>::width ? t.n : Simd<T>::width;
+            use_some(0, t.start, 0);
+            use_some(t.start, t.start + 1, fresh);
+            use_some(t.start + 1, near, 0);
+            return use_some(near, t.n, 0);
+        }
         for (int64_t k = 0; k < t.n;) {
-            int64_t end = k + 1;
-            while (end < t.n && w_.flags[end] == w_.flags[k]) ++end;
-            use(k, end - k, w_.flags[k]);
+            const int64_t end = k + run_of(w_.flags + k, t.n - k, w_.flags[k]);
+            use_some(k, end, w_.flags[k]);
             k = end;
         }
     }
