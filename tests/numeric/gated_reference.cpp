@@ -121,7 +121,9 @@ std::vector<GatedProblem> aligned() {
           "decay-exp bf16 BCT b1 t528 c4 growing state-in",
           "decay-value scale-one-minus f64 b1 t90 c34 growing state-in", "mingru f32 place-fused b2 t130 c64 no-bias",
           "minlstm bf16 BCT place-padded b2 t136 c6 no-bias state-out",
-          "rglru f16 b2 t5 c64 no-bias state-out limit1000", "hgrn bf16 b1 t67 c66 no-bias state-in state-out"})
+          "rglru f16 b2 t5 c64 no-bias state-out limit1000", "rglru f32 BCT b2 t1056 c3",
+          "rglru f32 BCT b1 t1040 c2 reverse", "rglru f64 BCT b3 t16 c2 reset state-out",
+          "hgrn bf16 b1 t67 c66 no-bias state-in state-out"})
         problems.push_back(gated_problem_of(std::string("gated ") + line));
     // Steps and channels that lanes lack, whose gates of 0 have a root of infinite slope, are not added to sums; and where
     // factors are 1, slopes are at their limit.
