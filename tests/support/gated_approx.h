@@ -79,11 +79,11 @@ inline Slopes decay_of(const Arithmetic& m, const GatedProblem& p, Approx g, App
         const double sum = s.value + s2.value, a = s.value / sum, b = s2.value / sum;
         const double units = 40 + 4 * (std::abs(g.value) + std::abs(second.value));
         const Approx both = {a * b, units * m.u * a * b + m.tiny};
-        return {m.function(g, a, a * b * n.value, units),
-                m.function(g, b, a * b * n.value, units),
-                m.times(both, n),
-                m.times(both, n2),
-                {}};
+        // Each is a quotient of two exponentials added and three: two may lie below the normal numbers.
+        const auto share = [&](double value) {
+            return m.plus(m.function(g, value, a * b * n.value, units), {0, m.tiny});
+        };
+        return {share(a), share(b), m.times(both, n), m.times(both, n2), {}};
     }
     }
 }
