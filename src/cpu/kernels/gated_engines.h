@@ -36,7 +36,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
         const TileOf t = this->tile(row, i, n, 0);
-        this->before(t, write && p_.backward && this->wants_gate_gradients());
+        this->before(t, write);
         Tile steps = open(t);
         steps.carry = w_.carry;
         if (write)
@@ -74,6 +74,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         return same_number<T>(from.number) && from.channels == 1 && pitch_ == channels_ &&
                (t.n == 1 || from.time == pitch_);
     }
+    bool writes_in_place(const TileOf& t, const Tensor& to) const { return in_place(t, to); }
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
         load_panel(to + skip * pitch_, pitch_, from.number,
                    address(from, t.row.batch, t.time + skip + shift, block_.c0),
@@ -90,7 +91,7 @@ class GatedColumns : public GatedEngine<T, GatedColumns<T>> {
         for (int64_t l = 0; l < pitch_; l += width) {
             Two<T> sums{};
             for (int64_t k = 0; k < t.n; ++k) {
-                sums.odd += cpu::FLASHSCAN_ISA::load(w_.grad_gate + k * pitch_ + l);
+                sums.odd += cpu::FLASHSCAN_ISA::load(w_.grad_gate.own + k * pitch_ + l);
                 if (p_.parts.has_param()) sums.even += cpu::FLASHSCAN_ISA::load(w_.grad_rate + k * pitch_ + l);
             }
             sums.even *= cpu::FLASHSCAN_ISA::load(w_.rate_by_param + l);
@@ -139,7 +140,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
 
     void apply(const Row& row, int64_t i, int64_t n, bool write) {
         for_tiles(row, i, n, [&](const TileOf& t) {
-            this->before(t, write && p_.backward && this->wants_gate_gradients());
+            this->before(t, write);
             Tile steps = open(t);
             steps.carry = w_.carry[t.c];
             if (write) steps.y = w_.h;
@@ -182,6 +183,8 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
         const bool runs_fit = !t.flagged && t.start <= 0 && (t.start < 0 || t.n > Simd<T>::width);
         return same_number<T>(from.number) && from.time == 1 && t.n % Simd<T>::width == 0 && runs_fit;
     }
+    // Vectors of runs that are not whole would overlap.
+    bool writes_in_place(const TileOf& t, const Tensor& to) const { return t.start < 0 && in_place(t, to); }
     // Fills the numbers past the steps, which the last vector reads too, with 0.
     void copy(const TileOf& t, const Tensor& from, T* to, int64_t skip, int64_t shift, int64_t count) const {
         if (count > 0)
@@ -194,7 +197,7 @@ class GatedRows : public GatedEngine<T, GatedRows<T>> {
                     p_.stream_stores);
     }
     void add_sums(const TileOf& t) const {
-        w_.sums[2 * t.c + 1] += add_up(w_.grad_gate, t.n, 1);
+        w_.sums[2 * t.c + 1] += add_up(w_.grad_gate.own, t.n, 1);
         if (p_.parts.has_param())
             w_.sums[2 * t.c] += add_up(w_.grad_rate, t.n, 1) * static_cast<double>(w_.rate_by_param[t.c]);
     }

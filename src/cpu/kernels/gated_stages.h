@@ -25,6 +25,15 @@ struct Panel {
     alignas(64) T own[Work<T>::size];
 };
 
+// The numbers that a stage computes of a tile of an output. `at` points to `own`, from where they are copied, or into the
+// tensor itself, which is then written past the caches if `streamed`.
+template <typename T>
+struct OutputPanel {
+    T* at;
+    bool streamed;
+    alignas(64) T own[Work<T>::size];
+};
+
 // The memory of one worker thread, about 300 KB, of which a tile touches 4 KB of each panel that its layer has. Members
 // with the names of those of Work (linear_tile.h) have the same use.
 template <typename T>
@@ -32,9 +41,8 @@ struct GatedWork {
     static constexpr size_t size = Work<T>::size;
     Panel<T> input, gate, second_gate, input_gate, output_gate, grad_output, states, previous;
     alignas(64) T a[size], m[size], gate_slope[size], second_slope[size], rate_slope[size], scale_slope[size];
-    alignas(64) T x[size], h[size], y[size], value[size];
-    alignas(64) T grad_input[size], grad_gate[size], grad_second[size], grad_input_gate[size];
-    alignas(64) T grad_output_gate[size], grad_rate[size];
+    alignas(64) T x[size], h[size], value[size], grad_rate[size];
+    OutputPanel<T> y, grad_input, grad_gate, grad_second, grad_input_gate, grad_output_gate;
     alignas(64) T bias[size], rate[size], rate_by_param[size];  // of the channels of a block
     alignas(64) T carry[size], next[size], product[size], power[size], local[size];
     alignas(64) double sums[2 * size], chunk_sums[2 * size];
@@ -83,6 +91,20 @@ template <typename T>
 FLASHSCAN_INLINE void put_lanes(T* panel, int64_t i, Lanes<T> v) {
     store<T>(panel + i, v.v);
 }
+// Where a stage puts an output's vectors. It is a copy, which stores cannot change.
+template <typename T>
+struct Target {
+    T* at;
+    bool streamed;
+    explicit Target(const OutputPanel<T>& panel) : at(panel.at), streamed(panel.streamed) {}
+};
+template <typename T>
+FLASHSCAN_INLINE void put_lanes(const Target<T>& to, int64_t i, Lanes<T> v) {
+    if (to.streamed)
+        stream(to.at + i, v.v);
+    else
+        store<T>(to.at + i, v.v);
+}
 template <typename T>
 FLASHSCAN_INLINE Lanes<T> take_channel(const T* numbers, int64_t i, int64_t step) {
     return step == 0 ? Lanes<T>(numbers[i]) : take(numbers, i);
@@ -128,9 +150,10 @@ void value_stage(GatedWork<T>& w, const Span& s, bool scaled) {
 template <Epilogue epilogue, typename T>
 void epilogue_stage(GatedWork<T>& w, const Span& s) {
     const T* output_gate = w.output_gate.at;
+    const Target<T> y(w.y);
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
-            put_lanes(w.y, i, gated::epilogued<epilogue>(take(w.h, i), take(output_gate, i)).y);
+            put_lanes(y, i, gated::epilogued<epilogue>(take(w.h, i), take(output_gate, i)).y);
         });
 }
 
@@ -138,12 +161,13 @@ void epilogue_stage(GatedWork<T>& w, const Span& s) {
 template <Epilogue epilogue, typename T>
 void epilogue_gradient_stage(GatedWork<T>& w, const Span& s) {
     const T *states = w.states.at, *output_gate = w.output_gate.at, *grad_output = w.grad_output.at;
+    const Target<T> grad_output_gate(w.grad_output_gate);
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
             const auto e = gated::epilogued<epilogue>(take(states, i), take(output_gate, i));
             const Lanes<T> dy = take(grad_output, i);
             put_lanes(w.x, i, dy * e.state_slope);
-            put_lanes(w.grad_output_gate, i, dy * e.gate_slope);
+            put_lanes(grad_output_gate, i, dy * e.gate_slope);
         });
 }
 
@@ -152,18 +176,19 @@ template <Activation activation, InputGating gating, typename T>
 void input_gradient_stage(GatedWork<T>& w, const Span& s, bool scaled) {
     using V = Lanes<T>;
     const T *input = w.input.at, *input_gate = w.input_gate.at;
+    const Target<T> grad_input(w.grad_input), grad_input_gate(w.grad_input_gate);
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
             const auto x = gated::activated<activation>(take(input, i));
             const V g = take(w.h, i), dv = scaled ? take(w.m, i) * g : g;
             if constexpr (gating == InputGating::none) {
                 put_lanes(w.value, i, x.value);
-                put_lanes(w.grad_input, i, dv * x.slope);
+                put_lanes(grad_input, i, dv * x.slope);
             } else {
                 const auto gate = gated::input_gated<gating>(take(input_gate, i));
                 put_lanes(w.value, i, x.value * gate.value);
-                put_lanes(w.grad_input, i, dv * (gate.value * x.slope));
-                put_lanes(w.grad_input_gate, i, dv * (x.value * gate.slope));
+                put_lanes(grad_input, i, dv * (gate.value * x.slope));
+                put_lanes(grad_input_gate, i, dv * (x.value * gate.slope));
             }
         });
 }
@@ -173,14 +198,15 @@ template <Scale scale, typename T>
 void gate_gradient_stage(GatedWork<T>& w, const Span& s, bool carried, bool second, bool rate) {
     using V = Lanes<T>;
     const T* previous = w.previous.at;
+    const Target<T> grad_gate(w.grad_gate), grad_second(w.grad_second);
     for_vectors<T>(
         s, [&](int64_t i, int64_t) __attribute__((always_inline)) {
             const V g = take(w.h, i);
             V da = carried ? g * take(previous, i) : V(0);
             if constexpr (scale == Scale::one_minus) da = da - g * take(w.value, i);
             if constexpr (scale == Scale::sqrt) da = da + g * take(w.value, i) * take(w.scale_slope, i);
-            put_lanes(w.grad_gate, i, da * take(w.gate_slope, i));
-            if (second) put_lanes(w.grad_second, i, da * take(w.second_slope, i));
+            put_lanes(grad_gate, i, da * take(w.gate_slope, i));
+            if (second) put_lanes(grad_second, i, da * take(w.second_slope, i));
             if (rate) put_lanes(w.grad_rate, i, da * take(w.rate_slope, i));
         });
 }

@@ -135,6 +135,7 @@ class GatedTiles {
 // Both engines do this before and after the walk over a tile. Shape is the engine; it says how a tile lies in panels:
 //
 //     in_place(tile, tensor)                        whether the tensor's memory can be used as a panel
+//     writes_in_place(tile, tensor)                 the same where stages write to it
 //     copy(tile, tensor, to, skip, shift, count)    copies `count` steps from the tile's step skip + shift on to a
 //     panel
 //                                                   from its step `skip` on
@@ -181,15 +182,28 @@ class GatedEngine : public GatedTiles<T> {
         const int64_t lanes = s.channel_step == 0 ? 1 : this->channels_;
         for (int64_t l = 0; l < lanes; ++l) w_.previous.own[s.first + l] = state == nullptr ? T(0) : state[l];
     }
+    // Makes `panel` the place for a tile of an output, if it is wanted. Where `kept` it is read again from the panel.
+    void aim(const TileOf& t, const Tensor& to, OutputPanel<T>& panel, bool kept = false) {
+        panel.at = panel.own;
+        panel.streamed = false;
+        if (to.data == nullptr || kept || !shape().writes_in_place(t, to)) return;
+        panel.at = reinterpret_cast<T*>(address(to, t.row.batch, t.time, this->block_.c0 + t.c));
+        panel.streamed = p_.stream_stores && reinterpret_cast<uintptr_t>(panel.at) % (Simd<T>::width * sizeof(T)) == 0;
+    }
+    // Copies a tile to the output, unless it was computed there.
+    void put(const TileOf& t, const Tensor& to, const OutputPanel<T>& panel) {
+        if (to.data != nullptr && panel.at == panel.own) shape().store(t, to, panel.own);
+    }
     // The panel that the recurrence reads as x. In backward without an epilogue it is the gradient of the output
     // itself.
     T* recurrence_input() const {
         return p_.backward && !p_.parts.has_output_gate() ? const_cast<T*>(w_.grad_output.at) : w_.x;
     }
 
-    // Computes a and x of a tile; in backward x is the gradient of h.
-    void before(const TileOf& t, bool slopes) {
+    // Computes a and x of a tile; in backward x is the gradient of h. Without `write` nothing is stored.
+    void before(const TileOf& t, bool write) {
         const bool second = p_.parts.has_second_gate();
+        const bool slopes = write && p_.backward && this->wants_gate_gradients();
         load(t, p_.gates, w_.gate);
         if (second) load(t, p_.second_gate, w_.second_gate);
         if (!p_.backward) {
@@ -200,6 +214,7 @@ class GatedEngine : public GatedTiles<T> {
             if (p_.parts.has_output_gate()) {
                 load(t, p_.output_gate, w_.output_gate);
                 load(t, p_.states, w_.states);
+                aim(t, p_.grad_output_gate, w_.grad_output_gate, !write);
             }
         }
         this->for_runs(t, [&](int64_t k, int64_t count, uint8_t flags) {
@@ -219,8 +234,9 @@ class GatedEngine : public GatedTiles<T> {
     void after_forward(const TileOf& t) {
         if (!p_.parts.has_output_gate()) return shape().store(t, p_.output, w_.h);
         load(t, p_.output_gate, w_.output_gate);
+        aim(t, p_.output, w_.y);
         run_epilogue(p_, w_, span(t, 0, t.n, p_.output_gate, p_.output_gate));
-        shape().store(t, p_.output, w_.y);
+        put(t, p_.output, w_.y);
         if (p_.states.data != nullptr) shape().store(t, p_.states, w_.h);
     }
 
@@ -233,6 +249,11 @@ class GatedEngine : public GatedTiles<T> {
             if (p_.parts.has_input_gate()) load(t, p_.input_gate, w_.input_gate);
         }
         if (gates) load_previous(t);
+        const bool sums = p_.grad_gate.data != nullptr;
+        if (keeps) aim(t, p_.grad_input, w_.grad_input);
+        aim(t, p_.grad_input_gate, w_.grad_input_gate);
+        aim(t, p_.grad_gates, w_.grad_gate, sums);
+        aim(t, p_.grad_second_gate, w_.grad_second);
         this->for_runs(t, [&](int64_t k, int64_t count, uint8_t flags) {
             const Scale scale = this->scale_of(flags);
             if (inputs) run_input_gradient(p_, w_, span(t, k, count, p_.input, p_.input_gate), scale != Scale::one);
@@ -240,15 +261,15 @@ class GatedEngine : public GatedTiles<T> {
                 run_gate_gradient(p_, w_, span(t, k, count, p_.states, p_.grad_output), scale,
                                   (flags & Base::dropped) == 0);
         });
-        const auto put = [&](const Tensor& to, T* panel) {
-            if (to.data != nullptr) shape().store(t, to, panel);
-        };
-        put(p_.grad_input, keeps ? w_.grad_input : w_.h);
-        put(p_.grad_input_gate, w_.grad_input_gate);
-        put(p_.grad_gates, w_.grad_gate);
-        put(p_.grad_second_gate, w_.grad_second);
-        put(p_.grad_output_gate, w_.grad_output_gate);
-        if (p_.grad_gate.data != nullptr) shape().add_sums(t);
+        if (keeps)
+            put(t, p_.grad_input, w_.grad_input);
+        else if (p_.grad_input.data != nullptr)
+            shape().store(t, p_.grad_input, w_.h);
+        put(t, p_.grad_input_gate, w_.grad_input_gate);
+        put(t, p_.grad_gates, w_.grad_gate);
+        put(t, p_.grad_second_gate, w_.grad_second);
+        put(t, p_.grad_output_gate, w_.grad_output_gate);
+        if (sums) shape().add_sums(t);
     }
 };
 
