@@ -111,7 +111,7 @@ class Loop {
         if (!starts && p_.scale == FLASHSCAN_GATED_SCALE_ONE_MINUS) step.m = step.decay.rest, step.slope = -1;
         if (!starts && p_.scale == FLASHSCAN_GATED_SCALE_SQRT) {
             step.m = std::sqrt(step.decay.rest * (1 + step.decay.a));
-            Real inverse = 1 / step.m;
+            Real inverse = 1 / (step.m + Real{0});  // of a rest of -0 the root is -0, too
             if (p_.slope_limit > 0) inverse = std::fmin(inverse, 2 * static_cast<Real>(p_.slope_limit));
             step.slope = -step.decay.a * inverse;
         }
