@@ -35,7 +35,7 @@ struct RnnNewtonForward {
     using Wide = typename Element<X>::Wide;
     using Real = RnnChainReal<X>;
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
-    static constexpr int fetched = rnn_fetched_steps(G * (sizeof(X) == 8 ? 2 : 1), 16);
+    static constexpr int fetched = rnn_newton_fetched(G);
     static constexpr int numbers = rnn_newton_numbers(S);
     // A start that is off by this part of the recent magnitude of its state is right: the error of a few steps' rounding,
     // and of 16-bit data less than that of their factors.

@@ -10,6 +10,9 @@ namespace flashscan::cuda {
 // `least` steps is not worth its own warp.
 inline constexpr int rnn_newton_warps = 16, rnn_newton_blocks = 16, rnn_newton_steps = 64, rnn_newton_least = 16;
 
+// Steps that a walk takes from INPUT at once, of cells of so many gates. Segments have room for a multiple of them.
+constexpr int rnn_newton_fetched(int64_t gates) { return gates == 1 ? 16 : gates == 2 ? 8 : 4; }
+
 // Numbers that segments and blocks tell each other, for each lane: the states before and after, how those after depend
 // on those before, and the recent magnitude of the states.
 constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }

@@ -9,24 +9,26 @@
 namespace flashscan::cuda {
 namespace {
 
-// Cycles that a unit waits for a step of "diagonal", and instructions of a step with its Jacobian.
+// Cycles that a unit waits for a step of "diagonal", and instructions of a step with its Jacobian, as they fit times of an
+// H100 (bench/results/2026-11-26-h100).
 struct CellCost {
     double latency, instructions;
 };
 CellCost cost_of(Cell cell) {
     switch (cell) {
-    case Cell::lstm: return {330, 170};
-    case Cell::gru: return {315, 120};
+    case Cell::lstm: return {220, 270};
+    case Cell::gru: return {290, 120};
     case Cell::gru_reset_before: return {400, 120};
-    case Cell::mgu: return {330, 90};
-    case Cell::elman: return {120, 50};
+    case Cell::mgu: return {180, 90};
+    case Cell::elman: return {100, 50};
     default: return {60, 30};
     }
 }
 
-constexpr double walks = 3;             // that most segments do
+// Walks until all segments of a block, or of a cluster, are right.
+constexpr double block_walks = 3, cluster_walks = 5;
 constexpr double with_jacobian = 1.25;  // how much longer a step waits for its Jacobian too
-constexpr double block_exchange = 500, cluster_exchange = 2500;
+constexpr double block_exchange = 500, cluster_exchange = 6000;
 constexpr double schedulers = 4;  // of a multiprocessor
 
 int64_t chains_of(const RnnProblem& p) { return p.state_rows() * ceil_div(p.width(), int64_t{rnn_diagonal_units}); }
@@ -48,7 +50,8 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
     const int64_t own = rnn_newton_words(states, shape.warps, shape.blocks) * size_of(state_dtype(p.dtype)) + flags;
     const int64_t room = shared_bytes / (rnn_newton_warps / shape.warps) - of_system - own;
     const int64_t step = p.counts().gates * 32 * size_of(p.dtype) * shape.warps;
-    shape.steps = static_cast<int>(std::min<int64_t>(room / step, rnn_newton_steps));
+    const int64_t fetched = rnn_newton_fetched(p.counts().gates);
+    shape.steps = static_cast<int>(std::min<int64_t>(room / step, rnn_newton_steps) / fetched * fetched);
     if (shape.steps < rnn_newton_least) return {};
     shape.shared_bytes = static_cast<int>(own + shape.steps * step);
     return shape;
@@ -64,6 +67,7 @@ double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multi
     const double segments = static_cast<double>(s.blocks) * s.warps, time = static_cast<double>(longest_row(p));
     const double chunks = std::max(time / (segments * s.steps), 1.0);
     const double steps = std::max(time / (chunks * segments), static_cast<double>(rnn_newton_least));
+    const double walks = s.blocks > 1 ? cluster_walks : block_walks;
     return waves * chunks * walks * (steps * step + (s.blocks > 1 ? cluster_exchange : block_exchange));
 }
 
