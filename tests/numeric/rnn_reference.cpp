@@ -213,7 +213,7 @@ std::vector<RnnProblem> long_diagonals() {
     std::vector<RnnProblem> problems;
     for (const std::string& cell : cell_words())
         for (const char* rest :
-             {"f32 b1 t5000 h9 d1 state-in state-out", "bf16 b3 t900 h1000 d1 fwd training reverse reset state-out"})
+             {"f32 b1 t5000 h9 d1 state-in state-out", "bf16 b3 t900 h70 d1 fwd training reverse reset state-out"})
             problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
     return problems;
 }

@@ -34,7 +34,6 @@ class Newton final : public RnnDiagonal {
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
-        if (p_.state_rows() * warps_ == 0) return;
         const DeviceScope scope(device_);
         RnnNewtonParams f;
         f.d = forward_params(b);
@@ -72,6 +71,8 @@ std::unique_ptr<RnnKernel> make_rnn_newton(const RnnProblem& problem, const Opti
         refusal = "takes no sLSTM, whose max has no derivative, and no f64";
     else if (options.batch_invariant)
         refusal = "batch_invariant is set; how many segments run at once depends on the rows";
+    else if (problem.state_rows() == 0 || problem.width() == 0)
+        refusal = "there are no rows";
     if (!refusal.empty()) return nullptr;
     const DeviceScope scope(options.device);
     auto kernel = std::make_unique<Newton>(problem, options, refusal);
