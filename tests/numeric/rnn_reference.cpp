@@ -182,7 +182,7 @@ std::vector<RnnProblem> large() {
 }
 
 // Diagonal matrices: numbers of steps about those that are fetched at a time, units about a vector, a warp and a strip;
-// and steps of several chunks of segments.
+// and steps of several chunks of segments, forward and backward.
 std::vector<RnnProblem> diagonals() {
     std::vector<RnnProblem> problems;
     const std::vector<std::string> cells = cell_words();
@@ -213,7 +213,8 @@ std::vector<RnnProblem> long_diagonals() {
     std::vector<RnnProblem> problems;
     for (const std::string& cell : cell_words())
         for (const char* rest :
-             {"f32 b1 t5000 h9 d1 state-in state-out", "bf16 b3 t900 h70 d1 fwd training reverse reset state-out"})
+             {"f32 b1 t5000 h9 d1 state-in state-out", "bf16 b1 t2500 h40 d1 sequences6 reverse reset state-in",
+              "bf16 b3 t900 h70 d1 fwd training reverse reset state-out"})
             problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
     return problems;
 }

@@ -73,6 +73,12 @@ struct RnnChain {
         sign = p.reverse != 0 ? -1 : 1;
         begin = p.reverse != 0 ? to - 1 : from;
     }
+    // Keeps the steps of one segment of `segments`, which may be none.
+    __device__ __forceinline__ void cut(int segment, int segments) {
+        const int64_t steps = (count + segments - 1) / segments, first = min(segment * steps, count);
+        begin += sign * first;
+        count = min(count - first, steps);
+    }
     // The lane's place in a tensor of the call at step i, from which the cursor moves forward or back.
     template <typename T>
     __device__ __forceinline__ RnnCursor<T> in_tensor(T* data, const RnnTensorStrides& s, int64_t i = 0,

@@ -17,12 +17,14 @@ inline constexpr int64_t rnn_diagonal_deep_resident = 8;
 
 class RnnDiagonal : public RnnKernel {
   public:
-    RnnDiagonal(const RnnProblem& problem, const Options& options)
+    // Backward cuts each row into so many segments.
+    RnnDiagonal(const RnnProblem& problem, const Options& options, int segments = 1)
         : p_(problem),
           device_(options.device),
           s_(problem, false),
           edges_(p_, s_),
-          warps_(ceil_div(p_.width(), rnn_diagonal_units)) {
+          warps_(ceil_div(p_.width(), rnn_diagonal_units)),
+          segments_(segments) {
         const RnnDiagonalKernels kernels = rnn_diagonal_kernels(p_.dtype, p_.cell);
         const int64_t room = rnn_diagonal_deep_resident * device_attribute(cudaDevAttrMultiProcessorCount, device_);
         const bool deep = p_.state_rows() * warps_ <= room;
@@ -33,8 +35,8 @@ class RnnDiagonal : public RnnKernel {
         kernel_attributes(forward_.function);
         if (!p_.training) return;
         kernel_attributes(backward_.function);
-        weight_sums_ = workspace_.book(bytes_of(p_.counts().gates * p_.state_rows() * p_.width(), s_.wide));
-        bias_sums_ = workspace_.book(bytes_of(p_.counts().biases * p_.state_rows() * p_.width(), s_.wide));
+        weight_sums_ = workspace_.book(bytes_of(p_.counts().gates * p_.state_rows() * segments_ * p_.width(), s_.wide));
+        bias_sums_ = workspace_.book(bytes_of(p_.counts().biases * p_.state_rows() * segments_ * p_.width(), s_.wide));
     }
 
     std::string describe() const override {
@@ -63,12 +65,16 @@ class RnnDiagonal : public RnnKernel {
         f.p.grad_state_in = b.grad_state_in;
         f.p.bias_sums = b.grad_bias != nullptr ? base + bias_sums_ : nullptr;
         f.weight_sums = b.grad_weight != nullptr ? base + weight_sums_ : nullptr;
+        f.segments = static_cast<int32_t>(segments_);
+        find_carries(f, base, stream);
         run(backward_.function, f, stream);
-        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows(), stream);
-        edges_.store_grad_diagonal(b, f.weight_sums, p_.state_rows(), stream);
+        edges_.store_grad_bias(b, f.p.bias_sums, p_.state_rows() * segments_, stream);
+        edges_.store_grad_diagonal(b, f.weight_sums, p_.state_rows() * segments_, stream);
     }
 
   protected:
+    // Finds the carries of several segments in scratch memory.
+    virtual void find_carries(RnnDiagonalParams&, char*, void*) const {}
     RnnDiagonalParams forward_params(const RnnBuffers& b) const {
         RnnDiagonalParams f = common(b);
         f.p.input = b.input;
@@ -88,7 +94,8 @@ class RnnDiagonal : public RnnKernel {
     }
     // Rows without steps hand their states on, and sums over no steps are 0.
     void run(const void* kernel, const RnnDiagonalParams& f, void* stream) const {
-        if (p_.state_rows() > 0) launch(kernel, blocks_of(p_.state_rows() * warps_, rnn_diagonal_units), stream, f);
+        if (p_.state_rows() == 0) return;
+        launch(kernel, blocks_of(p_.state_rows() * warps_ * f.segments, rnn_diagonal_units), stream, f);
     }
 
     RnnProblem p_;
@@ -96,6 +103,7 @@ class RnnDiagonal : public RnnKernel {
     RnnShape s_;
     RnnEdges edges_;
     Extent warps_;  // that share the units of a row
+    int64_t segments_;
     int kept_ = 0;
     RnnDiagonalKernel forward_, backward_;
     Workspace workspace_;  // of backward

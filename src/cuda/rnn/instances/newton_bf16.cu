@@ -4,6 +4,6 @@
 
 namespace flashscan::cuda {
 
-const void* rnn_newton_bf16(Cell cell) { return make_newton_kernel<__nv_bfloat16>(cell); }
+RnnNewtonKernels rnn_newton_bf16(Cell cell) { return make_newton_kernels<__nv_bfloat16>(cell); }
 
 }  // namespace flashscan::cuda

@@ -4,6 +4,6 @@
 
 namespace flashscan::cuda {
 
-const void* rnn_newton_f16(Cell cell) { return make_newton_kernel<__half>(cell); }
+RnnNewtonKernels rnn_newton_f16(Cell cell) { return make_newton_kernels<__half>(cell); }
 
 }  // namespace flashscan::cuda

@@ -4,6 +4,6 @@
 
 namespace flashscan::cuda {
 
-const void* rnn_newton_f32(Cell cell) { return make_newton_kernel<float>(cell); }
+RnnNewtonKernels rnn_newton_f32(Cell cell) { return make_newton_kernels<float>(cell); }
 
 }  // namespace flashscan::cuda

@@ -3,19 +3,22 @@
 #pragma once
 
 #include "cuda/rnn/instances/newton_table.h"
+#include "cuda/rnn/newton/backward.cuh"
 #include "cuda/rnn/newton/forward.cuh"
 #include "math/cells.h"
 
 namespace flashscan::cuda {
 
 template <typename X>
-const void* make_newton_kernel(Cell cell) {
-    return with_formula(cell, [](auto formula) -> const void* {
+RnnNewtonKernels make_newton_kernels(Cell cell) {
+    return with_formula(cell, [](auto formula) -> RnnNewtonKernels {
         using Formula = typename decltype(formula)::Type;
         if constexpr (Formula::states > 2)
-            return nullptr;
+            return {};
         else
-            return reinterpret_cast<const void*>(&rnn_newton_forward<X, Formula>);
+            return {reinterpret_cast<const void*>(&rnn_newton_forward<X, Formula>),
+                    reinterpret_cast<const void*>(&rnn_newton_maps<X, Formula>),
+                    reinterpret_cast<const void*>(&rnn_newton_carries<X, Formula>)};
     });
 }
 

@@ -4,11 +4,11 @@
 
 namespace flashscan::cuda {
 
-const void* rnn_newton_f32(Cell cell);
-const void* rnn_newton_bf16(Cell cell);
-const void* rnn_newton_f16(Cell cell);
+RnnNewtonKernels rnn_newton_f32(Cell cell);
+RnnNewtonKernels rnn_newton_bf16(Cell cell);
+RnnNewtonKernels rnn_newton_f16(Cell cell);
 
-const void* rnn_newton_kernel(Dtype dtype, Cell cell) {
+RnnNewtonKernels rnn_newton_kernels(Dtype dtype, Cell cell) {
     switch (dtype) {
     case Dtype::bf16: return rnn_newton_bf16(cell);
     case Dtype::f16: return rnn_newton_f16(cell);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of "newton": forward in one launch, backward as "diagonal".
+// Host side of "newton": forward in one launch, backward as "diagonal", in segments where rows are long.
 #include "cuda/rnn/diagonal/diagonal.h"
 #include "cuda/rnn/instances/newton_table.h"
 #include "cuda/rnn/newton/tuning.h"
@@ -10,8 +10,17 @@ namespace {
 class Newton final : public RnnDiagonal {
   public:
     Newton(const RnnProblem& problem, const Options& options, std::string& refusal)
-        : RnnDiagonal(problem, options), kernel_(rnn_newton_kernel(p_.dtype, p_.cell)) {
-        const int multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount, device_);
+        : RnnDiagonal(problem, options, choose_rnn_newton_backward(problem, multiprocessors_of(options.device))),
+          kernels_(rnn_newton_kernels(p_.dtype, p_.cell)),
+          kernel_(kernels_.forward) {
+        const int multiprocessors = multiprocessors_of(device_);
+        if (segments_ > 1) {
+            kernel_attributes(kernels_.maps);
+            kernel_attributes(kernels_.carries);
+            const int64_t number = p_.state_rows() * segments_ * p_.width(), states = p_.counts().states;
+            maps_ = workspace_.book(bytes_of((states + 1) * states * number, s_.wide));
+            carries_ = workspace_.book(bytes_of(states * number, s_.wide));
+        }
         const bool clusters = can_overlap(kernel_, device_);  // both came with compute capability 9.0
         shape_ = choose_rnn_newton(p_, multiprocessors, shared_memory_of_block(device_), clusters);
         if (shape_.warps == 0) {
@@ -29,7 +38,10 @@ class Newton final : public RnnDiagonal {
         std::string text =
             fmt::format("{} segments of up to {} steps at once in teams of {} blocks, by Newton's iteration",
                         shape_.blocks * shape_.warps, shape_.steps, shape_.blocks);
-        if (p_.training) text += fmt::format("; backward step by step, {} fetched at a time", backward_.steps);
+        if (p_.training && segments_ > 1)
+            text += fmt::format("; backward {} segments, {} steps fetched at a time", segments_, backward_.steps);
+        else if (p_.training)
+            text += fmt::format("; backward step by step, {} fetched at a time", backward_.steps);
         return text;
     }
 
@@ -43,6 +55,17 @@ class Newton final : public RnnDiagonal {
     }
 
   private:
+    static int multiprocessors_of(int device) { return device_attribute(cudaDevAttrMultiProcessorCount, device); }
+
+    void find_carries(RnnDiagonalParams& f, char* scratch, void* stream) const override {
+        const int64_t entries = p_.state_rows() * p_.width();
+        if (segments_ == 1 || entries == 0) return;
+        f.maps = scratch + maps_;
+        f.carries = scratch + carries_;
+        run(kernels_.maps, f, stream);
+        launch(kernels_.carries, threads_in_blocks(entries, rnn_newton_scan_block), stream, f);
+    }
+
     LaunchShape launch_shape() const {
         LaunchShape shape = blocks_of(p_.state_rows() * warps_ * shape_.blocks, 32 * shape_.warps);
         shape.shared_bytes = shape_.shared_bytes;
@@ -58,7 +81,9 @@ class Newton final : public RnnDiagonal {
                            theirs);
     }
 
-    const void* kernel_;
+    RnnNewtonKernels kernels_;
+    const void* kernel_;  // forward
+    size_t maps_ = 0, carries_ = 0;
     RnnNewtonShape shape_;
 };
 

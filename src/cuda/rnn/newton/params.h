@@ -13,6 +13,9 @@ inline constexpr int rnn_newton_warps = 16, rnn_newton_blocks = 16, rnn_newton_s
 // Steps that a walk takes from INPUT at once, of cells of so many gates. Segments have room for a multiple of them.
 constexpr int rnn_newton_fetched(int64_t gates) { return gates == 1 ? 16 : gates == 2 ? 8 : 4; }
 
+// Threads of a block that scans the segments of backward.
+inline constexpr int rnn_newton_scan_block = 64;
+
 // Numbers that segments and blocks tell each other, for each lane: the states before and after, how those after depend
 // on those before, and the recent magnitude of the states.
 constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }

@@ -57,6 +57,16 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
     return shape;
 }
 
+int choose_rnn_newton_backward(const RnnProblem& p, int multiprocessors) {
+    // So many warps of a multiprocessor hide each other's latency. A segment reads its steps twice, the scan waits for all
+    // segments of a row, and three launches take as long as some 50 steps.
+    constexpr int64_t resident = 8, least_steps = 64, least = 4, most = 512;
+    const int64_t chains = chains_of(p);
+    if (!p.training || p.recurrent_clip > 0 || chains == 0) return 1;
+    const int64_t segments = std::min({resident * multiprocessors / chains, longest_row(p) / least_steps, most});
+    return segments < least ? 1 : static_cast<int>(segments);
+}
+
 double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multiprocessors) {
     const CellCost cost = cost_of(p.cell);
     const double blocks = static_cast<double>(chains_of(p) * s.blocks);

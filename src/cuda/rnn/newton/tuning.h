@@ -17,6 +17,9 @@ struct RnnNewtonShape {
 // `shared_bytes` is what a multiprocessor has for its blocks, and a block may have.
 RnnNewtonShape choose_rnn_newton(const RnnProblem& problem, int multiprocessors, int shared_bytes, bool clusters);
 
+// Segments of each row backward, a warp each; 1 where steps run one after the other.
+int choose_rnn_newton_backward(const RnnProblem& problem, int multiprocessors);
+
 // Cycles of forward.
 double rnn_newton_cycles(const RnnProblem& problem, const RnnNewtonShape& shape, int multiprocessors);
 double rnn_diagonal_cycles(const RnnProblem& problem, int multiprocessors);
