@@ -59,4 +59,19 @@ TEST(RnnNewtonTuning, PaysForFewLongRows) {
     EXPECT_FALSE(pays(problem(Cell::lstm, Dtype::f32, 8, 512, 1024)));
 }
 
+TEST(RnnNewtonTuning, BackwardIsCutWhereRowsAreLong) {
+    const auto segments = [](RnnProblem p) {
+        p.training = true;
+        return choose_rnn_newton_backward(p, multiprocessors);
+    };
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 1, 65536, 256)), 132);
+    EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 1, 640, 32)), 10);
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 1, 100, 256)), 1);
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 64, 4096, 1024)), 1);
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 0, 4096, 1024)), 1);
+    RnnProblem clipped = problem(Cell::gru, Dtype::f32, 1, 65536, 256);
+    clipped.recurrent_clip = 1;
+    EXPECT_EQ(segments(clipped), 1);
+}
+
 }  // namespace
