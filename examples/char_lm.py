@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a language model on bytes, with recurrences by flashscan: RG-LRU, minGRU or sLSTM layers, or Mamba's block.
+"""Trains a language model on bytes, with recurrences by flashscan: RG-LRU, minGRU, sLSTM or GRU layers, or Mamba's block.
 
     python char_lm.py                        this repository's documents, on the CPU
     python char_lm.py --layer slstm --device cuda --bf16 --width 512 --text book.txt
@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional
 
-from flashscan.torch import RGLRU, SLSTM, Mamba, MinGRU
+from flashscan.torch import GRU, RGLRU, SLSTM, Mamba, MinGRU
 
 
 def plain_rglru(layer, x):
@@ -58,6 +58,20 @@ def plain_slstm(layer, x):
         c = torch.exp(log_f - m) * c + torch.exp(i - m) * torch.tanh(z)
         n = torch.exp(log_f - m) * n + torch.exp(i - m)
         h = torch.sigmoid(o) * c / n
+        output.append(h)
+    return torch.stack(output, 1).flatten(-2)
+
+
+def plain_gru(layer, x):
+    """What GRU computes, as torch.nn.GRU does, step by step."""
+    R, bias = layer.weight_hh_l0, layer.bias_l0
+    Wx = functional.linear(x, layer.weight_ih_l0).unflatten(-1, R.shape[:3])  # [B, T, G, H, D]
+    h, output = torch.zeros_like(Wx[:, 0, 0]), []
+    for t in range(x.shape[1]):
+        recurrent = torch.einsum("ghde,bhe->bghd", R, h)
+        r, z = torch.sigmoid(Wx[:, t, :2] + recurrent[:, :2] + bias[:2]).unbind(1)
+        n = torch.tanh(Wx[:, t, 2] + bias[2] + r * (recurrent[:, 2] + bias[3]))
+        h = (1 - z) * n + z * h
         output.append(h)
     return torch.stack(output, 1).flatten(-2)
 
@@ -101,6 +115,8 @@ LAYERS = {
     "mingru": (lambda width, heads: MinGRU(width, width), {"plain": plain_mingru, "ranks": mingru_over_ranks}),
     "mamba": (lambda width, heads: Mamba(width), {"plain": plain_mamba}),
     "slstm": (lambda width, heads: SLSTM(width, width, num_heads=heads, batch_first=True), {"plain": plain_slstm}),
+    # Heads of one unit: long windows of few rows run parallel in time on a GPU.
+    "gru": (lambda width, heads: GRU(width, width, num_heads=width, batch_first=True), {"plain": plain_gru}),
 }
 
 

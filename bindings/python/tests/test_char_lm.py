@@ -27,14 +27,14 @@ def example():
 
 
 @pytest.mark.parametrize("precision", [[], ["--double"]])
-@pytest.mark.parametrize("layer", ["rglru", "mingru", "mamba", "slstm"])
+@pytest.mark.parametrize("layer", ["rglru", "mingru", "mamba", "slstm", "gru"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_losses_equal_those_of_plain_torch(example, device, layer, precision):
     need(device)
     assert example.main(["--check", f"--layer={layer}", f"--device={device}", "--steps=30", *SMALL, *precision]) == 0
 
 
-@pytest.mark.parametrize("layer", ["rglru", "mingru", "mamba", "slstm"])
+@pytest.mark.parametrize("layer", ["rglru", "mingru", "mamba", "slstm", "gru"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_learns_a_text(example, device, layer, tmp_path, capsys):
     pytest.importorskip("matplotlib")
