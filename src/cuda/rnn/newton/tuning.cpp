@@ -70,8 +70,8 @@ int choose_rnn_newton_backward(const RnnProblem& p, int multiprocessors) {
 double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multiprocessors) {
     const CellCost cost = cost_of(p.cell);
     const double blocks = static_cast<double>(chains_of(p) * s.blocks);
-    const double side_by_side = rnn_newton_warps / s.warps;  // blocks of a multiprocessor
-    const double resident = std::min(side_by_side, std::max(blocks / multiprocessors, 1.0));
+    const int side_by_side = rnn_newton_warps / s.warps;  // blocks of a multiprocessor
+    const double resident = std::min<double>(side_by_side, std::max(blocks / multiprocessors, 1.0));
     const double waves = std::max(blocks / (side_by_side * multiprocessors), 1.0);
     const double step = std::max(with_jacobian * cost.latency, cost.instructions * resident * s.warps / schedulers);
     const double segments = static_cast<double>(s.blocks) * s.warps, time = static_cast<double>(longest_row(p));
