@@ -36,7 +36,7 @@ class Newton final : public RnnDiagonal {
 
     std::string describe() const override {
         std::string text =
-            fmt::format("{} segments of up to {} steps at once in teams of {} blocks, by Newton's iteration",
+            fmt::format("{} segments of up to {} steps at once in clusters of {} blocks, by Newton's iteration",
                         shape_.blocks * shape_.warps, shape_.steps, shape_.blocks);
         if (p_.training && segments_ > 1)
             text += fmt::format("; backward {} segments, {} steps fetched at a time", segments_, backward_.steps);
