@@ -20,8 +20,8 @@ inline constexpr int rnn_newton_scan_block = 64;
 // on those before, and the recent magnitude of the states.
 constexpr int rnn_newton_numbers(int states) { return states * (3 + states); }
 
-// The shared memory of a block: what its segments tell each other, what the blocks of its cluster tell it, the carry,
-// the flags of the cluster, and INPUT of its segments.
+// Numbers of the states' type in a block's shared memory: what its segments tell each other, what the blocks of its
+// cluster tell it, and the carry. The flags of the cluster and INPUT of its segments follow.
 constexpr int rnn_newton_words(int states, int warps, int blocks) {
     return 32 * (rnn_newton_numbers(states) * (warps + (blocks > 1 ? blocks : 0)) + states);
 }
