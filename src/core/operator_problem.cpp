@@ -114,6 +114,17 @@ void validate(OperatorProblem& p) {
     settle_states(p, {1, p.state_rows(), p.channels * p.element()}, p.state_number_bytes());
 }
 
+OperatorProblem total_of(OperatorProblem p) {
+    p.mode = OperatorMode::reduction;
+    return p;
+}
+
+OperatorProblem matrices_of(OperatorProblem p) {
+    p.kind = OperatorKind::matmul;
+    p.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
+    return total_of(p);
+}
+
 std::string OperatorProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
 std::string OperatorProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
 

@@ -80,6 +80,11 @@ struct OperatorProblem : Sequences {
 
 const char* name_of(OperatorKind kind);
 
+// Return what a rank computes of its steps for the others: their reduction, and of affine maps the product of their
+// matrices, the last one on the left, from GATE as INPUT.
+OperatorProblem total_of(OperatorProblem problem);
+OperatorProblem matrices_of(OperatorProblem problem);
+
 // Checks `problem` field by field and fills in defaults. Throws Error naming the field, its value and what is accepted.
 void validate(OperatorProblem& problem);
 

@@ -12,19 +12,6 @@
 namespace flashscan::cpu {
 namespace {
 
-OperatorProblem reduction_of(OperatorProblem p) {
-    p.mode = OperatorMode::reduction;
-    return p;
-}
-
-// The matrices of all steps, the last one on the left.
-OperatorProblem product_of(OperatorProblem p) {
-    p.kind = OperatorKind::matmul;
-    p.mode = OperatorMode::reduction;
-    p.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
-    return p;
-}
-
 // Two elements into one, or an affine map of one step, for all chains at once.
 OperatorProblem pair_of(const OperatorProblem& p) {
     OperatorProblem pair;
@@ -60,8 +47,8 @@ OperatorJoins::OperatorJoins(const OperatorProblem& problem, const Options& opti
       products_(p_.is_affine() ? static_cast<size_t>(p_.chains() * p_.gate_element() * p_.state_number_bytes()) : 0) {
     // No kernel is called without numbers.
     if (states_ > 0) {
-        if (p_.time > 0) total_ = made(reduction_of(p_), options, make);
-        if (p_.time > 0 && p_.is_affine()) product_ = made(product_of(p_), options, make);
+        if (p_.time > 0) total_ = made(total_of(p_), options, make);
+        if (p_.time > 0 && p_.is_affine()) product_ = made(matrices_of(p_), options, make);
         pair_ = made(pair_of(p_), options, make);
     }
     at_ = layout();

@@ -55,7 +55,7 @@ std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const
     const GatedProblem dense = with_dense_states(problem);
     return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
 }
-// Of kernels that know one way for carries to travel.
+// Refuses a wavefront for kernels that know one way for carries to travel.
 bool refuses_wavefront(const Options& options, std::string& refusal) {
     if (options.communicator.carries != Carries::wavefront) return false;
     refusal = "gathers what ranks tell and has no CARRIES_WAVEFRONT";

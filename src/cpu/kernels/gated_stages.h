@@ -91,7 +91,7 @@ template <typename T>
 FLASHSCAN_INLINE void put_lanes(T* panel, int64_t i, Lanes<T> v) {
     store<T>(panel + i, v.v);
 }
-// Where a stage puts an output's vectors. It is a copy, which stores cannot change.
+// A stage puts an output's vectors there. It is a copy, which stores cannot change.
 template <typename T>
 struct Target {
     T* at;

@@ -90,13 +90,13 @@ struct Short {
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// What a step's decay and scale give backward. The slopes of a by the gate, by SECOND_GATE and by the rate are products
+// Backward needs these numbers of a step's decay and scale. The slopes of a by the gate, by SECOND_GATE and by the rate are products
 // with `common`.
 template <typename R>
 struct GatedSlopes {
     R m, scale_slope, common, gate, second, rate;
 };
-// What backward of a named layer keeps of a step from the pass that needs a to the one that needs slopes: numbers that
+// Backward of a named layer keeps these numbers of a step from the pass that needs a to the one that needs slopes: they
 // take longer to compute than a. `take` computes them and returns a. In `slopes`, `limit` is the largest 1 / m that is
 // passed on, and `open` tells that m is 1. The scale is 1 - a, with softplus it is sqrt(1 - a^2).
 template <Decay kind>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels of selective scans offer to those that carry states from rank to rank.
+// The interface of kernels of selective scans to the code that carries states from rank to rank.
 #pragma once
 
 #include "core/backend.h"

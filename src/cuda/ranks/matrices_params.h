@@ -10,7 +10,7 @@ namespace flashscan::cuda {
 enum RankEdgeMark : uint8_t {
     edge_of_nothing = 0,
     edge_of_steps = 1,
-    edge_of_state_in = 2  // alone
+    edge_of_state_in = 2  // the first rank's, which has no steps
 };
 
 // edge_states: OUTPUT at the first or the last own step of every row of states.

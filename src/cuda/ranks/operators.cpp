@@ -43,14 +43,6 @@ OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, 
     return over;
 }
 
-// The product of the matrices of all steps, the last one on the left.
-OperatorProblem product_of(OperatorProblem p) {
-    p.kind = OperatorKind::matmul;
-    p.mode = OperatorMode::reduction;
-    p.direction = p.direction == Direction::forward ? Direction::reverse : Direction::forward;
-    return p;
-}
-
 LinearProblem gradients_of_ranks(const OperatorProblem& p, int64_t ranks) {
     LinearProblem over;
     over.dtype = over.gate_dtype = state_dtype(p.dtype);
@@ -80,10 +72,8 @@ class OperatorRanks final : public OperatorKernel {
         const auto over_ranks = [&](OperatorKind kind, Dtype dtype, int64_t steps) {
             return make(reduction_of_ranks(p_, kind, dtype, steps), own);
         };
-        OperatorProblem steps = p_;
-        steps.mode = OperatorMode::reduction;
-        total_ = make(steps, own);
-        if (p_.is_affine()) product_ = make(product_of(p_), own);
+        total_ = make(total_of(p_), own);
+        if (p_.is_affine()) product_ = make(matrices_of(p_), own);
         if (place() > 0) before_ = over_ranks(p_.kind, state(), place() - 1);
         if (p_.is_reduction()) {
             all_ = over_ranks(p_.kind, state(), ranks_.size - 1);
@@ -147,8 +137,8 @@ class OperatorRanks final : public OperatorKernel {
     }
 
   private:
-    // Settled by a plan, for a pass: places in scratch, and the bytes that a rank tells in all. What is told by each rank
-    // is in `sent` before.
+    // Places in scratch for a pass, and the bytes that a rank tells in it. Before each gather, what the rank tells is in
+    // `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
         size_t carry = 0, gradient = 0, other = 0, unused = 0, inner = 0, bytes = 0, told_bytes = 0;
@@ -217,11 +207,11 @@ class OperatorRanks final : public OperatorKernel {
         constexpr int64_t alignment = 16;
         return reads_edges() ? round_up(state_bytes() + int64_t{p_.state_rows()}, alignment) : 0;
     }
-    // What the rank has told that is k-th in the order of computation.
+    // The rank that is k-th in the order of computation has told what lies here.
     const char* told_by(const char* all, int32_t k, int64_t bytes) const {
         return all + ranks_.place(k, p_.direction) * bytes;
     }
-    // What ranks tell from the k-th to the one before the end-th lies side by side.
+    // The ranks from the k-th to the one before the end-th have told what lies from here on, side by side.
     const char* told_from(const char* all, int32_t k, int32_t end, int64_t bytes) const {
         return told_by(all, p_.direction == Direction::forward ? k : end - 1, bytes);
     }
@@ -229,12 +219,13 @@ class OperatorRanks final : public OperatorKernel {
         gather(ranks_, call.at(call.of.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
     }
 
-    // STATE_OUT of a problem without sequences.
+    // Stores STATE_OUT, of which sequences have one each.
     static void reduce(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
-                       const void* state_in, void* state_out) {
+                       const void* state_in, void* state_out, const void* seq_offsets = nullptr) {
         OperatorBuffers own;
         own.input = input;
         own.gate = gate;
+        own.seq_offsets = seq_offsets;
         own.output = call.at(call.of.unused);
         own.state_in = state_in;
         own.state_out = state_out;
@@ -242,17 +233,9 @@ class OperatorRanks final : public OperatorKernel {
         kernel.forward(own, call.stream);
     }
     // The same of the own steps, into what the rank tells.
-    void reduce_steps(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
-                      const void* state_in) const {
-        OperatorBuffers own;
-        own.input = input;
-        own.gate = gate;
-        own.seq_offsets = call.b.seq_offsets;
-        own.output = call.at(call.of.unused);
-        own.state_in = state_in;
-        own.state_out = call.at(call.of.sent);
-        own.scratch = call.at(call.of.inner);
-        kernel.forward(own, call.stream);
+    static void reduce_steps(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
+                             const void* state_in) {
+        reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
     }
 
     // No rank needs what the last one makes in a scan. Of affine maps INPUT is given for gradients of matrices only; those
@@ -272,8 +255,7 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, product_bytes());
     }
-    // What the first `count` ranks make of the states before them: the total of the first one, and what the others make of
-    // that.
+    // Finds the states after the first `count` ranks: the total of the first one, taken on by the others.
     void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
         const char *const totals = call.at(call.of.totals), *const products = call.at(call.of.products);
         reduce(call, kernel, told_from(totals, 1, count, state_bytes()),

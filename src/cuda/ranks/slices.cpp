@@ -89,7 +89,7 @@ struct Mover {
         if (data != nullptr) data = static_cast<Byte*>(data) + elements * size_of(dtype);
     }
 };
-// What linear recurrences and gated layers have alike. A wavefront gives the states of a slice.
+// Moves the pointers that linear recurrences and gated layers both have. A wavefront gives the states of a slice.
 template <typename Problem, typename Buffers>
 void move_common(const Problem& p, const RowSlice& slice, Buffers& b) {
     const Mover to_slice{slice};

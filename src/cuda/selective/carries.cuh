@@ -22,9 +22,7 @@ __global__ void __launch_bounds__(256) selective_carries(const __grid_constant__
         const V own = end;
         end = carry;
         const R deltas = static_cast<const R*>(p.deltas)[part * p.channels + channel];
-        const V decay = selective_decay(deltas, rate);
-        // NaN marks a reset. A carry of zero is not multiplied, since the factor may be infinite.
-        carry = deltas != deltas || is_zero(carry) ? own : multiply_add(p.adjoint ? conj(decay) : decay, carry, own);
+        carry = join_segment(carry, own, deltas, rate, p.adjoint != 0);
     }
 }
 

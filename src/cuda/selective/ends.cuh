@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that finds the state after all steps of a row of a selective scan, and the sum of d over them, from what
-// the walks of forward.cuh know of segments. A thread goes through the segments of one state of one channel, with the
-// arithmetic of carries.cuh.
+// the walks of forward.cuh know of segments. A thread goes through the segments of one state of one channel.
 #pragma once
 
 #include "cuda/selective/ends.h"
@@ -21,8 +20,7 @@ __global__ void __launch_bounds__(256) selective_ends(const __grid_constant__ Se
         const int64_t part = row * p.parts + (p.adjoint ? p.segments - 1 - n : n);
         const V own = static_cast<const V*>(p.ends)[part * numbers + number];
         const R deltas = static_cast<const R*>(p.deltas)[part * p.channels + channel];
-        const V decay = selective_decay(deltas, rate);
-        carry = deltas != deltas || is_zero(carry) ? own : multiply_add(p.adjoint ? conj(decay) : decay, carry, own);
+        carry = join_segment(carry, own, deltas, rate, p.adjoint != 0);
         sum += deltas;
     }
     if (p.last != nullptr) static_cast<V*>(p.last)[i] = carry;

@@ -100,6 +100,13 @@ template <typename R, typename V>
 __device__ __forceinline__ V selective_decay(R delta, V rate) {
     return exp_of(delta * rate);
 }
+// The state after a segment, or the gradient of that before it: `own` is what the segment makes of zeros, `deltas` the sum
+// of d over it, NaN where a reset cuts it. A carry of zero is not multiplied, since the factor may be infinite.
+template <typename V, typename R>
+__device__ __forceinline__ V join_segment(V carry, V own, R deltas, V rate, bool adjoint) {
+    const V decay = selective_decay(deltas, rate);
+    return deltas != deltas || is_zero(carry) ? own : multiply_add(adjoint ? conj(decay) : decay, carry, own);
+}
 // The derivative d(delta a) / d(delta rate).
 template <typename V>
 __device__ __forceinline__ constexpr auto rate_unit() {

@@ -17,14 +17,6 @@
 
 namespace flashscan::cuda {
 
-// Returns how many steps a chunk has: a power of two from 2 to 16. A step needs `numbers` 32-bit registers, and a chunk
-// of more than 2 steps needs at most `most`.
-constexpr int rnn_fetched_steps(int numbers, int most) {
-    int steps = 2;
-    while (steps < 16 && 2 * steps * numbers <= most) steps *= 2;
-    return steps;
-}
-
 template <typename X, typename Cell, bool Deep>
 struct RnnFetched {
     static constexpr int words = sizeof(X) == 8 ? 2 : 1;

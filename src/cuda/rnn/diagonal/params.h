@@ -8,6 +8,14 @@ namespace flashscan::cuda {
 
 inline constexpr int rnn_diagonal_units = 32;  // units of a warp, which is a block
 
+// Returns how many steps a chunk has: a power of two from 2 to 16. A step needs `numbers` 32-bit registers, and a chunk
+// of more than 2 steps needs at most `most`.
+constexpr int rnn_fetched_steps(int numbers, int most) {
+    int steps = 2;
+    while (steps < 16 && 2 * steps * numbers <= most) steps *= 2;
+    return steps;
+}
+
 // RESERVE of these kernels is [T, rows, warps of a row, kept, units of a warp]; packed sequences share one row. Rows are
 // else entries of the batch or packed sequences, which are the state rows of `p`. p.bias is BIAS as it is given.
 struct RnnDiagonalParams {

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(rnn_newton_scan_block)
                 carries[s * number + place + (last - k) * f.p.width] = carry[s];
                 before[s] = map[k][s];
             }
-            // Where a carry is 0 it adds nothing, whatever the slope is.
+            // A carry of 0 adds nothing, whatever the slope is.
 #pragma unroll
             for (int j = 0; j < S; ++j)
 #pragma unroll

@@ -13,14 +13,15 @@
 // k - 1 whatever the network does: the steps are then those of "diagonal", segment after segment, and no other way back
 // is needed.
 //
-// Ownership  A block has 32 units of one row, a unit in each lane, and a segment in each warp. With few rows a cluster
-//            of blocks does. They do as many segments at once as they have warps, a chunk, and hand its last states on.
-// Bytes      INPUT is read once, into shared memory. OUTPUT and RESERVE are written by the second walk and those after
-//            it.
-// Bound      Instructions of 2 to 4 walks, about 100 each for a step of a GRU and lane: 132 multiprocessors do 8192
+// Ownership  A block has 32 units of one row: a lane has a unit, a warp a segment. Where rows are few, a cluster of blocks
+//            shares these units and has a segment for each of its warps. Segments that are walked at once are a chunk,
+//            whose last states enter the next chunk.
+// Bytes      INPUT is read once, into shared memory. OUTPUT and RESERVE are written by every walk but the first, and of
+//            the first segment by that too.
+// Bound      Instructions of 2 to 5 walks, about 100 each for a step of a GRU and lane: 132 multiprocessors do 8192
 //            units in 3 x 8192 x 100 / (132 x 128) = 145 cycles a step, where "diagonal" takes 310 whatever the units,
 //            and 256 units in 5. Few segments wait for the latency of their steps: a chunk takes at least 3 times that.
-// Sync       An iteration has two barriers of the block, or two of each, block and cluster.
+// Sync       An iteration has two barriers of the block, and in clusters two of the cluster as well.
 // Limits     Cells whose steps have a derivative.
 #pragma once
 
@@ -37,11 +38,11 @@ struct RnnNewtonForward {
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, K = Cell::kept;
     static constexpr int fetched = rnn_newton_fetched(G);
     static constexpr int numbers = rnn_newton_numbers(S);
-    // A start that is off by this part of the recent magnitude of its state is right: the error of a few steps' rounding,
-    // and of 16-bit data less than that of their factors.
-    static constexpr double tolerance = sizeof(X) == 8 ? 0x1p-50 : sizeof(X) == 4 ? 0x1p-21 : 0x1p-17;
+    // A start is right if it is off by no more than this part of the recent magnitude of its state: a few roundings in f32,
+    // and for 16-bit data less than the rounding of the data.
+    static constexpr double tolerance = sizeof(X) == 4 ? 0x1p-21 : 0x1p-17;
 
-    // What a segment or all segments of a block tell the others.
+    // A segment, or all segments of a block together, tell this to the others.
     struct Told {
         Wide start[S], end[S], slope[S][S], scale[S];
     };
@@ -57,9 +58,10 @@ struct RnnNewtonForward {
     X* const inputs;       // [steps, G, 32], of the warp
     Wide weight[G], bias[P];
     Told own;
-    int64_t first = 0;  // step of the warp's segment
-    int count = 0;      // its steps; the last segments of a row may have none
-    uint64_t resets = 0;
+    int64_t first = 0;    // step of the warp's segment
+    int count = 0;        // its steps; the last segments of a row may have none
+    uint64_t resets = 0;  // a bit for each of its steps
+    static_assert(rnn_newton_steps <= 64);
 
     static __device__ __forceinline__ Wide* memory() {
         extern __shared__ uint4 flashscan_newton_memory[];
@@ -78,7 +80,7 @@ struct RnnNewtonForward {
           ranks(segments + warps * numbers * 32),
           carried(ranks + (blocks > 1 ? blocks : 0) * numbers * 32),
           flags(reinterpret_cast<int*>(carried + S * 32)),
-          inputs(reinterpret_cast<X*>(flags + 32) + static_cast<ptrdiff_t>(warp) * most * G * 32) {
+          inputs(reinterpret_cast<X*>(flags + rnn_newton_flags) + static_cast<ptrdiff_t>(warp) * most * G * 32) {
         load_parameters<X>(f, f.weight, chain.unit, weight);
         load_parameters<X>(f, f.p.bias, chain.unit, bias);
     }

@@ -11,8 +11,7 @@ class Newton final : public RnnDiagonal {
   public:
     Newton(const RnnProblem& problem, const Options& options, std::string& refusal)
         : RnnDiagonal(problem, options, choose_rnn_newton_backward(problem, multiprocessors_of(options.device))),
-          kernels_(rnn_newton_kernels(p_.dtype, p_.cell)),
-          kernel_(kernels_.forward) {
+          kernels_(rnn_newton_kernels(p_.dtype, p_.cell)) {
         const int multiprocessors = multiprocessors_of(device_);
         if (segments_ > 1) {
             kernel_attributes(kernels_.maps);
@@ -21,16 +20,17 @@ class Newton final : public RnnDiagonal {
             maps_ = workspace_.book(bytes_of((states + 1) * states * number, s_.wide));
             carries_ = workspace_.book(bytes_of(states * number, s_.wide));
         }
-        const bool clusters = can_overlap(kernel_, device_);  // both came with compute capability 9.0
+        const bool clusters = can_overlap(kernels_.forward, device_);  // both came with compute capability 9.0
         shape_ = choose_rnn_newton(p_, multiprocessors, shared_memory_of_block(device_), clusters);
         if (shape_.warps == 0) {
-            refusal = "INPUT of 16 steps for each warp does not fit shared memory";
+            refusal = fmt::format("INPUT of {} steps for each warp does not fit shared memory", rnn_newton_least);
             return;
         }
-        allow_shared_memory(kernel_, device_);
+        allow_shared_memory(kernels_.forward, device_);
         if (clusters)
-            check(cudaFuncSetAttribute(kernel_, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "loading a kernel");
-        while (shape_.blocks > 1 && resident_clusters(kernel_, launch_shape()) == 0) shape_.blocks /= 2;
+            check(cudaFuncSetAttribute(kernels_.forward, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                  "loading a kernel");
+        while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
         if (options.kernel.empty()) refusal = prefer_steps(multiprocessors);
     }
 
@@ -51,7 +51,7 @@ class Newton final : public RnnDiagonal {
         f.d = forward_params(b);
         f.blocks = shape_.blocks;
         f.steps = shape_.steps;
-        launch(kernel_, launch_shape(), stream, f);
+        launch(kernels_.forward, launch_shape(), stream, f);
     }
 
   private:
@@ -59,7 +59,7 @@ class Newton final : public RnnDiagonal {
 
     void find_carries(RnnDiagonalParams& f, char* scratch, void* stream) const override {
         const int64_t entries = p_.state_rows() * p_.width();
-        if (segments_ == 1 || entries == 0) return;
+        if (segments_ == 1) return;
         f.maps = scratch + maps_;
         f.carries = scratch + carries_;
         run(kernels_.maps, f, stream);
@@ -82,7 +82,6 @@ class Newton final : public RnnDiagonal {
     }
 
     RnnNewtonKernels kernels_;
-    const void* kernel_;  // forward
     size_t maps_ = 0, carries_ = 0;
     RnnNewtonShape shape_;
 };

@@ -25,22 +25,24 @@ CellCost cost_of(Cell cell) {
     }
 }
 
-// Walks until all segments of a block, or of a cluster, are right.
+// How many times segments are walked until all of a block, or of a cluster, agree.
 constexpr double block_walks = 3, cluster_walks = 5;
 constexpr double with_jacobian = 1.25;  // how much longer a step waits for its Jacobian too
 constexpr double block_exchange = 500, cluster_exchange = 6000;
 constexpr double schedulers = 4;  // of a multiprocessor
 
 int64_t chains_of(const RnnProblem& p) { return p.state_rows() * ceil_div(p.width(), int64_t{rnn_diagonal_units}); }
-int64_t longest_row(const RnnProblem& p) { return p.packed() ? ceil_div(p.time, p.state_rows()) : p.time; }
+// Only the device knows the lengths of packed sequences, which are taken to be equal.
+int64_t usual_row(const RnnProblem& p) { return p.packed() ? ceil_div(p.time, p.state_rows()) : p.time; }
 
 }  // namespace
 
 RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int shared_bytes, bool clusters) {
-    constexpr int of_system = 1024, flags = 32 * sizeof(int);
-    const int64_t chains = chains_of(p), useful = ceil_div(longest_row(p), int64_t{rnn_newton_least});
+    constexpr int of_system = 1024, flags = rnn_newton_flags * sizeof(int);
+    const int64_t chains = chains_of(p), useful = ceil_div(usual_row(p), int64_t{rnn_newton_least});
     RnnNewtonShape shape;
-    // Two blocks of a multiprocessor move data while the other computes; where there are few, one has all the warps.
+    // With two blocks on a multiprocessor one moves data while the other computes; where chains are few, one block has all
+    // the warps.
     shape.warps = chains > multiprocessors ? rnn_newton_warps / 2 : rnn_newton_warps;
     shape.blocks = 1;
     while (clusters && shape.blocks < rnn_newton_blocks && 2 * shape.blocks * chains <= multiprocessors &&
@@ -49,7 +51,7 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
     const int states = static_cast<int>(p.counts().states);
     const int64_t own = rnn_newton_words(states, shape.warps, shape.blocks) * size_of(state_dtype(p.dtype)) + flags;
     const int64_t room = shared_bytes / (rnn_newton_warps / shape.warps) - of_system - own;
-    const int64_t step = p.counts().gates * 32 * size_of(p.dtype) * shape.warps;
+    const int64_t step = p.counts().gates * rnn_diagonal_units * size_of(p.dtype) * shape.warps;
     const int64_t fetched = rnn_newton_fetched(p.counts().gates);
     shape.steps = static_cast<int>(std::min<int64_t>(room / step, rnn_newton_steps) / fetched * fetched);
     if (shape.steps < rnn_newton_least) return {};
@@ -63,7 +65,7 @@ int choose_rnn_newton_backward(const RnnProblem& p, int multiprocessors) {
     constexpr int64_t resident = 8, least_steps = 64, least = 4, most = 512;
     const int64_t chains = chains_of(p);
     if (!p.training || p.recurrent_clip > 0 || chains == 0) return 1;
-    const int64_t segments = std::min({resident * multiprocessors / chains, longest_row(p) / least_steps, most});
+    const int64_t segments = std::min({resident * multiprocessors / chains, usual_row(p) / least_steps, most});
     return segments < least ? 1 : static_cast<int>(segments);
 }
 
@@ -74,7 +76,7 @@ double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multi
     const double resident = std::min<double>(side_by_side, std::max(blocks / multiprocessors, 1.0));
     const double waves = std::max(blocks / (side_by_side * multiprocessors), 1.0);
     const double step = std::max(with_jacobian * cost.latency, cost.instructions * resident * s.warps / schedulers);
-    const double segments = static_cast<double>(s.blocks) * s.warps, time = static_cast<double>(longest_row(p));
+    const double segments = static_cast<double>(s.blocks) * s.warps, time = static_cast<double>(usual_row(p));
     const double chunks = std::max(time / (segments * s.steps), 1.0);
     const double steps = std::max(time / (chunks * segments), static_cast<double>(rnn_newton_least));
     const double walks = s.blocks > 1 ? cluster_walks : block_walks;
@@ -84,7 +86,7 @@ double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multi
 double rnn_diagonal_cycles(const RnnProblem& p, int multiprocessors) {
     const CellCost cost = cost_of(p.cell);
     const double warps = static_cast<double>(chains_of(p)) / (schedulers * multiprocessors);
-    return static_cast<double>(longest_row(p)) * std::max(cost.latency, cost.instructions / 1.5 * warps);
+    return static_cast<double>(usual_row(p)) * std::max(cost.latency, cost.instructions / 1.5 * warps);
 }
 
 }  // namespace flashscan::cuda
