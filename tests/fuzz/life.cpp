@@ -24,11 +24,7 @@ namespace {
 
 using namespace support;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool sanitized = true;
-#else
-constexpr bool sanitized = false;
-#endif
+constexpr bool sanitized = FLASHSCAN_FUZZ_SANITIZED;
 
 struct Stage {
     const Session& session;

@@ -12,7 +12,6 @@
 #include "support/operator_check.h"
 #include "support/rnn_check.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 namespace numeric {
 namespace {
 
@@ -108,4 +107,3 @@ TEST(Stacks, CallsOfOperatorsAreSmall) {
 
 }  // namespace
 }  // namespace numeric
-#endif
