@@ -4,19 +4,21 @@
 //
 //     gathered    summarise, close -> all-gather -> enter -> the kernel of one GPU, from the carry
 //     wavefront   for each group of rows: receive its carry -> the kernel of one GPU -> send what leaves it. Messages are on
-//                 a stream of their own, so that they travel while another group is computed. Backward an all-gather of
-//                 the last states of all ranks comes first.
+//                 a stream of their own, so that they travel while another group is computed, and groups take turns on two
+//                 streams, so that one begins while the one before drains. Backward an all-gather of the last states of
+//                 all ranks comes first.
 #include "cuda/ranks/ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
 #include "core/rank_schedule.h"
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
-#include "cuda/launch/message_stream.h"
 #include "cuda/launch/rank_link.h"
+#include "cuda/launch/rank_streams.h"
 #include "cuda/ranks/params.h"
 #include "cuda/ranks/slices.h"
 #include "cuda/ranks/table.h"
@@ -98,7 +100,8 @@ struct FamilyRankPlan {
     int64_t chunks = 0;
     bool time_inner = false;
     // Places in scratch.
-    size_t records = 0, sent = 0, received = 0, carry = 0, left = 0, before = 0, inner = 0, bytes = 0;
+    size_t records = 0, sent = 0, received = 0, carry = 0, left = 0, before = 0, bytes = 0;
+    std::array<size_t, 2> inner{};  // of a kernel, and in a wavefront of the one that runs beside it
 };
 
 template <typename Family>
@@ -145,7 +148,7 @@ class Ranks final : public Family::Kernel {
             size_t groups = 0;
             for (const Pass pass : {Pass::forward, Pass::backward})
                 groups = std::max(groups, plan(pass).slices.list.size());
-            messages_ = std::make_unique<MessageStream>(options_.device, groups);
+            streams_ = std::make_unique<RankStreams>(options_.device, groups);
         }
     }
 
@@ -169,7 +172,7 @@ class Ranks final : public Family::Kernel {
         summarise(Pass::forward, b, stream);
         exchange(Pass::forward, b, stream);
         Buffers own = b;
-        own.scratch = base + of.inner;
+        own.scratch = base + of.inner[0];
         if (place(Pass::forward) != 0) own.state_in = base + of.carry;
         inner_->forward(own, stream);
     }
@@ -184,7 +187,7 @@ class Ranks final : public Family::Kernel {
         const void* before = place(Pass::forward) != 0 ? base + of.before : b.state_in;
         if (waves(Pass::backward)) return wave(Pass::backward, b, before, stream);
         Buffers own = b;
-        own.scratch = base + of.inner;
+        own.scratch = base + of.inner[0];
         own.state_in = before;
         if (place(Pass::backward) != 0) own.grad_state_out = base + of.carry;
         inner_->backward(own, stream);
@@ -280,7 +283,7 @@ class Ranks final : public Family::Kernel {
             inner = 0;
             for (const auto& kernel : to.kernels) inner = std::max(inner, kernel->scratch_bytes(pass));
         }
-        to.inner = scratch.book(Extent(inner, "SCRATCH"));
+        for (size_t i = 0; i < (map ? 1 : to.inner.size()); ++i) to.inner[i] = scratch.book(Extent(inner, "SCRATCH"));
         to.bytes = scratch.bytes();
     }
 
@@ -430,13 +433,13 @@ class Ranks final : public Family::Kernel {
         }
         char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
         const size_t groups = of.slices.list.size();
-        MessageStream::Fork fork(*messages_, stream);
+        RankStreams::Fork fork(*streams_, stream);
         const auto receive_group = [&](size_t k) {
             if (from < 0 || k >= groups) return;
             const RowSlice& slice = of.slices.list[k];
             receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
-                    messages_->get());
-            messages_->arrived(k);
+                    streams_->messages());
+            streams_->arrived(k);
         };
         receive_group(0);
         for (size_t k = 0; k < groups; ++k) {
@@ -445,7 +448,8 @@ class Ranks final : public Family::Kernel {
             // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
             receive_group(k + 1);
             Buffers own = buffers_of(p_, slice, b);
-            own.scratch = base + of.inner;
+            own.scratch = base + of.inner[k % 2];
+            void* const computing = fork.of_group(k);
             const void* in = from >= 0           ? carry + place
                              : enters != nullptr ? static_cast<const char*>(enters) + place
                                                  : nullptr;
@@ -459,11 +463,11 @@ class Ranks final : public Family::Kernel {
                 own.state_out = done;
             }
             const Inner& kernel = *of.kernels[of.kernel_of[k]];
-            if (from >= 0) messages_->wait_for(k, stream);
-            backward ? kernel.backward(own, stream) : kernel.forward(own, stream);
+            if (from >= 0) streams_->wait_for(k, computing);
+            backward ? kernel.backward(own, computing) : kernel.forward(own, computing);
             if (to < 0) continue;
-            messages_->follow(k, stream);
-            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, messages_->get());
+            streams_->follow(k, computing);
+            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->messages());
         }
         fork.join();
         if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
@@ -476,7 +480,7 @@ class Ranks final : public Family::Kernel {
     Alone<Family> make_;
     RankKernels kernels_;
     RankPlan forward_, backward_;
-    std::unique_ptr<MessageStream> messages_;
+    std::unique_ptr<RankStreams> streams_;
 };
 
 }  // namespace
