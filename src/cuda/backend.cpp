@@ -80,13 +80,12 @@ std::unique_ptr<OperatorKernel> operator_over_ranks(const OperatorProblem& probl
     if (!kernel || refuses_wavefront(options, refusal)) return nullptr;
     return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
 }
-// For families that have no way to carry states from GPU to GPU.
-template <auto make, typename Problem>
-auto alone(const Problem& problem, const Options& options, std::string& refusal) {
-    using Made = decltype(make(problem, options, refusal));
-    if (!options.communicator) return make(problem, options, refusal);
-    refusal = "takes no communicator";
-    return Made();
+std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, const Options& options,
+                                              std::string& refusal) {
+    auto kernel = make_custom_batched(problem, options, refusal);
+    if (!options.communicator || !kernel) return kernel;
+    refusal = "takes no communicator, since a callback that fails on one rank would leave the others waiting";
+    return nullptr;
 }
 
 constexpr LinearCandidate linear[] = {
@@ -101,12 +100,9 @@ constexpr RnnCandidate rnn[] = {
 };
 
 constexpr OperatorCandidate operators[] = {
-    {"numbers", operator_over_ranks<make_operator_numbers>},
-    {"tiny", operator_over_ranks<make_operator_tiny>},
-    {"matrices", operator_over_ranks<make_operator_matrices>},
-    {"compiled", alone<make_custom_scan>},
-    {"compiled_tree", alone<make_custom_tree>},
-    {"batched", alone<make_custom_batched>},
+    {"numbers", operator_over_ranks<make_operator_numbers>},   {"tiny", operator_over_ranks<make_operator_tiny>},
+    {"matrices", operator_over_ranks<make_operator_matrices>}, {"compiled", operator_over_ranks<make_custom_scan>},
+    {"compiled_tree", operator_over_ranks<make_custom_tree>},  {"batched", batched_alone},
 };
 
 constexpr GatedCandidate gated[] = {{"chunked", gated_over_ranks}};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the passes of a rank of operators on numbers, matrices and affine maps of small problems of the same operators,
-// each run by a kernel of one GPU. What the ranks tell lies in memory as a sequence that has their elements for steps and
-// all chains for channels.
+// Composes the passes of a rank of operators of small problems of the same operators, each run by a kernel of one GPU. What
+// the ranks tell lies in memory as a sequence that has their elements for steps and all chains for channels.
 //
 //     forward   y' = y o total              the totals of all ranks are gathered, and those before this one reduced; of
 //               y' = product y + total      affine maps with the products of their matrices, the last one on the left
@@ -11,9 +10,11 @@
 //
 // Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of matrices
 // and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient is the sum of
-// those that ranks give. Where a rank has no steps, it tells the identity.
+// those that ranks give. Where a rank has no steps, it tells the identity; custom operators have none that is known, and
+// leave such ranks out.
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
@@ -39,6 +40,8 @@ OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, 
     over.time = steps;
     over.dim = kind == p.kind ? p.dim : Extent();
     over.channels = kind == p.kind ? p.chains() : p.chains() * p.element();
+    over.has_custom = p.has_custom;
+    over.custom = p.custom;
     validate(over);
     return over;
 }
@@ -61,32 +64,33 @@ class OperatorRanks final : public OperatorKernel {
     OperatorRanks(const OperatorProblem& problem, const Options& options, std::unique_ptr<OperatorKernel> inner,
                   MakeOperator make, MakeLinear make_linear)
         : p_(problem),
-          device_(options.device),
+          options_(options),
           ranks_(options.communicator),
+          make_(make),
           inner_(std::move(inner)),
           kernels_(rank_matrix_kernels(p_.dtype)) {
+        options_.communicator = {};
+        options_.kernel.clear();
         if (alone()) return;
-        Options own = options;
-        own.communicator = {};
-        own.kernel.clear();
-        const auto over_ranks = [&](OperatorKind kind, Dtype dtype, int64_t steps) {
-            return make(reduction_of_ranks(p_, kind, dtype, steps), own);
-        };
-        total_ = make(total_of(p_), own);
-        if (p_.is_affine()) product_ = make(matrices_of(p_), own);
-        if (place() > 0) before_ = over_ranks(p_.kind, state(), place() - 1);
-        if (p_.is_reduction()) {
-            all_ = over_ranks(p_.kind, state(), ranks_.size - 1);
-            store_ = over_ranks(p_.kind, p_.dtype, 0);
-        }
+        total_ = make(total_of(p_), options_);
+        if (p_.is_affine()) product_ = make(matrices_of(p_), options_);
+        if (p_.is_reduction()) store_ = over_ranks(p_.kind, p_.dtype, 0);
         if (p_.differentiable()) {
             if (p_.is_reduction() && is_last()) gradients_ = over_ranks(OperatorKind::add, p_.dtype, ranks_.size);
             if (has_slopes()) ones_ = over_ranks(OperatorKind::mul, state(), 0);
-            if (has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), own);
+            if (has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), options_);
             if (is_sum() && after() > 0) sums_behind_ = over_ranks(OperatorKind::add, state(), after());
         }
-        forward_ = lay_out(Pass::forward);
-        if (p_.differentiable()) backward_ = lay_out(Pass::backward);
+        lay_out();
+    }
+
+    void settle(std::span<const int64_t> steps) override {
+        if (alone()) return;
+        for (int32_t k = 0; k < ranks_.size; ++k)
+            if (tells(k, steps[static_cast<size_t>(ranks_.place(k, p_.direction))])) tellers_.push_back(k);
+        if (place() > 0) before_ = over_ranks(p_.kind, state(), tellers_before(place()) - 1);
+        if (p_.is_reduction()) all_ = over_ranks(p_.kind, state(), tellers_before(ranks_.size) - 1);
+        lay_out();
     }
 
     std::string describe() const override {
@@ -97,7 +101,7 @@ class OperatorRanks final : public OperatorKernel {
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
-        const DeviceScope scope(device_);
+        const DeviceScope scope(options_.device);
         const Call call{forward_, b, stream};
         gather_totals(call);
         gather_products(call);
@@ -119,7 +123,7 @@ class OperatorRanks final : public OperatorKernel {
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         if (alone()) return inner_->backward(b, stream);
-        const DeviceScope scope(device_);
+        const DeviceScope scope(options_.device);
         const Call call{backward_, b, stream};
         OperatorBuffers own = b;
         own.scratch = call.at(backward_.inner);
@@ -141,7 +145,7 @@ class OperatorRanks final : public OperatorKernel {
     // `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
-        size_t carry = 0, gradient = 0, other = 0, unused = 0, inner = 0, bytes = 0, told_bytes = 0;
+        size_t carry = 0, gradient = 0, other = 0, joined = 0, unused = 0, inner = 0, bytes = 0, told_bytes = 0;
     };
     struct Call {
         const RankPlan& of;
@@ -150,6 +154,24 @@ class OperatorRanks final : public OperatorKernel {
         char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
     };
 
+    std::unique_ptr<OperatorKernel> over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
+        return make_(reduction_of_ranks(p_, kind, dtype, steps), options_);
+    }
+    // Whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is given
+    // STATE_IN, which MODE_EXCLUSIVE needs.
+    bool tells(int32_t place, int64_t steps) const {
+        if (!p_.is_custom() || steps > 0) return true;
+        if (place == 0 && p_.mode != OperatorMode::exclusive)
+            fail(Code::unsupported,
+                 "rank {} has no steps; a custom operator, whose identity is not known, needs one on the first rank to "
+                 "compute, but in MODE_EXCLUSIVE",
+                 ranks_.place(0, p_.direction));
+        return place == 0;
+    }
+    void lay_out() {
+        forward_ = lay_out(Pass::forward);
+        if (p_.differentiable()) backward_ = lay_out(Pass::backward);
+    }
     RankPlan lay_out(Pass pass) const {
         const bool backward = pass == Pass::backward;
         const Extent states(state_bytes(), "SCRATCH"), products(product_bytes(), "SCRATCH"), size = ranks_.size;
@@ -167,6 +189,7 @@ class OperatorRanks final : public OperatorKernel {
         book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
         book(to.edges, backward && reads_edges(), Extent(edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
+        to.joined = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
         to.unused = scratch.book(max(states, products) * size);
         size_t inner = inner_->scratch_bytes(pass);
         for (const auto* kernel : {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_})
@@ -178,12 +201,12 @@ class OperatorRanks final : public OperatorKernel {
         return to;
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    Dtype state() const { return state_dtype(p_.dtype); }
+    Dtype state() const { return p_.is_custom() ? p_.dtype : state_dtype(p_.dtype); }
     // The gradients of numbers, unless these are added, are multiplied by slopes.
     bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
     // Backward finds the states before the own steps in OUTPUT.
-    bool reads_edges() const { return !p_.on_numbers() && !p_.is_reduction(); }
+    bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
     // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last one's.
     bool tells_totals(Pass pass) const {
         if (pass == Pass::forward || !reads_edges()) return pass == Pass::forward || !is_sum();
@@ -198,6 +221,10 @@ class OperatorRanks final : public OperatorKernel {
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
     int32_t after() const { return ranks_.size - 1 - place(); }
     bool is_last() const { return after() == 0; }
+    // How many of the first k ranks have totals that count.
+    int32_t tellers_before(int32_t k) const {
+        return static_cast<int32_t>(std::lower_bound(tellers_.begin(), tellers_.end(), k) - tellers_.begin());
+    }
     int64_t numbers() const { return p_.chains() * p_.element(); }
     int64_t state_bytes() const { return numbers() * p_.state_number_bytes(); }
     int64_t product_bytes() const { return p_.chains() * p_.gate_element() * p_.state_number_bytes(); }
@@ -214,6 +241,12 @@ class OperatorRanks final : public OperatorKernel {
     // The ranks from the k-th to the one before the end-th have told what lies from here on, side by side.
     const char* told_from(const char* all, int32_t k, int32_t end, int64_t bytes) const {
         return told_by(all, p_.direction == Direction::forward ? k : end - 1, bytes);
+    }
+    static void copy(const Call& call, void* to, const void* from, int64_t bytes, const char* doing) {
+        if (counts_launch()) return;
+        check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                              static_cast<cudaStream_t>(call.stream)),
+              doing);
     }
     void tell(const Call& call, size_t to, int64_t bytes) const {
         gather(ranks_, call.at(call.of.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
@@ -255,10 +288,23 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, product_bytes());
     }
+    // The totals of the first `end` ranks but for the very first, side by side.
+    const char* totals_from_second(const Call& call, int32_t end) const {
+        const char* const totals = call.at(call.of.totals);
+        const int32_t count = tellers_before(end);
+        if (count == end) return told_from(totals, 1, end, state_bytes());
+        char* const joined = call.at(call.of.joined);
+        for (int32_t i = 1; i < count; ++i) {
+            const int32_t at = p_.direction == Direction::forward ? i - 1 : count - 1 - i;
+            copy(call, joined + at * state_bytes(), told_by(totals, tellers_[static_cast<size_t>(i)], state_bytes()),
+                 state_bytes(), "leaving out ranks without steps");
+        }
+        return joined;
+    }
     // Finds the states after the first `count` ranks: the total of the first one, taken on by the others.
     void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
         const char *const totals = call.at(call.of.totals), *const products = call.at(call.of.products);
-        reduce(call, kernel, told_from(totals, 1, count, state_bytes()),
+        reduce(call, kernel, totals_from_second(call, count),
                p_.is_affine() ? told_from(products, 1, count, product_bytes()) : nullptr,
                told_by(totals, 0, state_bytes()), to);
     }
@@ -316,10 +362,7 @@ class OperatorRanks final : public OperatorKernel {
 
     // The gradient of a reduction's states after all steps, on the last rank.
     const void* gradient_of_all(const Call& call) const {
-        if (!counts_launch())
-            check(cudaMemcpyAsync(call.at(call.of.sent), call.b.grad_output, static_cast<size_t>(output_bytes()),
-                                  cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.stream)),
-                  "copying the gradient of a reduction");
+        copy(call, call.at(call.of.sent), call.b.grad_output, output_bytes(), "copying the gradient of a reduction");
         tell(call, call.of.outputs, output_bytes());
         if (!is_last()) return nullptr;
         void* const gradient = call.at(call.of.gradient);
@@ -396,8 +439,9 @@ class OperatorRanks final : public OperatorKernel {
     }
 
     OperatorProblem p_;
-    int device_;
+    Options options_;  // of one GPU
     Communicator ranks_;
+    MakeOperator make_;
     std::unique_ptr<OperatorKernel> inner_;
     RankMatrixKernels kernels_;
     // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all; add
@@ -405,6 +449,7 @@ class OperatorRanks final : public OperatorKernel {
     // OUTPUT, and `ones_` gives the identity of products.
     std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_;
     std::unique_ptr<LinearKernel> behind_;
+    std::vector<int32_t> tellers_;  // the places of the ranks whose totals count, in the order of computation
     RankPlan forward_, backward_;
 };
 
