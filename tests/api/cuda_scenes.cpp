@@ -22,7 +22,9 @@ extern "C" __device__ void add_adjoint(void*, const void*, const void*, const vo
 }
 )";
 
-flashscan_status make_custom(flashscan_plan** plan, const std::string& kernel, int32_t device) {
+// Over ranks without an adjoint.
+flashscan_status make_custom(flashscan_plan** plan, const std::string& kernel, int32_t device,
+                             const flashscan_comm* comm = nullptr) {
     static float state = 0;
     flashscan_custom_operator custom{};
     custom.struct_size = sizeof custom;
@@ -39,7 +41,7 @@ flashscan_status make_custom(flashscan_plan** plan, const std::string& kernel, i
         custom.code = code;
         custom.code_bytes = std::strlen(code);
         custom.name = "add";
-        custom.adjoint_name = "add_adjoint";
+        custom.adjoint_name = comm == nullptr ? "add_adjoint" : nullptr;
         custom.state = &state;
         custom.state_bytes = sizeof state;
     }
@@ -53,6 +55,7 @@ flashscan_status make_custom(flashscan_plan** plan, const std::string& kernel, i
     desc.custom = &custom;
     flashscan_options options = make_options(FLASHSCAN_BACKEND_CUDA, kernel, 0, false, false);
     options.device = device;
+    options.communicator = comm;
     return flashscan_plan_operator(plan, &desc, &options);
 }
 
@@ -77,20 +80,24 @@ int32_t answer_for_all(void*, const void* send, void* receive, size_t bytes, voi
     }
     return 0;
 }
+flashscan_comm comm_in_the_middle(int32_t carries) {
+    flashscan_comm comm{};
+    comm.struct_size = sizeof comm;
+    comm.kind = FLASHSCAN_COMM_CALLBACKS;
+    comm.rank = 1;
+    comm.size = ranks;
+    comm.all_gather = answer_for_all;
+    comm.send = [](void*, const void*, size_t, int32_t, void*) { return int32_t{0}; };
+    comm.receive = [](void*, void*, size_t, int32_t, void*) { return int32_t{0}; };
+    comm.carries = carries;
+    comm.groups = 2;
+    return comm;
+}
 template <typename Problem, typename Make>
 CudaScene scene_over_ranks(const Problem& problem, int32_t carries, Make make) {
     return {text_of(problem) + (carries == FLASHSCAN_CARRIES_GATHERED ? " gathered" : " in a wavefront"),
             [=](flashscan_plan** plan, int32_t device) {
-                flashscan_comm comm{};
-                comm.struct_size = sizeof comm;
-                comm.kind = FLASHSCAN_COMM_CALLBACKS;
-                comm.rank = 1;
-                comm.size = ranks;
-                comm.all_gather = answer_for_all;
-                comm.send = [](void*, const void*, size_t, int32_t, void*) { return int32_t{0}; };
-                comm.receive = [](void*, void*, size_t, int32_t, void*) { return int32_t{0}; };
-                comm.carries = carries;
-                comm.groups = 2;
+                const flashscan_comm comm = comm_in_the_middle(carries);
                 const auto desc = desc_of(problem);
                 flashscan_options options = options_of(problem, FLASHSCAN_BACKEND_CUDA, "");
                 options.device = device;
@@ -139,6 +146,12 @@ std::vector<CudaScene> cuda_scenes() {
         list.push_back({std::string("custom operator by ") + kernel,
                         [=](flashscan_plan** plan, int32_t device) { return make_custom(plan, kernel, device); },
                         kernel != std::string("batched")});
+    list.push_back({"custom operator over ranks",
+                    [](flashscan_plan** plan, int32_t device) {
+                        const flashscan_comm comm = comm_in_the_middle(FLASHSCAN_CARRIES_GATHERED);
+                        return make_custom(plan, "", device, &comm);
+                    },
+                    false});
     return list;
 }
 

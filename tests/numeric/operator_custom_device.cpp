@@ -18,19 +18,6 @@ using namespace support::custom;
 
 constexpr int32_t grad = FLASHSCAN_GRAD;
 
-constexpr const char* exact_code = R"(
-struct Exact { unsigned char tag, m[4]; };
-extern "C" __device__ void multiply_exact(const void* l, const void* r, void* out) {
-    const Exact a = *(const Exact*)l, b = *(const Exact*)r;
-    if (a.tag != 0xa7 || b.tag != 0xa7) __trap();
-    Exact c;
-    c.tag = 0xa7;
-    for (int i = 0; i < 2; ++i)
-        for (int j = 0; j < 2; ++j)
-            c.m[2 * i + j] = (unsigned char)((a.m[2 * i] * b.m[j] + a.m[2 * i + 1] * b.m[2 + j]) % 251);
-    *(Exact*)out = c;
-}
-)";
 constexpr const char* moments_code = R"(
 struct Moments { double count, mean, deviation; };
 extern "C" __device__ void merge(const void* l, const void* r, void* out) {
@@ -51,15 +38,6 @@ extern "C" __device__ void multiply_pair_adjoint(const void* l, const void* r, c
     *(double2*)gr = make_double2(a.x * d.x + a.y * d.y, a.x * d.y - a.y * d.x);
 }
 )";
-
-flashscan_custom_operator code_of(int64_t bytes, const std::string& code, const char* name) {
-    flashscan_custom_operator custom = custom_of(bytes);
-    custom.code_kind = FLASHSCAN_CODE_CUDA_SOURCE;
-    custom.code = code.data();
-    custom.code_bytes = code.size();
-    custom.name = name;
-    return custom;
-}
 
 // Memory of a call on the device, from arguments that point to the host's and back. `shift` moves it off its
 // alignment; `shared` is memory of the host, SCRATCH too, where callbacks can do their work.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators on the host, the shapes and arrays of their tests, and the fold that they are compared with.
+// Custom operators, the shapes and arrays of their tests, and the fold that they are compared with.
 #pragma once
 
 #include <algorithm>
@@ -43,6 +43,20 @@ inline void multiply_exact(void*, const void* l, const void* r, void* out) {
             c.m[2 * i + j] = static_cast<unsigned char>((a.m[2 * i] * b.m[j] + a.m[2 * i + 1] * b.m[2 + j]) % modulus);
     std::memcpy(out, &c, sizeof c);
 }
+// The same as device code.
+inline constexpr const char* exact_code = R"(
+struct Exact { unsigned char tag, m[4]; };
+extern "C" __device__ void multiply_exact(const void* l, const void* r, void* out) {
+    const Exact a = *(const Exact*)l, b = *(const Exact*)r;
+    if (a.tag != 0xa7 || b.tag != 0xa7) __trap();
+    Exact c;
+    c.tag = 0xa7;
+    for (int i = 0; i < 2; ++i)
+        for (int j = 0; j < 2; ++j)
+            c.m[2 * i + j] = (unsigned char)((a.m[2 * i] * b.m[j] + a.m[2 * i + 1] * b.m[2 + j]) % 251);
+    *(Exact*)out = c;
+}
+)";
 inline std::atomic<int64_t> calls{0};
 inline int32_t multiply_exact_batched(void*, const void* l, int64_t l_stride, const void* r, int64_t r_stride,
                                       void* out, int64_t out_stride, int64_t count, void* stream) {
@@ -81,6 +95,15 @@ inline flashscan_custom_operator custom_of(int64_t bytes) {
     flashscan_custom_operator custom{};
     custom.struct_size = sizeof custom;
     custom.element_bytes = bytes;
+    return custom;
+}
+
+inline flashscan_custom_operator code_of(int64_t bytes, const std::string& code, const char* name) {
+    flashscan_custom_operator custom = custom_of(bytes);
+    custom.code_kind = FLASHSCAN_CODE_CUDA_SOURCE;
+    custom.code = code.data();
+    custom.code_bytes = code.size();
+    custom.name = name;
     return custom;
 }
 
