@@ -336,8 +336,8 @@ enum {
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
  * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
- * adjoint or packed sequences. On a GPU those of linear recurrences, selective scans and built-in operators take one, and
- * those of gated layers, whose carries go in a wavefront.
+ * adjoint or packed sequences. On a GPU the same take one, but of custom operators those with device code alone, and of
+ * gated layers, whose carries go in a wavefront, those whose communicator can send.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
  * descriptor but strides, and `determinism` in the options, must be the same on every rank, as must the library's version
@@ -356,7 +356,8 @@ enum {
  * of a selective scan's A, D and constant B and C are sums over the rank's own steps: to be those of the whole sequence,
  * those of all ranks have to be added by the caller, or by the library with COMM_FLAG_SUM_GRADIENTS. With
  * GATED_FLAG_FIRST_STEP the first rank in the order of computation needs STATE_IN, or a step of every sequence that has any;
- * on GPUs a step, and sequences are not packed.
+ * on GPUs a step, and sequences are not packed. On GPUs the first rank of a custom operator needs a step, too, but in
+ * MODE_EXCLUSIVE.
  * MODE_REDUCTION gives OUTPUT to all ranks; backward its gradient is the sum of the GRAD|OUTPUT of all ranks.
  *
  * COMM_FLAG_SUM_GRADIENTS: backward gives those sums over time of the whole sequence, the same bits on every rank: each

@@ -102,8 +102,10 @@ void expect_fold(const Arrays& whole_before, const std::vector<int64_t>& lengths
                  const std::function<void(int32_t, flashscan_custom_operator&)>& change, Combine combine) {
     Arrays whole = whole_before;
     const Shape& shape = whole.shape;
-    SCOPED_TRACE(fmt::format("{} b{} t{} c{} mode {}{} in parts of {}", kernel, shape.batch, shape.time, shape.channels,
-                             shape.mode, shape.reverse ? " reverse" : "", fmt::join(lengths, " ")));
+    std::string cut;
+    for (const int64_t length : lengths) cut += " " + std::to_string(length);
+    SCOPED_TRACE(fmt::format("{} b{} c{} mode {}{} in parts of{}", kernel, shape.batch, shape.channels, shape.mode,
+                             shape.reverse ? " reverse" : "", cut));
     fill_exact(whole.input, 1);
     fill_exact(whole.state_in, 2);
     std::vector<Arrays> parts = parts_of(whole, lengths);
