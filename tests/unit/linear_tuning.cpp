@@ -196,6 +196,19 @@ TEST(LinearTuning, ColumnsSuitManyStripsOrManySequences) {
     EXPECT_TRUE(suits(few));
 }
 
+TEST(LinearTuning, ChunksOfFewStripsAreGathered) {
+    const LinearTile columns{1, 32, 8};
+    const auto gathers = [&](const LinearShape& shape, int record_bytes = 16) {
+        return chained_column_groups_suit(shape, columns, tune_chained_columns(shape, columns), record_bytes);
+    };
+    for (const int64_t rows : {100, 224, 225, 1024})
+        EXPECT_EQ(gathers(shape_of(1, rows, 1 << 16, false)), rows > 224) << rows;
+    EXPECT_TRUE(gathers(shape_of(8, 32, 1 << 14, false)));
+    EXPECT_FALSE(gathers(shape_of(1, 512, 8 * 256, false)));  // few chunks
+    EXPECT_TRUE(gathers(shape_of(1, 512, 9 * 256, false)));
+    EXPECT_FALSE(gathers(shape_of(1, 512, 1 << 16, false), 32));
+}
+
 TEST(LinearTuning, ManyRowsAreTakenInSets) {
     const auto suits = [](const LinearShape& shape) {
         return chained_rows_suit(shape, tune_chained_rows(shape, tile));

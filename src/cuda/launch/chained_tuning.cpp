@@ -22,6 +22,10 @@ constexpr int64_t rows_side_by_side = 512;
 
 // Columns: the fewest groups of a set, and the fewest strips with which it is faster.
 constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
+// From so many groups of rows on they are faster than a kernel that looks back if their chunks are gathered in groups, where a
+// chain of all chunks is slower: a hop from chunk to chunk takes a microsecond. (With a chain, 32 strips and more are as fast or
+// faster: f64 backward took a third longer in groups.)
+constexpr int64_t columns_least_grouped = 8;
 // With up to so many chunks a chain of carries is as fast as looking back; with up to so many strips as well, warps
 // without steps cost nothing.
 constexpr int64_t columns_few_chunks = 4, columns_few_strips = 256;
@@ -68,12 +72,11 @@ int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors) {
     return std::max<int64_t>(multiprocessors / rows.row_groups, 1) * rows.chunk_steps;
 }
 
-ChainedBytes exchanged_bytes(const ChainedTuning& tuning, bool grouped, Extent lanes, int carry_bytes,
+ChainedBytes exchanged_bytes(const ChainedTuning& tuning, int group_chunks, Extent lanes, int carry_bytes,
                              int record_bytes) {
     if (tuning.chunks <= 1) return {};
-    const int64_t links = grouped ? ceil_div(tuning.chunks, int64_t{chunk_group}) : tuning.chunks;
-    const Extent carries = lanes * links * carry_bytes;
-    return {carries, carries + (grouped ? lanes * tuning.chunks * record_bytes : Extent())};
+    const Extent carries = lanes * ceil_div(tuning.chunks, int64_t{group_chunks}) * carry_bytes;
+    return {carries, carries + (group_chunks > 1 ? lanes * tuning.chunks * record_bytes : Extent())};
 }
 
 ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile) {
@@ -110,6 +113,13 @@ bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, co
     const int64_t strips = shape.batches * columns.row_groups << columns.log2_warp_rows;
     const bool cut = shape.time < 8 * columns.chunk_steps * shape.sequences;  // chains of few chunks
     return 7 * wasted <= shape.time && (cut ? columns.chunks : 1) * strips >= columns_least_strips;
+}
+
+bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
+                                int record_bytes) {
+    const int64_t wasted = columns.chunks * columns.chunk_steps - shape.time;
+    return tile.row_lanes == 32 && record_bytes <= column_group_record_bytes && 7 * wasted <= shape.time &&
+           columns.chunks > 2 * column_chunk_group && shape.batches * columns.row_groups >= columns_least_grouped;
 }
 
 ChainedSets sets_of(const ChainedTuning& tuning, int64_t rows) {

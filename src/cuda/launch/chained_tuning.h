@@ -46,18 +46,22 @@ bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
 // lane is compiled, whose chunks would be longer.
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                           bool narrowest);
+// Whether columns that it does not suit are a good choice with their chunks in groups (chained_columns.cuh);
+// `record_bytes` are those of the summaries of a lane's rows.
+bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
+                                int record_bytes);
 // Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
 // (device/scan/chunk_groups.cuh) makes it suit.
 bool chained_groups_suit(const ChainedTuning& rows);
 // Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many blocks
 // lie between them as the device has multiprocessors. 0: none is.
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);
-// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks, or
-// into groups of them and, behind these, summaries of chunks. None where a row is one chunk.
+// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks, or,
+// where `group_chunks` is not 1, into groups of so many and, behind these, summaries of chunks. None where a row is one chunk.
 struct ChainedBytes {
     Extent carries, all;
 };
-ChainedBytes exchanged_bytes(const ChainedTuning& tuning, bool grouped, Extent lanes, int carry_bytes,
+ChainedBytes exchanged_bytes(const ChainedTuning& tuning, int group_chunks, Extent lanes, int carry_bytes,
                              int record_bytes);
 
 // Warps of a block that follow each other in time: as many as there are steps for, up to 2^log2_warps, as long as no

@@ -124,11 +124,12 @@ std::unique_ptr<LinearKernel> make_linear_columns(const LinearProblem& problem, 
             PassVariants passes;
             const bool must_suit = options.kernel.empty();
             // Lanes of one row make strips that are half as wide, and longer chunks. Of two variants that suit, the
-            // wide one is kept unless it cuts time into chunks where the narrow one does not.
+            // wide one is kept unless it cuts time into chunks where the narrow one does not, or has few strips.
             auto wide = make_columns_pass(problem, pass, 2, false, must_suit);
             auto narrow = make_columns_pass(problem, pass, 1, false, must_suit);
             if (wide && narrow && must_suit)
-                (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1 ? wide : narrow).reset();
+                (wide->params.grouped != 0 || (wide->tuning.chunks > 1 && narrow->tuning.chunks == 1) ? wide : narrow)
+                    .reset();
             for (const auto& l : {wide, narrow})
                 if (l) passes.push_back(*l);
             if (auto l = make_columns_pass(problem, pass, 2, true, must_suit)) passes.push_back(*l);

@@ -211,7 +211,7 @@ std::string LinearPass::describe() const {
             fmt::format("{} groups of {} rows x {} chunks of {} steps, {} groups a set, time innermost, {}",
                         tuning.row_groups, 1 << tuning.log2_warp_rows, tuning.chunks, tuning.chunk_steps,
                         tuning.set_groups, skewed ? "skewed" : "aligned");
-        if (params.grouped != 0) text += fmt::format(", carries by groups of {} chunks", chunk_group);
+        if (params.grouped != 0) text += fmt::format(", carries by groups of {} chunks", group_chunks());
         return text;
     }
     const int64_t warp_rows = int64_t{tile().lane_rows} << tuning.log2_lane_rows;

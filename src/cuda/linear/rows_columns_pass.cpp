@@ -47,8 +47,8 @@ void book_partial_sums(LinearPass& l, const LinearProblem& p) {
 
 // Books memory for what chunks exchange; lanes publish what their `pack` rows carry together.
 void book_carries(LinearPass& l) {
-    const auto [carries, all] = exchanged_bytes(l.tuning, l.params.grouped != 0, l.batches * ceil_div(l.rows, l.pack),
-                                                l.kernels->carry_bytes, l.kernels->record_bytes);
+    const auto [carries, all] = exchanged_bytes(l.tuning, l.group_chunks(), l.batches * ceil_div(l.rows, l.pack),
+                                                l.kernels->carry_bytes, l.kernels->record_bytes * l.pack);
     l.look_back_bytes = static_cast<size_t>(all);
     l.carries = l.workspace.book(all);
     l.records = l.carries + static_cast<size_t>(carries);
@@ -99,8 +99,11 @@ std::optional<LinearPass> make_columns_pass(const LinearProblem& p, Pass pass, i
     if (skewed) shape.shares_sectors = true;
     static_cast<ChainedTuning&>(l.tuning) = tune_chained_columns(shape, l.lane_tile());
     const bool narrowest = pack == 1 || l.kernels->columns[0][l.down][backward] == nullptr;
-    if ((must_suit && !chained_columns_suit(shape, l.lane_tile(), l.tuning, narrowest)) || !settle(l, p))
-        return std::nullopt;
+    const bool suits = chained_columns_suit(shape, l.lane_tile(), l.tuning, narrowest);
+    const bool grouped =
+        !suits && chained_column_groups_suit(shape, l.lane_tile(), l.tuning, l.kernels->record_bytes * pack);
+    l.params.grouped = grouped;
+    if ((must_suit && !suits && !grouped) || !settle(l, p)) return std::nullopt;
     // No code is compiled for log or logit gates together with an initial state, which is an event backward.
     if (backward && p.gate_form != GateForm::value) l.takes_states = false;
     // Chunks of wide elements are short and their carries many, but scratch memory should stay within about 1 % of the

@@ -36,7 +36,9 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     c.tuning_ = c.time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
     const bool suits =
         c.time_inner_ ? chained_rows_suit(shape, c.tuning_) : chained_columns_suit(shape, tile, c.tuning_, true);
-    const bool grouped = !suits && c.time_inner_ && chained_groups_suit(c.tuning_);
+    const bool grouped =
+        !suits && (c.time_inner_ ? chained_groups_suit(c.tuning_)
+                                 : chained_column_groups_suit(shape, tile, c.tuning_, c.kernels_->carry_bytes));
     if ((!suits && !grouped) || c.tuning_.blocks > std::numeric_limits<int32_t>::max()) return std::nullopt;
 
     c.element_bytes_ = size_of(p.dtype);
@@ -56,11 +58,11 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.log2_warp_rows = c.tuning_.log2_warp_rows;
     params.grouped = grouped;
     // Hardly any block of a reduction waits for another, so it needs no tiles ahead.
-    if (grouped && !p.is_reduction())
+    if (grouped && c.time_inner_ && !p.is_reduction())
         params.ahead = steps_ahead(c.tuning_, device_attribute(cudaDevAttrMultiProcessorCount, options.device));
     // A summary is a number, as a carry is.
     const auto [carries, all] =
-        exchanged_bytes(c.tuning_, grouped, Extent(batches) * ceil_div(rows, int64_t{lane_rows}),
+        exchanged_bytes(c.tuning_, c.group_chunks(), Extent(batches) * ceil_div(rows, int64_t{lane_rows}),
                         c.kernels_->carry_bytes, c.kernels_->carry_bytes);
     c.carries_bytes_ = static_cast<size_t>(carries);
     c.exchanged_bytes_ = static_cast<size_t>(all);
@@ -98,7 +100,7 @@ std::string ChainedNumbers::describe() const {
     std::string text = fmt::format("{} groups of rows x {} chunks of {} steps, {} groups a set, {} innermost",
                                    (time_inner_ ? 1 : params_.batches) * params_.row_groups, tuning_.chunks,
                                    tuning_.chunk_steps, tuning_.set_groups, time_inner_ ? "time" : "channel");
-    if (params_.grouped != 0) text += fmt::format(", carries by groups of {} chunks", chunk_group);
+    if (params_.grouped != 0) text += fmt::format(", carries by groups of {} chunks", group_chunks());
     return text;
 }
 

@@ -10,6 +10,10 @@
 // Sync       A block's warps synchronise once, by __syncthreads. Carries between blocks show by their own words whether
 //            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
 //            fit.
+// Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a group. A
+//            chunk publishes its summary as soon as it has it, and only the last one of a group the carry into the next
+//            group, so that the chain is a fraction as long. The last warp of a strip applies the summaries of the group's
+//            earlier chunks to the group's carry for the others, which takes a second __syncthreads.
 //
 // Params must also have row_groups and by_row_groups. A work must also have `skewed`, which tells whether the last lane
 // of a warp has no rows of its own (device/tile/skewed_pairs.cuh).
@@ -30,9 +34,17 @@ struct ChainedColumns {
     static constexpr bool Down = Work::Down, skewed = Work::skewed;
     static constexpr int L = Shape::L, V = Shape::V;
     static constexpr int strip_rows = V * (skewed ? skewed_pair_lanes : 32);
-    using Totals = Record[chained_warps][V][32];
+    static constexpr bool has_groups = requires(const Params& q) { q.grouped; }
+    &&V * sizeof(Record) <= column_group_record_bytes;
+    struct Totals {
+        Record of[chained_warps][V][32];
+        Wide carry[has_groups ? 2 : 1][V][32];  // into the chunk, of the block's strips, where chunks are in groups
+    };
     struct Carries {
         Wide of[V];
+    };
+    struct Records {
+        Record of[V];
     };
 
     const Params& p;
@@ -67,14 +79,20 @@ struct ChainedColumns {
         return (static_cast<int64_t>(into) * p.batches + at.batch) * packs + at.row / V;
     }
     __device__ __forceinline__ Record& total(int warp, int v) const {
-        return totals[(warp << p.log2_warp_rows) + warp_row][v][at.lane];
+        return totals.of[(warp << p.log2_warp_rows) + warp_row][v][at.lane];
+    }
+    __device__ __forceinline__ bool grouped() const {
+        if constexpr (has_groups)
+            return p.grouped != 0;
+        else
+            return false;
     }
 
     __device__ __forceinline__ void run() const {
         Words<Carries> known;
-        if (chunk > 0 && at.rows > 0) {
+        if (chunk > 0 && at.rows > 0 && (!grouped() || is_last())) {
             ptx::wait_for_launch_before();  // the launch before clears the memory that carries are published in
-            ask_for_value(p.carries, place_of_carries(chunk), known);
+            ask_for_value(p.carries, place_of_carries(grouped() ? chunk / column_chunk_group : chunk), known);
         }
         Work work(p, at, nullptr);
         Map through[V];
@@ -88,7 +106,12 @@ struct ChainedColumns {
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = chunk == 0 && v < at.rows ? work.enter(v) : Monoid::start();
         __syncthreads();
-        find_carry(through, known, carry);
+        Map before[V];
+        compose_earlier_warps(before);
+        if (grouped())
+            find_carry_in_group(before, through, known, carry);
+        else
+            find_carry(before, through, known, carry);
         work.walk(carry);
         if constexpr (requires { work.finish(0, WarpsInTime{}); })
             work.finish(chunk, WarpsInTime{warp_row, 1 << p.log2_warp_rows, warp_time, warps_in_time});
@@ -98,18 +121,20 @@ struct ChainedColumns {
             if (v < at.rows) work.leave(v, carry[v]);
     }
 
-    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
-    // chunk. The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut
-    // within the chunk does so before it waits for its own carries, the others do right after.
-    __device__ __forceinline__ void find_carry(const Map (&through)[V], const Words<Carries>& known,
-                                               Wide (&carry)[V]) const {
-        Map before[V];  // the composition of the earlier warps' summaries
+    __device__ __forceinline__ void compose_earlier_warps(Map (&before)[V]) const {
 #pragma unroll
         for (int v = 0; v < V; ++v) before[v] = Monoid::identity();
 #pragma unroll 1  // unrolled, the loads would need more registers than there are
         for (int w = 0; w < warp_time; ++w)
 #pragma unroll
             for (int v = 0; v < V; ++v) before[v] = Monoid::compose(before[v], Monoid::to_map(total(w, v)));
+    }
+
+    // Finds the carries into the lane's steps. On entry `carry` is what the rows start from where this is their first
+    // chunk. The lanes of a strip's last warp publish the carries into the next chunk: a lane whose rows are all cut
+    // within the chunk does so before it waits for its own carries, the others do right after.
+    __device__ __forceinline__ void find_carry(const Map (&before)[V], const Map (&through)[V],
+                                               const Words<Carries>& known, Wide (&carry)[V]) const {
         const bool hands = chunk + 1 < p.chunks && is_last() && at.rows > 0;
         Carries next;
         bool cut = true;
@@ -135,6 +160,63 @@ struct ChainedColumns {
             next.of[v] = Monoid::apply(through[v], carry[v]);
         }
         if (hands && !cut) publish_value(p.carries, place_of_carries(chunk + 1), next);
+    }
+
+    // The same where chunks are gathered in groups.
+    __device__ __forceinline__ void find_carry_in_group(const Map (&before)[V], const Map (&through)[V],
+                                                        const Words<Carries>& known, Wide (&carry)[V]) const {
+        if constexpr (has_groups) {
+            if (is_last()) {
+                if (at.rows > 0) meet_group(before, through, known, carry);
+#pragma unroll
+                for (int v = 0; v < V; ++v) totals.carry[warp_row][v][at.lane] = carry[v];
+            }
+            __syncthreads();
+#pragma unroll
+            for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(before[v], totals.carry[warp_row][v][at.lane]);
+        }
+    }
+
+    // Publishes what later chunks need of this one, and sets the carry into it.
+    __device__ __forceinline__ void meet_group(const Map (&before)[V], const Map (&through)[V],
+                                               const Words<Carries>& known, Wide (&carry)[V]) const {
+        const uint32_t group = chunk / column_chunk_group, earlier = chunk % column_chunk_group;
+        const bool hands = chunk + 1 < p.chunks, ends_group = earlier == column_chunk_group - 1;
+        Map whole[V];
+        Records mine;
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            whole[v] = Monoid::compose(before[v], through[v]);
+            mine.of[v] = Monoid::to_record(whole[v]);
+        }
+        Carries in;
+        if (chunk == 0) {
+            ptx::wait_for_launch_before();
+#pragma unroll
+            for (int v = 0; v < V; ++v) in.of[v] = carry[v];
+            if (hands) publish_value(p.carries, place_of_carries(0), in);
+        }
+        if (hands && !ends_group) publish_value(p.records, place_of_carries(chunk), mine);
+        if (chunk == 0) return;
+        // All that are missing are loaded at once: one after another, each would take a round trip to memory.
+        Words<Records> seen[column_chunk_group - 1];
+#pragma unroll
+        for (int i = 0; i < column_chunk_group - 1; ++i)
+            if (i < earlier) ask_for_value(p.records, place_of_carries(chunk - earlier + i), seen[i]);
+        in = await_value<Carries>(p.carries, place_of_carries(group), known);
+#pragma unroll
+        for (int v = 0; v < V; ++v) carry[v] = in.of[v];
+#pragma unroll
+        for (int i = 0; i < column_chunk_group - 1; ++i) {
+            if (i >= earlier) break;
+            const Records of = await_value<Records>(p.records, place_of_carries(chunk - earlier + i), seen[i]);
+#pragma unroll
+            for (int v = 0; v < V; ++v) carry[v] = Monoid::apply(Monoid::to_map(of.of[v]), carry[v]);
+        }
+        if (!hands || !ends_group) return;
+#pragma unroll
+        for (int v = 0; v < V; ++v) in.of[v] = Monoid::apply(whole[v], carry[v]);
+        publish_value(p.carries, place_of_carries(group + 1), in);
     }
 };
 

@@ -6,8 +6,10 @@
 
 namespace flashscan::cuda {
 
-inline constexpr int chained_warps = 8;  // the most warps of a block
-inline constexpr int chunk_group = 128;  // chunks of a group (chunk_groups.cuh)
+inline constexpr int chained_warps = 8;               // the most warps of a block
+inline constexpr int chunk_group = 128;               // chunks of a group of chained rows (chunk_groups.cuh)
+inline constexpr int column_chunk_group = 4;          // and of chained columns
+inline constexpr int column_group_record_bytes = 16;  // the most of the summaries of a lane's rows there
 
 // The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of rows,
 // or some strips of one of columns.
