@@ -91,8 +91,9 @@ Extent OperatorProblem::element() const {
 }
 
 OperatorProblem::Steps OperatorProblem::steps() const {
-    if (layout == Layout::btc) return {time * channels, channels, 1};
-    return {time * channels, 1, time};
+    const Extent all = max(channels, array_channels);
+    if (layout == Layout::btc) return {time * all, all, 1};
+    return {time * all, 1, time};
 }
 
 void validate(OperatorProblem& p) {

@@ -38,6 +38,7 @@ struct OperatorProblem : Sequences {
     OperatorMode mode{};
     bool allow_tf32 = false;
     Extent channels;
+    Extent array_channels;  // of INPUT, GATE and OUTPUT, where these are more than the problem's own; else 0
     Extent dim;
     bool has_custom = false;
     CustomOperator custom;
@@ -64,6 +65,8 @@ struct OperatorProblem : Sequences {
     bool empty() const { return batch == 0 || time == 0 || channels == 0; }
     Extent input_count() const { return batch * time * channels; }
     Extent output_count() const { return is_reduction() ? chains() : input_count(); }
+    // Elements from the first one of INPUT to the end of the array.
+    Extent array_count() const { return batch * time * max(channels, array_channels); }
     // Strides: element (b, t, c) is at b * batch + t * time + c * channels.
     struct Steps {
         int64_t batch, time, channels;

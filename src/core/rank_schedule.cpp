@@ -36,8 +36,9 @@ double gathered_us(const RankWork& w) {
 double wavefront_us(const RankWork& w, int32_t groups) {
     const double hop = state_us + w.state_bytes / groups / sent_bytes;
     const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
+    const double before = w.before_bytes > 0 ? launch_us + w.before_bytes / bytes_per_us : 0;
     return launch_us + w.pass_bytes / bytes_per_us * (groups + w.ranks - 1) / groups + group_us * groups +
-           hop * (w.ranks - 1) + edges;
+           hop * (w.ranks - 1) + edges + before;
 }
 
 RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) {
@@ -45,9 +46,8 @@ RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) 
     RankSchedule gathered{Carries::gathered, 1, gathered_us(w), ""};
     if (w.most_groups == 0) {
         if (wanted == Carries::wavefront)
-            fail(Code::unsupported,
-                 "communicator.carries is CARRIES_WAVEFRONT, but the gradient of the gate is a sum over the rows");
-        gathered.why = "the gradient of the gate is a sum over the rows, which a wavefront would cut";
+            fail(Code::unsupported, "communicator.carries is CARRIES_WAVEFRONT, but {}", w.why_whole);
+        gathered.why = w.why_whole;
         return gathered;
     }
     RankSchedule wave{Carries::wavefront, 1, 0, ""};

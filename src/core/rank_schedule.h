@@ -21,9 +21,12 @@ struct RankWork {
     double summary_bytes = 0;  // of the arrays that a summary reads
     double message_bytes = 0;  // that each rank sends to all where summaries are gathered
     double edge_bytes = 0;     // that each rank sends to all once, before a wavefront begins
+    double before_bytes = 0;   // of the arrays that are read for what it sends then
     double state_bytes = 0;    // of the states of all rows
     int64_t rows = 0;
     int64_t most_groups = 1;  // that the rows can be cut into; 0: a wavefront is not possible
+    const char* why_whole =
+        "the gradient of the gate is a sum over the rows, which a wavefront would cut";  // where it is 0
 };
 
 struct RankSchedule {

@@ -77,7 +77,7 @@ std::unique_ptr<OperatorKernel> operator_over_ranks(const OperatorProblem& probl
     if (!options.communicator) return make(problem, options, refusal);
     const OperatorProblem dense = with_dense_states(problem);
     auto kernel = make(dense, options, refusal);
-    if (!kernel || refuses_wavefront(options, refusal)) return nullptr;
+    if (!kernel) return nullptr;
     return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
 }
 std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, const Options& options,

@@ -35,7 +35,7 @@ class Matrices final : public OperatorKernel {
         shape.plain = false;
         shape.has_sums = !p_.is_reduction();
         backward_pass_ = MatrixPass(shape, numbers_, false, device_, backward_, refusal);
-        gradients_ = backward_.book(elements(p_.input_count()));
+        gradients_ = backward_.book(elements(p_.array_count()));  // which lie as INPUT does
         if (gradient_blocks() > std::numeric_limits<int32_t>::max())
             refusal = fmt::format("the gradients are {} blocks; takes up to {}", gradient_blocks(),
                                   std::numeric_limits<int32_t>::max());

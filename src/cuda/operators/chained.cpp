@@ -21,16 +21,17 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     // The number of rows decides how steps are cut into chunks, so results would depend on the batch.
     if (kernels == nullptr || options.batch_invariant || p.packed() || p.empty()) return std::nullopt;
     ChainedNumbers c;
-    c.time_inner_ = p.layout == Layout::bct || p.channels == 1;
+    const OperatorProblem::Steps steps = p.steps();
+    c.time_inner_ = p.layout == Layout::bct || steps.time == 1;
     c.down_ = (p.direction == Direction::reverse) != backward;
     c.kernels_ = &kernels->chained[c.time_inner_];
     const int64_t batches = c.time_inner_ ? Extent(1) : p.batch,
                   rows = c.time_inner_ ? p.batch * p.channels : p.channels;
     const int lane_rows = c.kernels_->lane_rows;
     if (c.kernel() == nullptr || batches * rows > std::numeric_limits<int32_t>::max()) return std::nullopt;
-    if (!c.time_inner_ && rows % lane_rows != 0) return std::nullopt;
+    if (!c.time_inner_ && (rows % lane_rows != 0 || steps.time % lane_rows != 0)) return std::nullopt;
 
-    const ChainedShape shape{batches,         rows, p.time, p.channels * size_of(p.dtype) % sector_bytes != 0, 0,
+    const ChainedShape shape{batches,         rows, p.time, steps.time * size_of(p.dtype) % sector_bytes != 0, 0,
                              c.kernels_->skew};
     const ChainedTile tile{lane_rows, c.kernels_->steps, chained_warps};
     c.tuning_ = c.time_inner_ ? tune_chained_rows(shape, tile) : tune_chained_columns(shape, tile);
@@ -48,9 +49,9 @@ std::optional<ChainedNumbers> ChainedNumbers::make(const OperatorProblem& p, boo
     params.time = p.time;
     params.exclusive = p.mode == OperatorMode::exclusive;
     View& view = params.input;
-    view.time = (c.time_inner_ ? Extent(1) : p.channels) * c.element_bytes_;
+    view.time = steps.time * c.element_bytes_;
     view.row = (c.time_inner_ ? p.time : Extent(1)) * c.element_bytes_;
-    view.batch = p.time * p.channels * c.element_bytes_;
+    view.batch = steps.batch * c.element_bytes_;
     params.output = view;
     params.row_groups = c.tuning_.row_groups;
     params.by_row_groups = divisor_of(static_cast<uint32_t>(params.row_groups));

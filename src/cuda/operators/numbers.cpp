@@ -154,7 +154,8 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
     // alignment. So batch-invariant plans have both only for integers, where the bracketing changes no bit.
     const bool words = p.layout == Layout::btc && (!options.batch_invariant || is_integer(p.dtype));
     for (const int channels : {4, 2, 1}) {
-        if (channels > 1 && (!words || p.channels < channels || p.channels % channels != 0)) continue;
+        const bool whole = p.channels % channels == 0 && p.steps().time % channels == 0;
+        if (channels > 1 && (!words || p.channels < channels || !whole)) continue;
         const ElementKernels* kernels = number_kernels(p.dtype, p.kind, channels);
         if (kernels == nullptr) continue;
         variants.push_back(std::make_unique<Variant>(p, *kernels, options));

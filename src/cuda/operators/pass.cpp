@@ -13,8 +13,9 @@ namespace flashscan::cuda {
 namespace {
 
 void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool batch_invariant) {
+    const OperatorProblem::Steps steps = p.steps();
     // If the number of rows must not change bits, the choice must not depend on the extents.
-    g.time_inner = p.layout == Layout::bct || (p.channels == 1 && !batch_invariant);
+    g.time_inner = p.layout == Layout::bct || (steps.time == 1 && !batch_invariant);
     g.batches = g.time_inner ? Extent(1) : p.batch;
     g.rows = g.time_inner ? p.batch * p.channels : p.channels / channels;
     g.time = p.time;
@@ -22,9 +23,9 @@ void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool ba
         g.row_stride = p.time;
         g.time_stride = 1;
     } else {
-        g.batch_stride = p.time * g.rows;
+        g.batch_stride = steps.batch / channels;
         g.row_stride = 1;
-        g.time_stride = g.rows;
+        g.time_stride = steps.time / channels;
     }
     g.offsets = offsets_of(p, nullptr);
 }

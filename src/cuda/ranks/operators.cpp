@@ -8,6 +8,9 @@
 //               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of sums,
 //               g = product^H g' + local    whose slopes are 1
 //
+// That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather tells the states before the own steps
+// first, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
+//
 // Slopes of numbers are those of the totals at the states that enter, so that backward finds these again. Scans of matrices
 // and affine maps find them in OUTPUT. A reduction's result is the reduction of all totals, and its gradient is the sum of
 // those that ranks give. Where a rank has no steps, it tells the identity; custom operators have none that is known, and
@@ -16,13 +19,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/workspace.h"
-#include "cuda/launch/launch.h"
-#include "cuda/launch/rank_link.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/ranks/matrices_params.h"
 #include "cuda/ranks/ranks.h"
-#include "cuda/ranks/slices.h"
+#include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -59,6 +59,14 @@ LinearProblem gradients_of_ranks(const OperatorProblem& p, int64_t ranks) {
     return over;
 }
 
+struct OperatorFamily {
+    using Problem = OperatorProblem;
+    using Buffers = OperatorBuffers;
+    using Kernel = OperatorKernel;
+    static constexpr bool gathers = true;
+    static int64_t state_bytes(const OperatorProblem& p) { return p.element() * p.state_number_bytes(); }
+};
+
 class OperatorRanks final : public OperatorKernel {
   public:
     OperatorRanks(const OperatorProblem& problem, const Options& options, std::unique_ptr<OperatorKernel> inner,
@@ -68,6 +76,7 @@ class OperatorRanks final : public OperatorKernel {
           ranks_(options.communicator),
           make_(make),
           inner_(std::move(inner)),
+          wavefront_(problem, options, make),
           kernels_(rank_matrix_kernels(p_.dtype)) {
         options_.communicator = {};
         options_.kernel.clear();
@@ -90,12 +99,20 @@ class OperatorRanks final : public OperatorKernel {
             if (tells(k, steps[static_cast<size_t>(ranks_.place(k, p_.direction))])) tellers_.push_back(k);
         if (place() > 0) before_ = over_ranks(p_.kind, state(), tellers_before(place()) - 1);
         if (p_.is_reduction()) all_ = over_ranks(p_.kind, state(), tellers_before(ranks_.size) - 1);
+        const int64_t most = most_steps(steps);
+        wavefront_.settle(passes(), [&](Pass pass) { return work(pass, most); });
         lay_out();
     }
 
     std::string describe() const override {
-        return alone() ? fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size)
-                       : ranks_.describe(inner_->describe(), forward_.told_bytes, backward_.told_bytes);
+        const std::span<const Pass> all = passes();
+        const bool runs = alone() || !std::all_of(all.begin(), all.end(), [&](Pass pass) { return waves(pass); });
+        std::string text = runs ? inner_->describe() + "; " : "";
+        text += fmt::format("rank {} of {}", ranks_.rank, ranks_.size);
+        for (const Pass pass : alone() ? std::span<const Pass>() : all)
+            text +=
+                "; carries " + wavefront_.describe(pass, fmt::format("from {} bytes of each", plan(pass).told_bytes));
+        return text;
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
 
@@ -103,6 +120,7 @@ class OperatorRanks final : public OperatorKernel {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
         const Call call{forward_, b, stream};
+        if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
         gather_totals(call);
         gather_products(call);
         OperatorBuffers own = b;
@@ -130,6 +148,7 @@ class OperatorRanks final : public OperatorKernel {
         if (tells_totals(Pass::backward)) gather_totals(call);
         gather_products(call);
         if (!is_sum()) own.state_in = reads_edges() ? find_state_before(call) : find_carry(call);
+        if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, own.state_in, false, stream);
         if (p_.is_reduction()) {
             own.grad_output = nullptr;
             own.grad_state_out = gradient_of_all(call);
@@ -168,12 +187,48 @@ class OperatorRanks final : public OperatorKernel {
                  ranks_.place(0, p_.direction));
         return place == 0;
     }
-    void lay_out() {
-        forward_ = lay_out(Pass::forward);
-        if (p_.differentiable()) backward_ = lay_out(Pass::backward);
-    }
-    RankPlan lay_out(Pass pass) const {
+
+    static constexpr Pass both_passes[] = {Pass::forward, Pass::backward};
+    std::span<const Pass> passes() const { return std::span(both_passes).first(p_.differentiable() ? 2 : 1); }
+    bool waves(Pass pass) const { return wavefront_.waves(pass); }
+
+    // Arrays that a rank reads and writes, and what it tells.
+    RankWork work(Pass pass, int64_t steps) const {
         const bool backward = pass == Pass::backward;
+        const double count = static_cast<double>(p_.packed() ? p_.channels : p_.chains()) * static_cast<double>(steps);
+        const double element = count * static_cast<double>(p_.element() * p_.number_bytes()),
+                     gate = count * static_cast<double>(p_.gate_element() * p_.number_bytes()),
+                     states = static_cast<double>(state_bytes());
+        RankWork w;
+        w.ranks = ranks_.size;
+        w.pass_bytes = 2 * element + gate;
+        w.summary_bytes = element + gate;
+        w.message_bytes = states;
+        if (tells_products(pass)) w.summary_bytes += gate, w.message_bytes += static_cast<double>(product_bytes());
+        if (backward) {
+            w.message_bytes += states;
+            w.pass_bytes = is_sum()         ? 2 * element
+                           : has_slopes()   ? 3 * element
+                           : p_.is_affine() ? 3 * element + 2 * gate
+                                            : 4 * element;
+            if (has_slopes()) w.summary_bytes += 3 * element, w.before_bytes = element, w.edge_bytes = states;
+            if (reads_edges()) w.edge_bytes = static_cast<double>(edge_bytes()), w.message_bytes += w.edge_bytes;
+            if (p_.is_matmul()) w.summary_bytes += tells_totals(pass) ? 2 * element : element;
+        }
+        w.state_bytes = states;
+        w.rows = numbers();
+        w.most_groups = p_.is_custom() ? 0 : most_groups(p_, pass);
+        w.why_whole = p_.is_custom() ? "custom operators are not cut into groups of rows"
+                                     : "all ranks have the result of a reduction";
+        return w;
+    }
+
+    void lay_out() {
+        if (alone()) return;
+        for (const Pass pass : passes()) (pass == Pass::forward ? forward_ : backward_) = lay_out(pass);
+    }
+    RankPlan lay_out(Pass pass) {
+        const bool backward = pass == Pass::backward, map = !waves(pass);
         const Extent states(state_bytes(), "SCRATCH"), products(product_bytes(), "SCRATCH"), size = ranks_.size;
         RankPlan to;
         Workspace scratch;
@@ -184,19 +239,20 @@ class OperatorRanks final : public OperatorKernel {
         to.sent = scratch.book(max(max(states, products), Extent(edge_bytes())));
         book(to.totals, tells_totals(pass), states);
         book(to.products, tells_products(pass), products);
-        book(to.slopes, backward && has_slopes(), states);
-        book(to.locals, backward, states);
+        book(to.slopes, backward && map && has_slopes(), states);
+        book(to.locals, backward && map, states);
         book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
         book(to.edges, backward && reads_edges(), Extent(edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
         to.joined = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
         to.unused = scratch.book(max(states, products) * size);
-        size_t inner = inner_->scratch_bytes(pass);
+        size_t inner = map ? inner_->scratch_bytes(pass) : 0;
         for (const auto* kernel : {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_})
             if (*kernel) inner = std::max(inner, (*kernel)->scratch_bytes(Pass::forward));
-        if (backward && has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
+        if (backward && map && has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
         if (backward && behind_) inner = std::max(inner, behind_->scratch_bytes(Pass::forward));
         to.inner = scratch.book(Extent(inner, "SCRATCH"));
+        wavefront_.book(pass, scratch);
         to.bytes = scratch.bytes();
         return to;
     }
@@ -209,12 +265,12 @@ class OperatorRanks final : public OperatorKernel {
     bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
     // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last one's.
     bool tells_totals(Pass pass) const {
-        if (pass == Pass::forward || !reads_edges()) return pass == Pass::forward || !is_sum();
-        return p_.is_matmul() && ranks_.size > 2;
+        if (pass == Pass::forward) return !waves(pass);
+        return reads_edges() ? p_.is_matmul() && ranks_.size > 2 && !waves(pass) : !is_sum();
     }
     // The first rank's product is not needed, in a scan neither is the last one's.
     bool tells_products(Pass pass) const {
-        return p_.is_affine() && (ranks_.size > 2 || (p_.is_reduction() && pass == Pass::forward));
+        return p_.is_affine() && !waves(pass) && (ranks_.size > 2 || (p_.is_reduction() && pass == Pass::forward));
     }
     // Nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || p_.chains() == 0; }
@@ -443,6 +499,7 @@ class OperatorRanks final : public OperatorKernel {
     Communicator ranks_;
     MakeOperator make_;
     std::unique_ptr<OperatorKernel> inner_;
+    Wavefront<OperatorFamily> wavefront_;
     RankMatrixKernels kernels_;
     // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all; add
     // the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a state as

@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the pass of a rank of kernels of one GPU and of messages between ranks. Which way carries travel is settled by
-// the numbers of steps of all ranks, for each pass; gated layers have the second one.
+// Composes the passes of a rank of linear recurrences and of gated layers of kernels of one GPU and of messages between
+// ranks. Which way carries travel is settled by the numbers of steps of all ranks, for each pass; gated layers have the second
+// one.
 //
 //     gathered    summarise, close -> all-gather -> enter -> the kernel of one GPU, from the carry
-//     wavefront   for each group of rows: receive its carry -> the kernel of one GPU -> send what leaves it. Messages are on
-//                 a stream of their own, so that they travel while another group is computed, and groups take turns on two
-//                 streams, so that one begins while the one before drains. Backward an all-gather of the last states of
-//                 all ranks comes first.
+//     wavefront   that of wave.h; backward an all-gather of the last states of all ranks comes first
 #include "cuda/ranks/ranks.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
-#include <vector>
 
-#include "core/rank_schedule.h"
-#include "core/workspace.h"
-#include "cuda/launch/launch.h"
-#include "cuda/launch/rank_link.h"
-#include "cuda/launch/rank_streams.h"
 #include "cuda/ranks/params.h"
-#include "cuda/ranks/slices.h"
 #include "cuda/ranks/table.h"
+#include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -46,6 +37,7 @@ struct LinearFamily {
     using Kernel = LinearKernel;
     static constexpr bool gathers = true;  // whether there are kernels that sum up steps
     static Dtype gate_dtype(const LinearProblem& p) { return p.gate_dtype; }
+    static int64_t state_bytes(const LinearProblem& p) { return size_of(state_dtype(p.dtype)); }
     static const void* states(const Buffers& b) { return b.output; }
     static Strides state_strides(const LinearProblem& p) { return p.output; }
     // Bytes of a step of a row of data, and of gates, which a pass reads or writes.
@@ -66,6 +58,7 @@ struct GatedFamily {
     using Kernel = GatedKernel;
     static constexpr bool gathers = false;
     static Dtype gate_dtype(const GatedProblem& p) { return p.dtype; }  // only messages of summaries have gates
+    static int64_t state_bytes(const GatedProblem& p) { return size_of(state_dtype(p.dtype)); }
     static const void* states(const GatedBuffers& b) { return b.states(); }
     static Strides state_strides(const GatedProblem& p) { return p.hides_state() ? p.reserve : p.output; }
     static LinearFamily::Traffic traffic(const GatedProblem& p, Pass pass) {
@@ -85,23 +78,13 @@ struct GatedFamily {
     }
 };
 
-// Makes the kernel of one GPU.
-template <typename Family>
-using Alone = std::unique_ptr<typename Family::Kernel> (*)(const typename Family::Problem&, const Options&);
-
 // Settled when a plan is made, for a pass.
-template <typename Kernel>
-struct FamilyRankPlan {
-    RankSchedule schedule;
-    RowSlices slices;
-    std::vector<std::unique_ptr<Kernel>> kernels;  // of slices; those of equal extents share one
-    std::vector<size_t> kernel_of;                 // a slice
+struct RankPlan {
     MessagePlaces message;
     int64_t chunks = 0;
     bool time_inner = false;
     // Places in scratch.
-    size_t records = 0, sent = 0, received = 0, carry = 0, left = 0, before = 0, bytes = 0;
-    std::array<size_t, 2> inner{};  // of a kernel, and in a wavefront of the one that runs beside it
+    size_t records = 0, sent = 0, received = 0, carry = 0, before = 0, inner = 0, bytes = 0;
 };
 
 template <typename Family>
@@ -109,7 +92,6 @@ class Ranks final : public Family::Kernel {
     using Problem = typename Family::Problem;
     using Buffers = typename Family::Buffers;
     using Inner = typename Family::Kernel;
-    using RankPlan = FamilyRankPlan<Inner>;
 
   public:
     Ranks(const Problem& problem, const Options& options, std::unique_ptr<Inner> inner, Alone<Family> make)
@@ -117,48 +99,26 @@ class Ranks final : public Family::Kernel {
           options_(options),
           ranks_(options.communicator),
           inner_(std::move(inner)),
-          make_(make),
+          wavefront_(problem, options, make),
           kernels_(rank_kernels(p_.dtype, Family::gate_dtype(p_))) {
-        options_.communicator = {};
-        options_.kernel.clear();
-        for (const Pass pass : {Pass::forward, Pass::backward}) lay_out(pass);
+        for (const Pass pass : passes) lay_out(pass);
     }
 
     void settle(std::span<const int64_t> steps) override {
         if (alone()) return;
         Family::check_steps(p_, ranks_, steps);
-        const int64_t most = *std::max_element(steps.begin(), steps.end());
-        for (const Pass pass : {Pass::forward, Pass::backward}) {
-            RankPlan& to = plan(pass);
-            const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
-                                             : !can_send(ranks_) ? "the communicator has no send and receive"
-                                             : options_.batch_invariant
-                                                 ? "BATCH_INVARIANT rules out a choice by the number of rows"
-                                                 : nullptr;
-            const char* const why = Family::gathers ? why_gathered : "the way that this family has";
-            const Carries wanted = !Family::gathers          ? Carries::wavefront
-                                   : why_gathered != nullptr ? Carries::gathered
-                                                             : ranks_.carries;
-            to.schedule = choose_schedule(work(pass, most), wanted, ranks_.groups);
-            if (why != nullptr) to.schedule.why = why;
-            if (waves(pass)) cut(pass);
-            lay_out(pass);
-        }
-        if (waves(Pass::forward) || waves(Pass::backward)) {
-            size_t groups = 0;
-            for (const Pass pass : {Pass::forward, Pass::backward})
-                groups = std::max(groups, plan(pass).slices.list.size());
-            streams_ = std::make_unique<RankStreams>(options_.device, groups);
-        }
+        const int64_t most = most_steps(steps);
+        wavefront_.settle(passes, [&](Pass pass) { return work(pass, most); });
+        for (const Pass pass : passes) lay_out(pass);
     }
 
     std::string describe() const override {
         if (alone()) return fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size);
         std::string text = waves(Pass::forward) && waves(Pass::backward) ? "" : inner_->describe() + "; ";
         text += fmt::format("rank {} of {}", ranks_.rank, ranks_.size);
-        for (const Pass pass : {Pass::forward, Pass::backward})
+        for (const Pass pass : passes)
             text +=
-                fmt::format("; carries {} {}", pass == Pass::forward ? "forward" : "backward", describe(plan(pass)));
+                "; carries " + wavefront_.describe(pass, fmt::format("from summaries of {} chunks", plan(pass).chunks));
         return text;
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
@@ -166,13 +126,13 @@ class Ranks final : public Family::Kernel {
     void forward(const Buffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
-        if (waves(Pass::forward)) return wave(Pass::forward, b, nullptr, stream);
+        if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
         const RankPlan& of = plan(Pass::forward);
         char* const base = static_cast<char*>(b.scratch);
         summarise(Pass::forward, b, stream);
         exchange(Pass::forward, b, stream);
         Buffers own = b;
-        own.scratch = base + of.inner[0];
+        own.scratch = base + of.inner;
         if (place(Pass::forward) != 0) own.state_in = base + of.carry;
         inner_->forward(own, stream);
     }
@@ -185,25 +145,19 @@ class Ranks final : public Family::Kernel {
         summarise(Pass::backward, b, stream);
         exchange(Pass::backward, b, stream);
         const void* before = place(Pass::forward) != 0 ? base + of.before : b.state_in;
-        if (waves(Pass::backward)) return wave(Pass::backward, b, before, stream);
+        if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, before, before != b.state_in, stream);
         Buffers own = b;
-        own.scratch = base + of.inner[0];
+        own.scratch = base + of.inner;
         own.state_in = before;
         if (place(Pass::backward) != 0) own.grad_state_out = base + of.carry;
         inner_->backward(own, stream);
     }
 
   private:
-    static std::string describe(const RankPlan& of) {
-        if (of.schedule.carries == Carries::gathered)
-            return fmt::format("gathered from summaries of {} chunks, {}", of.chunks, of.schedule.why);
-        return fmt::format("in a wavefront of {} groups of {}, {}, each {}", of.slices.list.size(),
-                           of.slices.along_channels ? "channels" : "batch entries", of.schedule.why,
-                           of.kernels.front()->describe());
-    }
+    static constexpr Pass passes[] = {Pass::forward, Pass::backward};
     RankPlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    bool waves(Pass pass) const { return plan(pass).schedule.carries == Carries::wavefront; }
+    bool waves(Pass pass) const { return wavefront_.waves(pass); }
     int64_t rows() const { return p_.state_rows() * p_.channels; }
     // Nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || rows() == 0; }
@@ -231,22 +185,6 @@ class Ranks final : public Family::Kernel {
         w.rows = rows();
         w.most_groups = most_groups(p_, pass);
         return w;
-    }
-
-    void cut(Pass pass) {
-        RankPlan& to = plan(pass);
-        to.slices = slices_of(p_, pass, to.schedule.groups);
-        to.kernels.clear();
-        to.kernel_of.clear();
-        std::vector<std::pair<int64_t, int64_t>> extents;
-        for (const RowSlice& slice : to.slices.list) {
-            const std::pair<int64_t, int64_t> mine{slice.batches, slice.channels};
-            const auto found = std::find(extents.begin(), extents.end(), mine);
-            to.kernel_of.push_back(static_cast<size_t>(found - extents.begin()));
-            if (found != extents.end()) continue;
-            extents.push_back(mine);
-            to.kernels.push_back(make_(problem_of(p_, slice), options_));
-        }
     }
 
     static MessagePlaces book(const Ranks& of, int64_t count, MessageParts parts) {
@@ -277,13 +215,9 @@ class Ranks final : public Family::Kernel {
         const bool gathers = map || pass == Pass::backward;
         to.sent = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") : Extent());
         to.received = scratch.book(gathers ? Extent(to.message.bytes, "SCRATCH") * ranks_.size : Extent());
-        for (size_t* at : {&to.carry, &to.left, &to.before}) *at = scratch.book(Extent(state_bytes(), "SCRATCH"));
-        size_t inner = inner_->scratch_bytes(pass);
-        if (!map) {
-            inner = 0;
-            for (const auto& kernel : to.kernels) inner = std::max(inner, kernel->scratch_bytes(pass));
-        }
-        for (size_t i = 0; i < (map ? 1 : to.inner.size()); ++i) to.inner[i] = scratch.book(Extent(inner, "SCRATCH"));
+        for (size_t* at : {&to.carry, &to.before}) *at = scratch.book(Extent(state_bytes(), "SCRATCH"));
+        to.inner = scratch.book(map ? Extent(inner_->scratch_bytes(pass), "SCRATCH") : Extent());
+        wavefront_.book(pass, scratch);
         to.bytes = scratch.bytes();
     }
 
@@ -385,102 +319,20 @@ class Ranks final : public Family::Kernel {
             e.before_step = p_.direction == Direction::forward ? -1 : 1;
             e.before_count = at;
         }
-        e.group_channels = waves(pass) ? of.slices.group_channels : int64_t{p_.channels};
+        e.group_channels = waves(pass) ? wavefront_.slices(pass).group_channels : int64_t{p_.channels};
         e.carry = !waves(pass) && place(pass) != 0 ? base + of.carry : nullptr;
         e.before_to = base + of.before;
         if (e.carry == nullptr && e.before < 0) return;
         launch(kernels_.enter, threads_in_blocks(e.rows, rank_threads), stream, e);
     }
 
-    // Copies states between [rows, channels] and group by group.
-    void regroup(Pass pass, const void* from, void* to, bool into_groups, void* stream) const {
-        const int64_t size = size_of(state_dtype(p_.dtype)), row = p_.channels * size;
-        const auto* source = static_cast<const char*>(from);
-        auto* target = static_cast<char*>(to);
-        for (const RowSlice& slice : plan(pass).slices.list) {
-            if (counts_launch()) continue;
-            const int64_t width = slice.channels * size, whole = slice.channel * size, group = slice.first_state * size;
-            check(cudaMemcpy2DAsync(
-                      target + (into_groups ? group : whole), static_cast<size_t>(into_groups ? width : row),
-                      source + (into_groups ? whole : group), static_cast<size_t>(into_groups ? row : width),
-                      static_cast<size_t>(width), static_cast<size_t>(p_.state_rows()), cudaMemcpyDeviceToDevice,
-                      static_cast<cudaStream_t>(stream)),
-                  "copying states of groups of channels");
-        }
-    }
-
-    // `before`: the states before the own steps, which backward reads; on the first rank they are [rows, channels].
-    void wave(Pass pass, const Buffers& b, const void* before, void* stream) const {
-        const RankPlan& of = plan(pass);
-        const bool backward = pass == Pass::backward;
-        char* const base = static_cast<char*>(b.scratch);
-        char *const carry = base + of.carry, *const left = base + of.left;
-        const int64_t size = size_of(state_dtype(p_.dtype));
-        const int32_t at = place(pass), last = ranks_.size - 1;
-        const int32_t from = at > 0 ? ranks_.place(at - 1, order(pass)) : -1;
-        const int32_t to = at < last ? ranks_.place(at + 1, order(pass)) : -1;
-        const void* enters = backward ? b.grad_state_out : b.state_in;
-        void* leaves = backward ? b.grad_state_in : b.state_out;
-        // The states of the caller are as they are where groups are entries of the batch.
-        const bool regroups = of.slices.along_channels;
-        if (from < 0 && enters != nullptr && regroups) {
-            regroup(pass, enters, carry, true, stream);
-            enters = carry;
-        }
-        if (backward && before != nullptr && before == b.state_in && regroups) {
-            regroup(pass, before, base + of.before, true, stream);
-            before = base + of.before;
-        }
-        char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
-        const size_t groups = of.slices.list.size();
-        RankStreams::Fork fork(*streams_, stream);
-        const auto receive_group = [&](size_t k) {
-            if (from < 0 || k >= groups) return;
-            const RowSlice& slice = of.slices.list[k];
-            receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
-                    streams_->messages());
-            streams_->arrived(k);
-        };
-        receive_group(0);
-        for (size_t k = 0; k < groups; ++k) {
-            const RowSlice& slice = of.slices.list[k];
-            const int64_t place = slice.first_state * size;
-            // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
-            receive_group(k + 1);
-            Buffers own = buffers_of(p_, slice, b);
-            own.scratch = base + of.inner[k % 2];
-            void* const computing = fork.of_group(k);
-            const void* in = from >= 0           ? carry + place
-                             : enters != nullptr ? static_cast<const char*>(enters) + place
-                                                 : nullptr;
-            void* done = to >= 0 || leaves != nullptr ? out + place : nullptr;
-            if (backward) {
-                own.grad_state_out = in;
-                own.grad_state_in = done;
-                own.state_in = before != nullptr ? static_cast<const char*>(before) + place : nullptr;
-            } else {
-                own.state_in = in;
-                own.state_out = done;
-            }
-            const Inner& kernel = *of.kernels[of.kernel_of[k]];
-            if (from >= 0) streams_->wait_for(k, computing);
-            backward ? kernel.backward(own, computing) : kernel.forward(own, computing);
-            if (to < 0) continue;
-            streams_->follow(k, computing);
-            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->messages());
-        }
-        fork.join();
-        if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
-    }
-
     Problem p_;
     Options options_;
     Communicator ranks_;
     std::unique_ptr<Inner> inner_;
-    Alone<Family> make_;
+    Wavefront<Family> wavefront_;
     RankKernels kernels_;
     RankPlan forward_, backward_;
-    std::unique_ptr<RankStreams> streams_;
 };
 
 }  // namespace

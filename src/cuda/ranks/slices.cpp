@@ -11,24 +11,31 @@ namespace {
 // Groups of channels begin at multiples of so many bytes, as rows do that kernels access by whole sectors.
 constexpr int64_t channel_bytes = 128;
 
-int64_t channel_unit(Dtype dtype) { return std::max<int64_t>(channel_bytes / size_of(dtype), 1); }
+int64_t channel_unit(int64_t bytes) { return std::max<int64_t>(channel_bytes / bytes, 1); }
 
-// The groups that the axes of a pass can be cut into, 0 for an axis that a gradient is a sum over.
+// The groups that the axes of a pass can be cut into, 0 for an axis that is not cut, and the channels of a least group.
 struct Cuts {
-    int64_t batches, channel_units;
+    int64_t batches, channel_units, unit;
     int64_t most() const { return std::max(batches, channel_units); }
 };
 template <typename Problem>
-Cuts cuts_of(const Problem& p, bool batch, bool channels) {
-    return {batch && !p.packed() ? int64_t{p.batch} : 0,
-            channels ? ceil_div<int64_t>(p.channels, channel_unit(p.dtype)) : 0};
+Cuts cuts_of(const Problem& p, bool batch, bool channels, int64_t unit) {
+    return {batch && !p.packed() ? int64_t{p.batch} : 0, channels ? ceil_div<int64_t>(p.channels, unit) : 0, unit};
 }
 Cuts cuts_of(const LinearProblem& p, Pass pass) {
     const auto may_cut = [&](GateBroadcast axis) { return pass == Pass::forward || !p.broadcasts(axis); };
-    return cuts_of(p, may_cut(broadcast_batch), may_cut(broadcast_channels));
+    return cuts_of(p, may_cut(broadcast_batch), may_cut(broadcast_channels), channel_unit(size_of(p.dtype)));
 }
 // The gradients of PARAM and BIAS are sums over the batch.
-Cuts cuts_of(const GatedProblem& p, Pass pass) { return cuts_of(p, pass == Pass::forward, true); }
+Cuts cuts_of(const GatedProblem& p, Pass pass) {
+    return cuts_of(p, pass == Pass::forward, true, channel_unit(size_of(p.dtype)));
+}
+// The result of a reduction is on all ranks. Kernels take channels among those of longer steps, but not of several rows that
+// have time innermost.
+Cuts cuts_of(const OperatorProblem& p, Pass) {
+    if (p.is_reduction()) return {0, 0, 1};
+    return cuts_of(p, true, p.layout == Layout::btc || p.batch == 1, channel_unit(p.element() * p.number_bytes()));
+}
 
 template <typename Problem>
 RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
@@ -36,7 +43,7 @@ RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
     slices.along_channels = cuts.batches < groups && cuts.channel_units > cuts.batches;
     slices.group_channels = p.channels;
     if (slices.along_channels) {
-        slices.group_channels = ceil_div<int64_t>(cuts.channel_units, groups) * channel_unit(p.dtype);
+        slices.group_channels = ceil_div<int64_t>(cuts.channel_units, groups) * cuts.unit;
         for (int64_t c = 0; c < p.channels; c += slices.group_channels) {
             const int64_t width = std::min<int64_t>(slices.group_channels, p.channels - c);
             slices.list.push_back({0, p.batch, c, width, p.state_rows() * c, p.state_rows() * width});
@@ -89,7 +96,12 @@ struct Mover {
         if (data != nullptr) data = static_cast<Byte*>(data) + elements * size_of(dtype);
     }
 };
-// Moves the pointers that linear recurrences and gated layers both have. A wavefront gives the states of a slice.
+template <typename Buffers>
+void forget_states(Buffers& b) {
+    b.state_in = b.grad_state_out = nullptr;
+    b.state_out = b.grad_state_in = nullptr;
+}
+// Moves the pointers that linear recurrences and gated layers both have.
 template <typename Problem, typename Buffers>
 void move_common(const Problem& p, const RowSlice& slice, Buffers& b) {
     const Mover to_slice{slice};
@@ -100,16 +112,17 @@ void move_common(const Problem& p, const RowSlice& slice, Buffers& b) {
     to_slice(b.grad_input, p.grad_input, p.dtype);
     to_slice(b.grad_gate, p.grad_gate, p.gate_dtype);
     if (b.reset != nullptr) b.reset += slice.batch * p.time;
-    b.state_in = b.grad_state_out = nullptr;
-    b.state_out = b.grad_state_in = nullptr;
+    forget_states(b);
 }
 
 }  // namespace
 
 int64_t most_groups(const LinearProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
 int64_t most_groups(const GatedProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
+int64_t most_groups(const OperatorProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
 RowSlices slices_of(const LinearProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 RowSlices slices_of(const GatedProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
+RowSlices slices_of(const OperatorProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 LinearProblem with_dense_states(LinearProblem p) { return with_dense(p); }
 GatedProblem with_dense_states(GatedProblem p) { return with_dense(p); }
 SelectiveProblem with_dense_states(SelectiveProblem p) {
@@ -124,6 +137,13 @@ LinearProblem problem_of(const LinearProblem& p, const RowSlice& slice) {
     return part;
 }
 GatedProblem problem_of(const GatedProblem& p, const RowSlice& slice) { return part_of(p, slice); }
+OperatorProblem problem_of(const OperatorProblem& whole, const RowSlice& slice) {
+    OperatorProblem p = whole;
+    p.array_channels = p.channels;
+    p.batch = slice.batches;
+    p.channels = slice.channels;
+    return with_dense_states(std::move(p));
+}
 
 LinearBuffers buffers_of(const LinearProblem& p, const RowSlice& slice, LinearBuffers b) {
     move_common(p, slice, b);
@@ -144,6 +164,23 @@ GatedBuffers buffers_of(const GatedProblem& p, const RowSlice& slice, GatedBuffe
     to_slice(b.grad_output_gate, p.grad_output_gate, p.dtype);
     to_slice(b.grad_param, p.param_dtype);
     to_slice(b.grad_bias, p.param_dtype);
+    return b;
+}
+
+OperatorBuffers buffers_of(const OperatorProblem& p, const RowSlice& slice, OperatorBuffers b) {
+    const auto steps = p.steps();
+    const auto strides_of = [&](int64_t element) {
+        return Strides{steps.batch * element, steps.time * element, steps.channels * element};
+    };
+    const Strides elements = strides_of(p.element()), gates = strides_of(p.gate_element());
+    const Mover to_slice{slice};
+    to_slice(b.input, elements, p.dtype);
+    to_slice(b.gate, gates, p.dtype);
+    to_slice(b.output, elements, p.dtype);
+    to_slice(b.grad_output, elements, p.dtype);
+    to_slice(b.grad_input, elements, p.dtype);
+    to_slice(b.grad_gate, gates, p.dtype);
+    forget_states(b);
     return b;
 }
 

@@ -14,7 +14,7 @@ namespace flashscan::cuda {
 
 struct RowSlice {
     int64_t batch = 0, batches = 0, channel = 0, channels = 0;
-    int64_t first_state = 0, states = 0;  // of the states, group by group
+    int64_t first_state = 0, states = 0;  // of the states of channels, group by group
 };
 
 struct RowSlices {
@@ -26,8 +26,10 @@ struct RowSlices {
 // The most groups that the rows of a pass can be cut into; 0 where a gradient is a sum over them.
 int64_t most_groups(const LinearProblem& problem, Pass pass);
 int64_t most_groups(const GatedProblem& problem, Pass pass);
+int64_t most_groups(const OperatorProblem& problem, Pass pass);
 RowSlices slices_of(const LinearProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
+RowSlices slices_of(const OperatorProblem& problem, Pass pass, int32_t groups);
 
 // The problem whose states are dense, of all rows.
 LinearProblem with_dense_states(LinearProblem problem);
@@ -37,7 +39,10 @@ OperatorProblem with_dense_states(OperatorProblem problem);
 // The problem of a slice, whose states are dense.
 LinearProblem problem_of(const LinearProblem& problem, const RowSlice& slice);
 GatedProblem problem_of(const GatedProblem& problem, const RowSlice& slice);
+OperatorProblem problem_of(const OperatorProblem& problem, const RowSlice& slice);
+// The arguments of a slice, but for its states, which a wavefront gives.
 LinearBuffers buffers_of(const LinearProblem& problem, const RowSlice& slice, LinearBuffers whole);
 GatedBuffers buffers_of(const GatedProblem& problem, const RowSlice& slice, GatedBuffers whole);
+OperatorBuffers buffers_of(const OperatorProblem& problem, const RowSlice& slice, OperatorBuffers whole);
 
 }  // namespace flashscan::cuda

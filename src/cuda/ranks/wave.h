@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses how the carries of a pass travel, by the numbers of steps of all ranks, and hands them on in a wavefront where
+// that is chosen: for each group of rows, receive its states -> the kernel of one GPU -> send what leaves it. Messages are on
+// a stream of their own, so that they travel while another group is computed, and groups take turns on two streams, so that
+// one begins while the one before drains.
+//
+// A Family has Problem, Buffers and Kernel, `gathers`, which tells whether it has the other way too, and state_bytes, those
+// of the state of a channel. slices.h cuts its problems.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/rank_schedule.h"
+#include "core/workspace.h"
+#include "cuda/launch/launch.h"
+#include "cuda/launch/rank_link.h"
+#include "cuda/launch/rank_streams.h"
+#include "cuda/ranks/slices.h"
+
+namespace flashscan::cuda {
+
+// Makes the kernel of one GPU.
+template <typename Family>
+using Alone = std::unique_ptr<typename Family::Kernel> (*)(const typename Family::Problem&, const Options&);
+
+template <typename Family>
+class Wavefront {
+    using Problem = typename Family::Problem;
+    using Buffers = typename Family::Buffers;
+    using Kernel = typename Family::Kernel;
+
+  public:
+    Wavefront(const Problem& problem, const Options& options, Alone<Family> make)
+        : p_(problem), options_(options), ranks_(options.communicator), make_(make) {
+        options_.communicator = {};
+        options_.kernel.clear();
+    }
+
+    // Chooses for those passes of which `work_of` tells the work.
+    template <typename WorkOf>
+    void settle(std::span<const Pass> passes, WorkOf&& work_of) {
+        size_t groups = 0;
+        for (const Pass pass : passes) {
+            choose(pass, work_of(pass));
+            if (!waves(pass)) continue;
+            cut(pass);
+            groups = std::max(groups, plan(pass).slices.list.size());
+        }
+        if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups);
+    }
+    bool waves(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }
+    const RankSchedule& schedule(Pass pass) const { return plan(pass).schedule; }
+    const RowSlices& slices(Pass pass) const { return plan(pass).slices; }
+    // Returns "forward in a wavefront of ..." or "forward gathered <what>, ...".
+    std::string describe(Pass pass, const std::string& what) const {
+        const WavePlan& of = plan(pass);
+        const char* const name = pass == Pass::forward ? "forward" : "backward";
+        if (!waves(pass)) return fmt::format("{} gathered {}, {}", name, what, of.schedule.why);
+        return fmt::format("{} in a wavefront of {} groups of {}, {}, each {}", name, of.slices.list.size(),
+                           of.slices.along_channels ? "channels" : "batch entries", of.schedule.why,
+                           of.kernels.front()->describe());
+    }
+
+    // Books what a wavefront takes of SCRATCH.
+    void book(Pass pass, Workspace& scratch) {
+        WavePlan& to = plan(pass);
+        const Extent states = waves(pass) ? p_.state_rows().named("SCRATCH") * p_.channels * state_bytes() : Extent();
+        to.carry = scratch.book(states);
+        to.left = scratch.book(states);
+        to.before = scratch.book(to.slices.along_channels ? states : Extent());
+        size_t inner = 0;
+        for (const auto& kernel : to.kernels) inner = std::max(inner, kernel->scratch_bytes(pass));
+        for (size_t& place : to.inner) place = scratch.book(Extent(inner, "SCRATCH"));
+    }
+
+    // `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`, group by group.
+    void run(Pass pass, const Buffers& b, const void* before, bool grouped, void* stream) const {
+        const WavePlan& of = plan(pass);
+        const bool backward = pass == Pass::backward;
+        char* const base = static_cast<char*>(b.scratch);
+        char *const carry = base + of.carry, *const left = base + of.left;
+        const int64_t size = state_bytes();
+        const int32_t at = ranks_.place(ranks_.rank, order(pass)), last = ranks_.size - 1;
+        const int32_t from = at > 0 ? ranks_.place(at - 1, order(pass)) : -1;
+        const int32_t to = at < last ? ranks_.place(at + 1, order(pass)) : -1;
+        const void* enters = backward ? b.grad_state_out : b.state_in;
+        void* leaves = backward ? b.grad_state_in : b.state_out;
+        // The states of the caller are as they are where groups are entries of the batch.
+        const bool regroups = of.slices.along_channels;
+        if (from < 0 && enters != nullptr && regroups) {
+            regroup(pass, enters, carry, true, stream);
+            enters = carry;
+        }
+        if (before != nullptr && regroups && !grouped) {
+            regroup(pass, before, base + of.before, true, stream);
+            before = base + of.before;
+        }
+        char* const out = leaves != nullptr && !regroups && to < 0 ? static_cast<char*>(leaves) : left;
+        const size_t groups = of.slices.list.size();
+        RankStreams::Fork fork(*streams_, stream);
+        const auto receive_group = [&](size_t k) {
+            if (from < 0 || k >= groups) return;
+            const RowSlice& slice = of.slices.list[k];
+            receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
+                    streams_->messages());
+            streams_->arrived(k);
+        };
+        receive_group(0);
+        for (size_t k = 0; k < groups; ++k) {
+            const RowSlice& slice = of.slices.list[k];
+            const int64_t place = slice.first_state * size;
+            // The next group's is asked for before this one's is sent: sending may wait for the rank that takes it.
+            receive_group(k + 1);
+            Buffers own = buffers_of(p_, slice, b);
+            own.scratch = base + of.inner[k % 2];
+            void* const computing = fork.of_group(k);
+            const void* in = from >= 0           ? carry + place
+                             : enters != nullptr ? static_cast<const char*>(enters) + place
+                                                 : nullptr;
+            void* done = to >= 0 || leaves != nullptr ? out + place : nullptr;
+            if (backward) {
+                own.grad_state_out = in;
+                own.grad_state_in = done;
+                own.state_in = before != nullptr ? static_cast<const char*>(before) + place : nullptr;
+            } else {
+                own.state_in = in;
+                own.state_out = done;
+            }
+            const Kernel& kernel = *of.kernels[of.kernel_of[k]];
+            if (from >= 0) streams_->wait_for(k, computing);
+            backward ? kernel.backward(own, computing) : kernel.forward(own, computing);
+            if (to < 0) continue;
+            streams_->follow(k, computing);
+            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->messages());
+        }
+        fork.join();
+        if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
+    }
+
+  private:
+    // Settled for a pass.
+    struct WavePlan {
+        RankSchedule schedule;
+        RowSlices slices;
+        std::vector<std::unique_ptr<Kernel>> kernels;  // of slices; those of equal extents share one
+        std::vector<size_t> kernel_of;                 // a slice
+        // Places in scratch.
+        size_t carry = 0, left = 0, before = 0;
+        std::array<size_t, 2> inner{};  // of a kernel, and of the one that runs beside it
+    };
+    WavePlan& plan(Pass pass) { return pass == Pass::forward ? forward_ : backward_; }
+    const WavePlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
+    int64_t state_bytes() const { return Family::state_bytes(p_); }
+    Direction order(Pass pass) const {
+        const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
+        return reverse ? Direction::reverse : Direction::forward;
+    }
+
+    void choose(Pass pass, const RankWork& work) {
+        const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
+                                         : !can_send(ranks_)               ? "the communicator has no send and receive"
+                                         : options_.batch_invariant
+                                             ? "BATCH_INVARIANT rules out a choice by the number of rows"
+                                             : nullptr;
+        const char* const why = Family::gathers ? why_gathered : "the way that this family has";
+        const Carries wanted = !Family::gathers          ? Carries::wavefront
+                               : why_gathered != nullptr ? Carries::gathered
+                                                         : ranks_.carries;
+        RankSchedule& schedule = plan(pass).schedule;
+        schedule = choose_schedule(work, wanted, ranks_.groups);
+        if (why != nullptr) schedule.why = why;
+    }
+    void cut(Pass pass) {
+        WavePlan& to = plan(pass);
+        to.slices = slices_of(p_, pass, to.schedule.groups);
+        to.kernels.clear();
+        to.kernel_of.clear();
+        std::vector<std::pair<int64_t, int64_t>> extents;
+        for (const RowSlice& slice : to.slices.list) {
+            const std::pair<int64_t, int64_t> mine{slice.batches, slice.channels};
+            const auto found = std::find(extents.begin(), extents.end(), mine);
+            to.kernel_of.push_back(static_cast<size_t>(found - extents.begin()));
+            if (found != extents.end()) continue;
+            extents.push_back(mine);
+            to.kernels.push_back(make_(problem_of(p_, slice), options_));
+        }
+    }
+
+    // Copies states between [rows, channels] and group by group.
+    void regroup(Pass pass, const void* from, void* to, bool into_groups, void* stream) const {
+        const int64_t size = state_bytes(), row = p_.channels * size;
+        const auto* source = static_cast<const char*>(from);
+        auto* target = static_cast<char*>(to);
+        for (const RowSlice& slice : plan(pass).slices.list) {
+            if (counts_launch()) continue;
+            const int64_t width = slice.channels * size, whole = slice.channel * size, group = slice.first_state * size;
+            check(cudaMemcpy2DAsync(
+                      target + (into_groups ? group : whole), static_cast<size_t>(into_groups ? width : row),
+                      source + (into_groups ? whole : group), static_cast<size_t>(into_groups ? row : width),
+                      static_cast<size_t>(width), static_cast<size_t>(p_.state_rows()), cudaMemcpyDeviceToDevice,
+                      static_cast<cudaStream_t>(stream)),
+                  "copying states of groups of channels");
+        }
+    }
+
+    Problem p_;
+    Options options_;
+    Communicator ranks_;
+    Alone<Family> make_;
+    WavePlan forward_, backward_;
+    std::unique_ptr<RankStreams> streams_;
+};
+
+// The steps of the rank that has most.
+inline int64_t most_steps(std::span<const int64_t> steps) { return *std::max_element(steps.begin(), steps.end()); }
+
+}  // namespace flashscan::cuda
