@@ -2,6 +2,8 @@
 // Operators that are built in over several ranks, each a thread, against the oracle on the whole.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "support/operator_check.h"
 #include "support/operators.h"
 #include "support/ranks.h"
@@ -129,11 +131,10 @@ OperatorData data_of(const OperatorProblem& p, const OperatorData& data, const s
 
 class RankOperators : public testing::TestWithParam<OperatorRankCase> {};
 
-void expect_near_reference(const OperatorRankCase& c, int32_t backend) {
+void expect_near_reference(const OperatorRankCase& c, Meeting& meeting) {
     const auto& [p, kernel, lengths] = c;
     OperatorData data = make_data(p);
     const std::map<int32_t, Expected> reference = reference_of(p, data);
-    Meeting meeting(static_cast<int32_t>(lengths.size()), backend);
     std::vector<Part> parts(lengths.size());
     on_ranks(
         meeting,
@@ -166,27 +167,78 @@ void expect_near_reference(const OperatorRankCase& c, int32_t backend) {
     }
 }
 
-TEST_P(RankOperators, MatchTheReference) { expect_near_reference(GetParam(), FLASHSCAN_BACKEND_CPU); }
+TEST_P(RankOperators, MatchTheReference) {
+    Meeting meeting(static_cast<int32_t>(GetParam().lengths.size()));
+    expect_near_reference(GetParam(), meeting);
+}
 
 INSTANTIATE_TEST_SUITE_P(Numbers, RankOperators, testing::ValuesIn(number_cases()));
 INSTANTIATE_TEST_SUITE_P(Matrices, RankOperators, testing::ValuesIn(matrix_cases()));
 
-// On a GPU that the ranks share; of numbers a part of the cases, which differs from operator to operator.
+// On a GPU that the ranks share, gathered as ranks cannot send, and in a wavefront, which reductions have not.
+void expect_both_ways(const OperatorRankCase& c) {
+    for (const bool waves : {false, true}) {
+        if (waves && c.problem.reduction()) continue;
+        SCOPED_TRACE(testing::Message() << c << (waves ? " in a wavefront" : " gathered"));
+        Meeting meeting(static_cast<int32_t>(c.lengths.size()), FLASHSCAN_BACKEND_CUDA);
+        if (waves) meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 3);
+        expect_near_reference(c, meeting);
+    }
+}
+
+// Of numbers a part of the cases, which differs from operator to operator.
 TEST(RankOperatorsOnAGpu, NumbersMatchTheReference) {
     SKIP_UNLESS_AVAILABLE(device);
     const std::vector<OperatorRankCase> cases = number_cases();
-    for (size_t i = 0; i < cases.size(); i += 5) {
-        SCOPED_TRACE(testing::Message() << cases[i]);
-        expect_near_reference(cases[i], FLASHSCAN_BACKEND_CUDA);
-    }
+    for (size_t i = 0; i < cases.size(); i += 5) expect_both_ways(cases[i]);
 }
 
 TEST(RankOperatorsOnAGpu, MatricesMatchTheReference) {
     SKIP_UNLESS_AVAILABLE(device);
-    for (const OperatorRankCase& c : matrix_cases()) {
-        if (!c.kernel.empty()) continue;
-        SCOPED_TRACE(testing::Message() << c);
-        expect_near_reference(c, FLASHSCAN_BACKEND_CUDA);
+    for (const OperatorRankCase& c : matrix_cases())
+        if (c.kernel.empty()) expect_both_ways(c);
+}
+
+// Channels that groups cut, of every kernel, and entries of the batch.
+TEST(RankOperatorsOnAGpu, GroupsOfBatchEntriesAndOfChannels) {
+    SKIP_UNLESS_AVAILABLE(device);
+    std::vector<OperatorRankCase> cases;
+    for (const char* text :
+         {"matmul inclusive bwd f32 b1 t700 c6 d4 state-in state-out", "matmul exclusive bwd bf16 b1 t90 c9 d3 reverse",
+          "matmul inclusive bwd f32 b1 t120 c5 d8 state-in state-out", "matmul exclusive bwd f64 BCT b1 t60 c3 d5",
+          "matmul inclusive bwd c64 b1 t80 c7 d2 sequences5 state-in state-out",
+          "matmul inclusive bwd f32 BCT b4 t99 c2 d3", "affine inclusive bwd f32 b1 t300 c40 d2 state-in state-out",
+          "affine exclusive bwd f16 b1 t70 c19 d6 reverse",
+          "affine inclusive bwd f64 BCT b1 t50 c9 d3 sequences4 state-out", "affine inclusive bwd bf16 b5 t64 c3 d17",
+          "add inclusive bwd f32 b1 t900 c256 state-in state-out", "add exclusive bwd bf16 b1 t600 c130 reverse",
+          "mul inclusive bwd f32 b1 t200 c70 state-in state-out values-sign", "logaddexp inclusive bwd f64 b1 t64 c33",
+          "max exclusive bwd bf16 BCT b1 t130 c67 state-out", "min inclusive bwd f16 b1 t150 c200 sequences6",
+          "add inclusive fwd u8 b1 t300 c300 state-in state-out", "max inclusive fwd i64 b6 t77 c20 reverse"})
+        add_case(cases, std::string("operator ") + text, "");
+    for (const OperatorRankCase& c : cases)
+        for (const int32_t groups : {0, 2, 5}) {
+            SCOPED_TRACE(testing::Message() << c << " " << groups << " groups");
+            Meeting meeting(static_cast<int32_t>(c.lengths.size()), FLASHSCAN_BACKEND_CUDA);
+            meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, groups);
+            expect_near_reference(c, meeting);
+        }
+}
+
+TEST(RankOperatorsOnAGpu, ReductionsHaveNoWavefront) {
+    SKIP_UNLESS_AVAILABLE(device);
+    const OperatorProblem p = operator_problem_of("operator matmul reduction fwd f32 b2 t6 c2 d2");
+    const OperatorData data = make_data(p);
+    Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
+    meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 0);
+    std::array<Part, 2> parts;
+    on_ranks(2, [&](int32_t number) {
+        const auto rank = static_cast<size_t>(number);
+        parts[rank] = run_part(part_of(p, {3, 3}, rank), "", data_of(p, data, {3, 3}, rank), meeting, number);
+    });
+    for (const Part& part : parts) {
+        EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
+        EXPECT_NE(part.run.message.find("all ranks have the result of a reduction"), std::string::npos)
+            << part.run.message;
     }
 }
 
