@@ -18,9 +18,6 @@ constexpr double state_us = 9.9;          // a state from rank to rank
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
 constexpr int32_t most_groups = 64;       // that the plan chooses by itself
-// Rows of a group at least, as a pass over fewer leaves much of a GPU idle: between two H100s 8 groups of 1024 rows took
-// 0.66 of the time of one GPU, 16 groups of 512 0.73, 32 groups of 256 0.80.
-constexpr int64_t least_rows = 1024;
 
 double all_gather_us(int32_t ranks, double bytes) {
     return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;
@@ -51,7 +48,7 @@ RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) 
         return gathered;
     }
     RankSchedule wave{Carries::wavefront, 1, 0, ""};
-    const int64_t sensible = std::clamp<int64_t>(w.rows / least_rows, 1, most_groups);
+    const int64_t sensible = std::clamp<int64_t>(w.rows / w.least_rows, 1, most_groups);
     const auto most = static_cast<int32_t>(std::min<int64_t>(w.most_groups, groups > 0 ? groups : sensible));
     wave.us = wavefront_us(w, groups > 0 ? most : 1);
     if (groups > 0) wave.groups = most;

@@ -55,18 +55,15 @@ std::unique_ptr<GatedKernel> gated_over_ranks(const GatedProblem& problem, const
     const GatedProblem dense = with_dense_states(problem);
     return make_gated_ranks(dense, options, make_gated_chunked(dense, options, refusal), make_gated_alone);
 }
-// Refuses a wavefront for kernels that know one way for carries to travel.
-bool refuses_wavefront(const Options& options, std::string& refusal) {
-    if (options.communicator.carries != Carries::wavefront) return false;
-    refusal = "gathers what ranks tell and has no CARRIES_WAVEFRONT";
-    return true;
+std::unique_ptr<SelectiveKernel> make_selective_alone(const SelectiveProblem& problem, const Options& options) {
+    std::string refusal;
+    return make_selective_resident(problem, options, refusal);  // which takes every problem
 }
 std::unique_ptr<SelectiveKernel> selective_over_ranks(const SelectiveProblem& problem, const Options& options,
                                                       std::string& refusal) {
     if (!options.communicator) return make_selective_resident(problem, options, refusal);
-    if (refuses_wavefront(options, refusal)) return nullptr;
     const SelectiveProblem dense = with_dense_states(problem);
-    return make_selective_ranks(dense, options, make_selective_summarised(dense, options));
+    return make_selective_ranks(dense, options, make_selective_summarised(dense, options), make_selective_alone);
 }
 std::unique_ptr<OperatorKernel> make_operator_alone(const OperatorProblem& problem, const Options& options) {
     return choose<OperatorKernel, OperatorProblem>("cuda", backend().operator_candidates(), problem, options).kernel;

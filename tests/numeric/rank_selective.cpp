@@ -153,7 +153,8 @@ TEST(RankSelectiveSums, TheLibraryAddsThem) {
 
 INSTANTIATE_TEST_SUITE_P(All, RankSelective, testing::ValuesIn(rank_cases()));
 
-// On a GPU that the ranks share. The last case has segments of the steps of a rank.
+// On a GPU that the ranks share, gathered as ranks cannot send, and forward in a wavefront. The last case has segments of the
+// steps of a rank.
 TEST(RankSelectiveOnAGpu, MatchTheReference) {
     SKIP_UNLESS_AVAILABLE(device);
     std::vector<SelectiveRankCase> cases = rank_cases();
@@ -162,26 +163,32 @@ TEST(RankSelectiveOnAGpu, MatchTheReference) {
     cases.push_back({p, "", {1000, 1100}});
     for (const SelectiveRankCase& c : cases) {
         if (!c.kernel.empty()) continue;
-        for (const bool sums : {false, true}) {
-            SCOPED_TRACE(testing::Message() << c << (sums ? " sums" : ""));
+        for (const bool waves : {false, true}) {
+            SCOPED_TRACE(testing::Message() << c << (waves ? " in a wavefront, sums" : " gathered"));
             Meeting meeting(ranks_of(c), FLASHSCAN_BACKEND_CUDA);
-            if (sums) meeting.sum_gradients();
+            if (waves) meeting.sum_gradients();
+            if (waves) meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 3);
             expect_near_reference(c.problem, "", c.lengths, meeting);
         }
     }
 }
 
-TEST(RankSelectiveOnAGpu, RefusesAWavefront) {
+// Channels that groups cut, whole groups of B and C too, and entries of the batch.
+TEST(RankSelectiveOnAGpu, GroupsOfBatchEntriesAndOfChannels) {
     SKIP_UNLESS_AVAILABLE(device);
-    const SelectiveProblem p = selective_problem_of("selective f32 b1 t4 c2 n1");
-    Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
-    meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 0);
-    on_ranks(2, [&](int32_t rank) {
-        Part part = part_of(p, make_data(p), {2, 2}, static_cast<size_t>(rank));
-        run_part(part, "", meeting, rank);
-        EXPECT_EQ(part.run.status, FLASHSCAN_STATUS_UNSUPPORTED);
-        EXPECT_NE(part.run.message.find("has no CARRIES_WAVEFRONT"), std::string::npos) << part.run.message;
-    });
+    for (const char* line :
+         {"f32 b1 t90 c100 n4 b-per-step c-per-step softplus gate skip bias state-in state-out",
+          "bf16 BCT b1 t150 c130 n16 b-per-step c-per-step softplus gate reverse state-in state-out",
+          "f32 b1 t60 c40 n3 g5 b-per-step skip bias reset", "f64 complex b1 t40 c20 n2 c-per-step state-in state-out",
+          "f16 b1 t80 c150 n8 b-per-step c-per-step sequences6 state-in state-out gate",
+          "f32 BCT b6 t33 c5 n16 b-per-step c-per-step reset state-in", "bf16 b4 t3 c70 n16 b-per-step c-per-step"})
+        for (const int32_t groups : {0, 2, 5}) {
+            SCOPED_TRACE(testing::Message() << line << " " << groups << " groups");
+            const SelectiveProblem p = selective_problem_of("selective " + std::string(line) + " seed4");
+            Meeting meeting(3, FLASHSCAN_BACKEND_CUDA);
+            meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, groups);
+            expect_near_reference(p, "", cut_of(p.time, 3, 5), meeting);
+        }
 }
 
 // Without a carry the rank in the middle would leave the numbers of f32 that it stays in with one.

@@ -11,6 +11,7 @@ namespace flashscan::cuda {
 // Make the kernel of one GPU for a problem.
 using MakeLinear = std::unique_ptr<LinearKernel> (*)(const LinearProblem& problem, const Options& options);
 using MakeGated = std::unique_ptr<GatedKernel> (*)(const GatedProblem& problem, const Options& options);
+using MakeSelective = std::unique_ptr<SelectiveKernel> (*)(const SelectiveProblem& problem, const Options& options);
 using MakeOperator = std::unique_ptr<OperatorKernel> (*)(const OperatorProblem& problem, const Options& options);
 
 // `inner` computes the own steps of a rank; `make` makes kernels for groups of its rows. States are dense.
@@ -19,7 +20,7 @@ std::unique_ptr<LinearKernel> make_linear_ranks(const LinearProblem& problem, co
 std::unique_ptr<GatedKernel> make_gated_ranks(const GatedProblem& problem, const Options& options,
                                               std::unique_ptr<GatedKernel> inner, MakeGated make);
 std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
-                                                      std::unique_ptr<SummarisedSelective> inner);
+                                                      std::unique_ptr<SummarisedSelective> inner, MakeSelective make);
 // Operators take these, custom ones forward alone; `make_linear` makes the kernel that joins gradients.
 std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,
                                                     std::unique_ptr<OperatorKernel> inner, MakeOperator make,

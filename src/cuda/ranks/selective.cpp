@@ -1,39 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the pass of a rank of selective scans: its steps are summed up, all ranks gather the sums, and the kernel of
-// one GPU runs from the state, and backward to the gradient, that comes from the others.
+// Composes the passes of a rank of selective scans. Gathered, its steps are summed up, all ranks gather the sums, and the
+// kernel of one GPU runs from the state, and backward to the gradient, that comes from the others. Forward goes in a wavefront
+// too (wave.h). Backward does not: its pass begins with a walk for the states, so that it takes four times what the two walks
+// of its summary do, and a wavefront would spare one of these and wait for its first group.
 #include <algorithm>
 #include <utility>
 
-#include "core/workspace.h"
-#include "cuda/launch/launch.h"
-#include "cuda/launch/rank_link.h"
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/selective_params.h"
+#include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
 
 constexpr int enter_threads = 256;
 
+struct SelectiveFamily {
+    using Problem = SelectiveProblem;
+    using Buffers = SelectiveBuffers;
+    using Kernel = SelectiveKernel;
+    static constexpr bool gathers = true;
+    static int64_t state_bytes(const SelectiveProblem& p) { return p.states * size_of(p.matrix_dtype); }
+};
+
 class SelectiveRanks final : public SelectiveKernel {
   public:
-    SelectiveRanks(const SelectiveProblem& problem, const Options& options, std::unique_ptr<SummarisedSelective> inner)
+    SelectiveRanks(const SelectiveProblem& problem, const Options& options, std::unique_ptr<SummarisedSelective> inner,
+                   MakeSelective make)
         : p_(problem),
           device_(options.device),
+          batch_invariant_(options.batch_invariant),
           ranks_(options.communicator),
           inner_(std::move(inner)),
-          forward_(lay_out(Pass::forward)),
-          backward_(lay_out(Pass::backward)) {}
+          wavefront_(problem, options, make) {
+        lay_out();
+    }
+
+    void settle(std::span<const int64_t> steps) override {
+        if (alone()) return;
+        constexpr Pass forward[] = {Pass::forward};
+        const int64_t most = most_steps(steps);
+        wavefront_.settle(forward, [&](Pass) { return work(most); });
+        lay_out();
+    }
 
     std::string describe() const override {
-        return alone() ? fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size)
-                       : ranks_.describe(inner_->describe(), forward_.message_bytes, backward_.message_bytes);
+        std::string text = fmt::format("{}; rank {} of {}", inner_->describe(), ranks_.rank, ranks_.size);
+        if (alone()) return text;
+        const auto bytes = [](const RankPlan& of) { return fmt::format("from {} bytes of each", of.message_bytes); };
+        text += "; carries " + wavefront_.describe(Pass::forward, bytes(forward_));
+        return text +
+               fmt::format("; backward gathered {}, whose pass takes far more than what they sum up", bytes(backward_));
     }
     size_t scratch_bytes(Pass pass) const override { return alone() ? inner_->scratch_bytes(pass) : plan(pass).bytes; }
 
     void forward(const SelectiveBuffers& x, void* stream) const override {
         if (alone()) return inner_->forward(x, stream);
         const DeviceScope scope(device_);
+        if (waves()) return wavefront_.run(Pass::forward, x, nullptr, false, stream);
         exchange(Pass::forward, x, stream);
         inner_->forward(entered(Pass::forward, x, stream), stream);
     }
@@ -57,10 +81,42 @@ class SelectiveRanks final : public SelectiveKernel {
         size_t final = 0, deltas = 0, local = 0, message_bytes = 0;
         size_t sent = 0, received = 0, carry = 0, gradient = 0, inner = 0, bytes = 0;
     };
-    RankPlan lay_out(Pass pass) const {
+    // Measured on an H100: a walk is bound by instructions, and takes the time of half the bytes of all states of all steps.
+    // Where there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
+    RankWork work(int64_t steps) const {
+        constexpr int64_t block_numbers = 512, least_blocks = 2 * 132, least_segmented = 16;
+        const auto row_steps =
+            static_cast<double>(p_.packed() ? p_.channels : p_.state_rows() * p_.channels) * static_cast<double>(steps);
+        const double numbers_of_row = static_cast<double>(p_.states * size_of(p_.matrix_dtype)) / 2;
+        const double walk = row_steps * std::max(numbers_of_row, 4.0 * static_cast<double>(size_of(p_.dtype)));
+        const bool segmented = !p_.packed() && !batch_invariant_ && numbers() < least_blocks * block_numbers;
+        RankWork w;
+        w.ranks = ranks_.size;
+        w.summary_bytes = 0.8 * walk;
+        w.pass_bytes = segmented ? 1.8 * walk : walk;
+        w.message_bytes = static_cast<double>(forward_.message_bytes);
+        w.state_bytes = static_cast<double>(p_.state_bytes());
+        w.rows = numbers();
+        w.least_rows = (segmented ? least_segmented : least_blocks) * block_numbers;
+        w.most_groups = most_groups(p_, Pass::forward);
+        return w;
+    }
+    bool waves() const { return wavefront_.waves(Pass::forward); }
+
+    void lay_out() {
+        if (alone()) return;
+        forward_ = lay_out(Pass::forward);
+        backward_ = lay_out(Pass::backward);
+    }
+    RankPlan lay_out(Pass pass) {
         RankPlan to;
-        const Extent states = p_.state_bytes().named("SCRATCH");
         Workspace message, scratch;
+        if (pass == Pass::forward && waves()) {
+            wavefront_.book(pass, scratch);
+            to.bytes = scratch.bytes();
+            return to;
+        }
+        const Extent states = p_.state_bytes().named("SCRATCH");
         to.final = message.book(states);
         to.deltas = message.book(p_.state_rows().named("SCRATCH") * p_.channels * size_of(p_.param_dtype()));
         to.local = message.book(pass == Pass::backward ? states : Extent());
@@ -129,16 +185,18 @@ class SelectiveRanks final : public SelectiveKernel {
 
     SelectiveProblem p_;
     int device_;
+    bool batch_invariant_;
     Communicator ranks_;
     std::unique_ptr<SummarisedSelective> inner_;
+    Wavefront<SelectiveFamily> wavefront_;
     RankPlan forward_, backward_;
 };
 
 }  // namespace
 
 std::unique_ptr<SelectiveKernel> make_selective_ranks(const SelectiveProblem& problem, const Options& options,
-                                                      std::unique_ptr<SummarisedSelective> inner) {
-    return std::make_unique<SelectiveRanks>(problem, options, std::move(inner));
+                                                      std::unique_ptr<SummarisedSelective> inner, MakeSelective make) {
+    return std::make_unique<SelectiveRanks>(problem, options, std::move(inner), make);
 }
 
 }  // namespace flashscan::cuda

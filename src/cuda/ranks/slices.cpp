@@ -37,6 +37,14 @@ Cuts cuts_of(const OperatorProblem& p, Pass) {
     return cuts_of(p, true, p.layout == Layout::btc || p.batch == 1, channel_unit(p.element() * p.number_bytes()));
 }
 
+// Backward adds up gradients over the batch, and of B and C over channels. The channels of several groups, which have B and C
+// of their own, are cut between groups alone.
+Cuts cuts_of(const SelectiveProblem& p, Pass pass) {
+    const int64_t unit = p.groups > 1 ? int64_t{p.channels / p.groups} : channel_unit(size_of(p.dtype));
+    const bool forward = pass == Pass::forward;
+    return cuts_of(p, forward, forward, unit);
+}
+
 template <typename Problem>
 RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
     RowSlices slices;
@@ -120,9 +128,11 @@ void move_common(const Problem& p, const RowSlice& slice, Buffers& b) {
 int64_t most_groups(const LinearProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
 int64_t most_groups(const GatedProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
 int64_t most_groups(const OperatorProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
+int64_t most_groups(const SelectiveProblem& p, Pass pass) { return cuts_of(p, pass).most(); }
 RowSlices slices_of(const LinearProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 RowSlices slices_of(const GatedProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 RowSlices slices_of(const OperatorProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
+RowSlices slices_of(const SelectiveProblem& p, Pass pass, int32_t groups) { return cut(p, cuts_of(p, pass), groups); }
 LinearProblem with_dense_states(LinearProblem p) { return with_dense(p); }
 GatedProblem with_dense_states(GatedProblem p) { return with_dense(p); }
 SelectiveProblem with_dense_states(SelectiveProblem p) {
@@ -144,6 +154,15 @@ OperatorProblem problem_of(const OperatorProblem& whole, const RowSlice& slice) 
     p.channels = slice.channels;
     return with_dense_states(std::move(p));
 }
+SelectiveProblem problem_of(const SelectiveProblem& whole, const RowSlice& slice) {
+    SelectiveProblem p = whole;
+    p.batch = slice.batches;
+    p.channels = slice.channels;
+    p.groups = max(whole.groups * slice.channels / whole.channels, 1);
+    p = with_dense_states(p);
+    validate(p);  // as of linear recurrences
+    return p;
+}
 
 LinearBuffers buffers_of(const LinearProblem& p, const RowSlice& slice, LinearBuffers b) {
     move_common(p, slice, b);
@@ -164,6 +183,26 @@ GatedBuffers buffers_of(const GatedProblem& p, const RowSlice& slice, GatedBuffe
     to_slice(b.grad_output_gate, p.grad_output_gate, p.dtype);
     to_slice(b.grad_param, p.param_dtype);
     to_slice(b.grad_bias, p.param_dtype);
+    return b;
+}
+
+SelectiveBuffers buffers_of(const SelectiveProblem& p, const RowSlice& slice, SelectiveBuffers b) {
+    const Mover to_slice{slice};
+    to_slice(b.input, p.input, p.dtype);
+    to_slice(b.delta, p.delta, p.dtype);
+    to_slice(b.output_gate, p.output_gate, p.dtype);
+    to_slice(b.output, p.output, p.dtype);
+    // Matrices have a line of numbers for each channel, or for each group of channels.
+    const RowSlice lines{.channel = slice.channel * p.states};
+    const RowSlice groups{.batch = slice.batch, .channel = p.group_of(slice.channel) * p.states};
+    const Mover to_lines{lines}, to_groups{groups};
+    to_lines(b.a, p.matrix_dtype);
+    p.b_per_step ? to_groups(b.b, p.b, p.step_dtype()) : to_lines(b.b, p.matrix_dtype);
+    p.c_per_step ? to_groups(b.c, p.c, p.step_dtype()) : to_lines(b.c, p.matrix_dtype);
+    to_slice(b.d, p.param_dtype());
+    to_slice(b.bias, p.param_dtype());
+    if (b.reset != nullptr) b.reset += slice.batch * p.time;
+    forget_states(b);
     return b;
 }
 

@@ -27,9 +27,11 @@ struct RowSlices {
 int64_t most_groups(const LinearProblem& problem, Pass pass);
 int64_t most_groups(const GatedProblem& problem, Pass pass);
 int64_t most_groups(const OperatorProblem& problem, Pass pass);
+int64_t most_groups(const SelectiveProblem& problem, Pass pass);
 RowSlices slices_of(const LinearProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const OperatorProblem& problem, Pass pass, int32_t groups);
+RowSlices slices_of(const SelectiveProblem& problem, Pass pass, int32_t groups);
 
 // The problem whose states are dense, of all rows.
 LinearProblem with_dense_states(LinearProblem problem);
@@ -40,9 +42,11 @@ OperatorProblem with_dense_states(OperatorProblem problem);
 LinearProblem problem_of(const LinearProblem& problem, const RowSlice& slice);
 GatedProblem problem_of(const GatedProblem& problem, const RowSlice& slice);
 OperatorProblem problem_of(const OperatorProblem& problem, const RowSlice& slice);
+SelectiveProblem problem_of(const SelectiveProblem& problem, const RowSlice& slice);
 // The arguments of a slice, but for its states, which a wavefront gives.
 LinearBuffers buffers_of(const LinearProblem& problem, const RowSlice& slice, LinearBuffers whole);
 GatedBuffers buffers_of(const GatedProblem& problem, const RowSlice& slice, GatedBuffers whole);
 OperatorBuffers buffers_of(const OperatorProblem& problem, const RowSlice& slice, OperatorBuffers whole);
+SelectiveBuffers buffers_of(const SelectiveProblem& problem, const RowSlice& slice, SelectiveBuffers whole);  // forward
 
 }  // namespace flashscan::cuda
