@@ -67,6 +67,27 @@ TEST(RankSchedule, SumsOverRowsAreGathered) {
     EXPECT_EQ(chosen.carries, Carries::gathered);
     EXPECT_NE(chosen.why.find("sum over the rows"), std::string::npos);
     EXPECT_THROW(choose_schedule(w, Carries::wavefront, 0), Error);
+    w.why_whole = "of another reason";
+    EXPECT_EQ(choose_schedule(w, Carries::chosen, 0).why, "of another reason");
+}
+
+TEST(RankSchedule, GroupsHaveAsManyRowsAsTheirFamilyNeeds) {
+    RankWork w = work_of(2, 1024, 3);
+    w.least_rows = 3000;
+    EXPECT_EQ(choose_schedule(w, Carries::wavefront, 0).groups, 2);
+    w.least_rows = 10000;
+    EXPECT_EQ(choose_schedule(w, Carries::wavefront, 0).groups, 1);
+    EXPECT_EQ(choose_schedule(w, Carries::wavefront, 5).groups, 5);  // as the caller wants
+}
+
+// As much as a summary reads is too much.
+TEST(RankSchedule, WhatIsReadBeforeAWavefrontCounts) {
+    RankWork w = work_of(2, 1024, 3);
+    const double us = wavefront_us(w, 8);
+    EXPECT_EQ(choose_schedule(w, Carries::chosen, 0).carries, Carries::wavefront);
+    w.before_bytes = w.summary_bytes;
+    EXPECT_GT(wavefront_us(w, 8), us + gathered_us(w) / 3);
+    EXPECT_EQ(choose_schedule(w, Carries::chosen, 0).carries, Carries::gathered);
 }
 
 }  // namespace

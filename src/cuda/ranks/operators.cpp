@@ -217,10 +217,21 @@ class OperatorRanks final : public OperatorKernel {
         }
         w.state_bytes = states;
         w.rows = numbers();
+        w.least_rows = least_rows();
         w.most_groups = p_.is_custom() ? 0 : most_groups(p_, pass);
         w.why_whole = p_.is_custom() ? "custom operators are not cut into groups of rows"
                                      : "all ranks have the result of a reduction";
         return w;
+    }
+
+    // Numbers of the states of a group. Blocks walk chains of matrices, 16 rows of a product each; where chains are too few
+    // to fill a GPU, their time is cut, which reads matrices twice. That is so for the whole already, or is to be for no group.
+    int64_t least_rows() const {
+        constexpr int64_t block_rows = 16, filling_blocks = 8 * 132, largest_in_registers = 4;
+        if (p_.on_numbers() || (p_.is_matmul() && p_.dim <= largest_in_registers)) return least_group_rows;
+        const int64_t blocks = p_.is_affine() ? 1 : ceil_div<int64_t>(p_.dim, block_rows),
+                      filling = ceil_div(filling_blocks, blocks), chains = p_.chains() < filling ? 1 : filling;
+        return std::max<int64_t>(least_group_rows, chains * p_.element());
     }
 
     void lay_out() {
