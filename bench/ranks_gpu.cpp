@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a linear recurrence whose time is cut over two GPUs of a host, over NCCL, against the whole on one of them. A JSON
-// line for each way and number of groups:
+// Times a scan whose time is cut over two GPUs of a host, over NCCL, against the whole on one of them. A JSON line for each way
+// and number of groups:
 //
 //     flashscan_bench_ranks [--mb 256,1024] [--groups 0,4,8,16,32] [--runs 20] [--batch 8] [--channels 1024] [--calls]
+//         [--layer linear|add|matmul|affine|selective] [--dim 4]
 //
-// --mb is of an array on each GPU. A call is a graph that is replayed, unless --calls says otherwise. Before each call all
+// --mb is of the largest array on each GPU, of f32; --dim of matrices. Selective scans have 16 states. A call is a graph that is replayed, unless --calls says otherwise. Before each call all
 // GPUs meet in an all-gather; the time is that of the slower one. libnccl.so.2 has to be found by dlopen.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
@@ -48,12 +49,73 @@ Nccl load_nccl() {
     return nccl;
 }
 
+using Id = int32_t;
+struct Layer {
+    const char* name;
+    int32_t kind;                       // of an operator, else 0
+    bool of_matrices;                   // its largest array has a matrix for each step and channel
+    std::vector<Id> forward, backward;  // arguments
+};
+const std::vector<Layer>& layers() {
+    constexpr Id gate = FLASHSCAN_ARG_GATE, input = FLASHSCAN_ARG_INPUT, output = FLASHSCAN_ARG_OUTPUT,
+                 delta = FLASHSCAN_ARG_DELTA, a = FLASHSCAN_ARG_A, b = FLASHSCAN_ARG_B, c = FLASHSCAN_ARG_C,
+                 grad = FLASHSCAN_GRAD;
+    const std::vector<Id> with_gate{gate, input, output},
+        with_gate_back{gate, output, grad | output, grad | input, grad | gate};
+    static const std::vector<Layer> all{
+        {"linear", 0, false, with_gate, with_gate_back},
+        {"add", FLASHSCAN_OPERATOR_ADD, false, {input, output}, {grad | output, grad | input}},
+        {"matmul", FLASHSCAN_OPERATOR_MATMUL, true, {input, output}, {input, output, grad | output, grad | input}},
+        {"affine", FLASHSCAN_OPERATOR_AFFINE, true, with_gate, with_gate_back},
+        {"selective",
+         0,
+         false,
+         {input, delta, a, b, c, output},
+         {input, delta, a, b, c, grad | output, grad | input, grad | delta, grad | a, grad | b, grad | c}}};
+    return all;
+}
+
 struct Settings {
     std::vector<int64_t> mb{256, 1024};
     std::vector<int32_t> groups{0, 4, 8, 16, 32};
     int runs = 20;
-    int64_t batch = 8, channels = 1024;
+    int64_t batch = 8, channels = 1024, dim = 4;
+    const Layer* layer = &layers().front();
     bool calls = false;
+
+    bool is_selective() const { return std::string(layer->name) == "selective"; }
+    int64_t steps(int64_t rank_mb) const {
+        return (rank_mb << 20) / 4 / batch / channels / (layer->of_matrices ? dim * dim : 1);
+    }
+    flashscan_plan* plan(int64_t steps, const flashscan_options& options) const {
+        flashscan_plan* plan = nullptr;
+        const auto fill = [&](auto& desc) {
+            desc.struct_size = sizeof desc;
+            desc.dtype = FLASHSCAN_DTYPE_F32;
+            desc.batch = batch;
+            desc.time = steps;
+            desc.channels = channels;
+        };
+        if (layer->kind != 0) {
+            flashscan_operator_desc desc{};
+            fill(desc);
+            desc.kind = layer->kind;
+            desc.dim = layer->of_matrices ? dim : 0;
+            check(flashscan_plan_operator(&plan, &desc, &options));
+        } else if (is_selective()) {
+            flashscan_selective_desc desc{};
+            fill(desc);
+            desc.states = 16;
+            desc.flags = FLASHSCAN_SELECTIVE_FLAG_B_PER_STEP | FLASHSCAN_SELECTIVE_FLAG_C_PER_STEP |
+                         FLASHSCAN_SELECTIVE_FLAG_SOFTPLUS;
+            check(flashscan_plan_selective(&plan, &desc, &options));
+        } else {
+            flashscan_linear_desc desc{};
+            fill(desc);
+            check(flashscan_plan_linear(&plan, &desc, &options));
+        }
+        return plan;
+    }
 };
 
 // One way that is timed: the whole problem on one GPU, or a part for each rank with a communicator.
@@ -101,12 +163,6 @@ class Rank {
         check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         check(cudaMalloc(&meeting_, 64 * (gpus + 1)));
         if (rank >= way.ranks) return;
-        flashscan_linear_desc desc{};
-        desc.struct_size = sizeof desc;
-        desc.dtype = FLASHSCAN_DTYPE_F32;
-        desc.batch = settings.batch;
-        desc.time = steps;
-        desc.channels = settings.channels;
         flashscan_comm comm{};
         comm.struct_size = sizeof comm;
         comm.kind = FLASHSCAN_COMM_NCCL;
@@ -118,20 +174,15 @@ class Rank {
         options.backend = FLASHSCAN_BACKEND_CUDA;
         options.device = rank;
         if (way.ranks > 1) options.communicator = &comm;
-        check(flashscan_plan_linear(&plan_, &desc, &options));
+        plan_ = settings.plan(steps, options);
         const int32_t pass = backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD;
-        const std::vector<int32_t> ids =
-            backward
-                ? std::vector<int32_t>{FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_OUTPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_OUTPUT,
-                                       FLASHSCAN_GRAD | FLASHSCAN_ARG_INPUT, FLASHSCAN_GRAD | FLASHSCAN_ARG_GATE}
-                : std::vector<int32_t>{FLASHSCAN_ARG_GATE, FLASHSCAN_ARG_INPUT, FLASHSCAN_ARG_OUTPUT};
-        for (const int32_t id : ids) {
+        for (const Id id : backward ? settings.layer->backward : settings.layer->forward) {
             size_t bytes = 0;
             check(flashscan_plan_arg_bytes(plan_, pass, id, &bytes));
             void* memory = nullptr;
             check(cudaMalloc(&memory, bytes));
             arguments_.push_back({id, 0, memory, bytes});
-            check(cudaMemset(memory, 0x3c, bytes));  // small numbers
+            check(cudaMemset(memory, id == FLASHSCAN_ARG_A ? 0xbc : 0x3c, bytes));  // small numbers; A is negative
         }
         flashscan_pass_info info{};
         info.struct_size = sizeof info;
@@ -235,6 +286,12 @@ std::vector<T> numbers_of(const char* text) {
     return numbers;
 }
 
+const Layer& layer_of(const std::string& name) {
+    for (const Layer& layer : layers())
+        if (layer.name == name) return layer;
+    throw std::runtime_error("--layer " + name + " is unknown; accepted are linear, add, matmul, affine and selective");
+}
+
 Settings settings_of(int count, char** words) {
     Settings s;
     for (int i = 1; i < count; ++i) {
@@ -255,9 +312,13 @@ Settings settings_of(int count, char** words) {
             s.batch = std::atoll(value);
         else if (name == "--channels")
             s.channels = std::atoll(value);
+        else if (name == "--dim")
+            s.dim = std::atoll(value);
+        else if (name == "--layer")
+            s.layer = &layer_of(value);
         else
-            throw std::runtime_error(name +
-                                     " is unknown; accepted are --mb --groups --runs --batch --channels --calls");
+            throw std::runtime_error(
+                name + " is unknown; accepted are --mb --groups --runs --batch --channels --calls --layer --dim");
     }
     return s;
 }
@@ -275,9 +336,10 @@ void run(const Settings& settings) {
     check(cudaGetDeviceProperties(&properties, 0));
     for (const int64_t mb : settings.mb)
         for (const bool backward : {false, true}) {
-            const int64_t steps = (mb << 20) / 4 / settings.batch / settings.channels;
+            const int64_t steps = settings.steps(mb);
             std::vector<Way> ways{{"one", 0, 0, 1}, {"gathered", FLASHSCAN_CARRIES_GATHERED, 0, gpus}};
-            for (const int32_t groups : settings.groups)
+            // Backward of a selective scan is gathered in every plan.
+            for (const int32_t groups : backward&& settings.is_selective() ? std::vector<int32_t>() : settings.groups)
                 ways.push_back({"wavefront", FLASHSCAN_CARRIES_WAVEFRONT, groups, gpus});
             ways.push_back({"chosen", 0, 0, gpus});
             double whole = 0;
@@ -287,9 +349,11 @@ void run(const Settings& settings) {
                     time_way(settings, way, shared, way.ranks == 1 ? gpus * steps : steps, backward, least);
                 if (way.ranks == 1) whole = us;
                 std::printf(
-                    "{\"pass\": \"%s\", \"way\": \"%s\", \"groups\": %d, \"ranks\": %d, \"rank_mb\": %lld, \"batch\": "
+                    "{\"layer\": \"%s\", \"dim\": %lld, \"pass\": \"%s\", \"way\": \"%s\", \"groups\": %d, \"ranks\": "
+                    "%d, \"rank_mb\": %lld, \"batch\": "
                     "%lld, \"channels\": %lld, \"us\": %.1f, \"min_us\": %.1f, \"of_one\": %.3f, \"graph\": %s, "
                     "\"device\": \"%s\", \"kernel\": \"%s\"}\n",
+                    settings.layer->name, static_cast<long long>(settings.layer->of_matrices ? settings.dim : 0),
                     backward ? "backward" : "forward", way.name, way.groups, way.ranks, static_cast<long long>(mb),
                     static_cast<long long>(settings.batch), static_cast<long long>(settings.channels), us, least,
                     us / whole, settings.calls ? "false" : "true", properties.name, shared.kernel.c_str());

@@ -369,7 +369,7 @@ enum {
  * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
  * it again for each rank whose carry is not finite unless its steps are walked one by one; so does backward once more with
  * COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls it twice, and a call once,
- * or forward in a wavefront not at all, and backward of an operator up to four times. All ranks of a communicator
+ * or in a wavefront forward, and backward of ADD, not at all, and backward of an operator up to four times. All ranks of a communicator
  * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
  * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
  * do not know of each other.
