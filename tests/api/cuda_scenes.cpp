@@ -6,6 +6,7 @@
 #include "support/gated_problem.h"
 #include "support/operator_problem.h"
 #include "support/rnn_problem.h"
+#include "support/selective_problem.h"
 
 namespace api {
 
@@ -126,6 +127,10 @@ std::vector<CudaScene> cuda_scenes() {
         list.push_back(scene_over_ranks(problem_of("linear f32 BTC b2 t512 c64"), carries, flashscan_plan_linear));
     list.push_back(scene_over_ranks(gated_problem_of("gated mingru bf16 b2 t300 c128"), FLASHSCAN_CARRIES_WAVEFRONT,
                                     flashscan_plan_gated));
+    list.push_back(scene_over_ranks(operator_problem_of("operator affine inclusive f32 b2 t300 c3 d20"),
+                                    FLASHSCAN_CARRIES_WAVEFRONT, flashscan_plan_operator));
+    list.push_back(scene_over_ranks(selective_problem_of("selective f32 b2 t300 c70 n4 b-per-step c-per-step"),
+                                    FLASHSCAN_CARRIES_WAVEFRONT, flashscan_plan_selective));
     for (const auto& [kernel, problem] : std::initializer_list<std::pair<const char*, const char*>>{
              {"newton", "rnn lstm f32 b2 t600 h40 d1 state-in state-out"},
              {"diagonal", "rnn gru bf16 b4 t30 h40 d1 state-in state-out"},
