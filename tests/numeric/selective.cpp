@@ -71,7 +71,7 @@ std::vector<SelectiveProblem> pairs() {
 }
 
 // Sizes about a vector of channels, a tile of steps and a panel of states; steps that are cut into segments; empty ones; the
-// most states.
+// most states; states that forget at every step, and stay in segments and sequences without any.
 std::vector<SelectiveProblem> shapes() {
     std::vector<SelectiveProblem> problems;
     for (const char* line :
@@ -94,7 +94,10 @@ std::vector<SelectiveProblem> shapes() {
           "f32 b2 t5 c0 n2 b-per-step c-per-step gate",
           "f32 b1 t700 c3 n2 g3 b-per-step c-per-step softplus",
           "bf16 b9 t1 c20 n16 b-per-step c-per-step softplus gate skip bias state-in state-out pooled",
-          "f16 b6 t3 c12 n64 g2 b-per-step c-per-step softplus skip reverse state-in state-out"})
+          "f16 b6 t3 c12 n64 g2 b-per-step c-per-step softplus skip reverse state-in state-out",
+          "f32 b1 t2100 c9 n16 b-per-step c-per-step softplus gate state-in state-out forgets grads-uzABCs",
+          "f32 b1 t1500 c6 n4 sequences40 b-per-step softplus state-in state-out forgets grads-uABCs",
+          "f64 complex b1 t900 c3 n2 sequences9 reverse softplus state-in state-out forgets grads-uABCs"})
         problems.push_back(selective_problem_of(std::string("selective ") + line));
     return problems;
 }

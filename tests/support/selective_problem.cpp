@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ostream>
 #include <stdexcept>
 
@@ -25,6 +26,7 @@ constexpr Flag<SelectiveProblem> flags[] = {{"complex", &SelectiveProblem::compl
                                             {"reset", &SelectiveProblem::reset},
                                             {"state-in", &SelectiveProblem::state_in},
                                             {"state-out", &SelectiveProblem::state_out},
+                                            {"forgets", &SelectiveProblem::forgets},
                                             {"in-place", &SelectiveProblem::in_place},
                                             {"pooled", &SelectiveProblem::pooled},
                                             {"invariant", &SelectiveProblem::batch_invariant},
@@ -246,6 +248,9 @@ SelectiveData make_data(const SelectiveProblem& p) {
     add(FLASHSCAN_ARG_DELTA, p.softplus ? -4 : 0, p.softplus ? 3 : 1);
     add(FLASHSCAN_ARG_OUTPUT_GATE, -3, 3);
     add(FLASHSCAN_ARG_A, -3, -0.01);
+    if (p.forgets)
+        for (int64_t c = 0; c < p.channels; ++c)
+            data.values[FLASHSCAN_ARG_A][p.matrix_at(false, 0, 0, c, 0)] = -INFINITY;
     add(FLASHSCAN_ARG_B, -1, 1);
     add(FLASHSCAN_ARG_C, -1, 1);
     add(FLASHSCAN_ARG_D, -1, 1);

@@ -22,6 +22,7 @@ struct SelectiveProblem {
     bool state_in = false, state_out = false;  // state_out: STATE_OUT forward, GRAD|STATE_OUT backward
     uint32_t gradients = 0x1ff;                // of selective_gradients, where there is the argument; 0: forward alone
     Placement placement = Placement::dense;
+    bool forgets = false;  // A of each channel's first state is -inf
     bool in_place = false, pooled = false, batch_invariant = false, caller_scratch = false;
     int32_t threads = 0;
     uint64_t seed = 1;

@@ -8,9 +8,8 @@
 // Resets     A sum that is NaN marks a reset, which no state passes. Where it is 0, as without steps, the state stays.
 #pragma once
 
-#include "cuda/device/math/types.cuh"
+#include "cuda/device/math/decay.cuh"
 #include "cuda/ranks/selective_params.h"
-#include "math/activation.h"
 
 namespace flashscan::cuda {
 
@@ -18,21 +17,13 @@ template <typename V, typename R>
 __global__ void __launch_bounds__(256) enter_selective(const __grid_constant__ RankSelectiveParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.numbers) return;
-    const V a = static_cast<const V*>(p.a)[i % p.row_numbers];
+    const V rate = decay_rate(static_cast<const V*>(p.a)[i % p.row_numbers]);
     V carry{};
     for (int32_t k = 0; k < p.count; ++k) {
         const int64_t message = (p.first + k * p.step) * p.message_step;
         const V end = reinterpret_cast<const V*>(p.ends + message)[i];
         const R delta = reinterpret_cast<const R*>(p.deltas + message)[i / p.states];
-        // A carry of zero is not multiplied, since the factor may be infinite.
-        if (k == 0 || delta != delta || is_zero(carry)) {
-            carry = end;
-        } else if (delta == R(0)) {
-            carry = carry + end;
-        } else {
-            const V factor = exp_of(delta * a);
-            carry = multiply_add(p.adjoint ? conj(factor) : factor, carry, end);
-        }
+        carry = join_decayed(carry, end, delta, rate, p.adjoint != 0);
     }
     static_cast<V*>(p.carry)[i] = carry;
 }

@@ -196,7 +196,7 @@ struct SelectiveBackward {
                 const Numbers& last = k > 0 ? h[k - 1] : before;
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
-                    const V decay = selective_decay(delta, x.rates.of[s]), entering = scaled * b.of[s];
+                    const V decay = decay_of(delta, x.rates.of[s]), entering = scaled * b.of[s];
                     if constexpr (holds) a[k].of[s] = decay;
                     h[k].of[s] = reset ? entering : multiply_add(decay, last.of[s], entering);
                 }
@@ -242,7 +242,7 @@ struct SelectiveBackward {
                 const Numbers& last = k > 0 ? h[k - 1] : before;
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
-                    const V decay = holds ? a[holds ? k : 0].of[s] : selective_decay(delta, x.rates.of[s]);
+                    const V decay = holds ? a[holds ? k : 0].of[s] : decay_of(delta, x.rates.of[s]);
                     x.g.of[s] = x.g.of[s] * conj(decay);
                     const V exponent = x.g.of[s] * conj(last.of[s]);
                     x.sum_a.of[s] = multiply_add(delta, exponent, x.sum_a.of[s]);
@@ -374,8 +374,7 @@ struct SelectiveBackward {
         const Numbers carry = block.load_states(block.p.carries, block.part);
 #pragma unroll
         for (int s = 0; s < S; ++s)
-            if (deltas == deltas && !is_zero(carry.of[s]))
-                before.of[s] = multiply_add(selective_decay(deltas, x.rates.of[s]), carry.of[s], before.of[s]);
+            before.of[s] = join_decayed(carry.of[s], before.of[s], deltas, x.rates.of[s], false);
         return before;
     }
 

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(256) selective_carries(const __grid_constant__
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, numbers = p.channels * p.states;
     if (i >= p.rows * numbers) return;
     const int64_t row = i / numbers, number = i % numbers, channel = number / p.states;
-    const V rate = selective_rate(static_cast<const V*>(p.a)[number]);
+    const V rate = decay_rate(static_cast<const V*>(p.a)[number]);
     V carry = p.first == nullptr ? V{} : static_cast<const V*>(p.first)[i];
     for (int32_t n = 0; n < p.segments; ++n) {
         const int64_t part = row * p.segments + (p.adjoint ? p.segments - 1 - n : n);
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(256) selective_carries(const __grid_constant__
         const V own = end;
         end = carry;
         const R deltas = static_cast<const R*>(p.deltas)[part * p.channels + channel];
-        carry = join_segment(carry, own, deltas, rate, p.adjoint != 0);
+        carry = join_decayed(carry, own, deltas, rate, p.adjoint != 0);
     }
 }
 

@@ -154,7 +154,7 @@ struct SelectiveForward {
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
                     const V g = multiply_add(scaled, conj(at_c.of[s]), x.h.of[s]);
-                    x.h.of[s] = reset ? V{} : g * conj(selective_decay(delta, x.rates.of[s]));
+                    x.h.of[s] = reset ? V{} : g * conj(decay_of(delta, x.rates.of[s]));
                 }
                 continue;
             }
@@ -163,7 +163,7 @@ struct SelectiveForward {
             const Numbers b = block.template numbers_at<Plain>(tile.b, p.constant_b, t);
 #pragma unroll
             for (int s = 0; s < S; ++s)
-                x.h.of[s] = multiply_add(selective_decay(delta, x.rates.of[s]), x.h.of[s], scaled * b.of[s]);
+                x.h.of[s] = multiply_add(decay_of(delta, x.rates.of[s]), x.h.of[s], scaled * b.of[s]);
             if constexpr (writes) {
                 const Numbers at_c = block.template numbers_at<Plain>(tile.c, p.constant_c, t);
 #pragma unroll

@@ -178,7 +178,7 @@ struct SelectiveLanes {
 #pragma unroll
             for (int n = 0; n < States; ++n) {
                 V& one = h[r].part[n];
-                one = multiply_add(selective_decay(of_delta, rates.part[n]), one, of_scaled * b[n]);
+                one = multiply_add(decay_of(of_delta, rates.part[n]), one, of_scaled * b[n]);
                 sums[r] = add_real_product(c[n], one, sums[r]);
             }
         }
@@ -209,7 +209,7 @@ struct SelectiveLanes {
         }
         asm volatile("" ::: "memory");  // the compiler would move loads to where their values are used
 #pragma unroll
-        for (int n = 0; n < States; ++n) rates.part[n] = selective_rate(rates.part[n]);
+        for (int n = 0; n < States; ++n) rates.part[n] = decay_rate(rates.part[n]);
 #pragma unroll 1
         for (uint32_t i = 0; i < steps; ++i) {
             const R y = take(i, step, rates, bias, d, h);

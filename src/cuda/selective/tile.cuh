@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/device/math/types.cuh"
+#include "cuda/device/math/decay.cuh"
 #include "cuda/device/ptx/quick_functions.cuh"
 #include "cuda/device/scan/lane_sums.cuh"
 #include "cuda/device/tile/places.cuh"
@@ -88,25 +88,6 @@ struct SelectiveMatrices {
     uint8_t resets[Steps];
 };
 
-// The factor of a step, exp(delta a). selective_rate turns a into a rate, from which selective_decay computes the
-// factor.
-__device__ __forceinline__ float selective_rate(float a) { return a * log2_e; }
-template <typename V>
-__device__ __forceinline__ V selective_rate(V a) {
-    return a;
-}
-__device__ __forceinline__ float selective_decay(float delta, float rate) { return ptx::quick_exp2(delta * rate); }
-template <typename R, typename V>
-__device__ __forceinline__ V selective_decay(R delta, V rate) {
-    return exp_of(delta * rate);
-}
-// The state after a segment, or the gradient of that before it: `own` is what the segment makes of zeros, `deltas` the sum
-// of d over it, NaN where a reset cuts it. A carry of zero is not multiplied, since the factor may be infinite.
-template <typename V, typename R>
-__device__ __forceinline__ V join_segment(V carry, V own, R deltas, V rate, bool adjoint) {
-    const V decay = selective_decay(deltas, rate);
-    return deltas != deltas || is_zero(carry) ? own : multiply_add(adjoint ? conj(decay) : decay, carry, own);
-}
 // The derivative d(delta a) / d(delta rate).
 template <typename V>
 __device__ __forceinline__ constexpr auto rate_unit() {
@@ -275,7 +256,7 @@ struct SelectiveBlock {
     __device__ __forceinline__ Numbers rates() const {
         Numbers rates = load_states(p.a, 0);
 #pragma unroll
-        for (int s = 0; s < Shape::states; ++s) rates.of[s] = selective_rate(rates.of[s]);
+        for (int s = 0; s < Shape::states; ++s) rates.of[s] = decay_rate(rates.of[s]);
         return rates;
     }
 
