@@ -60,7 +60,7 @@ struct RnnNewtonForward {
     Told own;
     int64_t first = 0;    // step of the warp's segment
     int count = 0;        // its steps; the last segments of a row may have none
-    uint64_t resets = 0;  // a bit for each of its steps
+    uint64_t resets = 0;  // a bit for each of its steps, which find_segment loads 32 at a time, twice
     static_assert(rnn_newton_steps <= 64);
 
     static __device__ __forceinline__ Wide* memory() {
@@ -323,6 +323,7 @@ struct RnnNewtonForward {
         if (blocks > 1) {
             const int thread = static_cast<int>(threadIdx.x);
             if (thread < blocks) *in_block(flags + rank, thread) = static_cast<int>(again);
+            __syncwarp();  // the barrier takes whole warps
             cluster_barrier();
             again = __any_sync(0xffffffffU, chain.lane < blocks && flags[chain.lane] != 0) != 0;
         }

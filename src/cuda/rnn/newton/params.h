@@ -9,8 +9,9 @@ namespace flashscan::cuda {
 // A block has so many warps, a cluster so many blocks, and a segment so many steps at most; a segment of fewer than
 // `least` steps is not worth its own warp.
 inline constexpr int rnn_newton_warps = 16, rnn_newton_blocks = 16, rnn_newton_steps = 64, rnn_newton_least = 16;
-inline constexpr int rnn_newton_flags = 32;  // a flag for each block of a cluster, in whole words of 16 bytes
-static_assert(rnn_newton_blocks <= rnn_newton_flags);
+// Flags of a block, one for each block of its cluster, in whole words of 16 bytes. A warp reads them at once.
+inline constexpr int rnn_newton_flags = 32;
+static_assert(rnn_newton_blocks <= rnn_newton_flags && rnn_newton_flags <= 32 && rnn_newton_flags % 4 == 0);
 
 // Steps that a walk takes from INPUT at once, of cells of so many gates. Segments have room for a multiple of them.
 constexpr int rnn_newton_fetched(int64_t gates) { return rnn_fetched_steps(static_cast<int>(gates), 16); }
