@@ -43,8 +43,11 @@ TEST(RnnNewtonTuning, SegmentsFitTheDevice) {
 }
 
 bool pays(const RnnProblem& p) {
-    const RnnNewtonShape s = choose_rnn_newton(p, multiprocessors, shared_bytes, true);
-    return 1.1 * rnn_newton_cycles(p, s, multiprocessors) <= rnn_diagonal_cycles(p, multiprocessors);
+    return rnn_newton_pays(p, choose_rnn_newton(p, multiprocessors, shared_bytes, true), multiprocessors);
+}
+int segments(RnnProblem p) {
+    p.training = true;
+    return choose_rnn_newton_backward(p, multiprocessors);
 }
 
 TEST(RnnNewtonTuning, PaysForFewLongRows) {
@@ -60,10 +63,6 @@ TEST(RnnNewtonTuning, PaysForFewLongRows) {
 }
 
 TEST(RnnNewtonTuning, BackwardIsCutWhereRowsAreLong) {
-    const auto segments = [](RnnProblem p) {
-        p.training = true;
-        return choose_rnn_newton_backward(p, multiprocessors);
-    };
     EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 1, 65536, 256)), 132);
     EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 1, 640, 32)), 10);
     EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 1, 100, 256)), 1);
@@ -72,6 +71,13 @@ TEST(RnnNewtonTuning, BackwardIsCutWhereRowsAreLong) {
     RnnProblem clipped = problem(Cell::gru, Dtype::f32, 1, 65536, 256);
     clipped.recurrent_clip = 1;
     EXPECT_EQ(segments(clipped), 1);
+}
+
+TEST(RnnNewtonTuning, SegmentsOfBackwardHaveAtMostSoManySteps) {
+    EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 8, 4096, 1024)), 4);
+    EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 8, 4097, 1024)), 5);
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 8, 65536, 1024)), 64);
+    EXPECT_EQ(segments(problem(Cell::gru, Dtype::f32, 1, 1 << 20, 32)), 1024);
 }
 
 }  // namespace

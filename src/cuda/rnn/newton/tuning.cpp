@@ -61,12 +61,13 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
 
 int choose_rnn_newton_backward(const RnnProblem& p, int multiprocessors) {
     // So many warps of a multiprocessor hide each other's latency. A segment reads its steps twice, the scan waits for all
-    // segments of a row, and three launches take as long as some 50 steps.
-    constexpr int64_t resident = 8, least_steps = 64, least = 4, most = 512;
+    // segments of a row, and three launches take as long as some 50 steps. Where chains are many, segments of so many steps
+    // at most take turns: the product of a segment's Jacobians overflows the sooner the more there are.
+    constexpr int64_t resident = 8, least_steps = 64, most_steps = 1024, least = 4, most = 512;
     const int64_t chains = chains_of(p);
     if (!p.training || p.recurrent_clip > 0 || chains == 0) return 1;
     const int64_t segments = std::min({resident * multiprocessors / chains, usual_row(p) / least_steps, most});
-    return segments < least ? 1 : static_cast<int>(segments);
+    return segments < least ? 1 : static_cast<int>(std::max(segments, ceil_div(usual_row(p), most_steps)));
 }
 
 double rnn_newton_cycles(const RnnProblem& p, const RnnNewtonShape& s, int multiprocessors) {
@@ -87,6 +88,10 @@ double rnn_diagonal_cycles(const RnnProblem& p, int multiprocessors) {
     const CellCost cost = cost_of(p.cell);
     const double warps = static_cast<double>(chains_of(p)) / (schedulers * multiprocessors);
     return static_cast<double>(usual_row(p)) * std::max(cost.latency, cost.instructions / 1.5 * warps);
+}
+
+bool rnn_newton_pays(const RnnProblem& p, const RnnNewtonShape& s, int multiprocessors) {
+    return 1.1 * rnn_newton_cycles(p, s, multiprocessors) <= rnn_diagonal_cycles(p, multiprocessors);
 }
 
 }  // namespace flashscan::cuda

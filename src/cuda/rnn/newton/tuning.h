@@ -20,8 +20,9 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& problem, int multiprocessors,
 // Segments of each row backward, a warp each; 1 where steps run one after the other.
 int choose_rnn_newton_backward(const RnnProblem& problem, int multiprocessors);
 
-// Cycles of forward.
+// Cycles of forward, and whether those of "newton" are clearly fewer.
 double rnn_newton_cycles(const RnnProblem& problem, const RnnNewtonShape& shape, int multiprocessors);
 double rnn_diagonal_cycles(const RnnProblem& problem, int multiprocessors);
+bool rnn_newton_pays(const RnnProblem& problem, const RnnNewtonShape& shape, int multiprocessors);
 
 }  // namespace flashscan::cuda
