@@ -30,6 +30,8 @@ class Newton final : public RnnDiagonal {
         if (clusters)
             check(cudaFuncSetAttribute(kernels_.forward, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
                   "loading a kernel");
+        // A part of a GPU may have room for no cluster of so many blocks. Where some run and others wait for them, two turns
+        // of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by halving.
         while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
         if (options.kernel.empty()) refusal = prefer_steps(multiprocessors);
     }
@@ -76,7 +78,7 @@ class Newton final : public RnnDiagonal {
     std::string prefer_steps(int multiprocessors) const {
         const double ours = rnn_newton_cycles(p_, shape_, multiprocessors);
         const double theirs = rnn_diagonal_cycles(p_, multiprocessors);
-        if (1.1 * ours <= theirs) return "";
+        if (rnn_newton_pays(p_, shape_, multiprocessors)) return "";
         return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time, ours,
                            theirs);
     }

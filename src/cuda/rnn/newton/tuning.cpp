@@ -32,7 +32,9 @@ constexpr double block_exchange = 500, cluster_exchange = 6000;
 constexpr double schedulers = 4;  // of a multiprocessor
 
 int64_t chains_of(const RnnProblem& p) { return p.state_rows() * ceil_div(p.width(), int64_t{rnn_diagonal_units}); }
-// Only the device knows the lengths of packed sequences, which are taken to be equal.
+// Steps of a row. Only the device knows the lengths of packed sequences, so that their mean is taken: a sequence that is
+// longer than the others is cut into more chunks forward and into longer segments backward than its length asks for, and
+// what the model says of its time is too little.
 int64_t usual_row(const RnnProblem& p) { return p.packed() ? ceil_div(p.time, p.state_rows()) : p.time; }
 
 }  // namespace
