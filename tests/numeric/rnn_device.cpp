@@ -138,6 +138,21 @@ TEST_P(RnnDevice, RepeatsWithTheSamePointers) {
     }
 }
 
+// Forward of these is faster step by step, and backward in segments.
+TEST(RnnNewton, IsTakenForBackwardAlone) {
+    const Target target{FLASHSCAN_BACKEND_CUDA, ""};
+    SKIP_UNLESS_AVAILABLE(target);
+    const auto described = [&](const char* line) {
+        const RnnProblem p = rnn_problem_of(line);
+        const Plan plan(desc_of(p), options_of(p, target.backend, ""));
+        return plan ? plan.describe() : plan.message();
+    };
+    const std::string text = described("rnn bwd lstm f32 b1 t300 h20 d1");
+    EXPECT_NE(text.find("kernel newton: forward step by step"), std::string::npos) << text;
+    EXPECT_NE(text.find("backward 4 segments"), std::string::npos) << text;
+    EXPECT_NE(described("rnn fwd lstm f32 b1 t300 h20 d1").find("kernel diagonal"), std::string::npos);
+}
+
 // More sets of pointers than a plan keeps graphs of, in turns; then the plan goes while its work is still queued.
 TEST_P(RnnDevice, TakesManySetsOfPointers) {
     const RnnProblem p = fitted(rnn_problem_of("rnn lstm fwd bf16 b4 t30 h1 d40 state-in"), GetParam());

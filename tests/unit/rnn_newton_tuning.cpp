@@ -73,6 +73,15 @@ TEST(RnnNewtonTuning, BackwardIsCutWhereRowsAreLong) {
     EXPECT_EQ(segments(clipped), 1);
 }
 
+// A plan then takes "newton" for backward alone.
+TEST(RnnNewtonTuning, BackwardIsCutWhereForwardDoesNotPay) {
+    for (const RnnProblem& p :
+         {problem(Cell::lstm, Dtype::f32, 8, 4096, 1024), problem(Cell::lstm, Dtype::f32, 1, 300, 20)}) {
+        EXPECT_FALSE(pays(p));
+        EXPECT_EQ(segments(p), 4);
+    }
+}
+
 TEST(RnnNewtonTuning, SegmentsOfBackwardHaveAtMostSoManySteps) {
     EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 8, 4096, 1024)), 4);
     EXPECT_EQ(segments(problem(Cell::lstm, Dtype::f32, 8, 4097, 1024)), 5);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of "newton": forward in one launch, backward as "diagonal", in segments where rows are long.
+// Host side of "newton": forward in one launch, by Newton's iteration or step by step where only backward gains; backward as
+// "diagonal", in segments where rows are long.
 #include "cuda/rnn/diagonal/diagonal.h"
 #include "cuda/rnn/instances/newton_table.h"
 #include "cuda/rnn/newton/tuning.h"
@@ -12,7 +13,6 @@ class Newton final : public RnnDiagonal {
     Newton(const RnnProblem& problem, const Options& options, std::string& refusal)
         : RnnDiagonal(problem, options, choose_rnn_newton_backward(problem, multiprocessors_of(options.device))),
           kernels_(rnn_newton_kernels(p_.dtype, p_.cell)) {
-        const int multiprocessors = multiprocessors_of(device_);
         if (segments_ > 1) {
             kernel_attributes(kernels_.maps);
             kernel_attributes(kernels_.carries);
@@ -20,26 +20,18 @@ class Newton final : public RnnDiagonal {
             maps_ = workspace_.book(bytes_of((states + 1) * states * number, s_.wide));
             carries_ = workspace_.book(bytes_of(states * number, s_.wide));
         }
-        const bool clusters = can_overlap(kernels_.forward, device_);  // both came with compute capability 9.0
-        shape_ = choose_rnn_newton(p_, multiprocessors, shared_memory_of_block(device_), clusters);
-        if (shape_.warps == 0) {
-            refusal = fmt::format("INPUT of {} steps for each warp does not fit shared memory", rnn_newton_least);
-            return;
-        }
-        allow_shared_memory(kernels_.forward, device_);
-        if (clusters)
-            check(cudaFuncSetAttribute(kernels_.forward, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-                  "loading a kernel");
-        // A part of a GPU may have room for no cluster of so many blocks. Where some run and others wait for them, two turns
-        // of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by halving.
-        while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
-        if (options.kernel.empty()) refusal = prefer_steps(multiprocessors);
+        std::string reason = choose_forward(options);
+        // Backward in segments is worth a plan whose forward is faster step by step.
+        by_steps_ = !reason.empty() && options.kernel.empty() && segments_ > 1;
+        if (!by_steps_) refusal = std::move(reason);
     }
 
     std::string describe() const override {
         std::string text =
-            fmt::format("{} segments of up to {} steps at once in clusters of {} blocks, by Newton's iteration",
-                        shape_.blocks * shape_.warps, shape_.steps, shape_.blocks);
+            by_steps_
+                ? fmt::format("forward step by step, {} fetched at a time", forward_.steps)
+                : fmt::format("{} segments of up to {} steps at once in clusters of {} blocks, by Newton's iteration",
+                              shape_.blocks * shape_.warps, shape_.steps, shape_.blocks);
         if (p_.training && segments_ > 1)
             text += fmt::format("; backward {} segments, {} steps fetched at a time", segments_, backward_.steps);
         else if (p_.training)
@@ -48,6 +40,7 @@ class Newton final : public RnnDiagonal {
     }
 
     void forward(const RnnBuffers& b, void* stream) const override {
+        if (by_steps_) return RnnDiagonal::forward(b, stream);
         const DeviceScope scope(device_);
         RnnNewtonParams f;
         f.d = forward_params(b);
@@ -74,18 +67,29 @@ class Newton final : public RnnDiagonal {
         shape.cluster = shape_.blocks > 1 ? shape_.blocks : 0;
         return shape;
     }
-    // Returns why "diagonal" is expected to be faster, or an empty string.
-    std::string prefer_steps(int multiprocessors) const {
-        const double ours = rnn_newton_cycles(p_, shape_, multiprocessors);
-        const double theirs = rnn_diagonal_cycles(p_, multiprocessors);
-        if (rnn_newton_pays(p_, shape_, multiprocessors)) return "";
-        return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time, ours,
-                           theirs);
+    // Cuts forward. Returns why it cannot run, or why "diagonal" is expected to be faster, or an empty string.
+    std::string choose_forward(const Options& options) {
+        const int multiprocessors = multiprocessors_of(device_);
+        const bool clusters = can_overlap(kernels_.forward, device_);  // both came with compute capability 9.0
+        shape_ = choose_rnn_newton(p_, multiprocessors, shared_memory_of_block(device_), clusters);
+        if (shape_.warps == 0)
+            return fmt::format("INPUT of {} steps for each warp does not fit shared memory", rnn_newton_least);
+        allow_shared_memory(kernels_.forward, device_);
+        if (clusters)
+            check(cudaFuncSetAttribute(kernels_.forward, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                  "loading a kernel");
+        // A part of a GPU may have room for no cluster of so many blocks. Where some run and others wait for them, two turns
+        // of clusters take about as long as one turn of clusters of half as many blocks, and nothing is gained by halving.
+        while (shape_.blocks > 1 && resident_clusters(kernels_.forward, launch_shape()) == 0) shape_.blocks /= 2;
+        if (!options.kernel.empty() || rnn_newton_pays(p_, shape_, multiprocessors)) return "";
+        return fmt::format("time is {}; all steps would take about {:.0f} cycles, step by step {:.0f}", p_.time,
+                           rnn_newton_cycles(p_, shape_, multiprocessors), rnn_diagonal_cycles(p_, multiprocessors));
     }
 
     RnnNewtonKernels kernels_;
     size_t maps_ = 0, carries_ = 0;
     RnnNewtonShape shape_;
+    bool by_steps_ = false;  // forward is that of "diagonal", whose RESERVE is the same
 };
 
 }  // namespace
