@@ -30,6 +30,11 @@ LaunchConfig::LaunchConfig(const LaunchShape& shape, void* stream) {
     config.numAttrs = count;
 }
 
+void fill(void* memory, int byte, size_t bytes, void* stream) {
+    if (bytes > 0 && !counts_launch())
+        check(cudaMemsetAsync(memory, byte, bytes, static_cast<cudaStream_t>(stream)), "filling memory");
+}
+
 void set_all_bits(void* memory, int64_t words, void* stream) {
     launch(clear_look_back_kernel(), blocks_of(std::min<int64_t>(ceil_div(words, 256), 1024), 256), stream, memory,
            words);

@@ -18,10 +18,9 @@
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/ranks/params.h"
+#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
-
-inline constexpr int rank_threads = 256;
 
 // The steps of a row: batch entry, first step and number.
 struct RankRow {

@@ -10,11 +10,12 @@
 #include "cuda/device/tile/sequences.cuh"
 #include "cuda/ranks/kernels.cuh"
 #include "cuda/ranks/matrices_params.h"
+#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
 
 template <typename X>
-__global__ void __launch_bounds__(256) edge_states(const __grid_constant__ RankEdgeParams p) {
+__global__ void __launch_bounds__(rank_threads) edge_states(const __grid_constant__ RankEdgeParams p) {
     using Wide = typename Element<X>::Wide;
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x, row_numbers = p.channels * p.element;
     if (i >= p.rows * row_numbers) return;
@@ -37,7 +38,7 @@ __global__ void __launch_bounds__(256) edge_states(const __grid_constant__ RankE
 }
 
 template <typename Wide>
-__global__ void __launch_bounds__(256) find_edges(const __grid_constant__ RankEdgesParams p) {
+__global__ void __launch_bounds__(rank_threads) find_edges(const __grid_constant__ RankEdgesParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.rows * p.row_numbers) return;
     Wide& to = static_cast<Wide*>(p.to)[i];
@@ -53,7 +54,7 @@ __global__ void __launch_bounds__(256) find_edges(const __grid_constant__ RankEd
 }
 
 template <typename Wide>
-__global__ void __launch_bounds__(256) join_gradients(const __grid_constant__ RankJoinParams p) {
+__global__ void __launch_bounds__(rank_threads) join_gradients(const __grid_constant__ RankJoinParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.chains * (p.affine != 0 ? p.dim : p.dim * p.dim)) return;
     const int64_t line = i / p.dim, column = i % p.dim, chain = p.affine != 0 ? line : line / p.dim;

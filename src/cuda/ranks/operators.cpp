@@ -22,12 +22,11 @@
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/ranks/matrices_params.h"
 #include "cuda/ranks/ranks.h"
+#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
-
-constexpr int rank_threads = 256;
 
 // Reduces what `steps` ranks tell, a number or an element each.
 OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
@@ -119,8 +118,8 @@ class OperatorRanks final : public OperatorKernel {
     void forward(const OperatorBuffers& b, void* stream) const override {
         if (alone()) return inner_->forward(b, stream);
         const DeviceScope scope(options_.device);
-        const Call call{forward_, b, stream};
         if (waves(Pass::forward)) return wavefront_.run(Pass::forward, b, nullptr, false, stream);
+        const Call call = begin(forward_, b, stream);
         gather_totals(call);
         gather_products(call);
         OperatorBuffers own = b;
@@ -142,7 +141,7 @@ class OperatorRanks final : public OperatorKernel {
     void backward(const OperatorBuffers& b, void* stream) const override {
         if (alone()) return inner_->backward(b, stream);
         const DeviceScope scope(options_.device);
-        const Call call{backward_, b, stream};
+        const Call call = begin(backward_, b, stream);
         OperatorBuffers own = b;
         own.scratch = call.at(backward_.inner);
         if (tells_totals(Pass::backward)) gather_totals(call);
@@ -172,6 +171,12 @@ class OperatorRanks final : public OperatorKernel {
         void* stream;
         char* at(size_t place) const { return static_cast<char*>(b.scratch) + place; }
     };
+    // What a rank tells without making it, since no rank needs it or it lacks an argument, is NaN.
+    Call begin(const RankPlan& of, const OperatorBuffers& b, void* stream) const {
+        const Call call{of, b, stream};
+        fill(call.at(of.sent), 0xff, static_cast<size_t>(sent_bytes()), stream);
+        return call;
+    }
 
     std::unique_ptr<OperatorKernel> over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
         return make_(reduction_of_ranks(p_, kind, dtype, steps), options_);
@@ -247,7 +252,7 @@ class OperatorRanks final : public OperatorKernel {
             place = scratch.book(there ? bytes * size : Extent());
             if (there) to.told_bytes += static_cast<size_t>(bytes);
         };
-        to.sent = scratch.book(max(max(states, products), Extent(edge_bytes())));
+        to.sent = scratch.book(Extent(sent_bytes(), "SCRATCH"));
         book(to.totals, tells_totals(pass), states);
         book(to.products, tells_products(pass), products);
         book(to.slopes, backward && map && has_slopes(), states);
@@ -301,6 +306,8 @@ class OperatorRanks final : public OperatorKernel {
         constexpr int64_t alignment = 16;
         return reads_edges() ? round_up(state_bytes() + int64_t{p_.state_rows()}, alignment) : 0;
     }
+    // The longest message; one of OUTPUT is no longer than one of states.
+    int64_t sent_bytes() const { return std::max({state_bytes(), product_bytes(), edge_bytes()}); }
     // The rank that is k-th in the order of computation has told what lies here.
     const char* told_by(const char* all, int32_t k, int64_t bytes) const {
         return all + ranks_.place(k, p_.direction) * bytes;
@@ -342,9 +349,7 @@ class OperatorRanks final : public OperatorKernel {
     // of other ranks are NaN where it is not.
     void gather_totals(const Call& call) const {
         const OperatorBuffers& b = call.b;
-        if (b.input == nullptr && !p_.empty())
-            set_all_bits(call.at(call.of.sent), ceil_div<int64_t>(state_bytes(), 8), call.stream);
-        else if (!is_last() || p_.is_reduction())
+        if ((b.input != nullptr || p_.empty()) && (!is_last() || p_.is_reduction()))
             reduce_steps(call, *total_, b.input, b.gate, place() == 0 ? b.state_in : nullptr);
         tell(call, call.of.totals, state_bytes());
     }

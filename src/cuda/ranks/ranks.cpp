@@ -12,12 +12,13 @@
 
 #include "cuda/ranks/params.h"
 #include "cuda/ranks/table.h"
+#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
 
-constexpr int rank_threads = 256, rank_warps = rank_threads / 32;
+constexpr int rank_warps = rank_threads / 32;
 constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
 // A warp has rows of fewer channels by itself, as lanes that stand side by side would be few.
 constexpr int64_t few_channels = 8;

@@ -8,12 +8,11 @@
 
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/selective_params.h"
+#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
 namespace {
-
-constexpr int enter_threads = 256;
 
 struct SelectiveFamily {
     using Problem = SelectiveProblem;
@@ -136,16 +135,17 @@ class SelectiveRanks final : public SelectiveKernel {
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
 
     // Tells all ranks what the own steps do to states. No rank needs to know that of the last one, or of the first one's
-    // gradients.
+    // gradients, which are NaN.
     void exchange(Pass pass, const SelectiveBuffers& x, void* stream) const {
         const RankPlan& of = plan(pass);
         char *const base = static_cast<char*>(x.scratch), *const sent = base + of.sent;
-        const bool last = place() == ranks_.size - 1;
-        if (pass == Pass::backward || !last) {
+        const bool backward = pass == Pass::backward, last = place() == ranks_.size - 1;
+        fill(sent, 0xff, of.message_bytes, stream);
+        if (backward || !last) {
             SelectiveBuffers own = x;
             own.scratch = base + of.inner;
             own.state_out = last ? nullptr : sent + of.final;
-            own.grad_state_in = place() == 0 ? nullptr : sent + of.local;
+            own.grad_state_in = backward && place() > 0 ? sent + of.local : nullptr;
             inner_->summarise(pass, own, sent + of.deltas, stream);
         }
         gather(ranks_, sent, base + of.received, of.message_bytes, stream);
@@ -180,7 +180,7 @@ class SelectiveRanks final : public SelectiveKernel {
         e.step = up ? 1 : -1;
         e.states = static_cast<int32_t>(p_.states);
         e.adjoint = adjoint ? 1 : 0;
-        launch(enter_selective_kernel(p_.matrix_dtype), threads_in_blocks(e.numbers, enter_threads), stream, e);
+        launch(enter_selective_kernel(p_.matrix_dtype), threads_in_blocks(e.numbers, rank_threads), stream, e);
     }
 
     SelectiveProblem p_;

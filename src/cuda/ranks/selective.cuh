@@ -10,11 +10,12 @@
 
 #include "cuda/device/math/decay.cuh"
 #include "cuda/ranks/selective_params.h"
+#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
 
 template <typename V, typename R>
-__global__ void __launch_bounds__(256) enter_selective(const __grid_constant__ RankSelectiveParams p) {
+__global__ void __launch_bounds__(rank_threads) enter_selective(const __grid_constant__ RankSelectiveParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.numbers) return;
     const V rate = decay_rate(static_cast<const V*>(p.a)[i % p.row_numbers]);

@@ -8,10 +8,7 @@
 #include "cuda/launch/sequence_offsets.h"
 
 namespace flashscan::cuda {
-void clear(void* memory, size_t bytes, void* stream) {
-    if (bytes > 0 && !counts_launch())
-        check(cudaMemsetAsync(memory, 0, bytes, static_cast<cudaStream_t>(stream)), "clearing memory");
-}
+void clear(void* memory, size_t bytes, void* stream) { fill(memory, 0, bytes, stream); }
 
 RnnEdges::RnnEdges(const RnnProblem& problem, const RnnShape& shape)
     : p_(problem),

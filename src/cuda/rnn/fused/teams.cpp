@@ -73,9 +73,7 @@ size_t ring_bytes(const RnnTeams& t) {
     return static_cast<size_t>(t.teams * (k.scatters ? rnn_scatter_slots : rnn_ring_slots) * slot);
 }
 void fill_ring(const RnnTeams& t, void* ring, void* stream) {
-    if (ring_bytes(t) > 0 && !counts_launch())
-        check(cudaMemsetAsync(ring, t.kernel->scatters ? 0 : 0xff, ring_bytes(t), static_cast<cudaStream_t>(stream)),
-              "filling memory");
+    fill(ring, t.kernel->scatters ? 0 : 0xff, ring_bytes(t), stream);
 }
 
 void launch(const RnnTeams& teams, const RnnFusedParams& f, void* stream) {

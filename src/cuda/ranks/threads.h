@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads of a block of the kernels of ranks, as they are compiled and launched.
+#pragma once
+
+namespace flashscan::cuda {
+
+inline constexpr int rank_threads = 256;
+
+}  // namespace flashscan::cuda
