@@ -34,7 +34,9 @@ double wavefront_us(const RankWork& w, int32_t groups) {
     const double hop = state_us + w.state_bytes / groups / sent_bytes;
     const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
     const double before = w.before_bytes > 0 ? launch_us + w.before_bytes / bytes_per_us : 0;
-    return launch_us + w.pass_bytes / bytes_per_us * (groups + w.ranks - 1) / groups + group_us * groups +
+    // NCCL's kernel finds no room before the blocks of the next group run out, so that each rank begins two groups after the
+    // one before it (bench/results/tried_linear.md).
+    return launch_us + w.pass_bytes / bytes_per_us * (groups + 2 * (w.ranks - 1)) / groups + group_us * groups +
            hop * (w.ranks - 1) + edges + before;
 }
 
