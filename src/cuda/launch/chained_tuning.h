@@ -53,6 +53,8 @@ bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& ti
 // Whether rows that it does not suit are too few rather than too short, so that gathering their chunks in groups
 // (device/scan/chunk_groups.cuh) makes it suit.
 bool chained_groups_suit(const ChainedTuning& rows);
+// Chunks of a group of rows or of columns; 1: they are not gathered in groups.
+constexpr int group_chunks(bool grouped, bool rows) { return !grouped ? 1 : rows ? chunk_group : column_chunk_group; }
 // Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many blocks
 // lie between them as the device has multiprocessors. 0: none is.
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);

@@ -70,8 +70,7 @@ struct LinearPass {
     }
     bool takes_rows() const { return tuning.algorithm == LinearAlgorithm::rows; }
     bool takes_columns() const { return tuning.algorithm == LinearAlgorithm::columns; }
-    // Chunks of a group of "rows" or "columns"; 1: they are not gathered in groups.
-    int group_chunks() const { return params.grouped == 0 ? 1 : takes_rows() ? chunk_group : column_chunk_group; }
+    int group_chunks() const { return cuda::group_chunks(params.grouped != 0, takes_rows()); }
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;

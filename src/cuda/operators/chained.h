@@ -39,8 +39,7 @@ class ChainedNumbers {
     std::string describe() const;
 
   private:
-    // Chunks of a group; 1: they are not gathered in groups.
-    int group_chunks() const { return params_.grouped == 0 ? 1 : time_inner_ ? chunk_group : column_chunk_group; }
+    int group_chunks() const { return cuda::group_chunks(params_.grouped != 0, time_inner_); }
 
     const ChainedKernels* kernels_ = nullptr;
     NumberChainParams params_;  // without a call's pointers
