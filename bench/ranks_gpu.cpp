@@ -3,10 +3,11 @@
 // and number of groups:
 //
 //     flashscan_bench_ranks [--mb 256,1024] [--groups 0,4,8,16,32] [--runs 20] [--batch 8] [--channels 1024] [--calls]
-//         [--layer linear|add|matmul|affine|selective] [--dim 4]
+//         [--nccl] [--layer linear|add|matmul|affine|selective] [--dim 4]
 //
-// --mb is of the largest array on each GPU, of f32; --dim of matrices. Selective scans have 16 states. A call is a graph that is replayed, unless --calls says otherwise. Before each call all
-// GPUs meet in an all-gather; the time is that of the slower one. libnccl.so.2 has to be found by dlopen.
+// --mb is of the largest array on each GPU, of f32; --dim of matrices. Selective scans have 16 states. A call is a graph that
+// is replayed, unless --calls says otherwise. With --nccl states pass through NCCL although the GPUs reach each other's memory.
+// Before each call all GPUs meet in an all-gather; the time is that of the slower one. libnccl.so.2 has to be found by dlopen.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <flashscan/flashscan.h>
@@ -81,7 +82,7 @@ struct Settings {
     int runs = 20;
     int64_t batch = 8, channels = 1024, dim = 4;
     const Layer* layer = &layers().front();
-    bool calls = false;
+    bool calls = false, nccl = false;
 
     bool is_selective() const { return std::string(layer->name) == "selective"; }
     int64_t steps(int64_t rank_mb) const {
@@ -238,7 +239,7 @@ class Rank {
         check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
         call();
         check(cudaStreamEndCapture(stream_, &graph));
-        check(cudaGraphInstantiate(&executable_, graph, 0));
+        check(cudaGraphInstantiate(&executable_, graph, cudaGraphInstantiateFlagUseNodePriority));
         check(cudaGraphDestroy(graph));
     }
 
@@ -296,8 +297,8 @@ Settings settings_of(int count, char** words) {
     Settings s;
     for (int i = 1; i < count; ++i) {
         const std::string name = words[i];
-        if (name == "--calls") {
-            s.calls = true;
+        if (name == "--calls" || name == "--nccl") {
+            (name == "--calls" ? s.calls : s.nccl) = true;
             continue;
         }
         if (i + 1 == count) throw std::runtime_error(name + " needs a value");
@@ -318,7 +319,8 @@ Settings settings_of(int count, char** words) {
             s.layer = &layer_of(value);
         else
             throw std::runtime_error(
-                name + " is unknown; accepted are --mb --groups --runs --batch --channels --calls --layer --dim");
+                name +
+                " is unknown; accepted are --mb --groups --runs --batch --channels --calls --nccl --layer --dim");
     }
     return s;
 }
@@ -332,6 +334,7 @@ void run(const Settings& settings) {
     shared.comms.resize(gpus);
     if (shared.nccl.init_all(shared.comms.data(), gpus, nullptr) != 0)
         throw std::runtime_error("ncclCommInitAll failed");
+    if (settings.nccl) setenv("NCCL_P2P_DISABLE", "1", 1);  // NCCL has read it by now, the library has not
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, 0));
     for (const int64_t mb : settings.mb)

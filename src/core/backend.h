@@ -56,6 +56,8 @@ class Kernel {
     virtual bool takes_states_in_place(Pass) const { return false; }
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
+    // Looks for ways to the other ranks. All ranks call it together when each has made its kernel; it throws on all or none.
+    virtual void meet() {}
     // Chooses what depends on the numbers of steps of all ranks, in the order of their numbers; before any call.
     virtual void settle(std::span<const int64_t> /*steps*/) {}
     // Tells the other ranks, which wait for this one, that its call of `pass` has failed before it came to the kernel.
@@ -151,7 +153,7 @@ class Backend {
                                 const Options& options) const = 0;
     // Completes a communicator that a caller gave. Throws Error where this backend does not take it.
     virtual void connect(Options& options) const = 0;
-    // Whether kernels need Kernel::settle, which takes another exchange of notes.
+    // Whether kernels need Kernel::meet and Kernel::settle, which take further exchanges of notes.
     virtual bool settles_ranks() const = 0;
     // Calls `call`, which calls kernels and copy_rows, and returns how many operations that would have enqueued on a
     // stream. Nothing is enqueued.

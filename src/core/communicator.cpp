@@ -149,6 +149,7 @@ std::unique_ptr<Plan> make_together(const Options& options, int32_t version,
     std::vector<int64_t> steps;
     for (const RankNote& note : notes) steps.push_back(note.steps);
     if (!backend.settles_ranks()) return plan;
+    plan->meet();
     exchange(note_of(ranks, Pass::forward,
                      [&] {
                          plan->settle(steps);

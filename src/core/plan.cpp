@@ -79,6 +79,7 @@ class FamilyPlan final : public Plan {
     }
 
     int64_t steps() const override { return problem_.time; }
+    void meet() override { kernel_->meet(); }
     void settle(std::span<const int64_t> steps) override {
         kernel_->settle(steps);
         lay_out();

@@ -24,6 +24,8 @@ class Plan {
     virtual int64_t launches(Pass pass) const = 0;
     // The time of this rank.
     virtual int64_t steps() const = 0;
+    // Kernel::meet.
+    virtual void meet() = 0;
     // Kernel::settle, and what follows from it.
     virtual void settle(std::span<const int64_t> steps) = 0;
     // The text that has to be the same in the plans of all ranks of a communicator.

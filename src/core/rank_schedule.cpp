@@ -16,8 +16,8 @@ constexpr double further_rank_us = 1.34;  // of each further one
 constexpr double gathered_bytes = 105e3;  // bytes a microsecond
 constexpr double state_us = 9.9;          // a state from rank to rank
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
+constexpr double peer_state_us = 4;       // through peer memory, a launch on each side included
 constexpr double group_us = 3;            // from one group of a wavefront to the next
-constexpr int32_t most_groups = 64;       // that the plan chooses by itself
 
 double all_gather_us(int32_t ranks, double bytes) {
     return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;
@@ -31,12 +31,13 @@ double gathered_us(const RankWork& w) {
 }
 
 double wavefront_us(const RankWork& w, int32_t groups) {
-    const double hop = state_us + w.state_bytes / groups / sent_bytes;
+    const double hop = (w.peer_memory ? peer_state_us : state_us) + w.state_bytes / groups / sent_bytes;
     const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
     const double before = w.before_bytes > 0 ? launch_us + w.before_bytes / bytes_per_us : 0;
     // NCCL's kernel finds no room before the blocks of the next group run out, so that each rank begins two groups after the
-    // one before it (bench/results/tried_linear.md).
-    return launch_us + w.pass_bytes / bytes_per_us * (groups + 2 * (w.ranks - 1)) / groups + group_us * groups +
+    // one before it; the small kernels of peer memory find it (bench/results/tried_linear.md).
+    const int32_t late = w.peer_memory ? 1 : 2;  // groups
+    return launch_us + w.pass_bytes / bytes_per_us * (groups + late * (w.ranks - 1)) / groups + group_us * groups +
            hop * (w.ranks - 1) + edges + before;
 }
 
@@ -50,7 +51,7 @@ RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) 
         return gathered;
     }
     RankSchedule wave{Carries::wavefront, 1, 0, ""};
-    const int64_t sensible = std::clamp<int64_t>(w.rows / w.least_rows, 1, most_groups);
+    const int64_t sensible = std::clamp<int64_t>(w.rows / w.least_rows, 1, most_chosen_groups);
     const auto most = static_cast<int32_t>(std::min<int64_t>(w.most_groups, groups > 0 ? groups : sensible));
     wave.us = wavefront_us(w, groups > 0 ? most : 1);
     if (groups > 0) wave.groups = most;

@@ -18,6 +18,8 @@ namespace flashscan {
 // 16 groups of 512 0.73, 32 groups of 256 0.80.
 inline constexpr int64_t least_group_rows = 1024;
 
+inline constexpr int32_t most_chosen_groups = 64;  // that a plan makes by itself
+
 // The memory traffic and messages of a pass on the rank that has the most steps.
 struct RankWork {
     int32_t ranks = 1;
@@ -30,6 +32,7 @@ struct RankWork {
     int64_t rows = 0;
     int64_t least_rows = least_group_rows;  // of a group that the plan makes; fewer leave much of a GPU idle
     int64_t most_groups = 1;                // that the rows can be cut into; 0: a wavefront is not possible
+    bool peer_memory = false;               // states pass through it, and not through NCCL or callbacks
     const char* why_whole =
         "the gradient of the gate is a sum over the rows, which a wavefront would cut";  // where it is 0
 };

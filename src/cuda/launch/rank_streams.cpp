@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* doing = "ordering messages between ranks";
 // The places of events.
-constexpr size_t forked = 0, joined = 1, first_group = 3;
+constexpr size_t forked = 0, joined = 1, first_group = 4;
 
 // While launches are counted nothing is enqueued.
 void record(cudaEvent_t event, void* stream) {
@@ -20,15 +20,16 @@ void wait(cudaEvent_t event, void* stream) {
 
 }  // namespace
 
-RankStreams::RankStreams(int device, size_t groups) : device_(device) {
+RankStreams::RankStreams(int device, size_t groups, bool both_ways) : device_(device), both_ways_(both_ways) {
     const DeviceScope scope(device);
     const RelaxedCapture relaxed;
     try {
         // Blocks of messages go before those of groups, which would keep them waiting.
         int least = 0, greatest = 0;
         check(cudaDeviceGetStreamPriorityRange(&least, &greatest), doing);
-        check(cudaStreamCreateWithPriority(&streams_[0], cudaStreamNonBlocking, greatest), doing);
-        check(cudaStreamCreateWithFlags(&streams_[1], cudaStreamNonBlocking), doing);
+        for (size_t i = 0; i < 2; ++i)
+            check(cudaStreamCreateWithPriority(&streams_[i], cudaStreamNonBlocking, greatest), doing);
+        check(cudaStreamCreateWithFlags(&streams_[2], cudaStreamNonBlocking), doing);
         const size_t count = first_group + 2 * groups;
         events_.reserve(count);
         for (size_t i = 0; i < count; ++i) {
@@ -70,11 +71,11 @@ void RankStreams::Fork::join() {
         wait(streams_.events_[joined + i], stream_);
     }
 }
-void RankStreams::arrived(size_t k) const { record(events_[first_group + 2 * k], streams_[0]); }
+void RankStreams::arrived(size_t k) const { record(events_[first_group + 2 * k], incoming()); }
 void RankStreams::wait_for(size_t k, void* stream) const { wait(events_[first_group + 2 * k], stream); }
 void RankStreams::follow(size_t k, void* stream) const {
     record(events_[first_group + 2 * k + 1], stream);
-    wait(events_[first_group + 2 * k + 1], streams_[0]);
+    wait(events_[first_group + 2 * k + 1], outgoing());
 }
 
 }  // namespace flashscan::cuda

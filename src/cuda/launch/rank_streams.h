@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams of a call that hands carries from rank to rank group by group: beside the caller's own, one for messages, which
+// The streams of a call that hands carries from rank to rank group by group: beside the caller's own, those of messages, which
 // travel while the call computes, and one for every other group of rows, so that a group begins while the one before drains.
+// Messages through NCCL have one stream; of those through peer memory, which wait for each other in no order, what comes in
+// and what goes out have one each.
 // They belong to a plan whose calls are made one at a time, and are part of a capture of the caller's stream.
 #pragma once
 
@@ -13,13 +15,14 @@ namespace flashscan::cuda {
 
 class RankStreams {
   public:
-    // For up to so many groups in a call.
-    RankStreams(int device, size_t groups);
+    // For up to so many groups in a call; `both_ways`: messages have one stream.
+    RankStreams(int device, size_t groups, bool both_ways);
     ~RankStreams();
     RankStreams(const RankStreams&) = delete;
     RankStreams& operator=(const RankStreams&) = delete;
 
-    void* messages() const { return streams_[0]; }
+    void* incoming() const { return streams_[0]; }
+    void* outgoing() const { return streams_[both_ways_ ? 0 : 1]; }
     // Lets the streams follow what the call has enqueued, and then the call follow both: in join, or where an exception
     // leaves the scope before it.
     class Fork {
@@ -30,7 +33,7 @@ class RankStreams {
         Fork& operator=(const Fork&) = delete;
         void join();
         // The stream that computes group k.
-        void* of_group(size_t k) const { return k % 2 == 0 ? stream_ : streams_.streams_[1]; }
+        void* of_group(size_t k) const { return k % 2 == 0 ? stream_ : streams_.streams_[2]; }
 
       private:
         const RankStreams& streams_;
@@ -40,13 +43,14 @@ class RankStreams {
     // Marks that message k has arrived, and lets a stream wait for it.
     void arrived(size_t k) const;
     void wait_for(size_t k, void* stream) const;
-    // Lets the next message follow group k, which `stream` computes.
+    // Lets what goes out next follow group k, which `stream` computes.
     void follow(size_t k, void* stream) const;
 
   private:
     void release() noexcept;
     int device_;
-    std::array<cudaStream_t, 2> streams_{};  // of messages, of every other group
+    bool both_ways_;
+    std::array<cudaStream_t, 3> streams_{};  // of what comes in, of what goes out, of every other group
     // Of the fork, of the join with each stream, and of each group's arrival and end.
     std::vector<cudaEvent_t> events_;
 };

@@ -92,6 +92,9 @@ class OperatorRanks final : public OperatorKernel {
         lay_out();
     }
 
+    void meet() override {
+        if (!alone()) wavefront_.meet();
+    }
     void settle(std::span<const int64_t> steps) override {
         if (alone()) return;
         for (int32_t k = 0; k < ranks_.size; ++k)

@@ -105,6 +105,9 @@ class Ranks final : public Family::Kernel {
         for (const Pass pass : passes) lay_out(pass);
     }
 
+    void meet() override {
+        if (!alone()) wavefront_.meet();
+    }
     void settle(std::span<const int64_t> steps) override {
         if (alone()) return;
         Family::check_steps(p_, ranks_, steps);

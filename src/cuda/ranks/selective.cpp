@@ -35,6 +35,9 @@ class SelectiveRanks final : public SelectiveKernel {
         lay_out();
     }
 
+    void meet() override {
+        if (!alone()) wavefront_.meet();
+    }
     void settle(std::span<const int64_t> steps) override {
         if (alone()) return;
         constexpr Pass forward[] = {Pass::forward};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses how the carries of a pass travel, by the numbers of steps of all ranks, and hands them on in a wavefront where
-// that is chosen: for each group of rows, receive its states -> the kernel of one GPU -> send what leaves it. Messages are on
-// a stream of their own, so that they travel while another group is computed, and groups take turns on two streams, so that
-// one begins while the one before drains.
+// that is chosen: for each group of rows, receive its states -> the kernel of one GPU -> send what leaves it. Messages go
+// through the memory of the GPUs where these reach each other, else through NCCL or the caller's functions. They are on streams
+// of their own, so that they travel while another group is computed, and groups take turns on two streams, so that one begins
+// while the one before drains.
 //
 // A Family has Problem, Buffers and Kernel, `gathers`, which tells whether it has the other way too, and state_bytes, those
 // of the state of a channel. slices.h cuts its problems.
@@ -18,6 +19,7 @@
 #include "core/rank_schedule.h"
 #include "core/workspace.h"
 #include "cuda/launch/launch.h"
+#include "cuda/launch/peer_mail.h"
 #include "cuda/launch/rank_link.h"
 #include "cuda/launch/rank_streams.h"
 #include "cuda/ranks/slices.h"
@@ -41,6 +43,14 @@ class Wavefront {
         options_.kernel.clear();
     }
 
+    // Looks for the other ranks' memory; all ranks call it together, before settle.
+    void meet() {
+        if (ranks_.carries == Carries::gathered || options_.batch_invariant) return;
+        const int32_t groups = ranks_.groups > 0 ? ranks_.groups : most_chosen_groups;
+        const Extent states = p_.state_rows().named("states") * p_.channels * state_bytes();
+        // Of both passes.
+        mail_ = PeerMail::open(ranks_, options_.device, 2 * static_cast<size_t>(groups), 2 * states);
+    }
     // Chooses for those passes of which `work_of` tells the work.
     template <typename WorkOf>
     void settle(std::span<const Pass> passes, WorkOf&& work_of) {
@@ -49,9 +59,13 @@ class Wavefront {
             choose(pass, work_of(pass));
             if (!waves(pass)) continue;
             cut(pass);
-            groups = std::max(groups, plan(pass).slices.list.size());
+            WavePlan& to = plan(pass);
+            groups = std::max(groups, to.slices.list.size());
+            if (mail_)
+                for (const RowSlice& slice : to.slices.list)
+                    to.messages.push_back(mail_->add(static_cast<size_t>(slice.states * state_bytes())));
         }
-        if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups);
+        if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups, mail_ == nullptr);
     }
     bool waves(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }
     const RankSchedule& schedule(Pass pass) const { return plan(pass).schedule; }
@@ -61,8 +75,9 @@ class Wavefront {
         const WavePlan& of = plan(pass);
         const char* const name = pass == Pass::forward ? "forward" : "backward";
         if (!waves(pass)) return fmt::format("{} gathered {}, {}", name, what, of.schedule.why);
-        return fmt::format("{} in a wavefront of {} groups of {}, {}, each {}", name, of.slices.list.size(),
-                           of.slices.along_channels ? "channels" : "batch entries", of.schedule.why,
+        return fmt::format("{} in a wavefront of {} groups of {}{}, {}, each {}", name, of.slices.list.size(),
+                           of.slices.along_channels ? "channels" : "batch entries",
+                           mail_ ? " through the memory of the GPUs" : "", of.schedule.why,
                            of.kernels.front()->describe());
     }
 
@@ -106,8 +121,11 @@ class Wavefront {
         const auto receive_group = [&](size_t k) {
             if (from < 0 || k >= groups) return;
             const RowSlice& slice = of.slices.list[k];
-            receive(ranks_, carry + slice.first_state * size, static_cast<size_t>(slice.states * size), from,
-                    streams_->messages());
+            char* const arriving = carry + slice.first_state * size;
+            if (mail_)
+                mail_->collect(of.messages[k], arriving, streams_->incoming());
+            else
+                receive(ranks_, arriving, static_cast<size_t>(slice.states * size), from, streams_->incoming());
             streams_->arrived(k);
         };
         receive_group(0);
@@ -136,7 +154,10 @@ class Wavefront {
             backward ? kernel.backward(own, computing) : kernel.forward(own, computing);
             if (to < 0) continue;
             streams_->follow(k, computing);
-            send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->messages());
+            if (mail_)
+                mail_->deliver(of.messages[k], out + place, to, streams_->outgoing());
+            else
+                send(ranks_, out + place, static_cast<size_t>(slice.states * size), to, streams_->outgoing());
         }
         fork.join();
         if (leaves != nullptr && regroups) regroup(pass, left, leaves, false, stream);
@@ -149,6 +170,7 @@ class Wavefront {
         RowSlices slices;
         std::vector<std::unique_ptr<Kernel>> kernels;  // of slices; those of equal extents share one
         std::vector<size_t> kernel_of;                 // a slice
+        std::vector<size_t> messages;                  // the number that mail_ knows a slice's by
         // Places in scratch.
         size_t carry = 0, left = 0, before = 0;
         std::array<size_t, 2> inner{};  // of a kernel, and of the one that runs beside it
@@ -161,7 +183,8 @@ class Wavefront {
         return reverse ? Direction::reverse : Direction::forward;
     }
 
-    void choose(Pass pass, const RankWork& work) {
+    void choose(Pass pass, RankWork work) {
+        work.peer_memory = mail_ != nullptr;
         const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
                                          : !can_send(ranks_)               ? "the communicator has no send and receive"
                                          : options_.batch_invariant
@@ -213,6 +236,7 @@ class Wavefront {
     Communicator ranks_;
     Alone<Family> make_;
     WavePlan forward_, backward_;
+    std::unique_ptr<PeerMail> mail_;  // null where messages go through NCCL or callbacks
     std::unique_ptr<RankStreams> streams_;
 };
 

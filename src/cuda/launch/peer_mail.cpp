@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/launch/peer_mail.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <random>
+
+#include "core/rounding.h"
+#include "cuda/launch/launch.h"
+#include "cuda/launch/peer_mail_kernels.h"
+#include "cuda/launch/rank_link.h"
+
+namespace flashscan::cuda {
+namespace {
+
+constexpr size_t most_pieces = 16, piece_bytes = 8192;  // of a message; of a piece, unless these are too many
+constexpr size_t granule = size_t{2} << 20;             // of memory that another process maps
+constexpr int64_t most_bytes = int64_t{64} << 20;       // of the messages of a plan
+constexpr size_t message_overhead = most_pieces * (64 + 16) + 64;  // counters, and what rounding adds
+constexpr size_t proof_bytes = 64;                                 // at the end of a mailbox
+
+// Mailboxes of plans that are gone. They are not freed: a neighbour may still have them mapped, and what becomes of such a
+// mapping is undefined.
+class SpareMailboxes {
+  public:
+    // Returns memory with any contents, or null where there is none.
+    char* take(int device, size_t bytes) {
+        void* memory = nullptr;
+        {
+            const std::lock_guard lock(mutex_);
+            const auto found = std::find_if(spare_.begin(), spare_.end(),
+                                            [&](const Spare& s) { return s.device == device && s.bytes == bytes; });
+            if (found != spare_.end()) {
+                memory = found->memory;
+                spare_.erase(found);
+            }
+        }
+        if (memory == nullptr && !succeeds(cudaMalloc(&memory, bytes))) return nullptr;
+        return static_cast<char*>(memory);
+    }
+    void give(int device, size_t bytes, char* memory) {
+        const std::lock_guard lock(mutex_);
+        spare_.push_back({device, bytes, memory});
+    }
+
+  private:
+    struct Spare {
+        int device;
+        size_t bytes;
+        char* memory;
+    };
+    std::mutex mutex_;
+    std::vector<Spare> spare_;
+};
+
+SpareMailboxes& spare_mailboxes() {
+    static auto* const spare = new SpareMailboxes;  // outlives plans that are destroyed while the process ends
+    return *spare;
+}
+
+// A number that no other process of the host has.
+uint64_t process_number() {
+    static const uint64_t drawn = [] {
+        std::random_device source;
+        return uint64_t{source()} << 32 | source();
+    }();
+    return drawn ^ static_cast<uint64_t>(getpid());
+}
+
+// NCCL's own switch for machines on which GPUs do not reach each other properly.
+bool is_switched_off() {
+    const char* text = std::getenv("NCCL_P2P_DISABLE");
+    return text != nullptr && std::atoi(text) != 0;
+}
+
+// Enqueues `work` on a stream of its own and waits for it. Returns whether all succeeded.
+template <typename Work>
+bool runs(Work&& work) {
+    cudaStream_t stream = nullptr;
+    if (!succeeds(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking))) return false;
+    const bool enqueued = work(stream), finished = succeeds(cudaStreamSynchronize(stream));
+    succeeds(cudaStreamDestroy(stream));
+    return enqueued && finished;
+}
+
+bool copies(void* to, const void* from, size_t bytes) {
+    return runs(
+        [&](cudaStream_t stream) { return succeeds(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream)); });
+}
+bool clears(void* memory, size_t bytes) {
+    return runs([&](cudaStream_t stream) { return succeeds(cudaMemsetAsync(memory, 0, bytes, stream)); });
+}
+
+// Returns on all ranks whether `mine` is true on all of them.
+bool all_agree(const Communicator& ranks, int device, bool mine) {
+    std::vector<int64_t> all(static_cast<size_t>(ranks.size));
+    const int64_t own = mine ? 1 : 0;
+    gather_on_host(ranks, &own, all.data(), sizeof own, device);
+    return std::all_of(all.begin(), all.end(), [](int64_t one) { return one == 1; });
+}
+
+}  // namespace
+
+// What a rank tells the others of its mailbox.
+struct alignas(64) PeerMail::Note {
+    char host[40] = {};  // the number of its boot; empty where there is no mailbox
+    char card[32] = {};  // its address on the bus
+    uint64_t process = 0, proof = 0;
+    int32_t device = 0;
+    void* address = nullptr;
+    cudaIpcMemHandle_t handle{};
+
+    bool is_open() const { return host[0] != 0; }
+};
+
+PeerMail::Note PeerMail::make_note(size_t messages, int64_t bytes) {
+    Note note;
+    note.device = device_;
+    note.process = process_number();
+    if (is_switched_off() || bytes > most_bytes) return note;
+    capacity_ = round_up(static_cast<size_t>(bytes) + messages * message_overhead + proof_bytes, granule);
+    const size_t counters = messages * most_pieces * sizeof *sent_;
+    void* sent = nullptr;
+    if (!succeeds(cudaMalloc(&sent, counters))) return note;
+    sent_ = static_cast<uint32_t*>(sent);
+    mailbox_ = spare_mailboxes().take(device_, capacity_);
+    if (mailbox_ == nullptr || !clears(mailbox_, capacity_) || !clears(sent_, counters) ||
+        !succeeds(cudaIpcGetMemHandle(&note.handle, mailbox_)) ||
+        !succeeds(cudaDeviceGetPCIBusId(note.card, sizeof note.card, device_)))
+        return note;
+    note.address = mailbox_;
+    note.proof = note.process + reinterpret_cast<uintptr_t>(mailbox_);
+    std::ifstream("/proc/sys/kernel/random/boot_id").getline(note.host, sizeof note.host);
+    return note;
+}
+
+// Opens a neighbour's mailbox and writes the own proof into it.
+bool PeerMail::reach(const Note& mine, const Note& theirs, Peer& peer) {
+    if (!mine.is_open() || std::strcmp(mine.host, theirs.host) != 0 || std::strcmp(mine.card, theirs.card) == 0)
+        return false;
+    if (mine.process == theirs.process) {
+        int can = 0;
+        if (!succeeds(cudaDeviceCanAccessPeer(&can, device_, theirs.device)) || can == 0) return false;
+        const cudaError_t enabled = cudaDeviceEnablePeerAccess(theirs.device, 0);
+        if (!succeeds(enabled) && enabled != cudaErrorPeerAccessAlreadyEnabled) return false;
+        peer.mailbox = static_cast<char*>(theirs.address);
+    } else {
+        void* mapped = nullptr;
+        if (!succeeds(cudaIpcOpenMemHandle(&mapped, theirs.handle, cudaIpcMemLazyEnablePeerAccess))) return false;
+        peer = {static_cast<char*>(mapped), true};
+    }
+    return copies(proof_of(peer.mailbox, &peer != &peers_[0]), &mine.proof, sizeof mine.proof);
+}
+
+// The place in a mailbox where the rank before or the next one has written its proof.
+char* PeerMail::proof_of(char* mailbox, bool of_the_rank_before) const {
+    return mailbox + capacity_ - proof_bytes + (of_the_rank_before ? 0 : sizeof(uint64_t));
+}
+
+std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, size_t messages, int64_t bytes) {
+    if (ranks.nccl == nullptr || ranks.size < 2) return nullptr;
+    const DeviceScope scope(device);
+    const RelaxedCapture relaxed;
+    std::unique_ptr<PeerMail> mail(new PeerMail(ranks, device));
+    std::vector<Note> notes(static_cast<size_t>(ranks.size));
+    const Note mine = mail->make_note(messages, bytes);
+    gather_on_host(ranks, &mine, notes.data(), sizeof(Note), device);
+    const auto with_neighbours = [&](auto&& holds) {
+        for (const int32_t rank : {ranks.rank - 1, ranks.rank + 1})
+            if (mail->is_rank(rank) && !holds(notes[static_cast<size_t>(rank)], rank)) return false;
+        return true;
+    };
+    const bool reached = with_neighbours(
+        [&](const Note& theirs, int32_t rank) { return mail->reach(mine, theirs, mail->neighbour(rank)); });
+    if (!all_agree(ranks, device, reached)) return nullptr;
+    // On some machines what is written to another GPU does not arrive.
+    const bool arrived = with_neighbours([&](const Note& theirs, int32_t rank) {
+        uint64_t proof = 0;
+        char* const place = mail->proof_of(mail->mailbox_, rank < ranks.rank);
+        return copies(&proof, place, sizeof proof) && proof == theirs.proof;
+    });
+    return all_agree(ranks, device, arrived) ? std::move(mail) : nullptr;
+}
+
+PeerMail::~PeerMail() {
+    release_on(device_, [this] {
+        const RelaxedCapture relaxed;
+        // cudaFree waits for work of the device, so that nothing uses the mailboxes any more.
+        const bool waited = succeeds(cudaFree(sent_));
+        if (!waited) return;
+        for (const Peer& peer : peers_)
+            if (peer.mapped) succeeds(cudaIpcCloseMemHandle(peer.mailbox));
+        if (mailbox_ != nullptr) spare_mailboxes().give(device_, capacity_, mailbox_);
+    });
+}
+
+size_t PeerMail::add(size_t bytes) {
+    Message m{};
+    m.pieces = std::clamp<size_t>(ceil_div(bytes, piece_bytes), 1, most_pieces);
+    m.bytes = static_cast<int64_t>(bytes);
+    m.piece = static_cast<int64_t>(round_up(ceil_div(bytes, m.pieces), 16));
+    m.counters = used_;
+    m.data = used_ + m.pieces * sizeof(PieceCounters);
+    m.sent = sent_count_;
+    used_ = round_up(m.data + m.pieces * static_cast<size_t>(m.piece), sizeof(PieceCounters));
+    sent_count_ += m.pieces;
+    messages_.push_back(m);
+    return messages_.size() - 1;
+}
+
+void PeerMail::enqueue(const void* kernel, size_t message, const void* data, char* mailbox, void* stream) const {
+    const Message& m = messages_[message];
+    MailParams p;
+    p.counters = reinterpret_cast<PieceCounters*>(mailbox + m.counters);
+    p.sent = sent_ + m.sent;
+    p.data = static_cast<char*>(const_cast<void*>(data));
+    p.mailbox = mailbox + m.data;
+    p.bytes = m.bytes;
+    p.piece = m.piece;
+    launch(kernel, blocks_of(static_cast<int64_t>(m.pieces), mail_threads), stream, p);
+}
+
+void PeerMail::deliver(size_t message, const void* data, int32_t to, void* stream) const {
+    enqueue(deliver_kernel(), message, data, neighbour(to).mailbox, stream);
+}
+
+void PeerMail::collect(size_t message, void* data, void* stream) const {
+    enqueue(collect_kernel(), message, data, mailbox_, stream);
+}
+
+}  // namespace flashscan::cuda
