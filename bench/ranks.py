@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulates a linear recurrence whose time is cut over 2 to 64 GPUs: two ways to carry states from GPU to GPU.
+"""Simulates a linear recurrence whose time is cut over 2 to 64 GPUs: three ways to carry states from GPU to GPU.
 
     python3 bench/ranks.py [--array-mb 256] [--rows 8192]
 
@@ -7,8 +7,9 @@ Nothing is run: times come from a cost model, whose numbers are measured on H200
 ASSUMED does. Each GPU has the same number of steps, so that the whole grows with the number of GPUs.
 
 all-gather  Each GPU reads what a summary of its steps takes, all GPUs gather the summaries, and each runs its pass.
-wavefront   Rows are in groups. A GPU starts a group when the one before it has finished it and sent its state; each array
-            is read or written once, in one kernel. The last GPU starts behind one group of each GPU before it.
+wavefront   Rows are in groups, a kernel each. A GPU starts a group when the one before it has finished it and sent its state;
+            each array is read or written once. The last GPU starts behind one group of each GPU before it.
+one kernel  The same in a single kernel that waits for states by itself, which the library does not have: groups can be small.
 """
 
 import argparse
@@ -20,10 +21,12 @@ MB = 1 << 20
 MEASURED = """a stream of 2 reads and 1 write of arrays of 16 MB to 1 GB takes 3.8 us and its bytes at 4.39 TB/s, one of
 3 reads and 2 writes 5.0 us and 4.12 TB/s (a straight line through the ends, within 5 % of the sizes
 between; memory of 4.8 TB/s); NCCL's all-gather on two
-GPUs takes 8.8 us and the bytes of a rank at 105 GB/s; a state of 4 KB in peer memory arrives in 1.9 us, of 32 KB in 2.7"""
+GPUs takes 8.8 us and the bytes of a rank at 105 GB/s; a group's state is in the other GPU 10 us after its end, a group takes 3 us
+and 8 % more than its share of a stream (fitted to wavefronts of 256 MB and 1 GB over two GPUs, within 4 %); a state of 4 KB in
+peer memory arrives in 1.9 us, of 32 KB in 2.7"""
 ASSUMED = """each further GPU adds one hop of 1.34 us (a flag in peer memory, measured) and the bytes of its rank to an
 all-gather; hosts have 8 GPUs, and between them an all-gather has 50 GB/s and a hop or a state takes 10 us more; a kernel
-that waits for states of other GPUs streams as one that does not, in groups of at least 16 MB of all its arrays"""
+that waits for states of other GPUs by itself streams as one that does not, in groups of at least 16 MB of all its arrays"""
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,20 @@ class Pass:
     summary: int
     fixed_us: float
     bytes_per_us: float
+    reads_edges: bool  # the states before the steps of a GPU, which are gathered
 
     def stream_us(self, size):
         return self.fixed_us + size / self.bytes_per_us
 
 
-PASSES = [Pass("forward", 3, 2, 3.8, 4.39e6), Pass("backward", 5, 2, 5.0, 4.12e6)]
+PASSES = [Pass("forward", 3, 2, 3.8, 4.39e6, False), Pass("backward", 5, 2, 5.0, 4.12e6, True)]
 GPUS = [2, 4, 8, 16, 32, 64]
 HOST_GPUS = 8
 BETWEEN_HOSTS_US = 10.0
 LEAST_GROUP = 16 * MB
+# Of the library, as src/core/rank_schedule.cpp has them.
+LEAST_ROWS, MOST_GROUPS = 1024, 64
+GROUP_US, ARRIVAL_US, GROUP_SHARE = 3.0, 10.0, 1.08
 
 
 def hosts_of(gpus):
@@ -79,7 +86,19 @@ def groups_of(work, array, rows):
     return max(1, min(rows, int(work.arrays * array // LEAST_GROUP)))
 
 
+def wavefront_groups_us(work, gpus, array, rows, groups):
+    own = work.arrays * array / work.bytes_per_us * (GROUP_SHARE if groups > 1 else 1)
+    states = (gpus - 1) * ARRIVAL_US + (hosts_of(gpus) - 1) * BETWEEN_HOSTS_US
+    edges = gather_us(gpus, 4 * rows) if work.reads_edges else 0
+    return work.fixed_us + own * (groups + gpus - 1) / groups + GROUP_US * groups + states + edges
+
+
 def wavefront_us(work, gpus, array, rows):
+    most = min(max(rows // LEAST_ROWS, 1), MOST_GROUPS)
+    return min(wavefront_groups_us(work, gpus, array, rows, groups) for groups in range(1, most + 1))
+
+
+def one_kernel_us(work, gpus, array, rows):
     groups = groups_of(work, array, rows)
     own = work.arrays * array / work.bytes_per_us
     states = (gpus - 1) * state_us(4 * rows / groups) + (hosts_of(gpus) - 1) * BETWEEN_HOSTS_US
@@ -90,7 +109,7 @@ def rows_of_table(work, array, rows):
     for gpus in GPUS:
         whole = whole_us(work, gpus, array)
         cells = [work.name, gpus, us_text(whole)]
-        for cost in (all_gather_us, wavefront_us):
+        for cost in (all_gather_us, wavefront_us, one_kernel_us):
             us = cost(work, gpus, array, rows)
             cells += [us_text(us), f"{us / whole:.3f}", f"{100 * whole / (gpus * us):.0f}"]
         yield cells
@@ -99,12 +118,12 @@ def rows_of_table(work, array, rows):
 def write(array, rows):
     """The assumptions and the table, as Markdown."""
     header = ["pass", "GPUs", "one GPU, us"]
-    for way in ("all-gather", "wavefront"):
+    for way in ("all-gather", "wavefront", "one kernel"):
         header += [f"{way}, us", "of one GPU", "efficiency, %"]
     lines = [cells for work in PASSES for cells in rows_of_table(work, array, rows)]
     text = " ".join(f"Measured: {MEASURED}. Assumed: {ASSUMED}.".split())
     groups = " and ".join(f"{groups_of(work, array, rows)} ({work.name})" for work in PASSES)
-    return (f"Simulated, not run: arrays of {array / MB:g} MB on each GPU, {rows} rows of f32, groups of a wavefront: "
+    return (f"Simulated, not run: arrays of {array / MB:g} MB on each GPU, {rows} rows of f32, groups of one kernel: "
             f"{groups}. {text}\n\n" + table(header, lines))
 
 

@@ -30,6 +30,7 @@
  *                             calls always do. They synchronise the stream for it and cannot be captured in a graph then.
  *     FLASHSCAN_CPU_ISA       the CPU backend's instruction set: baseline, avx2 or avx512; the best that the processor has
  *                             if not set. Read once.
+ *     NCCL_P2P_DISABLE=1      plans with a communicator of NCCL's do not use the memory of other GPUs either.
  *
  * Contents
  *   1  Version
@@ -430,7 +431,9 @@ typedef struct flashscan_nccl {
  * COMM_NCCL: `user` is the caller's ncclComm_t, on the plan's device, and the ranks are its own. size is 0, or size and rank
  * are those of the ncclComm_t. The functions are those of `nccl`, or where that is NULL of the NCCL that the program has
  * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph, on
- * all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many bytes.
+ * all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many bytes. Instantiate the
+ * graph with cudaGraphInstantiateFlagUseNodePriority, and do not launch it any more when the plan is destroyed. Between GPUs of
+ * one host that reach each other's memory states pass through it in a wavefront: a plan then has 2 MB or more on its device.
  *
  * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`,
  * size times `bytes`, with those of all ranks in the order of their numbers, its own included. `bytes` is the same on all

@@ -14,9 +14,9 @@ constexpr double summary_us = 6;          // kernels that close a summary and jo
 constexpr double gather_us = 8.8;         // an all-gather of nothing on two ranks
 constexpr double further_rank_us = 1.34;  // of each further one
 constexpr double gathered_bytes = 105e3;  // bytes a microsecond
-constexpr double state_us = 9.9;          // a state from rank to rank
+constexpr double sent_us = 20;            // from the end of a group to its state in the next rank, through NCCL
+constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
-constexpr double peer_state_us = 4;       // through peer memory, a launch on each side included
 constexpr double group_us = 3;            // from one group of a wavefront to the next
 
 double all_gather_us(int32_t ranks, double bytes) {
@@ -31,13 +31,10 @@ double gathered_us(const RankWork& w) {
 }
 
 double wavefront_us(const RankWork& w, int32_t groups) {
-    const double hop = (w.peer_memory ? peer_state_us : state_us) + w.state_bytes / groups / sent_bytes;
+    const double hop = (w.peer_memory ? peer_us : sent_us) + w.state_bytes / groups / sent_bytes;
     const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
     const double before = w.before_bytes > 0 ? launch_us + w.before_bytes / bytes_per_us : 0;
-    // NCCL's kernel finds no room before the blocks of the next group run out, so that each rank begins two groups after the
-    // one before it; the small kernels of peer memory find it (bench/results/tried_linear.md).
-    const int32_t late = w.peer_memory ? 1 : 2;  // groups
-    return launch_us + w.pass_bytes / bytes_per_us * (groups + late * (w.ranks - 1)) / groups + group_us * groups +
+    return launch_us + w.pass_bytes / bytes_per_us * (groups + w.ranks - 1) / groups + group_us * groups +
            hop * (w.ranks - 1) + edges + before;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory, streams, graphs and kernels of the machine. Copies are done at once, kernels only noted down.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -147,6 +148,33 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     ENTER(enter_device);
     *stream = reinterpret_cast<cudaStream_t>(*m.streams.insert(new Stream{current_device(), false, {}}).first);
     return cudaSuccess;
+}
+// Its GPUs do not reach each other's memory.
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+    ENTER(enter_device);
+    *can = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+    ENTER(enter_device);
+    return remember(cudaErrorPeerAccessUnsupported);
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+    ENTER(enter_device);
+    std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", device);
+    return cudaSuccess;
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) {
+    ENTER(enter_device);
+    return remember(cudaErrorNotSupported);
+}
+cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) {
+    ENTER(enter_device);
+    return remember(cudaErrorNotSupported);
+}
+cudaError_t cudaIpcCloseMemHandle(void*) {
+    ENTER(enter_device);
+    return remember(cudaErrorNotSupported);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     ENTER(enter_device);
