@@ -265,7 +265,8 @@ class Rank {
 };
 
 // The median over runs of the slower rank's time.
-double time_way(const Settings& settings, const Way& way, Shared& shared, int64_t steps, bool backward, double& least) {
+double time_way(const Settings& settings, const Way& way, Shared& shared, int64_t steps, bool backward, double& least,
+                std::vector<double>& ranks_us) {
     shared.us.assign(gpus, {});
     std::vector<std::thread> threads;
     for (int rank = 0; rank < gpus; ++rank)
@@ -281,11 +282,16 @@ double time_way(const Settings& settings, const Way& way, Shared& shared, int64_
             }
         });
     for (std::thread& thread : threads) thread.join();
+    const auto median_of = [](std::vector<double> us) {
+        std::sort(us.begin(), us.end());
+        return us[us.size() / 2];
+    };
+    ranks_us.clear();
+    for (const std::vector<double>& us : shared.us) ranks_us.push_back(median_of(us));
     std::vector<double> slower;
     for (size_t i = 0; i < shared.us[0].size(); ++i) slower.push_back(std::max(shared.us[0][i], shared.us[1][i]));
-    std::sort(slower.begin(), slower.end());
-    least = slower.front();
-    return slower[slower.size() / 2];
+    least = *std::min_element(slower.begin(), slower.end());
+    return median_of(slower);
 }
 
 template <typename T>
@@ -359,18 +365,21 @@ void run(const Settings& settings) {
             double whole = 0;
             for (const Way& way : ways) {
                 double least = 0;
+                std::vector<double> ranks_us;
                 const double us =
-                    time_way(settings, way, shared, way.ranks == 1 ? gpus * steps : steps, backward, least);
+                    time_way(settings, way, shared, way.ranks == 1 ? gpus * steps : steps, backward, least, ranks_us);
                 if (way.ranks == 1 && !way.is_communicator_of_one) whole = us;
                 std::printf(
                     "{\"layer\": \"%s\", \"dim\": %lld, \"pass\": \"%s\", \"way\": \"%s\", \"groups\": %d, \"ranks\": "
                     "%d, \"rank_mb\": %lld, \"batch\": "
-                    "%lld, \"channels\": %lld, \"us\": %.1f, \"min_us\": %.1f, \"of_one\": %.3f, \"graph\": %s, "
+                    "%lld, \"channels\": %lld, \"us\": %.1f, \"min_us\": %.1f, \"ranks_us\": [%.1f, %.1f], \"of_one\": "
+                    "%.3f, \"graph\": %s, "
                     "\"device\": \"%s\", \"kernel\": \"%s\"}\n",
                     settings.layer->name, static_cast<long long>(settings.layer->of_matrices ? settings.dim : 0),
                     backward ? "backward" : "forward", way.name, way.groups, way.ranks, static_cast<long long>(mb),
                     static_cast<long long>(settings.batch), static_cast<long long>(settings.channels), us, least,
-                    us / whole, settings.calls ? "false" : "true", properties.name, shared.kernel.c_str());
+                    ranks_us[0], ranks_us[1], us / whole, settings.calls ? "false" : "true", properties.name,
+                    shared.kernel.c_str());
                 std::fflush(stdout);
             }
         }

@@ -48,7 +48,9 @@ RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) 
         return gathered;
     }
     RankSchedule wave{Carries::wavefront, 1, 0, ""};
-    const int64_t sensible = std::clamp<int64_t>(w.rows / w.least_rows, 1, most_chosen_groups);
+    const int64_t parts = w.rows / w.least_rows;
+    const int64_t sensible =
+        std::clamp<int64_t>(std::max(std::min(parts, few_groups), parts / 4), 1, most_chosen_groups);
     const auto most = static_cast<int32_t>(std::min<int64_t>(w.most_groups, groups > 0 ? groups : sensible));
     wave.us = wavefront_us(w, groups > 0 ? most : 1);
     if (groups > 0) wave.groups = most;

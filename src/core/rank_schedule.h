@@ -14,10 +14,9 @@
 
 namespace flashscan {
 
-// Rows of a group at least: between two H100s 8 groups of 1024 rows of a linear recurrence took 0.66 of the time of one GPU,
-// 16 groups of 512 0.73, 32 groups of 256 0.80.
-inline constexpr int64_t least_group_rows = 1024;
-
+// Rows of a group at least, and of more than few_groups groups four times as many: over two H200s 8 groups of a linear recurrence
+// were the best of 4, 8 and 16 for 8192, 16384 and 32768 rows.
+inline constexpr int64_t least_group_rows = 1024, few_groups = 8;
 inline constexpr int32_t most_chosen_groups = 64;  // that a plan makes by itself
 
 // The memory traffic and messages of a pass on the rank that has the most steps.

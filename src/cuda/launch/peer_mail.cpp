@@ -98,10 +98,13 @@ bool clears(void* memory, size_t bytes) {
 
 // Returns on all ranks whether `mine` is true on all of them.
 bool all_agree(const Communicator& ranks, int device, bool mine) {
-    std::vector<int64_t> all(static_cast<size_t>(ranks.size));
-    const int64_t own = mine ? 1 : 0;
-    gather_on_host(ranks, &own, all.data(), sizeof own, device);
-    return std::all_of(all.begin(), all.end(), [](int64_t one) { return one == 1; });
+    struct alignas(64) Answer {  // as all_gather wants it
+        bool yes;
+    };
+    const Answer own{mine};
+    std::vector<Answer> all(static_cast<size_t>(ranks.size));
+    gather_on_host(ranks, &own, all.data(), sizeof(Answer), device);
+    return std::all_of(all.begin(), all.end(), [](const Answer& one) { return one.yes; });
 }
 
 }  // namespace

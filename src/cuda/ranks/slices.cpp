@@ -16,7 +16,9 @@ int64_t channel_unit(int64_t bytes) { return std::max<int64_t>(channel_bytes / b
 // The groups that the axes of a pass can be cut into, 0 for an axis that is not cut, and the channels of a least group.
 struct Cuts {
     int64_t batches, channel_units, unit;
-    int64_t most() const { return std::max(batches, channel_units); }
+    int64_t most() const {
+        return batches + channel_units > 0 ? std::max<int64_t>(batches, 1) * std::max<int64_t>(channel_units, 1) : 0;
+    }
 };
 template <typename Problem>
 Cuts cuts_of(const Problem& p, bool batch, bool channels, int64_t unit) {
@@ -48,14 +50,26 @@ Cuts cuts_of(const SelectiveProblem& p, Pass pass) {
 template <typename Problem>
 RowSlices cut(const Problem& p, const Cuts& cuts, int32_t groups) {
     RowSlices slices;
-    slices.along_channels = cuts.batches < groups && cuts.channel_units > cuts.batches;
     slices.group_channels = p.channels;
-    if (slices.along_channels) {
-        slices.group_channels = ceil_div<int64_t>(cuts.channel_units, groups) * cuts.unit;
+    const auto channels_of = [&](int32_t parts) { return ceil_div<int64_t>(cuts.channel_units, parts) * cuts.unit; };
+    if (cuts.batches == 0 && cuts.channel_units > 0) {
+        slices.of = "channels";
+        slices.along_channels = true;
+        slices.group_channels = channels_of(groups);
         for (int64_t c = 0; c < p.channels; c += slices.group_channels) {
             const int64_t width = std::min<int64_t>(slices.group_channels, p.channels - c);
             slices.list.push_back({0, p.batch, c, width, p.state_rows() * c, p.state_rows() * width});
         }
+        return slices;
+    }
+    if (cuts.batches > 0 && groups >= 2 * cuts.batches && cuts.channel_units > 1) {
+        slices.of = "channels of batch entries";
+        const int64_t most = channels_of(groups / static_cast<int32_t>(cuts.batches));
+        for (int64_t b = 0; b < p.batch; ++b)
+            for (int64_t c = 0; c < p.channels; c += most) {
+                const int64_t width = std::min<int64_t>(most, p.channels - c);
+                slices.list.push_back({b, 1, c, width, b * p.channels + c, width});
+            }
         return slices;
     }
     const int64_t most = ceil_div<int64_t>(p.batch, groups);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a pass cut into groups, which a wavefront hands on one after the other: entries of the batch, or else
-// channels. All ranks cut alike, by what is the same on all of them.
+// The rows of a pass cut into groups, which a wavefront hands on one after the other: entries of the batch, channels of
+// these where there are twice as many groups, or channels of all rows where the batch must not be cut. All ranks cut alike,
+// by what is the same on all of them.
 #pragma once
 
 #include <vector>
@@ -18,8 +19,11 @@ struct RowSlice {
 };
 
 struct RowSlices {
+    const char* of = "batch entries";  // what the groups are
+    // Whether groups have channels of all rows, so that their states do not lie side by side, and then the channels of every
+    // group but the last.
     bool along_channels = false;
-    int64_t group_channels = 0;  // of every group but the last
+    int64_t group_channels = 0;
     std::vector<RowSlice> list;
 };
 

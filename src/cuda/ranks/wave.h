@@ -76,8 +76,7 @@ class Wavefront {
         const char* const name = pass == Pass::forward ? "forward" : "backward";
         if (!waves(pass)) return fmt::format("{} gathered {}, {}", name, what, of.schedule.why);
         return fmt::format("{} in a wavefront of {} groups of {}{}, {}, each {}", name, of.slices.list.size(),
-                           of.slices.along_channels ? "channels" : "batch entries",
-                           mail_ ? " through the memory of the GPUs" : "", of.schedule.why,
+                           of.slices.of, mail_ ? " through the memory of the GPUs" : "", of.schedule.why,
                            of.kernels.front()->describe());
     }
 
