@@ -70,6 +70,7 @@ def calls_on(convert, threads):
         "linear_scan_backward": lambda: flashscan.linear_scan_backward(gate, h, x, threads=threads),
         "linear_step": lambda: flashscan.linear_step(one, one, state, threads=threads),
         "rnn": lambda: flashscan.rnn(Wx, R, b, threads=threads),
+        "RnnStep": functools.partial(flashscan.RnnStep(R, b, pool, state_indices=place, threads=threads), now),
         "rnn_step": lambda: flashscan.rnn_step(now, R, b, pool, state_indices=place, threads=threads),
         "prefix_scan add": lambda: flashscan.prefix_scan(x, "add", axis=1, threads=threads),
         "affine_scan": lambda: flashscan.affine_scan(W, vectors, threads=threads),

@@ -61,6 +61,7 @@ CALLS = {
     "gated_step": {"gate": ONE, "input": ONE, "layer": "hgrn", "param": ones(3), **ROWS},
     "selective_step": {"u": ONE, "delta": ONE, "A": -ones(3, 2), "B": ones(2, 2), "C": ones(2, 2), "state": ones(2, 3, 2)},
     "rnn_step": {**NET, "Wx": NET["Wx"][:, 0].copy(), "state": ones(2, 4, 1, 3), "state_indices": ROWS["state_indices"]},
+    "RnnStep": {"R": NET["R"], "b": NET["b"], "state": ones(2, 2, 1, 3)},
     "rnn": NET,
     "rnn_backward": {"R": NET["R"], "output": X[:, :, None], "reserve": None, "grad_output": X[:, :, None]},
     "prefix_scan": {"x": X, "op": "mul"},

@@ -44,8 +44,9 @@ def test_structs_are_those_of_the_header(name):
 def test_arguments_are_packed_as_the_header_has_them():
     layout = (ROOT / "tests/abi/layout.c").read_text()
     pins = [int(offset) for offset in re.findall(r"^PIN_FIELD\(flashscan_arg, \w+, (\d+)\);", layout, re.MULTILINE)]
-    assert pins == [struct.calcsize(lib.ARG[:length]) for length in range(4)]
-    assert struct.calcsize(lib.ARG) == 24
+    form = lib.ARG_ID + 2 * lib.ARG_WORD
+    assert pins == [struct.calcsize(form[:length]) for length in range(4)]
+    assert struct.calcsize(form) == 24
 
 
 def test_constants_are_those_of_the_header():

@@ -8,7 +8,7 @@ import pytest
 
 import flashscan
 from flashscan import _library as lib
-from flashscan import _rnn, gated_step, linear_step, rnn_step, selective_step
+from flashscan import RnnStep, _rnn, gated_step, linear_step, rnn_step, selective_step
 
 BATCH, CHANNELS, STATES, POOL = 4, 5, 3, 9
 
@@ -144,6 +144,54 @@ def test_networks_step_by_step(package, cell, dtype):
     close(after[:, used], last[:, given])
     untouched = [i for i in range(POOL) if i not in used]
     np.testing.assert_array_equal(after[:, untouched], before[:, untouched])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_steps_that_hold_their_arrays_are_those_that_do_not(package):
+    package = PACKAGES[package]()
+    Wx, R, b, reset, state = network("lstm", np.float32, 3)
+    across = R.transpose(0, 1, 3, 2).copy().transpose(0, 1, 3, 2)  # is copied once
+    pool = np.concatenate([random(2, 2, HEADS, UNITS, seed=8), state], axis=1)
+    rows, reset = np.array([5, 2, -1, 3], np.int32), reset[-1]
+    plain, pooled = ([package.make(s), package.make(s)] for s in (state, pool))
+    held = RnnStep(package.make(across), package.make(b), plain[1])
+    chosen, marks = package.make(rows), package.make(np.zeros(BATCH, bool))
+    held_pool = RnnStep(package.make(R), package.make(b), pooled[1], state_indices=chosen, reset=marks)
+    same = lambda one, two: np.testing.assert_allclose(package.back(one), package.back(two), rtol=1e-6, atol=1e-6)
+    for t in range(3):
+        given = [package.make(a) for a in (Wx[t], R, b)]
+        same(held(given[0]), rnn_step(*given, plain[0]))
+        if t == 2:  # new numbers where they lay
+            chosen[0], marks[1] = 4, True
+            rows[0], reset = 4, np.array([False, True, False, False])
+        now = package.make(reset if t == 2 else np.zeros(BATCH, bool))
+        same(held_pool(given[0]), rnn_step(*given, pooled[0], state_indices=package.make(rows), reset=now))
+    same(plain[0], plain[1]), same(pooled[0], pooled[1])
+
+
+def test_mistakes_of_steps_that_hold_their_arrays_are_named():
+    Wx, R, b, _, state = network("lstm", np.float32, 1)
+    with pytest.raises(flashscan.FlashscanTypeError, match="state is a list"):
+        RnnStep(R, b, state.tolist())
+    step, kept = RnnStep(R, b, state), state.copy()
+    for wrong, words in [(Wx[0, :, :3], "Wx has shape"), (Wx[0, :2], r"Wx has shape \(2, .* as many rows"), (Wx[0].astype(np.float64), "R is float32")]:
+        with pytest.raises(flashscan.FlashscanError, match=words):
+            step(wrong)
+    np.testing.assert_array_equal(kept, state)
+    expected = kept.copy()
+    np.testing.assert_array_equal(step(Wx[0]), rnn_step(Wx[0], R, b, expected))
+    np.testing.assert_array_equal(state, expected)
+
+
+def test_parameters_of_modules_are_taken_as_they_are():
+    torch = pytest.importorskip("torch")
+    Wx, R, b, _, state = (None if a is None else torch.from_numpy(a) for a in network("lstm", np.float32, 1))
+    weights, other = [torch.nn.Parameter(each) for each in (R, b)], state.clone()
+    step = RnnStep(*weights, state)
+    with pytest.raises(flashscan.FlashscanTypeError, match="requires grad"):
+        step(Wx[0])
+    with torch.no_grad():
+        assert torch.equal(step(Wx[0]), rnn_step(Wx[0], *weights, other)) and torch.equal(state, other)
 
 
 def test_states_of_narrow_networks_are_wide():

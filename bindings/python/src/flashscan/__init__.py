@@ -21,7 +21,7 @@ from ._linear import linear_scan, linear_scan_backward
 from ._operator import CudaOperator, HostOperator, prefix_scan, prefix_scan_backward, reduce, reduce_backward
 from ._rnn import rnn, rnn_backward
 from ._selective import selective_scan, selective_scan_backward
-from ._step import gated_step, linear_step, rnn_step, selective_step
+from ._step import RnnStep, gated_step, linear_step, rnn_step, selective_step
 
 __version__ = _version()
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "FlashscanTypeError",
     "FlashscanValueError",
     "HostOperator",
+    "RnnStep",
     "affine_scan",
     "affine_scan_backward",
     "device_count",

@@ -273,7 +273,7 @@ class Build(Structure):
     ]
 
 
-ARG = "iiNN"  # flashscan_arg as the struct module writes it: id, reserved, data, bytes
+ARG_ID, ARG_WORD = "ii", "N"  # flashscan_arg as the struct module writes it: id and reserved; data; bytes
 
 
 def _forked_after_openmp() -> bool:

@@ -151,7 +151,7 @@ def _along(kind: Kind, arrays: tuple[Any, ...], options: tuple[Any, ...], layout
         if name == "reset":
             given[name] = time.reset(array)
         elif name == "out":
-            given[name] = time.into(name, array, space.spec(space.signature(array)).strides)
+            given[name] = time.into(name, array, space.spec(space.signature_getter()(array)).strides)
         else:
             given[name] = time.state(name, array) if name.endswith("state") else time.data(name, array)
     gate, given["gate"] = given["gate"], time.gate(given["gate"], space.expand)

@@ -13,11 +13,13 @@ from torch.autograd import forward_ad
 
 from . import _library as lib
 from ._errors import FlashscanTypeError, FlashscanValueError
-from ._spaces import Elements, NumpySpace, Signature, Spec, no_stream
+from ._spaces import Elements, NumpySpace, Signature, Spec, dense_strides, no_stream
 
 
 _C: Any = getattr(torch, "_C")
-_wrapped = getattr(getattr(_C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False)
+_functorch: Any = getattr(_C, "_functorch", None)
+_wrapped = getattr(_functorch, "is_functorch_wrapped_tensor", lambda tensor: False)
+_transforms: Any = getattr(_functorch, "peek_interpreter_stack", None) or getattr(_functorch, "are_transforms_active", lambda: None)
 
 
 class _CudaMemory:
@@ -31,8 +33,30 @@ class _CudaMemory:
         }
 
 
+def _watched(tensor: Any) -> Signature:
+    """The signature of a tensor, where there may be tangents or transforms of torch.func."""
+    if _wrapped(tensor) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None):
+        raise FlashscanTypeError(
+            "a tensor has a tangent or is one of torch.func's, which flashscan does not see; accepted are those of "
+            "flashscan.torch's functions"
+        )
+    return _signature(tensor)
+
+
+def _signature(tensor: Any) -> Signature:
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise FlashscanTypeError(
+            "a tensor requires grad, which flashscan does not record; accepted are those of flashscan.torch's "
+            "functions, or any under torch.no_grad()"
+        )
+    # Asking for strides takes three times as long.
+    strides = None if tensor.is_contiguous() else tensor.stride()
+    return tensor.shape, strides, tensor.dtype, tensor.device, tensor.is_conj() or tensor.is_neg()
+
+
 class TorchSpace:
     kind: type = torch.Tensor
+    kinds = {torch.Tensor, torch.nn.Parameter}
     known = {
         torch.float32: lib.F32,
         torch.bfloat16: lib.BF16,
@@ -49,25 +73,15 @@ class TorchSpace:
     castable = staticmethod(torch.can_cast)
 
     @staticmethod
-    def signature(tensor: Any) -> Signature:
-        if tensor.requires_grad and torch.is_grad_enabled():
-            raise FlashscanTypeError(
-                "a tensor requires grad, which flashscan does not record; accepted are those of flashscan.torch's "
-                "functions, or any under torch.no_grad()"
-            )
-        if _wrapped(tensor) or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None):
-            raise FlashscanTypeError(
-                "a tensor has a tangent or is one of torch.func's, which flashscan does not see; accepted are those of "
-                "flashscan.torch's functions"
-            )
-        return tensor.shape, tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj() or tensor.is_neg()
+    def signature_getter() -> Callable[[Any], Signature]:
+        transformed = forward_ad._current_level >= 0 or _transforms()
+        return _watched if transformed else _signature
 
     def spec(self, signature: Signature) -> Spec:
         shape, strides, dtype, device, lazy = signature
-        size = self.itemsize(dtype)
-        return Spec(
-            tuple(shape), tuple(n * size for n in strides), dtype, self.known.get(dtype), size, device, not lazy
-        )
+        size, shape = self.itemsize(dtype), tuple(shape)
+        steps = dense_strides(shape, size) if strides is None else tuple(n * size for n in strides)
+        return Spec(shape, steps, dtype, self.known.get(dtype), size, device, not lazy)
 
     def convert(self, value: Any, like: Any) -> Any:
         if isinstance(value, torch.Tensor):

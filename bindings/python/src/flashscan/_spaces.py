@@ -89,11 +89,17 @@ class Elements:
     @property
     def inner(self) -> tuple[int, ...]:
         """Strides within an element, in items."""
-        return tuple(math.prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+        return dense_strides(self.shape, 1)
+
+
+def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """In bytes."""
+    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 class NumpySpace:
     kind: type = np.ndarray
+    kinds = {np.ndarray}  # types of arrays that are taken as they are
     known = {
         np.dtype(np.float32): lib.F32,
         np.dtype(np.float16): lib.F16,
@@ -109,6 +115,10 @@ class NumpySpace:
     @staticmethod
     def signature(array: Any) -> Signature:
         return array.shape, array.strides, array.dtype, array.flags.num & (_ALIGNED | _WRITEABLE)
+
+    def signature_getter(self) -> Callable[[Any], Signature]:
+        """``signature``, as the state of the package at present asks for."""
+        return self.signature
 
     def number(self, dtype: np.dtype[Any]) -> int | None:
         if dtype.name == "bfloat16" and dtype.type.__module__ == "ml_dtypes":
@@ -210,6 +220,7 @@ class CupySpace(NumpySpace):
     def __init__(self, cupy: Any) -> None:
         self.cupy = cupy
         self.kind = cupy.ndarray
+        self.kinds = {cupy.ndarray}
 
     @staticmethod
     def signature(array: Any) -> Signature:
