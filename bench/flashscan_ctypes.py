@@ -10,7 +10,7 @@ LAYOUTS = {"BTC": 301, "BCT": 302, "BTGHD": 303, "TBGHD": 304}
 PASS_FORWARD, PASS_BACKWARD = 501, 502
 CELLS = {"lstm": 901, "gru": 902, "elman": 903, "slstm": 904}  # those that have peers
 INPUT, GATE, OUTPUT, WEIGHT, BIAS, RESERVE, GRAD = 2001, 2002, 2003, 2008, 2009, 2011, 1 << 30
-TRAINING = 1 << 10
+TRAINING, ALLOW_TF32 = 1 << 10, 1 << 11
 
 
 def pass_number(backward):
@@ -129,8 +129,9 @@ class RnnPlan(Plan):
     """A recurrent network of one dtype: layout "BTGHD" or "TBGHD"; backward needs `training`."""
 
     def __init__(self, library, cell, dtype, layout, batch, time, heads, dim, training, backend=CUDA, device=0, threads=0,
-                 kernel=None):
+                 kernel=None, tf32=False):
+        flags = (TRAINING if training else 0) | (ALLOW_TF32 if tf32 else 0)
         desc = RnnDesc(struct_size=ctypes.sizeof(RnnDesc), dtype=DTYPES[dtype], layout=LAYOUTS[layout],
-                       cell=CELLS[cell], flags=TRAINING if training else 0, batch=batch, time=time, heads=heads,
+                       cell=CELLS[cell], flags=flags, batch=batch, time=time, heads=heads,
                        head_dim=dim)
         super().__init__(library, library.lib.flashscan_plan_rnn, desc, backend, device, threads, kernel)

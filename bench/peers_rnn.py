@@ -3,10 +3,15 @@
 
     python3 bench/peers_rnn.py --library build/sm90a/src/libflashscan.so --json peers_rnn.json
     python3 bench/peers_rnn.py --device cpu --threads 2
+    python3 bench/peers_rnn.py --table large
+    python3 bench/peers_rnn.py --table diagonal
 
 On a GPU PyTorch's layers are cuDNN's. They include the product of input and input weights, which flashscan takes as
 given: it is timed by itself, with PyTorch, and "recurrence" is the layer's time less the product's. FlashRNN is timed
-with --flashrnn where it is installed: it compiles for about a minute per shape. Times of a GPU are medians of calls
+with --flashrnn where it is installed: it compiles for about a minute per shape. Table "large" has many rows, in f32 with
+the factors of products rounded to tf32 by both or by none. Table "diagonal" has heads of one unit beside loops of torch.compile: a
+compiled step called for each step, the same captured in a CUDA graph, and a compiled function of 32 steps captured for all
+of them; one function of 4096 steps would take torch.compile minutes. Times of a GPU are medians of calls
 between two CUDA events, with the L2 cache flushed before. A cell's outputs and gradient of R are compared with
 PyTorch's in f32 before anything is timed.
 """
@@ -37,15 +42,22 @@ class Case:
     dim: int
     time: int = 1024
     inputs: int = 0  # 0: as many as outputs
+    tf32: bool = False
 
     gates = property(lambda self: LAYERS[self.cell][1])
     width = property(lambda self: self.heads * self.dim)
-    name = property(lambda self: f"{self.cell} {self.dtype} b{self.batch} t{self.time} h{self.heads} d{self.dim}")
+    name = property(lambda self: f"{self.cell} {self.dtype} b{self.batch} t{self.time} h{self.heads} d{self.dim}"
+                    f"{' tf32' if self.tf32 else ''}")
 
 
 def cases_of(table):
     if table == "cpu":
         return [Case(cell, "f32", 16, 1, 256, 200, inputs) for cell in ("lstm", "gru", "elman") for inputs in (1, 256)]
+    if table == "large":
+        return [Case("lstm", dtype, *shape, 256, 0, tf32) for shape in ((64, 1, 1024), (128, 1, 1024), (256, 1, 768))
+                for dtype, tf32 in (("f16", False), ("f32", False), ("f32", True))]
+    if table == "diagonal":
+        return [Case(cell, dtype, 8, 1024, 1, 4096, 1) for cell in ("gru", "lstm") for dtype in ("f32", "bf16")]
     shapes = [(16, 1, 64), (16, 1, 128), (16, 1, 256), (16, 1, 512), (16, 1, 768), (16, 1, 1024), (64, 1, 768),
               (1, 1, 768), (16, 12, 64), (16, 6, 128), (16, 3, 256)]
     cases = [Case("lstm", dtype, *shape) for shape in shapes for dtype in ("f16", "bf16")]
@@ -131,8 +143,9 @@ class Data:
 
 class Flashscan:
     def __init__(self, library, data, device, threads, kernel):
-        case, options = data.case, {"backend": fs.CUDA if device == "cuda" else fs.CPU, "threads": threads,
-                                    "kernel": kernel}
+        case = data.case
+        options = {"backend": fs.CUDA if device == "cuda" else fs.CPU, "threads": threads, "kernel": kernel,
+                   "tf32": case.tf32}
         stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else None
         make = lambda training: fs.RnnPlan(library, case.cell, case.dtype, "TBGHD", case.batch, case.time, case.heads,
                                            case.dim, training, **options)
@@ -205,6 +218,80 @@ def time_torch(data, timer):
             "recurrence": {"forward": times["forward"] - product, "both": times["both"] - products}}
 
 
+def gru_step(wx, states, R, b):
+    """A step of heads of one unit: wx [B, G, H], R and b [G, H] (b of 4 gates)."""
+    (h,) = states
+    r, z = torch.sigmoid(wx[:, :2] + R[:2] * h.unsqueeze(1) + b[:2]).unbind(1)
+    n = torch.tanh(wx[:, 2] + b[2] + r * (R[2] * h + b[3]))
+    return ((1 - z) * n + z * h,)
+
+
+def lstm_step(wx, states, R, b):
+    h, c = states
+    i, f, z, o = (wx + R * h.unsqueeze(1) + b).unbind(1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(z)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def in_a_graph(call):
+    """`call` captured in a CUDA graph: its replay."""
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def compiled_loops(data, ours, timer, steps=32):
+    """Loops over the steps of heads of one unit by torch.compile. States are in the data's dtype, where flashscan's are f32."""
+    case, cuda = data.case, data.x.device.type == "cuda"
+    step = {"gru": gru_step, "lstm": lstm_step}[case.cell]
+    wx, R, b = ours.kept[0].flatten(-2), data.weight.flatten(1), ours.kept[1].flatten(1)
+    grad = data.grad.flatten(-2)
+    start = (torch.zeros_like(grad[0]),) * (2 if case.cell == "lstm" else 1)
+
+    def many(wx, states, R, b):
+        outputs = []
+        for t in range(wx.shape[0]):
+            states = step(wx[t], states, R, b)
+            outputs.append(states[0])
+        return torch.stack(outputs), states
+
+    one, some = (torch.compile(function, fullgraph=True, dynamic=False) for function in (step, many))
+
+    def loop(wx, R, b):
+        states, outputs = start, []
+        for part in wx.unbind():
+            states = one(part, states, R, b)
+            outputs.append(states[0])
+        return torch.stack(outputs)
+
+    @torch.no_grad()
+    def forward():
+        return loop(wx, R, b)
+
+    @torch.no_grad()
+    def forward_some():
+        states, outputs = start, []
+        for part in wx.split(steps):
+            output, states = some(part, states, R, b)
+            outputs.append(output)
+        return torch.cat(outputs)
+
+    def both():
+        given = [each.detach().requires_grad_() for each in (wx, R, b)]
+        torch.autograd.grad(loop(*given), given, grad)
+
+    ours.forward()
+    difference = ((forward() - ours.output.flatten(-2)).abs().max() / ours.output.abs().max()).item()
+    times = {"torch.compile, a step": {"forward": timer(forward), "both": timer(both), "difference": difference}}
+    if cuda:
+        times["the same in a graph"] = {"forward": timer(in_a_graph(forward))}
+        times[f"{steps} steps, in a graph"] = {"forward": timer(in_a_graph(forward_some))}
+    return times
+
+
 def time_flashrnn(data, timer):
     from flashrnn import flashrnn
 
@@ -232,18 +319,25 @@ def time_flashrnn(data, timer):
 def run_case(case, library, timer, options):
     data = Data(case, options.device)
     ours = Flashscan(library, data, options.device, options.threads, options.kernel)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     error = ours.error(data)
-    if not error <= (1e-4 if case.dtype == "f32" else 5e-2):
+    if not error <= (1e-4 if case.dtype == "f32" and not case.tf32 else 5e-2):
         return {"problem": case.name, "error": error, "results": {"flashscan": "WRONG"}}
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = case.tf32
     results = {"flashscan": ours.time(timer)}
     peers = {}
+    if case.dim == 1:
+        for kernel in ("diagonal", "newton") if options.device == "cuda" else ():
+            results[f"flashscan, {kernel}"] = Flashscan(library, data, options.device, 0, kernel).time(timer)
+        peers["torch.compile"] = lambda: compiled_loops(data, ours, timer)
     if LAYERS[case.cell][0] is not None and case.heads == 1:
         peers["cuDNN" if options.device == "cuda" else "torch"] = lambda: time_torch(data, timer)
     if options.flashrnn:
         peers["FlashRNN"] = lambda: time_flashrnn(data, timer)
     for name, measure in peers.items():
         try:
-            results[name] = measure()
+            times = measure()
+            results.update(times if name == "torch.compile" else {name: times})
         except Exception as failure:  # one peer's failure must not lose the others' times
             results[name] = f"{type(failure).__name__}: {str(failure).splitlines()[0][:160] if str(failure) else ''}"
     return {"problem": case.name, "inputs": case.inputs or case.width, "time": case.time, "error": error,
@@ -262,9 +356,10 @@ def print_row(row):
                 continue
             cells = "".join(f"{part[key] / steps:12.3f}" if key in part else " " * 11 + "–"
                             for key in ("forward", "forward_training", "both"))
-            ratio = "" if name == "flashscan" else (f"   ratio {part['forward'] / ours['forward']:.2f}"
-                                                    f" {part['both'] / ours['both']:.2f}")
-            print(f"    {label:<22}{cells}{ratio}{'   ' + ours['kernel'] if name == 'flashscan' else ''}")
+            ratio = "" if name == "flashscan" else "   ratio" + "".join(
+                f" {part[key] / ours[key]:.2f}" for key in ("forward", "both") if key in part)
+            print(f"    {label:<22}{cells}{ratio}{'   ' + part['kernel'] if 'kernel' in part else ''}"
+                  f"{'   difference %.1e' % part['difference'] if 'difference' in part else ''}")
     sys.stdout.flush()
 
 
@@ -272,7 +367,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default=default_library(), help="libflashscan.so (default: newest build)")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--table", choices=["cuda", "cpu"], help="the problems meant for the other device")
+    parser.add_argument("--table", choices=["cuda", "cpu", "large", "diagonal"],
+                        help="the problems of a table, instead of those for the device")
     parser.add_argument("--kernel", help="force flashscan's kernel")
     parser.add_argument("--cells", nargs="+", choices=LAYERS, default=list(LAYERS))
     parser.add_argument("--only", default="", help="only problems whose name contains this")
@@ -287,7 +383,6 @@ def main():
     options = parser.parse_args()
     if options.device == "cuda":
         options.threads = 0
-        torch.backends.cudnn.allow_tf32 = False
     else:
         torch.set_num_threads(options.threads)
     library, timer = fs.Library(options.library), Timer(options.device, options.runs, options.budget_s)

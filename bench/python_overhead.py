@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call from Python costs beside its work: calls on arrays of a few elements, whose plans are cached.
 
-    python3 bench/python_overhead.py [--json overhead.json] [--limit 10]
+    python3 bench/python_overhead.py [--json overhead.json] [--limit 10] [--only rnn]
 
 Microseconds a call by one thread, the least of 20 rounds, on NumPy arrays and, where PyTorch and CuPy are installed, on
 their arrays on the CPU and on a GPU; there the stream is waited for after each round only. Of a call, `library` is what
@@ -142,10 +142,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", help="file to write the results to")
     parser.add_argument("--limit", type=float, help="microseconds that no overhead may reach")
+    parser.add_argument("--only", default="", help="only lines that contain this, as 'torch cuda, rnn'")
     args = parser.parse_args()
     results, slow = {}, []
+    wanted = lambda name, what: args.only in f"{name}, {what}"
     for name, package in packages().items():
         for what, call in calls_on(package.convert, package.threads).items():
+            if not wanted(name, what):
+                continue
             try:
                 parts = measure(call, package)
             except flashscan.FlashscanError as error:
@@ -157,7 +161,9 @@ def main():
                 slow.append(f"{name} {what}")
         if name.startswith("torch"):
             for what, call in operators_on(package.convert).items():
-                time = results[name][what] = {"call": round(microseconds(call, package.finish), 2)}
+                if not wanted(name, what):
+                    continue
+                time = results.setdefault(name, {})[what] = {"call": round(microseconds(call, package.finish), 2)}
                 print(f"{name:10}  {what:22}  call {time['call']:6.2f}")
     if args.json:
         with open(args.json, "w") as file:
