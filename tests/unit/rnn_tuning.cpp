@@ -118,7 +118,10 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
             EXPECT_GE(s.tiles * rnn_step_rows, rows);
             EXPECT_LE(s.units * s.tiles, rnn_step_warps);
             EXPECT_LT(s.weight_bytes, s.shared_bytes);
+            EXPECT_EQ(s.direct, rows <= 4 && head_dim % 8 == 0) << rows << " " << heads << " " << head_dim;
         }
+    EXPECT_FALSE(step_of(1, 2, 768, flashscan::Dtype::bf16).direct);    // more warps than registers allow
+    EXPECT_FALSE(step_of(1, 1, 1032, flashscan::Dtype::bf16).direct);   // more numbers of a row of R
     EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);  // more warps than the blocks have
     EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);    // more bytes of R
 }

@@ -6,7 +6,8 @@
 
 namespace flashscan::cuda {
 
-// The kernel for states that lie in pools or not; null where there is none. It takes RnnStepParams.
-const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled);
+// The kernel for states that lie in pools or not, with R in registers (`direct`) or in shared memory; null where there is
+// none. It takes RnnStepParams.
+const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled, bool direct);
 
 }  // namespace flashscan::cuda

@@ -11,6 +11,8 @@ namespace flashscan::cuda {
 inline constexpr int rnn_step_rows = 4;
 inline constexpr int rnn_step_warps = 32;      // the most of a block
 inline constexpr int rnn_step_most_rows = 16;  // of a call
+// Of the kernel for up to rnn_step_rows rows that holds R in registers: head dims up to so many, and warps of a block.
+inline constexpr int rnn_step_direct_dim = 1024, rnn_step_direct_warps = 8;
 
 struct RnnStepParams {
     const void* input = nullptr;

@@ -15,13 +15,14 @@ class Step final : public RnnKernel {
         : p_(problem),
           shape_(shape),
           device_(device),
-          kernel_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled())) {
+          kernel_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled(), false)),
+          direct_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled(), true)) {
         allow_shared_memory(kernel_, device_);
     }
 
     std::string describe() const override {
-        return fmt::format("{} blocks of {} units for {} rows, {} bytes of R in shared memory", shape_.blocks,
-                           shape_.units, p_.batch, shape_.weight_bytes);
+        return fmt::format("{} blocks of {} units for {} rows, {} bytes of R in {}", shape_.blocks, shape_.units,
+                           p_.batch, shape_.weight_bytes, shape_.direct ? "registers" : "shared memory");
     }
     size_t scratch_bytes(Pass) const override { return 0; }
     size_t reserve_bytes() const override { return 0; }
@@ -53,10 +54,11 @@ class Step final : public RnnKernel {
         const bool vectors = p_.head_dim % 8 == 0;
         params.aligned = static_cast<int32_t>(vectors && lie_aligned(params.states));
         params.whole = static_cast<int32_t>(vectors && is_multiple(b.weight, 16));
+        const bool direct = shape_.direct && params.aligned != 0 && params.whole != 0;
         LaunchShape shape = blocks_of(shape_.blocks, 32 * shape_.units * shape_.tiles);
-        shape.shared_bytes = shape_.shared_bytes;
+        shape.shared_bytes = direct ? 0 : shape_.shared_bytes;
         shape.cooperative = p_.pooled();
-        launch(kernel_, shape, stream, params);
+        launch(direct ? direct_ : kernel_, shape, stream, params);
     }
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
 
@@ -64,7 +66,7 @@ class Step final : public RnnKernel {
     RnnProblem p_;
     RnnStepShape shape_;
     int device_;
-    const void* kernel_;
+    const void *kernel_, *direct_;
 };
 
 std::string refuse(const RnnProblem& p, const Options& options) {

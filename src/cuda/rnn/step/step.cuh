@@ -6,6 +6,7 @@
 // Ownership  A block has a few units of the network, and copies their rows of R into its shared memory; all blocks
 //            together have every unit. A warp has a unit and four rows of the batch: its lanes take the k of the
 //            products in turn, sums of lanes are added by shuffles, and four lanes run the cells.
+//            For up to four rows a warp loads R to its registers instead (RnnDirectStep).
 // Bytes      R is read once, from L2 where the step before left it there; each block reads h of its heads, in f32.
 // Sync       h of every unit is read by all blocks of a head. Where STATE_OUT may be STATE_IN (rows of a pool), blocks
 //            arrive at a barrier of the grid once they hold h, and store states only when all have arrived: by then
@@ -26,12 +27,73 @@
 
 namespace flashscan::cuda {
 
+// The cells of a warp: those of one unit for four rows, in its first lanes.
 template <typename X, typename W, typename Cell>
-struct RnnOneStep {
+struct RnnStepUnit {
     using Real = RnnStepReal<X>;
     static constexpr int G = Cell::gates, P = Cell::biases, S = Cell::states, rows = rnn_step_rows;
+    static constexpr int sums = G * rows > 8 ? 16 : 8;  // a power of two
+
+    const RnnStepParams& p;
+    int w, lane, row;  // the unit, and the lane's row of the batch
+    bool exists;
+    int32_t from, to;  // the row of STATE_IN and STATE_OUT, or -1
+    float own_pre = 0, own_state = 0;
+
+    // Lane number * rows + row loads that number of the row's pre-activations, and of its states, which are handed to the
+    // first lanes later.
+    __device__ __forceinline__ void load() {
+        const int number = lane / rows;
+        if (!exists) return;
+        if (number < G)
+            own_pre = Element<X>::widen(
+                static_cast<const X*>(p.input)[number * p.input_strides.state + row * p.input_strides.batch + w]);
+        if (number < P && p.bias != nullptr)
+            own_pre += Element<W>::widen(static_cast<const W*>(p.bias)[int64_t{number} * p.width + w]);
+        if (number < S && from >= 0)
+            own_state = reinterpret_cast<const float*>(p.states.in + from * p.states.in_step + number * p.in_state)[w];
+    }
+
+    // `product` is R h as sum_over_lanes leaves it: sum number gate * rows + row. Calls wait() before it stores states.
+    template <typename Wait>
+    __device__ __forceinline__ void finish(float product, Wait&& wait) const {
+        const auto of_row = [&](float own, int number) {
+            return __shfl_sync(0xffffffffU, own, number * rows + lane % rows);
+        };
+        float pre[P], state[S];
+#pragma unroll
+        for (int j = 0; j < P; ++j) pre[j] = of_row(own_pre, j);
+#pragma unroll
+        for (int s = 0; s < S; ++s) state[s] = of_row(own_state, s);
+#pragma unroll
+        for (int g = 0; g < G; ++g)
+            pre[Cell::recurrent(g)] += __shfl_sync(0xffffffffU, product, (g * rows + lane % rows) * (32 / sums));
+        Real raw[P], after[S], keep[Cell::kept];
+        as_numbers(pre, raw);
+        as_numbers(state, after);
+        Cell::forward(raw, after, keep);
+        as_values(after, state);
+        const bool works = exists && lane < rows;
+        const int32_t now = works ? to : -1;
+        if (works) {
+            auto* const y = static_cast<X*>(p.output) + row * p.output_strides.batch + w;
+#pragma unroll
+            for (int s = 0; s < S; ++s)
+                if (s < p.output_states) y[s * p.output_strides.state] = Element<X>::narrow(now >= 0 ? state[s] : 0.0F);
+        }
+        wait();
+        if (now < 0 || p.states.out == nullptr) return;
+#pragma unroll
+        for (int s = 0; s < S; ++s)
+            reinterpret_cast<float*>(p.states.out + now * p.states.out_step + s * p.out_state)[w] = state[s];
+    }
+};
+
+template <typename X, typename W, typename Cell>
+struct RnnOneStep {
+    using Unit = RnnStepUnit<X, W, Cell>;
+    static constexpr int G = Cell::gates, rows = rnn_step_rows, sums = Unit::sums;
     static constexpr int V = 16 / static_cast<int>(sizeof(W));  // numbers of R that a lane takes at once
-    static constexpr int sums = G * rows > 8 ? 16 : 8;          // a power of two
 
     const RnnStepParams& p;
     W* weights;          // [units, G, padded]
@@ -138,63 +200,27 @@ struct RnnOneStep {
         return sum_over_lanes<32>(sum, lane);
     }
 
-    // `pooled` tells that blocks meet before states are stored.
+    // `Pooled` tells that blocks meet before states are stored.
     template <bool Pooled>
     __device__ __forceinline__ void run() const {
         using Grid = cooperative_groups::grid_group;
         copy_weights();
         find_rows();
         __syncthreads();
-        // Warps beyond the last unit compute the last one again and store nothing. Lane number * rows + row loads that
-        // number of the row's pre-activations, and of its states, which are handed to the first lanes later.
+        // Warps beyond the last unit compute the last one again and store nothing.
         const int unit = min(warp / p.tiles, count - 1), tile = warp % p.tiles, row = tile * rows + lane % rows;
-        const int w = first + unit, head = w / p.dim, number = lane / rows;
+        const int w = first + unit, head = w / p.dim;
         const bool exists = warp / p.tiles < count && row < p.rows;
-        float own_pre = 0, own_state = 0;
-        if (exists && number < G)
-            own_pre = Element<X>::widen(
-                static_cast<const X*>(p.input)[number * p.input_strides.state + row * p.input_strides.batch + w]);
-        if (exists && number < P && p.bias != nullptr)
-            own_pre += Element<W>::widen(static_cast<const W*>(p.bias)[int64_t{number} * p.width + w]);
-        if (exists && number < S && from[row] >= 0)
-            own_state =
-                reinterpret_cast<const float*>(p.states.in + from[row] * p.states.in_step + number * p.in_state)[w];
+        Unit own{p, w, lane, row, exists, from[row], to[row]};
+        own.load();
         copy_h();
         ptx::wait_for_copy_groups<0>();
         __syncthreads();
         [[maybe_unused]] typename Grid::arrival_token token{};
         if constexpr (Pooled) token = cooperative_groups::this_grid().barrier_arrive();
-
-        const float product = multiply(unit, states + ((head - first_head) * all_rows() + tile * rows) * p.padded);
-        const auto of_row = [&](float own, int number) {
-            return __shfl_sync(0xffffffffU, own, number * rows + lane % rows);
-        };
-        float pre[P], state[S];
-#pragma unroll
-        for (int j = 0; j < P; ++j) pre[j] = of_row(own_pre, j);
-#pragma unroll
-        for (int s = 0; s < S; ++s) state[s] = of_row(own_state, s);
-#pragma unroll
-        for (int g = 0; g < G; ++g)
-            pre[Cell::recurrent(g)] += __shfl_sync(0xffffffffU, product, (g * rows + lane % rows) * (32 / sums));
-        Real raw[P], after[S], keep[Cell::kept];
-        as_numbers(pre, raw);
-        as_numbers(state, after);
-        Cell::forward(raw, after, keep);
-        as_values(after, state);
-        const bool works = exists && lane < rows;
-        const int32_t now = works ? to[row] : -1;
-        if (works) {
-            auto* const y = static_cast<X*>(p.output) + row * p.output_strides.batch + w;
-#pragma unroll
-            for (int s = 0; s < S; ++s)
-                if (s < p.output_states) y[s * p.output_strides.state] = Element<X>::narrow(now >= 0 ? state[s] : 0.0F);
-        }
-        if constexpr (Pooled) cooperative_groups::this_grid().barrier_wait(std::move(token));
-        if (now < 0 || p.states.out == nullptr) return;
-#pragma unroll
-        for (int s = 0; s < S; ++s)
-            reinterpret_cast<float*>(p.states.out + now * p.states.out_step + s * p.out_state)[w] = state[s];
+        own.finish(multiply(unit, states + ((head - first_head) * all_rows() + tile * rows) * p.padded), [&] {
+            if constexpr (Pooled) cooperative_groups::this_grid().barrier_wait(std::move(token));
+        });
     }
 };
 
@@ -203,6 +229,111 @@ __global__ void __launch_bounds__(32 * rnn_step_warps) rnn_one_step(const __grid
     extern __shared__ __align__(16) char memory[];
     __shared__ int32_t from[rnn_step_most_rows], to[rnn_step_most_rows];
     RnnOneStep<X, W, Cell>(p, memory, from, to).template run<Pooled>();
+}
+
+// Up to four rows: every number of R is used by one warp alone, which loads its rows of R to registers, before anything that
+// waits for an index, and h behind them. Nothing goes through shared memory, and no warp waits for another, but for the
+// barrier of pools. The sums are formed in the order of the kernel above.
+template <typename X, typename W, typename Cell>
+struct RnnDirectStep {
+    using Unit = RnnStepUnit<X, W, Cell>;
+    static constexpr int G = Cell::gates, rows = rnn_step_rows, sums = Unit::sums;
+    static constexpr int V = 16 / static_cast<int>(sizeof(W)), packs = rnn_step_direct_dim / (32 * V);
+
+    const RnnStepParams& p;
+    int lane;
+    Pack<W, V> factors[packs][G];
+    float4 h[2][packs][V / 4];  // of two rows in turn
+
+    __device__ __forceinline__ int place_of(int pack) const { return (pack * 32 + lane) * V; }
+
+    __device__ __forceinline__ void load_weights(int w) {
+        const W* const of_unit = static_cast<const W*>(p.weight) + int64_t{w} * p.dim;
+#pragma unroll
+        for (int i = 0; i < packs; ++i) {
+            if (i * 32 * V >= p.dim) break;
+#pragma unroll
+            for (int g = 0; g < G; ++g) {
+                factors[i][g] = {};
+                if (place_of(i) < p.dim)
+                    factors[i][g] =
+                        *reinterpret_cast<const Pack<W, V>*>(of_unit + int64_t{g} * p.width * p.dim + place_of(i));
+            }
+        }
+    }
+    __device__ __forceinline__ void load_h(float4 (&to)[packs][V / 4], int32_t state, int head) const {
+        const float* const of_row =
+            state < 0 ? nullptr : reinterpret_cast<const float*>(p.states.in + state * p.states.in_step) + head * p.dim;
+#pragma unroll
+        for (int i = 0; i < packs; ++i) {
+            if (i * 32 * V >= p.dim) break;
+#pragma unroll
+            for (int v = 0; v < V / 4; ++v) {
+                to[i][v] = {};
+                if (state >= 0 && place_of(i) < p.dim)
+                    to[i][v] = *reinterpret_cast<const float4*>(of_row + place_of(i) + 4 * v);
+            }
+        }
+    }
+
+    // `from` is that of the lane's row.
+    __device__ __forceinline__ void begin(int32_t from, int head) {
+        load_h(h[0], __shfl_sync(0xffffffffU, from, 0), head);
+    }
+    __device__ __forceinline__ float multiply(int32_t from, int head) {
+        float sum[sums] = {};
+#pragma unroll
+        for (int row = 0; row < rows; ++row) {
+            if (row >= p.rows) break;
+            if (row + 1 < rows && row + 1 < p.rows)
+                load_h(h[(row + 1) % 2], __shfl_sync(0xffffffffU, from, row + 1), head);
+#pragma unroll
+            for (int i = 0; i < packs; ++i) {
+                if (i * 32 * V >= p.dim) break;
+#pragma unroll
+                for (int v = 0; v < V; v += 4) {
+                    const float4 x = h[row % 2][i][v / 4];
+#pragma unroll
+                    for (int g = 0; g < G; ++g) {
+                        float& s = sum[g * rows + row];
+                        s = fmaf(factors[i][g].get(v), x.x, s);
+                        s = fmaf(factors[i][g].get(v + 1), x.y, s);
+                        s = fmaf(factors[i][g].get(v + 2), x.z, s);
+                        s = fmaf(factors[i][g].get(v + 3), x.w, s);
+                    }
+                }
+            }
+        }
+        return sum_over_lanes<32>(sum, lane);
+    }
+};
+
+template <typename X, typename W, typename Cell, bool Pooled>
+__global__ void __launch_bounds__(32 * rnn_step_direct_warps) rnn_direct_step(const __grid_constant__ RnnStepParams p) {
+    using Grid = cooperative_groups::grid_group;
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    const int unit = static_cast<int>(blockIdx.x) * p.units + static_cast<int>(threadIdx.x / 32),
+              w = min(unit, p.width - 1);
+    RnnDirectStep<X, W, Cell> step{p, lane};
+    step.load_weights(w);
+    const int row = lane % rnn_step_rows;
+    int32_t from = -1, to = -1;
+    if (row < p.rows) {
+        to = static_cast<int32_t>(indexed_row(p.states.indices, row, p.states.rows));
+        if (p.states.in != nullptr && (p.reset == nullptr || p.reset[row] == 0)) from = to;
+    }
+    step.begin(from, w / p.dim);
+    RnnStepUnit<X, W, Cell> own{p, w, lane, row, unit < p.width && row < p.rows, from, to};
+    own.load();  // behind all other loads, as it waits for its own
+    float product = step.multiply(from, w / p.dim);
+    [[maybe_unused]] typename Grid::arrival_token token{};
+    if constexpr (Pooled) {
+        asm volatile("" : "+f"(product), "+f"(own.own_state)::"memory");  // h has arrived before the block says so
+        token = cooperative_groups::this_grid().barrier_arrive();
+    }
+    own.finish(product, [&] {
+        if constexpr (Pooled) cooperative_groups::this_grid().barrier_wait(std::move(token));
+    });
 }
 
 }  // namespace flashscan::cuda

@@ -22,6 +22,8 @@ RnnStepShape choose_rnn_step(const RnnProblem& p, int multiprocessors, int share
     shape.blocks = static_cast<int>(ceil_div(p.width(), units));
     shape.weight_bytes = static_cast<int>(weights);
     shape.shared_bytes = static_cast<int>(weights + vectors);
+    shape.direct =
+        tiles == 1 && units <= rnn_step_direct_warps && p.head_dim % 8 == 0 && p.head_dim <= rnn_step_direct_dim;
     return shape;
 }
 

@@ -11,6 +11,7 @@ struct RnnStepShape {
     int blocks = 0;  // 0 where the network does not fit
     int units = 0, tiles = 0, padded = 0;
     int weight_bytes = 0, shared_bytes = 0;  // of a block
+    bool direct = false;  // whether registers can hold R, where it and the states lie in whole words of 16 bytes
 };
 
 // `multiprocessors` is how many blocks run side by side, each with `shared_bytes` of shared memory.
