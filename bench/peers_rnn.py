@@ -52,7 +52,9 @@ class Case:
 
 def cases_of(table):
     if table == "cpu":
-        return [Case(cell, "f32", 16, 1, 256, 200, inputs) for cell in ("lstm", "gru", "elman") for inputs in (1, 256)]
+        cases = [Case(cell, "f32", 16, 1, 256, 200, inputs) for cell in ("lstm", "gru", "elman") for inputs in (1, 256)]
+        return cases + [Case("lstm", "f32", batch, 1, dim, time, 1) for batch, dim, time in (
+            (1, 256, 64), (1, 1024, 64), (16, 1024, 64), (64, 256, 64), (1, 256, 1), (1, 1024, 1), (16, 256, 1), (16, 1024, 1))]
     if table == "large":
         return [Case("lstm", dtype, *shape, 256, 0, tf32) for shape in ((64, 1, 1024), (128, 1, 1024), (256, 1, 768))
                 for dtype, tf32 in (("f16", False), ("f32", False), ("f32", True))]
