@@ -118,12 +118,24 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
             EXPECT_GE(s.tiles * rnn_step_rows, rows);
             EXPECT_LE(s.units * s.tiles, rnn_step_warps);
             EXPECT_LT(s.weight_bytes, s.shared_bytes);
-            EXPECT_EQ(s.direct, rows <= 4 && head_dim % 8 == 0) << rows << " " << heads << " " << head_dim;
+            const bool vectors = head_dim % 8 == 0 && heads * head_dim <= 1024;
+            EXPECT_EQ(s.way, !vectors    ? RnnStepWay::shared
+                             : rows <= 4 ? RnnStepWay::direct
+                                         : RnnStepWay::matrix)
+                << rows << " " << heads << " " << head_dim;
+            if (s.way != RnnStepWay::matrix) continue;
+            EXPECT_EQ(head_dim % s.units, 0);
+            EXPECT_LE(s.units * 4, rnn_step_matrix_rows);
+            EXPECT_LE(s.matrix_threads, 32 * rnn_step_matrix_warps);
+            EXPECT_GE(s.matrix_threads, s.units * rnn_step_most_rows);
+            EXPECT_GE(s.matrix_threads * rnn_step_direct_dim / (32 * rnn_step_matrix_warps), head_dim);
         }
-    EXPECT_FALSE(step_of(1, 2, 768, flashscan::Dtype::bf16).direct);    // more warps than registers allow
-    EXPECT_FALSE(step_of(1, 1, 1032, flashscan::Dtype::bf16).direct);   // more numbers of a row of R
-    EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);  // more warps than the blocks have
-    EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);    // more bytes of R
+    const auto way = [](auto... shape) { return step_of(shape...).way; };
+    EXPECT_EQ(way(1, 2, 768, flashscan::Dtype::bf16), RnnStepWay::shared);   // more warps than registers allow
+    EXPECT_EQ(way(1, 1, 1032, flashscan::Dtype::bf16), RnnStepWay::shared);  // more numbers of a row of R
+    EXPECT_EQ(way(16, 1, 768, flashscan::Dtype::f32), RnnStepWay::shared);   // no tensor cores
+    EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);       // more warps than the blocks have
+    EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);         // more bytes of R
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {

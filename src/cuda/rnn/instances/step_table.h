@@ -3,11 +3,11 @@
 #pragma once
 
 #include "core/types.h"
+#include "cuda/rnn/step/params.h"
 
 namespace flashscan::cuda {
 
-// The kernel for states that lie in pools or not, with R in registers (`direct`) or in shared memory; null where there is
-// none. It takes RnnStepParams.
-const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled, bool direct);
+// The kernel for states that lie in pools or not; null where there is none. It takes RnnStepParams.
+const void* rnn_step_kernel(Dtype dtype, Dtype weight_dtype, Cell cell, bool pooled, RnnStepWay way);
 
 }  // namespace flashscan::cuda

@@ -15,14 +15,15 @@ class Step final : public RnnKernel {
         : p_(problem),
           shape_(shape),
           device_(device),
-          kernel_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled(), false)),
-          direct_(rnn_step_kernel(problem.dtype, problem.weight_dtype, problem.cell, problem.pooled(), true)) {
-        allow_shared_memory(kernel_, device_);
+          shared_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), RnnStepWay::shared)),
+          aligned_(rnn_step_kernel(p_.dtype, p_.weight_dtype, p_.cell, p_.pooled(), shape_.way)) {
+        allow_shared_memory(shared_, device_);
     }
 
     std::string describe() const override {
+        constexpr const char* ways[] = {"shared memory", "registers", "registers of tensor cores"};
         return fmt::format("{} blocks of {} units for {} rows, {} bytes of R in {}", shape_.blocks, shape_.units,
-                           p_.batch, shape_.weight_bytes, shape_.direct ? "registers" : "shared memory");
+                           p_.batch, shape_.weight_bytes, ways[static_cast<int>(shape_.way)]);
     }
     size_t scratch_bytes(Pass) const override { return 0; }
     size_t reserve_bytes() const override { return 0; }
@@ -54,11 +55,13 @@ class Step final : public RnnKernel {
         const bool vectors = p_.head_dim % 8 == 0;
         params.aligned = static_cast<int32_t>(vectors && lie_aligned(params.states));
         params.whole = static_cast<int32_t>(vectors && is_multiple(b.weight, 16));
-        const bool direct = shape_.direct && params.aligned != 0 && params.whole != 0;
-        LaunchShape shape = blocks_of(shape_.blocks, 32 * shape_.units * shape_.tiles);
-        shape.shared_bytes = direct ? 0 : shape_.shared_bytes;
+        const bool aligned = params.aligned != 0 && params.whole != 0;
+        const RnnStepWay way = aligned ? shape_.way : RnnStepWay::shared;
+        LaunchShape shape =
+            blocks_of(shape_.blocks, way == RnnStepWay::matrix ? shape_.matrix_threads : shape_.threads);
+        shape.shared_bytes = way == RnnStepWay::shared ? shape_.shared_bytes : 0;
         shape.cooperative = p_.pooled();
-        launch(direct ? direct_ : kernel_, shape, stream, params);
+        launch(aligned ? aligned_ : shared_, shape, stream, params);
     }
     void backward(const RnnBuffers&, void*) const override {}  // plans of it are not for training
 
@@ -66,7 +69,7 @@ class Step final : public RnnKernel {
     RnnProblem p_;
     RnnStepShape shape_;
     int device_;
-    const void *kernel_, *direct_;
+    const void *shared_, *aligned_;  // the second one where R and the states lie in whole words of 16 bytes
 };
 
 std::string refuse(const RnnProblem& p, const Options& options) {

@@ -11,7 +11,8 @@ struct RnnStepShape {
     int blocks = 0;  // 0 where the network does not fit
     int units = 0, tiles = 0, padded = 0;
     int weight_bytes = 0, shared_bytes = 0;  // of a block
-    bool direct = false;  // whether registers can hold R, where it and the states lie in whole words of 16 bytes
+    RnnStepWay way = RnnStepWay::shared;  // where R and the states lie in whole words of 16 bytes, else always `shared`
+    int threads = 0, matrix_threads = 0;  // of a block
 };
 
 // `multiprocessors` is how many blocks run side by side, each with `shared_bytes` of shared memory.
