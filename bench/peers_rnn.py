@@ -68,7 +68,7 @@ def cases_of(table):
 
 
 class Timer:
-    """Median microseconds of a call."""
+    """Microseconds of a call: the median on a GPU, the least on a CPU, which other work shares."""
 
     def __init__(self, device, runs, budget_s):
         self.cuda, self.runs, self.budget_s = device == "cuda", runs, budget_s
@@ -96,7 +96,7 @@ class Timer:
         begin, times = time.monotonic(), []
         while len(times) < self.runs and (len(times) < 3 or time.monotonic() - begin < self.budget_s):
             times.append(self.once(call))
-        return statistics.median(times)
+        return statistics.median(times) if self.cuda else min(times)
 
 
 class Data:
