@@ -253,7 +253,7 @@ def _packing(arguments: Sequence[tuple[int, str | int, int]], names: dict[str, A
                 parts[-1] += part
             else:
                 parts.append(part)
-    words = []
+    words: list[str] = []
     for part in parts:
         if isinstance(part, bytes):
             words.append(f"word{len(words)}")

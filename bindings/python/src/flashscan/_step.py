@@ -317,7 +317,7 @@ def rnn_step(
 class RnnStep:
     """``rnn_step`` for decoding with weights and states that stay where they lie: ``RnnStep(R, b, state)(Wx)``.
 
-    A call costs the host less than half of one of ``rnn_step``, since only ``Wx`` is looked at. The arrays are held, and read
+    A call costs the host about half of one of ``rnn_step``, since only ``Wx`` is looked at. The arrays are held, and read
     and written where they lay in the first call: new numbers in them count, other memory given to them (as by a tensor's
     ``data = ...``) does not.
 
