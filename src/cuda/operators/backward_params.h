@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of the backward kernels of operators on numbers and on tiny matrices: plain data.
+// Arguments of the backward kernels of operators on numbers and on tiny matrices, and of both of tiny affine maps: plain
+// data.
 #pragma once
 
 #include "cuda/device/scan/element_params.h"
@@ -41,6 +42,24 @@ enum PrefixKind {
     prefix_inclusive = 0,  // y[t]: OUTPUT of an inclusive scan
     prefix_exclusive = 1,  // y[t-1]: OUTPUT of an exclusive scan
     prefix_wide = 2        // y[t-1] in the format of states
+};
+
+// Affine maps in either pass: r = M r + u, where M is GATE or its conjugate transpose, r the states or their gradients.
+struct TinyAffineParams {
+    ElementGrid grid;
+    const void* gate = nullptr;
+    const void* added = nullptr;          // u: INPUT; backward GRAD|OUTPUT of a scan
+    void* emitted = nullptr;              // OUTPUT of a scan; GRAD|INPUT
+    const void* start = nullptr;          // STATE_IN; GRAD|STATE_OUT
+    void* final = nullptr;                // STATE_OUT; GRAD|STATE_IN
+    void* reduced = nullptr;              // forward: OUTPUT of a reduction
+    void* prefixes = nullptr;             // forward: y[t-1] of every step, in the format of states
+    const void* start_reduced = nullptr;  // backward: GRAD|OUTPUT of a reduction
+    void* grad_gate = nullptr;            // backward
+    const void* before = nullptr;         // backward: y[t-1] or y[t], as `prefix` says, for GRAD|GATE
+    const void* state_in = nullptr;       // backward: STATE_IN, for GRAD|GATE
+    int32_t mode = 0;                     // an ElementMode
+    int32_t prefix = 0;                   // a PrefixKind
 };
 
 // Rows and sequences without steps: the gradient of their final state is that of their initial state.

@@ -9,7 +9,7 @@ namespace flashscan::cuda {
 // Takes operators on numbers.
 std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& problem, const Options& options,
                                                       std::string& refusal);
-// Takes products of matrices of up to 4 rows and 128 bytes.
+// Takes products of matrices of up to 4 rows and 128 bytes, and affine maps with such matrices.
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal);
 // Take custom operators given as device code, which is compiled when the plan is made. The first scans elements in

@@ -35,12 +35,6 @@ int shared_bytes_of(const ElementPass& e, const ElementFacts& facts) {
     return runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
 }
 
-int largest_part(int bytes) {
-    int part = 16;
-    while (bytes % part != 0) part /= 2;
-    return part;
-}
-
 }  // namespace
 
 ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& facts, bool batch_invariant,
@@ -125,7 +119,7 @@ ElementGrid grid_of_call(const ElementPass& pass, const ElementFacts& facts, con
             return reinterpret_cast<uintptr_t>(x) % static_cast<uintptr_t>(to) == 0;
         });
     };
-    g.aligned = are_aligned(largest_part(facts.bytes));
+    g.aligned = are_aligned(element_part(facts.bytes));
     g.vectors = g.time_inner != 0 && g.by_sequence == 0 && are_aligned(16) && g.time * facts.bytes % 16 == 0;
     return g;
 }

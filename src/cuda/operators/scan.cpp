@@ -43,7 +43,7 @@ void OperatorScan::forward(const OperatorBuffers& b, void* stream) const {
     params.reduced = p_.is_reduction() ? b.output : nullptr;
     params.state_out = b.state_out;
     launch_elements(kernels_.scan, pass_, params, overlaps_, stream);
-    pass_empty(b, stream);
+    pass_empty_states(p_, kernels_, p_.channels / kernels_.forward.channels, b, stream);
 }
 
 void OperatorScan::find_marks(const OperatorBuffers& b, void* marks, void* stream) const {
@@ -59,21 +59,25 @@ void OperatorScan::find_prefixes(const OperatorBuffers& b, void* prefixes, void*
     launch_elements(kernels_.scan, pass_, params, overlaps_, stream);
 }
 
-void OperatorScan::pass_empty(const OperatorBuffers& b, void* stream) const {
+int32_t prefix_of(const OperatorProblem& p) {
+    return p.is_reduction() ? prefix_wide : p.mode == OperatorMode::exclusive ? prefix_exclusive : prefix_inclusive;
+}
+
+void pass_empty_states(const OperatorProblem& p, const ElementKernels& kernels, int64_t elements,
+                       const OperatorBuffers& b, void* stream) {
     EmptyElementParams params;
-    params.offsets = pass_.grid.offsets;
-    params.offsets.data = b.seq_offsets;
-    params.rows = p_.channels / kernels_.forward.channels;
-    params.chains = p_.state_rows() * params.rows;
+    params.offsets = offsets_of(p, b.seq_offsets);
+    params.rows = elements;
+    params.chains = p.state_rows() * elements;
     params.state_in = b.state_in;
     params.state_out = b.state_out;
-    params.reduced = p_.is_reduction() ? b.output : nullptr;
+    params.reduced = p.is_reduction() ? b.output : nullptr;
     params.index = b.index;
-    params.kind = static_cast<int32_t>(p_.kind);
-    params.operator_state = kernels_.operator_state;
+    params.kind = static_cast<int32_t>(p.kind);
+    params.operator_state = kernels.operator_state;
     const bool written = params.state_out != nullptr || params.reduced != nullptr;
-    if (!written || params.chains == 0 || (!p_.packed() && p_.time > 0)) return;
-    launch(kernels_.empty, threads_in_blocks(params.chains, empty_threads), stream, params);
+    if (!written || params.chains == 0 || (!p.packed() && p.time > 0)) return;
+    launch(kernels.empty, threads_in_blocks(params.chains, empty_threads), stream, params);
 }
 
 void pass_empty_gradients(const OperatorProblem& p, const ElementKernels& kernels, const OperatorBuffers& b,

@@ -29,7 +29,6 @@ class OperatorScan {
 
   private:
     ElementScanParams common(const OperatorBuffers& buffers, const void* output) const;
-    void pass_empty(const OperatorBuffers& buffers, void* stream) const;
 
     const OperatorProblem p_;
     const ElementKernels& kernels_;
@@ -38,7 +37,12 @@ class OperatorScan {
     bool overlaps_;
 };
 
-// Writes GRAD|STATE_IN of rows and sequences without steps.
+// What the gradients of a plan for matrices read as the states before each step: a PrefixKind.
+int32_t prefix_of(const OperatorProblem& problem);
+
+// Writes the final states of rows and sequences without steps, of which each has so many elements, and GRAD|STATE_IN of them.
+void pass_empty_states(const OperatorProblem& problem, const ElementKernels& kernels, int64_t elements,
+                       const OperatorBuffers& buffers, void* stream);
 void pass_empty_gradients(const OperatorProblem& problem, const ElementKernels& kernels, const OperatorBuffers& buffers,
                           void* stream);
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the kernel "tiny".
+// Host side of the kernel "tiny" of products of matrices, and the choice between it and that of affine maps.
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
 #include "cuda/operators/scan.h"
+#include "cuda/operators/tiny_affine.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -53,9 +54,7 @@ class Tiny final : public OperatorKernel {
         params.grad_input = b.grad_input;
         params.grad_state_in = b.grad_state_in;
         params.mode = static_cast<int32_t>(p_.mode);
-        params.prefix = p_.is_reduction()                    ? prefix_wide
-                        : p_.mode == OperatorMode::exclusive ? prefix_exclusive
-                                                             : prefix_inclusive;
+        params.prefix = prefix_of(p_);
         launch_elements(kernels_.gradients, gradients_, params, overlaps_, stream);
         pass_empty_gradients(p_, kernels_, b, stream);
     }
@@ -76,16 +75,17 @@ class Tiny final : public OperatorKernel {
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal) {
     const OperatorProblem& p = problem;
-    if (!p.is_matmul()) {
+    if (!p.is_matmul() && !p.is_affine()) {
         refusal = "elements are no matrices";
         return nullptr;
     }
-    const ElementKernels* kernels = tiny_kernels(p.dtype, p.dim);
+    const ElementKernels* kernels = tiny_kernels(p.dtype, p.kind, p.dim);
     if (kernels == nullptr) {
         refusal = fmt::format("a thread's registers hold matrices of up to {} rows and {} bytes", largest_tiny_dim,
                               largest_tiny_bytes);
         return nullptr;
     }
+    if (p.is_affine()) return make_tiny_affine(p, *kernels, options, refusal);
     const DeviceScope scope(options.device);
     auto tiny = std::make_unique<Tiny>(p, *kernels, options);
     refusal = tiny->refusal();

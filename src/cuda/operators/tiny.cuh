@@ -48,14 +48,63 @@ __device__ __forceinline__ TinyMatrix<Wide, D> product(const TinyMatrix<Wide, D>
     return y;
 }
 
+// How elements, which are an array m of N numbers, lie in memory.
+template <typename X, typename Element_, int N>
+struct TinyMemory {
+    using Element = Element_;
+    using Wide = typename cuda::Element<X>::Wide;
+    static constexpr int bytes = N * static_cast<int>(sizeof(X));
+    static constexpr int state_bytes = N * static_cast<int>(sizeof(Wide));
+
+    __device__ __forceinline__ Element load(const char* from, bool aligned) const {
+        Element x;
+        if (aligned) {
+            struct alignas(part) Stored {
+                X x[N];
+            };
+            const Stored stored = *reinterpret_cast<const Stored*>(from);
+#pragma unroll
+            for (int n = 0; n < N; ++n) x.m[n] = cuda::Element<X>::widen(stored.x[n]);
+        } else {
+#pragma unroll
+            for (int n = 0; n < N; ++n) x.m[n] = load_number<X>(from + n * sizeof(X), false);
+        }
+        return x;
+    }
+    __device__ __forceinline__ void store(char* to, const Element& y, bool aligned) const {
+        if (aligned) {
+            struct alignas(part) Stored {
+                X x[N];
+            };
+            Stored stored;
+#pragma unroll
+            for (int n = 0; n < N; ++n) stored.x[n] = cuda::Element<X>::narrow(y.m[n]);
+            *reinterpret_cast<Stored*>(to) = stored;
+        } else {
+#pragma unroll
+            for (int n = 0; n < N; ++n) store_number<X>(to + n * sizeof(X), y.m[n], false);
+        }
+    }
+    __device__ __forceinline__ Element load_state(const char* from) const {
+        Element x;
+#pragma unroll
+        for (int n = 0; n < N; ++n) x.m[n] = load_number<Wide>(from + n * sizeof(Wide), false);
+        return x;
+    }
+    __device__ __forceinline__ void store_state(char* to, const Element& y) const {
+#pragma unroll
+        for (int n = 0; n < N; ++n) store_number<Wide>(to + n * sizeof(Wide), y.m[n], false);
+    }
+
+  private:
+    static constexpr int part = element_part(bytes);
+};
+
 // The operator that device/scan/element_scan.cuh is instantiated with.
 template <typename X, int D>
-struct Tiny {
+struct Tiny : TinyMemory<X, TinyMatrix<typename cuda::Element<X>::Wide, D>, D * D> {
     using Wide = typename cuda::Element<X>::Wide;
     using Element = TinyMatrix<Wide, D>;
-    static constexpr int numbers = D * D;
-    static constexpr int bytes = numbers * static_cast<int>(sizeof(X));
-    static constexpr int state_bytes = numbers * static_cast<int>(sizeof(Wide));
     static constexpr bool has_identity = true, has_parts = true, has_gradients = true, has_index = false;
 
     __device__ __forceinline__ Tiny(int32_t, const void*) {}
@@ -72,48 +121,6 @@ struct Tiny {
         for (int i = 0; i < D; ++i) y.m[i * (D + 1)] = one(Wide{});
         return y;
     }
-    __device__ __forceinline__ Element load(const char* from, bool aligned) const {
-        Element x;
-        if (aligned) {
-            struct alignas(part) Stored {
-                X x[numbers];
-            };
-            const Stored stored = *reinterpret_cast<const Stored*>(from);
-#pragma unroll
-            for (int n = 0; n < numbers; ++n) x.m[n] = cuda::Element<X>::widen(stored.x[n]);
-        } else {
-#pragma unroll
-            for (int n = 0; n < numbers; ++n) x.m[n] = load_number<X>(from + n * sizeof(X), false);
-        }
-        return x;
-    }
-    __device__ __forceinline__ void store(char* to, const Element& y, bool aligned) const {
-        if (aligned) {
-            struct alignas(part) Stored {
-                X x[numbers];
-            };
-            Stored stored;
-#pragma unroll
-            for (int n = 0; n < numbers; ++n) stored.x[n] = cuda::Element<X>::narrow(y.m[n]);
-            *reinterpret_cast<Stored*>(to) = stored;
-        } else {
-#pragma unroll
-            for (int n = 0; n < numbers; ++n) store_number<X>(to + n * sizeof(X), y.m[n], false);
-        }
-    }
-    __device__ __forceinline__ Element load_state(const char* from) const {
-        Element x;
-#pragma unroll
-        for (int n = 0; n < numbers; ++n) x.m[n] = load_number<Wide>(from + n * sizeof(Wide), false);
-        return x;
-    }
-    __device__ __forceinline__ void store_state(char* to, const Element& y) const {
-#pragma unroll
-        for (int n = 0; n < numbers; ++n) store_number<Wide>(to + n * sizeof(Wide), y.m[n], false);
-    }
-
-  private:
-    static constexpr int part = bytes % 16 == 0 ? 16 : bytes % 8 == 0 ? 8 : bytes % 4 == 0 ? 4 : 2;
 };
 
 // The map g -> g p + c of a run of steps.

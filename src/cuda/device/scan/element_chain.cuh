@@ -30,13 +30,19 @@ struct ElementChain {
     const Place& at;
     R* shared;
 
+    // An operator may tell how what follows a closed run is appended to it, where that takes less.
+    __device__ __forceinline__ Element combine(const R& left, const R& right) const {
+        if constexpr (requires { op.combine_closed(left.value, right.value); })
+            if (left.tag == run_closed) return op.combine_closed(left.value, right.value);
+        return op.combine(left.value, right.value);
+    }
     // left becomes left o right.
     __device__ __forceinline__ void append(R& left, const R& right) const {
         if (right.tag == run_empty) return;
         if (right.tag == run_closed || left.tag == run_empty) {
             left = right;
         } else {
-            left.value = op.combine(left.value, right.value);
+            left.value = combine(left, right);
         }
     }
     // right becomes left o right.
@@ -45,7 +51,7 @@ struct ElementChain {
         if (right.tag == run_empty)
             right.value = left.value;
         else
-            right.value = op.combine(left.value, right.value);
+            right.value = combine(left, right);
         right.tag = left.tag;
     }
 

@@ -63,6 +63,13 @@ struct EmptyElementParams {
     const void* operator_state = nullptr;
 };
 
+// The largest power of 2, up to 16, that divides the bytes of an element.
+FLASHSCAN_HD constexpr int element_part(int bytes) {
+    int part = 16;
+    while (bytes % part != 0) part /= 2;
+    return part;
+}
+
 // How many steps a lane holds, by the bytes of an element in registers.
 FLASHSCAN_HD constexpr int element_steps(int bytes) {
     return bytes <= 4 ? 16 : bytes <= 16 ? 8 : bytes <= 64 ? 4 : bytes <= 128 ? 2 : 1;

@@ -92,6 +92,7 @@ ElementKernels tiny_kernels(Dtype dtype) {
     ElementKernels k;
     k.dtype = dtype;
     k.dim = D;
+    k.kind = static_cast<int>(OperatorKind::matmul);
     k.forward = facts_of<Op, typename Op::Element>(false);
     k.backward = facts_of<Op, typename TinyMaps<X, D>::Element>(true);
     k.backward.keeps = false;

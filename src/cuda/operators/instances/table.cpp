@@ -16,6 +16,8 @@ void add_operator_c128(std::vector<ElementKernels>& table);
 void add_operator_i32(std::vector<ElementKernels>& table);
 void add_operator_i64(std::vector<ElementKernels>& table);
 void add_operator_u8(std::vector<ElementKernels>& table);
+void add_affine_real(std::vector<ElementKernels>& table);
+void add_affine_complex(std::vector<ElementKernels>& table);
 
 namespace {
 
@@ -24,7 +26,8 @@ const ElementKernels* find(F&& fits) {
     static const std::vector<ElementKernels> table = [] {
         std::vector<ElementKernels> all;
         for (auto* add : {add_operator_f32, add_operator_bf16, add_operator_f16, add_operator_f64, add_operator_c64,
-                          add_operator_c128, add_operator_i32, add_operator_i64, add_operator_u8})
+                          add_operator_c128, add_operator_i32, add_operator_i64, add_operator_u8, add_affine_real,
+                          add_affine_complex})
             add(all);
         return all;
     }();
@@ -46,8 +49,10 @@ const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind) {
         [&](const ElementKernels& k) { return k.indexed && k.dtype == dtype && k.kind == static_cast<int>(kind); });
 }
 
-const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim) {
-    return find([&](const ElementKernels& k) { return dim > 0 && k.dtype == dtype && k.dim == dim; });
+const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim) {
+    return find([&](const ElementKernels& k) {
+        return dim > 0 && k.dtype == dtype && k.dim == dim && k.kind == static_cast<int>(kind);
+    });
 }
 
 }  // namespace flashscan::cuda

@@ -19,15 +19,15 @@ struct ChainedKernels {
 struct ElementKernels {
     Dtype dtype{};
     int dim = 0;           // rows of matrices; 0 for numbers
-    int kind = 0;          // the OperatorKind, for numbers
+    int kind = 0;          // the OperatorKind
     bool indexed = false;  // whether elements are numbers with the steps that they come from, forward alone
     ElementFacts forward;  // forward.channels numbers of neighbouring channels are one element
     ElementFacts backward;
     // The kernels, with the arguments that they take.
-    const void* scan = nullptr;             // ElementScanParams
-    const void* empty = nullptr;            // EmptyElementParams
-    const void* gradients = nullptr;        // NumbersBackwardParams or TinyBackwardParams; null for integers
-    const void* empty_gradients = nullptr;  // EmptyGradientParams; null for integers
+    const void* scan = nullptr;       // ElementScanParams; of affine maps TinyAffineParams
+    const void* empty = nullptr;      // EmptyElementParams; null for affine maps, whose states sums of numbers pass
+    const void* gradients = nullptr;  // NumbersBackwardParams, TinyBackwardParams, TinyAffineParams; null for integers
+    const void* empty_gradients = nullptr;  // EmptyGradientParams; null for integers and affine maps
     const void* operator_state = nullptr;   // state of a custom operator
     ChainedKernels chained[2];              // [time innermost]; without kernels for integers
 };
@@ -36,9 +36,10 @@ inline constexpr int largest_tiny_dim = 4;
 // The most bytes in memory of a matrix that fits the registers of a thread.
 inline constexpr int64_t largest_tiny_bytes = 128;
 
-// The kernels of numbers, of which `channels` are one element, and of matrices; null where there are none.
+// The kernels of numbers, of which `channels` are one element, and of products of matrices or affine maps; null where there
+// are none.
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
-const ElementKernels* tiny_kernels(Dtype dtype, int64_t dim);
+const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim);
 // The kernels of numbers with INDEX; null where there are none.
 const ElementKernels* indexed_kernels(Dtype dtype, OperatorKind kind);
 

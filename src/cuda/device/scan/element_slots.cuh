@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of a warp's lanes in shared memory, which the lanes of the warp copy to and from global memory together.
+//
+// A lane's elements have a slot, in the order of memory. Copies go in parts: the largest power of 2, up to 16 bytes, that
+// divides an element. Neighbouring lanes copy neighbouring parts of what lies side by side: of the steps of a lane where time
+// is innermost, otherwise of the rows of a step. So a copy touches few sectors of memory, whatever an element's size.
+//
+// Bytes      Slots lie an odd number of parts apart, so that lanes that read the same part of theirs meet no bank conflicts.
+// Sync       load() starts copies, await() waits for those of the whole warp, store() waits for what its lanes wrote.
+// Limits     Arrays that are not aligned to parts, and parts of 2 bytes, are loaded by each lane for itself.
+#pragma once
+
+#include "cuda/device/ptx/async_copy.cuh"
+#include "cuda/device/scan/element_place.cuh"
+
+namespace flashscan::cuda {
+
+// An Op loads and stores elements, as that of element_scan.cuh does.
+template <typename Op_, int L, int Warps>
+struct ElementSlots {
+    using Op = Op_;
+    using Element = typename Op::Element;
+    using Place = ElementPlace<L, Warps>;
+    static constexpr int bytes = Op::bytes, part = element_part(bytes), parts = bytes / part;
+    static constexpr int pitch = (L * parts | 1) * part;                     // bytes from slot to slot
+    static constexpr int block_bytes = (32 * Warps * pitch + 15) / 16 * 16;  // of the slots of a block
+
+    const Op& op;
+    const ElementGrid& g;
+    const Place& at;
+    char* buffer;  // the block's
+
+    __device__ __forceinline__ Element get(int i) const { return op.load(own(i), true); }
+    __device__ __forceinline__ void set(int i, const Element& y) const { op.store(own(i), y, true); }
+
+    __device__ __forceinline__ void load(const void* data) const {
+        if (part >= 4 && g.aligned != 0) {
+            for_parts(static_cast<const char*>(data), [](char* slot, const char* memory) {
+                if constexpr (part >= 4) ptx::copy_async<part>(slot, memory);
+            });
+            ptx::end_copy_group();
+        } else {
+#pragma unroll 1
+            for (int i = at.first; i < at.last; ++i) set(i, op.load(address(data, i), g.aligned != 0));
+        }
+    }
+    static __device__ __forceinline__ void await() {
+        ptx::wait_for_copy_groups<0>();
+        __syncwarp();
+    }
+    __device__ __forceinline__ void store(void* data) const {
+        __syncwarp();
+        if (g.aligned != 0) {
+            for_parts(static_cast<const char*>(data), [](char* slot, const char* memory) {
+                struct alignas(part) Part {
+                    char bytes[part];
+                };
+                *reinterpret_cast<Part*>(const_cast<char*>(memory)) = *reinterpret_cast<const Part*>(slot);
+            });
+        } else {
+#pragma unroll 1
+            for (int i = at.first; i < at.last; ++i) op.store(const_cast<char*>(address(data, i)), get(i), false);
+        }
+    }
+
+  private:
+    __device__ __forceinline__ char* slot_of(int lane) const { return buffer + (at.warp * 32 + lane) * pitch; }
+    __device__ __forceinline__ char* own(int i) const {
+        return slot_of(at.lane) + (g.down != 0 ? L - 1 - i : i) * bytes;
+    }
+    __device__ __forceinline__ const char* address(const void* data, int i) const {
+        return static_cast<const char*>(data) + at.element(g, at.time(g, i)) * bytes;
+    }
+
+    // Calls copy(slot, memory) for all parts of the warp's elements that exist, those of other lanes among them.
+    template <typename Copy>
+    __device__ __forceinline__ void for_parts(const char* data, Copy&& copy) const {
+        const char* const mine = data + at.element(g, at.t0) * bytes;
+        const int count = at.last - at.first;
+        if (g.time_inner != 0) {
+#pragma unroll 4
+            for (int n = 0; n < L * parts; ++n) {
+                const int index = n * 32 + at.lane, lane = index / (L * parts), offset = index % (L * parts) * part;
+                const char* const from = origin_of(mine, lane);
+                if (offset < count_of(count, lane) * bytes) copy(slot_of(lane) + offset, from + offset);
+            }
+        } else {
+            const int64_t step = g.time_stride * bytes;
+#pragma unroll 4
+            for (int n = 0; n < parts; ++n) {
+                const int index = n * 32 + at.lane, lane = index / parts, offset = index % parts * part;
+                const char* const from = origin_of(mine, lane) + offset;
+                char* const to = slot_of(lane) + offset;
+                const int steps = count_of(count, lane);
+#pragma unroll
+                for (int i = 0; i < L; ++i)
+                    if (i < steps) copy(to + i * bytes, from + i * step);
+            }
+        }
+    }
+    static __device__ __forceinline__ const char* origin_of(const char* mine, int lane) {
+        return reinterpret_cast<const char*>(
+            __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(mine), lane));
+    }
+    __device__ __forceinline__ int count_of(int count, int lane) const {
+        return at.whole ? L : __shfl_sync(0xffffffffU, count, lane);
+    }
+};
+
+}  // namespace flashscan::cuda

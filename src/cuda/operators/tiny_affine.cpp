@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host side of the kernel "tiny" of affine maps.
+#include "cuda/operators/tiny_affine.h"
+
+#include "cuda/operators/backward_params.h"
+#include "cuda/operators/scan.h"
+
+namespace flashscan::cuda {
+namespace {
+
+class TinyAffine final : public OperatorKernel {
+  public:
+    TinyAffine(const OperatorProblem& problem, const ElementKernels& kernels, const Options& options)
+        : p_(problem),
+          kernels_(kernels),
+          numbers_(*number_kernels(p_.dtype, OperatorKind::add, 1)),
+          device_(options.device),
+          scan_(make_element_pass(p_, kernels_.forward, options.batch_invariant, forward_)),
+          scan_overlaps_(can_overlap(kernels_.scan, device_)),
+          gradients_overlap_(can_overlap(kernels_.gradients, device_)) {
+        if (p_.is_reduction()) {  // OUTPUT has no prefixes, so backward computes them again
+            backward_ = forward_;
+            prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
+        }
+        gradients_ = make_element_pass(p_, kernels_.backward, options.batch_invariant, backward_);
+    }
+
+    std::string refusal() const {
+        std::string why = refusal_of(scan_, kernels_.scan, device_);
+        return why.empty() ? refusal_of(gradients_, kernels_.gradients, device_) : why;
+    }
+    std::string describe() const override {
+        return fmt::format("forward {}; backward {}", scan_.describe(), gradients_.describe());
+    }
+    size_t scratch_bytes(Pass pass) const override { return (pass == Pass::forward ? forward_ : backward_).bytes(); }
+
+    void forward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        TinyAffineParams params = forward_params(b, p_.is_reduction() ? nullptr : b.output);
+        params.final = b.state_out;
+        params.reduced = p_.is_reduction() ? b.output : nullptr;
+        launch_elements(kernels_.scan, scan_, params, scan_overlaps_, stream);
+        pass_empty_states(p_, numbers_, p_.channels * p_.element(), b, stream);
+    }
+
+    void backward(const OperatorBuffers& b, void* stream) const override {
+        const DeviceScope scope(device_);
+        const void* before = b.output;
+        if (p_.is_reduction()) {
+            before = static_cast<char*>(b.scratch) + prefixes_;
+            if (b.grad_gate != nullptr) find_prefixes(b, stream);
+        }
+        const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
+        TinyAffineParams params;
+        params.grid = grid_of_call(gradients_, kernels_.backward, b.seq_offsets, b.scratch,
+                                   {b.gate, grad_scan, b.grad_input, b.grad_gate, before});
+        params.gate = b.gate;
+        params.added = grad_scan;
+        params.emitted = b.grad_input;
+        params.start = b.grad_state_out;
+        params.final = b.grad_state_in;
+        params.start_reduced = p_.is_reduction() ? b.grad_output : nullptr;
+        params.grad_gate = b.grad_gate;
+        params.before = before;
+        params.state_in = b.state_in;
+        params.mode = static_cast<int32_t>(p_.mode);
+        params.prefix = prefix_of(p_);
+        launch_elements(kernels_.gradients, gradients_, params, gradients_overlap_, stream);
+        pass_empty_gradients(p_, numbers_, b, stream);
+    }
+
+  private:
+    TinyAffineParams forward_params(const OperatorBuffers& b, void* output) const {
+        TinyAffineParams params;
+        params.grid = grid_of_call(scan_, kernels_.forward, b.seq_offsets, b.scratch, {b.gate, b.input, output});
+        params.gate = b.gate;
+        params.added = b.input;
+        params.emitted = output;
+        params.start = b.state_in;
+        params.mode = static_cast<int32_t>(p_.mode);
+        return params;
+    }
+    void find_prefixes(const OperatorBuffers& b, void* stream) const {
+        TinyAffineParams params = forward_params(b, nullptr);
+        params.prefixes = static_cast<char*>(b.scratch) + prefixes_;
+        launch_elements(kernels_.scan, scan_, params, scan_overlaps_, stream);
+    }
+
+    OperatorProblem p_;
+    const ElementKernels &kernels_, &numbers_;  // numbers_: of sums, whose states without steps are those of vectors
+    int device_;
+    Workspace forward_, backward_;
+    ElementPass scan_, gradients_;
+    size_t prefixes_ = 0;
+    bool scan_overlaps_, gradients_overlap_;
+};
+
+}  // namespace
+
+std::unique_ptr<OperatorKernel> make_tiny_affine(const OperatorProblem& problem, const ElementKernels& kernels,
+                                                 const Options& options, std::string& refusal) {
+    const DeviceScope scope(options.device);
+    auto tiny = std::make_unique<TinyAffine>(problem, kernels, options);
+    refusal = tiny->refusal();
+    if (!refusal.empty()) return nullptr;
+    return tiny;
+}
+
+}  // namespace flashscan::cuda

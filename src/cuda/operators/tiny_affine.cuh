@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel "tiny" of affine maps with D x D matrices W that fit a thread's registers, forward and backward.
+//
+//     y[t] = W[t] y[t-1] + x[t]                    forward
+//     g[t-1] = dy[t-1] + W[t]^H g[t]               GRAD|INPUT[t] = g[t], GRAD|GATE[t] = g[t] y[t-1]^H
+//
+// Both are r = M r + u, the second one from the last step to the first. A run of steps is the map r -> a r + c.
+//
+// Ownership  A block has a chunk of some rows, and a lane L steps of a row (device/scan/element_place.cuh). They lie in
+//            shared memory (element_slots.cuh) from the load to the store; results take the places of what is read.
+// Passes     1. Every lane composes the maps of its steps, D^3 multiply-adds a step; maps are composed across lanes and warps.
+//            2. The block finds r before its chunk (element_chain.cuh), and every lane walks its steps, D^2 a step.
+// Bytes      Every array is read or written once. Chunks exchange maps.
+// Order      A reduction is a scan that writes only the last element of each row. The bits are fixed by the shape.
+// Sync       That of the chain.
+// Limits     D up to 4, matrices of up to 128 bytes.
+#pragma once
+
+#include "cuda/device/scan/element_chain.cuh"
+#include "cuda/device/scan/element_slots.cuh"
+#include "cuda/operators/tiny.cuh"
+
+namespace flashscan::cuda {
+
+template <typename Wide, int D>
+struct TinyVector {
+    Wide m[D];
+};
+
+// y += w r, or w^H r.
+template <bool Adjoint, typename Wide, int D>
+__device__ __forceinline__ void add_product(const TinyMatrix<Wide, D>& w, const TinyVector<Wide, D>& r,
+                                            TinyVector<Wide, D>& y) {
+#pragma unroll
+    for (int k = 0; k < D; ++k)
+#pragma unroll
+        for (int i = 0; i < D; ++i)
+            y.m[i] = multiply_add(Adjoint ? conj(w.m[k * D + i]) : w.m[i * D + k], r.m[k], y.m[i]);
+}
+
+template <typename X, int D>
+struct TinyVectors : TinyMemory<X, TinyVector<typename cuda::Element<X>::Wide, D>, D> {
+    using Element = TinyVector<typename cuda::Element<X>::Wide, D>;
+};
+
+// The map r -> a r + c of a run of steps; of a closed run c is what r has become.
+template <typename Wide, int D>
+struct TinyAffineMaps {
+    struct Element {
+        TinyVector<Wide, D> c;
+        TinyMatrix<Wide, D> a;
+    };
+    __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
+        Element m{r.c, product<false, false>(r.a, l.a)};
+        add_product<false>(r.a, l.c, m.c);
+        return m;
+    }
+    __device__ __forceinline__ Element combine_closed(const Element& l, const Element& r) const {
+        Element m{r.c, l.a};
+        add_product<false>(r.a, l.c, m.c);
+        return m;
+    }
+};
+
+template <typename X, int D, bool Backward>
+struct TinyAffine {
+    using Wide = typename cuda::Element<X>::Wide;
+    using Matrix = TinyMatrix<Wide, D>;
+    using Vector = TinyVector<Wide, D>;
+    using Maps = TinyAffineMaps<Wide, D>;
+    using Map = typename Maps::Element;
+    static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
+    using Place = ElementPlace<L, warps>;
+    using Chain = ElementChain<Maps, L, warps>;
+    using Gates = ElementSlots<TinyMemory<X, Matrix, D * D>, L, warps>;
+    using Steps = ElementSlots<TinyVectors<X, D>, L, warps>;
+    using States = ElementSlots<TinyVectors<Wide, D>, L, warps>;
+    static constexpr int before_offset = Gates::block_bytes + Steps::block_bytes;
+    static constexpr int buffer_bytes = before_offset + (Backward ? States::block_bytes : 0);
+
+    const TinyAffineParams& p;
+    const Place& at;
+    const ElementEdges& edges;  // in the order of this walk, which backward is opposite to that of the scan
+    const Gates& gates;
+    const Steps& steps;    // u, and what is emitted
+    const States& before;  // backward: y[t-1]
+
+    __device__ __forceinline__ bool adds_before() const { return Backward && p.mode != element_exclusive; }
+    __device__ __forceinline__ bool emits_before() const { return Backward || p.mode == element_exclusive; }
+    __device__ __forceinline__ bool starts() const { return p.start != nullptr || p.start_reduced != nullptr; }
+
+    static __device__ __forceinline__ void add(Vector& to, const Vector& more) {
+#pragma unroll
+        for (int n = 0; n < D; ++n) to.m[n] = to.m[n] + more.m[n];
+    }
+    __device__ __forceinline__ Vector state(const void* data, int i) const {
+        return TinyVectors<X, D>().load_state(static_cast<const char*>(data) +
+                                              at.state(p.grid, i) * TinyVectors<X, D>::state_bytes);
+    }
+    __device__ __forceinline__ Vector enter(int i) const {
+        Vector r{};
+        if (p.start != nullptr) r = state(p.start, i);
+        if (Backward && p.start_reduced != nullptr)
+            add(r,
+                TinyVectors<X, D>().load(
+                    static_cast<const char*>(p.start_reduced) + at.state(p.grid, i) * TinyVectors<X, D>::bytes, false));
+        return r;
+    }
+    __device__ __forceinline__ void leave(int i, const Vector& r) const {
+        const int64_t place = at.state(p.grid, i);
+        if (p.final != nullptr)
+            TinyVectors<X, D>().store_state(static_cast<char*>(p.final) + place * TinyVectors<X, D>::state_bytes, r);
+        if (!Backward && p.reduced != nullptr)
+            TinyVectors<X, D>().store(static_cast<char*>(p.reduced) + place * TinyVectors<X, D>::bytes, r, false);
+    }
+    // A row that starts from nothing has the first u itself, whatever is in the first matrix.
+    __device__ __forceinline__ void step(bool nothing, const Matrix& w, const Vector& u, Vector& r) const {
+        Vector next{};
+        if (!adds_before()) next = u;
+        if (adds_before() || !nothing) add_product<Backward>(w, r, next);
+        r = next;
+    }
+
+    // Loads y[t-1] of the lane's steps; where a sequence begins it is not used.
+    __device__ __forceinline__ void load_before() const {
+        const TinyVectors<X, D> op;
+        const char* const from = static_cast<const char*>(p.before);
+        const int64_t shift = p.prefix != prefix_inclusive ? 0 : p.grid.down != 0 ? -1 : 1;
+        Vector y[L];
+#pragma unroll
+        for (int i = 0; i < L; ++i) {
+            if (!at.exists(i)) continue;
+            const int64_t t = min(max(at.time(p.grid, i) + shift, int64_t{0}), p.grid.time - 1);
+            const int64_t place = at.element(p.grid, t);
+            y[i] = p.prefix == prefix_wide ? op.load_state(from + place * op.state_bytes)
+                                           : op.load(from + place * op.bytes, p.grid.aligned != 0);
+        }
+#pragma unroll
+        for (int i = 0; i < L; ++i)
+            if (at.exists(i)) before.set(i, y[i]);
+    }
+    __device__ __forceinline__ void load() const {
+        gates.load(p.gate);
+        if (p.added != nullptr) steps.load(p.added);
+        if (Backward && p.grad_gate != nullptr) load_before();
+        Gates::await();
+    }
+    __device__ __forceinline__ Vector added(int i) const { return p.added != nullptr ? steps.get(i) : Vector{}; }
+
+    __device__ __forceinline__ Run<Map> summarize() const {
+        Run<Map> run;
+        run.tag = run_empty;
+        run.value = Map{};
+#pragma unroll 1
+        for (int i = at.first; i < at.last; ++i) {
+            const Matrix w = gates.get(i);
+            const Vector u = added(i);
+            const bool begins = ElementEdges::at(edges.begin, i);
+            if (begins) {
+                run.value.c = enter(i);
+                run.tag = run_closed;
+            } else if (run.tag == run_empty) {
+#pragma unroll
+                for (int n = 0; n < D * D; ++n) run.value.a.m[n] = Backward ? conj(w.m[n % D * D + n / D]) : w.m[n];
+                run.tag = run_open;
+            } else if (run.tag == run_open) {
+                run.value.a = product<Backward, false>(w, run.value.a);
+            }
+            if (adds_before()) add(run.value.c, u);
+            step(begins && !starts(), w, u, run.value.c);
+        }
+        return run;
+    }
+
+    // Replaces u by what is emitted, and backward GATE by its gradient.
+    __device__ __forceinline__ void walk(const Run<Map>& run) const {
+        Vector r{};
+        if (run.tag != run_empty) r = run.value.c;
+#pragma unroll 1
+        for (int i = at.first; i < at.last; ++i) {
+            const Matrix w = gates.get(i);
+            const Vector u = added(i);
+            const bool begins = ElementEdges::at(edges.begin, i), ends = ElementEdges::at(edges.end, i);
+            if (begins) r = enter(i);
+            if (adds_before()) add(r, u);
+            if (emits_before()) steps.set(i, r);
+            if (Backward && p.grad_gate != nullptr) gates.set(i, gate_gradient(i, ends, r));
+            if (!Backward && p.prefixes != nullptr)
+                TinyVectors<X, D>().store_state(
+                    static_cast<char*>(p.prefixes) +
+                        at.element(p.grid, at.time(p.grid, i)) * TinyVectors<X, D>::state_bytes,
+                    r);
+            step(begins && !starts(), w, u, r);
+            if (!emits_before()) steps.set(i, r);
+            if (ends) leave(i, r);
+        }
+    }
+    __device__ __forceinline__ Matrix gate_gradient(int i, bool ends, const Vector& g) const {
+        Vector y{};
+        if (!ends)
+            y = before.get(i);
+        else if (p.state_in != nullptr)
+            y = state(p.state_in, i);
+        Matrix gradient;
+#pragma unroll
+        for (int n = 0; n < D * D; ++n) gradient.m[n] = g.m[n / D] * conj(y.m[n % D]);
+        return gradient;
+    }
+
+    __device__ __forceinline__ bool writes() const {
+        return p.emitted != nullptr || (Backward ? p.grad_gate : p.prefixes) != nullptr;
+    }
+    __device__ __forceinline__ void store() const {
+        if (p.emitted != nullptr) steps.store(p.emitted);
+        if (Backward && p.grad_gate != nullptr) gates.store(p.grad_gate);
+    }
+};
+
+template <typename X, int D, bool Backward>
+__global__ void __launch_bounds__(32 * TinyAffine<X, D, Backward>::warps)
+    tiny_affine(const __grid_constant__ TinyAffineParams p) {
+    using Pass = TinyAffine<X, D, Backward>;
+    extern __shared__ __align__(16) char memory[];
+    if (blockIdx.z * gridDim.y + blockIdx.y >= p.grid.chunks) return;
+    const typename Pass::Place at(p.grid);
+    const typename Pass::Gates::Op matrices;
+    const typename Pass::Steps::Op vectors;
+    const typename Pass::States::Op states;
+    const typename Pass::Gates gates{matrices, p.grid, at, memory};
+    const typename Pass::Steps steps{vectors, p.grid, at, memory + Pass::Gates::block_bytes};
+    const typename Pass::States before{states, p.grid, at, memory + Pass::before_offset};
+    const ElementEdges edges(p.grid, at);
+    const Pass pass{p, at, edges, gates, steps, before};
+    const typename Pass::Maps maps;
+    const typename Pass::Chain chain{maps, p.grid, at,
+                                     reinterpret_cast<Run<typename Pass::Map>*>(memory + Pass::buffer_bytes)};
+    pass.load();
+    const bool wanted = pass.writes() || __syncthreads_or(edges.end != 0) != 0;
+    const auto run = chain.find_before(pass.summarize(), wanted, [](int, const auto&) {});
+    if (!wanted) return;
+    pass.walk(run);
+    pass.store();
+}
+
+}  // namespace flashscan::cuda
