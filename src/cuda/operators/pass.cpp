@@ -31,7 +31,8 @@ void settle_axes(ElementGrid& g, const OperatorProblem& p, int channels, bool ba
 }
 
 int shared_bytes_of(const ElementPass& e, const ElementFacts& facts) {
-    const int runs = element_chain_runs(facts.warps, e.tuning.log2_lane_rows, e.tuning.log2_warp_rows);
+    const int runs = element_chain_runs(facts.warps, e.tuning.log2_lane_rows, e.tuning.log2_warp_rows,
+                                        e.tuning.log2_group_chunks > 0);
     return runs * facts.run_bytes + (facts.keeps || e.grid.time_inner != 0 ? facts.buffer_bytes : 0);
 }
 
@@ -61,12 +62,13 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     if (t.chunks <= 1) return e;
     // With groups of one chunk neither summaries of chunks nor totals of groups are exchanged.
     // If sequences have their own chunks, groups and links are published at places of chunks.
-    const auto bytes = [&](int log2_chunks) {
-        return (g.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * facts.words * 8;
+    const auto bytes = [&](int log2_chunks, int words) {
+        return (g.by_sequence != 0 ? t.chunks : ceil_div(t.chunks, int64_t{1} << log2_chunks)) * rows * words * 8;
     };
-    const Extent records = t.log2_group_chunks > 0 ? bytes(0) : Extent();
-    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks) : Extent();
-    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups);
+    const Extent records = t.log2_group_chunks > 0 ? bytes(0, facts.words) : Extent();
+    const Extent totals = t.log2_link_groups > 0 ? bytes(t.log2_group_chunks, facts.words) : Extent();
+    const int carry_words = facts.carry_words > 0 ? facts.carry_words : facts.words;
+    const Extent all = records + totals + bytes(t.log2_group_chunks + t.log2_link_groups, carry_words);
     e.words = workspace.book(all);
     e.words_bytes = static_cast<size_t>(all);
     e.totals = static_cast<size_t>(records);

@@ -50,6 +50,8 @@ struct TinyAffineMaps {
         TinyVector<Wide, D> c;
         TinyMatrix<Wide, D> a;
     };
+    static constexpr int closed_words = ElementWords<TinyVector<Wide, D>>::count;
+
     __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
         Element m{r.c, product<false, false>(r.a, l.a)};
         add_product<false>(r.a, l.c, m.c);
@@ -70,6 +72,8 @@ struct TinyAffine {
     using Maps = TinyAffineMaps<Wide, D>;
     using Map = typename Maps::Element;
     static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
+    // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
+    static constexpr int resident = sizeof(Map) <= 80 ? 3 : 1;
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Maps, L, warps>;
     using Gates = ElementSlots<TinyMemory<X, Matrix, D * D>, L, warps>;
@@ -217,7 +221,7 @@ struct TinyAffine {
 };
 
 template <typename X, int D, bool Backward>
-__global__ void __launch_bounds__(32 * TinyAffine<X, D, Backward>::warps)
+__global__ void __launch_bounds__(32 * TinyAffine<X, D, Backward>::warps, TinyAffine<X, D, Backward>::resident)
     tiny_affine(const __grid_constant__ TinyAffineParams p) {
     using Pass = TinyAffine<X, D, Backward>;
     extern __shared__ __align__(16) char memory[];

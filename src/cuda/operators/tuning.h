@@ -11,6 +11,7 @@ namespace flashscan::cuda {
 struct ElementFacts {
     int bytes = 0;          // bytes of an element in memory
     int words = 0;          // 32-bit words of an element in registers
+    int carry_words = 0;    // those of a run from a row's start, where they are fewer; else 0
     int run_bytes = 0;      // bytes of a Run<Element>
     int steps = 0;          // steps of a lane
     int warps = 0;          // warps of a block

@@ -50,38 +50,41 @@ __device__ __forceinline__ Run<Element> shuffle_run(const Run<Element>& run, int
     return other;
 }
 
-template <typename Element>
+// Runs are published by their first Count words; a run that is awaited has zeros in the others.
+template <typename Element, int Count = ElementWords<Element>::count>
 __device__ __forceinline__ void publish_run(void* memory, int64_t count, int64_t index, const Run<Element>& run) {
     const ElementWords<Element> words(run.value);
     uint64_t* to = static_cast<uint64_t*>(memory) + index;
 #pragma unroll
-    for (int i = 0; i < words.count; ++i, to += count)
+    for (int i = 0; i < Count; ++i, to += count)
         ptx::store_word(to, static_cast<uint64_t>(run.tag) << 32 | words.words[i]);
 }
 
-template <typename Element>
+template <typename Element, int Count = ElementWords<Element>::count>
 __device__ __forceinline__ Run<Element> await_run(const void* memory, int64_t count, int64_t index) {
     using Words = ElementWords<Element>;
     Words words;
+#pragma unroll
+    for (int i = Count; i < Words::count; ++i) words.words[i] = 0;
     Run<Element> run;
     run.tag = run_empty;
     const uint64_t* from = static_cast<const uint64_t*>(memory) + index;
 #pragma unroll
-    for (int first = 0; first < Words::count; first += Words::batch) {
+    for (int first = 0; first < Count; first += Words::batch) {
         uint64_t word[Words::batch];
         bool written;
         do {
             written = true;
 #pragma unroll
             for (int i = 0; i < Words::batch; ++i)
-                if (first + i < Words::count) word[i] = ptx::load_word(from + (first + i) * count);
+                if (first + i < Count) word[i] = ptx::load_word(from + (first + i) * count);
 #pragma unroll
             for (int i = 0; i < Words::batch; ++i)
-                if (first + i < Words::count) written = written && word[i] != ptx::empty_word;
+                if (first + i < Count) written = written && word[i] != ptx::empty_word;
         } while (!written);
 #pragma unroll
         for (int i = 0; i < Words::batch; ++i)
-            if (first + i < Words::count) words.words[first + i] = static_cast<uint32_t>(word[i]);
+            if (first + i < Count) words.words[first + i] = static_cast<uint32_t>(word[i]);
         run.tag = static_cast<int32_t>(word[0] >> 32);
     }
     words.get(run.value);

@@ -18,6 +18,16 @@
 
 namespace flashscan::cuda {
 
+// Words by which the run from a row's start is published. An operator whose rows all start closed, with a state, may need
+// fewer for such runs than for others.
+template <typename Op>
+FLASHSCAN_HD constexpr int carry_words() {
+    if constexpr (requires { Op::closed_words; })
+        return Op::closed_words;
+    else
+        return ElementWords<typename Op::Element>::count;
+}
+
 template <typename Op, int L, int Warps>
 struct ElementChain {
     using Element = typename Op::Element;
@@ -58,7 +68,9 @@ struct ElementChain {
     __device__ __forceinline__ int rows() const { return 1 << at.log2_rows; }
     __device__ __forceinline__ R* totals() const { return shared; }  // [warps in time][rows]
     __device__ __forceinline__ R* folds() const { return shared + (Warps << at.log2_lane_rows); }  // [Warps][rows]
-    __device__ __forceinline__ R* carries() const { return shared + (2 * Warps << at.log2_lane_rows); }  // [rows]
+    __device__ __forceinline__ R* carries() const {  // [rows]; there are folds only where chunks are gathered in groups
+        return shared + ((g.log2_group_chunks > 0 ? 2 : 1) * Warps << at.log2_lane_rows);
+    }
 
     __device__ __forceinline__ int32_t group() const { return at.chunk >> g.log2_group_chunks; }
     __device__ __forceinline__ int32_t link() const { return group() >> g.log2_link_groups; }
@@ -166,13 +178,14 @@ struct ElementChain {
         if (row < rows() && (wanted || publishes_carry())) {
             R carry;
             carry.tag = run_empty;
-            if (link() > 0) carry = await_run<Element>(g.carries, carries_count(), place(link(), row));
+            if (link() > 0)
+                carry = await_run<Element, carry_words<Op>()>(g.carries, carries_count(), place(link(), row));
             append_folds(carry, true, row);
             carries()[row] = carry;
             done(row, carry);
             if (publishes_carry()) {
                 append(carry, mine);
-                publish_run(g.carries, carries_count(), place(link() + 1, row), carry);
+                publish_run<Element, carry_words<Op>()>(g.carries, carries_count(), place(link() + 1, row), carry);
             }
         }
         __syncthreads();

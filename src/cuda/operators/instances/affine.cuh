@@ -15,6 +15,7 @@ ElementFacts affine_facts() {
     ElementFacts facts;
     facts.bytes = Pass::Gates::bytes;
     facts.words = ElementWords<typename Pass::Map>::count;
+    facts.carry_words = Pass::Maps::closed_words;
     facts.run_bytes = static_cast<int>(sizeof(Run<typename Pass::Map>));
     facts.steps = Pass::L;
     facts.warps = Pass::warps;
