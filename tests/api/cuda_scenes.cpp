@@ -144,6 +144,7 @@ std::vector<CudaScene> cuda_scenes() {
              {"numbers", "operator add inclusive f32 b2 t5000 c3 state-in state-out"},
              {"numbers", "operator max reduction f32 b2 t5000 c3 state-in state-out"},
              {"tiny", "operator matmul inclusive f32 b2 t2000 c1 d2 state-in state-out"},
+             {"tiny", "operator affine inclusive bf16 b2 t600 c1 d3 state-in state-out"},
              {"matrices", "operator matmul reduction f32 b2 t600 c1 d20 state-in state-out"},
              {"matrices", "operator affine inclusive bf16 b2 t600 c1 d20 state-in state-out"}})
         list.push_back(scene_of(operator_problem_of(problem), kernel, flashscan_plan_operator));

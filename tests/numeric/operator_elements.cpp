@@ -67,17 +67,20 @@ INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "tiny"}},
                                                     problems_of({"matmul f32 d4", "matmul f32 d2", "matmul bf16 d3",
                                                                  "matmul f64 d4", "matmul f16 d4", "matmul c64 d3",
-                                                                 "matmul c128 d2", "matmul f32 d3"},
+                                                                 "matmul c128 d2", "matmul f32 d3", "affine f32 d4",
+                                                                 "affine f32 d2", "affine bf16 d3", "affine f64 d3",
+                                                                 "affine c64 d4", "affine f16 d1"},
                                                                 lines))),
                          name_of_operator_case);
 
 // More chunks than a group has, and more than a link.
-INSTANTIATE_TEST_SUITE_P(
-    Links, OperatorElements,
-    testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
-                               problems_of({"add f32", "logaddexp f32", "matmul d2 f32", "add u8", "mul i64"},
-                                           {"b1 t40000 c20", "b1 t70001 c1", "b1 t33000 c32 sequences3"}))),
-    name_of_operator_case);
+INSTANTIATE_TEST_SUITE_P(Links, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
+                                                    problems_of({"add f32", "logaddexp f32", "matmul d2 f32",
+                                                                 "affine d3 f32", "add u8", "mul i64"},
+                                                                {"b1 t40000 c20", "b1 t70001 c1",
+                                                                 "b1 t33000 c32 sequences3"}))),
+                         name_of_operator_case);
 
 }  // namespace
 }  // namespace numeric

@@ -96,7 +96,7 @@ TEST_P(OperatorMemory, IsTheInputsAtMostAndGrowsWithTime) {
     };
     constexpr double few = 1 << 20;
     for (const char* elements : {"add b4 c64", "logaddexp b1 c1 BCT", "matmul b2 c1 d3", "matmul b1 c1 d16",
-                                 "matmul b1 c1 d64", "matmul b1 c1 d130", "affine b1 c2 d32"})
+                                 "matmul b1 c1 d64", "matmul b1 c1 d130", "affine b1 c2 d32", "affine b2 c3 d4"})
         for (const char* mode : {"inclusive", "exclusive", "reduction"}) {
             OperatorProblem p = operator_problem_of(std::string("operator f32 ") + elements + " " + mode);
             double last = 0;

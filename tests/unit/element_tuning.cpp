@@ -41,6 +41,19 @@ TEST(ElementTuning, GroupsAreOfWarpsThatFollowEachOther) {
             }
 }
 
+TEST(ElementTuning, WarpsHaveFewerRowsWhereTheyMayAndBlocksAreFew) {
+    const auto rows_of = [](int64_t batches, int64_t rows, int least) {
+        ElementShape shape = shape_of(batches, rows, 4096, false);
+        shape.log2_least_rows = least;
+        return 1 << tune_elements(shape).log2_lane_rows;
+    };
+    EXPECT_EQ(rows_of(8, 1024, 3), 32);
+    EXPECT_EQ(rows_of(8, 512, 3), 16);
+    EXPECT_EQ(rows_of(1, 100, 3), 8);
+    EXPECT_EQ(rows_of(1, 3, 3), 4);
+    EXPECT_EQ(rows_of(1, 100, 5), 32);
+}
+
 TEST(ElementTuning, IsThatOfOneRowWhereBitsMayNotDependOnTheirNumber) {
     for (const bool time_inner : {false, true})
         for (const int64_t time : {1, 100, 5000, 1000000}) {

@@ -45,8 +45,8 @@ ElementPass make_element_pass(const OperatorProblem& p, const ElementFacts& fact
     settle_axes(g, p, facts.channels, batch_invariant);
     g.down = (p.direction == Direction::reverse) != facts.backward;
     ElementTuning& t = e.tuning;
-    const ElementShape shape{g.batches,       g.rows,          p.time,      g.time_inner != 0,
-                             batch_invariant, p.num_sequences, facts.steps, facts.warps};
+    const ElementShape shape{g.batches,       g.rows,      p.time,      g.time_inner != 0,    batch_invariant,
+                             p.num_sequences, facts.steps, facts.warps, facts.log2_least_rows};
     t = tune_elements(shape);
     g.by_sequence = shape.by_sequence();
     g.row_groups = t.row_groups;

@@ -10,10 +10,16 @@
 namespace flashscan::cuda {
 namespace {
 
+// So many groups of rows side by side keep a GPU busy: an H100 runs 264 to 396 blocks of affine maps at once.
+constexpr int64_t many_groups = 256;
+
 int log2_lane_rows(const ElementShape& s) {
     if (s.by_sequence()) return s.time_inner ? 0 : 5;
     if (s.time_inner) return 5 - log2_up(ceil_div(s.time, s.steps), 5);
-    return s.batch_invariant ? 5 : log2_up(s.rows, 5);
+    if (s.batch_invariant) return 5;
+    int log2 = log2_up(s.rows, 5);
+    while (log2 > s.log2_least_rows && s.batches * ceil_div(s.rows, int64_t{1} << log2) < many_groups) --log2;
+    return log2;
 }
 
 }  // namespace

@@ -9,16 +9,17 @@ namespace flashscan::cuda {
 
 // The layout depends on these facts besides the problem.
 struct ElementFacts {
-    int bytes = 0;          // bytes of an element in memory
-    int words = 0;          // 32-bit words of an element in registers
-    int carry_words = 0;    // those of a run from a row's start, where they are fewer; else 0
-    int run_bytes = 0;      // bytes of a Run<Element>
-    int steps = 0;          // steps of a lane
-    int warps = 0;          // warps of a block
-    int buffer_bytes = 0;   // shared memory for elements, used where time is innermost or elements are kept there
-    bool keeps = false;     // whether elements are kept in shared memory
-    int channels = 1;       // how many neighbouring channels are one element
-    bool backward = false;  // whether the walk goes from the last step to the first
+    int bytes = 0;            // bytes of an element in memory
+    int words = 0;            // 32-bit words of an element in registers
+    int carry_words = 0;      // those of a run from a row's start, where they are fewer; else 0
+    int run_bytes = 0;        // bytes of a Run<Element>
+    int steps = 0;            // steps of a lane
+    int warps = 0;            // warps of a block
+    int buffer_bytes = 0;     // shared memory for elements, used where time is innermost or elements are kept there
+    bool keeps = false;       // whether elements are kept in shared memory
+    int channels = 1;         // how many neighbouring channels are one element
+    bool backward = false;    // whether the walk goes from the last step to the first
+    int log2_least_rows = 5;  // see ElementShape
 };
 
 // Rows are counted per batch, after the host folded batches where it can.
@@ -28,6 +29,9 @@ struct ElementShape {
     bool batch_invariant = false;
     int64_t sequences = 0;     // packed sequences of a row
     int steps = 0, warps = 0;  // steps of a lane, warps of a block
+    // Channels innermost: a warp has so many rows at least if there are, which makes its accesses to memory wide enough. It
+    // has more only where blocks are many even so, since with fewer rows the chunks are longer.
+    int log2_least_rows = 5;
 
     // Whether each packed sequence is cut into chunks from its own start.
     bool by_sequence() const { return batch_invariant && sequences > 0; }

@@ -236,8 +236,7 @@ class OperatorRanks final : public OperatorKernel {
     // to fill a GPU, their time is cut, which reads matrices twice. That is so for the whole already, or is to be for no group.
     int64_t least_rows() const {
         constexpr int64_t block_rows = 16, filling_blocks = 8 * 132, largest_in_registers = 4;
-        if (p_.on_numbers() || p_.is_custom() || (p_.is_matmul() && p_.dim <= largest_in_registers))
-            return least_group_rows;
+        if (p_.on_numbers() || p_.is_custom() || p_.dim <= largest_in_registers) return least_group_rows;
         const int64_t blocks = p_.is_affine() ? 1 : ceil_div<int64_t>(p_.dim, block_rows),
                       filling = ceil_div(filling_blocks, blocks), chains = p_.chains() < filling ? 1 : filling;
         return std::max<int64_t>(least_group_rows, chains * p_.element());

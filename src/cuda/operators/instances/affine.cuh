@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "cuda/device/scan/look_back_tuning.h"
 #include "cuda/operators/instances/table.h"
 #include "cuda/operators/tiny_affine.cuh"
 
@@ -22,6 +23,8 @@ ElementFacts affine_facts() {
     facts.buffer_bytes = Pass::buffer_bytes;
     facts.keeps = true;
     facts.backward = Backward;
+    constexpr int wide_access = 128;  // bytes
+    facts.log2_least_rows = log2_up(wide_access / Pass::Steps::bytes, 5);
     return facts;
 }
 
