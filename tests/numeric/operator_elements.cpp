@@ -73,6 +73,12 @@ INSTANTIATE_TEST_SUITE_P(Tiny, OperatorElements,
                                                                 lines))),
                          name_of_operator_case);
 
+// Such maps also where they are walked one by one, which a plan chooses for larger matrices.
+INSTANTIATE_TEST_SUITE_P(Walked, OperatorElements,
+                         testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, "matrices"}},
+                                                    problems_of({"affine f32 d3", "affine c64 d2"}, lines))),
+                         name_of_operator_case);
+
 // More chunks than a group has, and more than a link.
 INSTANTIATE_TEST_SUITE_P(Links, OperatorElements,
                          testing::ValuesIn(cases_on({{FLASHSCAN_BACKEND_CUDA, ""}},
