@@ -249,7 +249,8 @@ TEST_F(NcclRanks, ReplayGraphs) {
                     EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
                     EXPECT_EQ(call.execute(plan.get()), FLASHSCAN_STATUS_OK) << flashscan_last_error();
                     EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-                    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority), cudaSuccess);
+                    EXPECT_EQ(cudaGraphInstantiate(&executable, graph, cudaGraphInstantiateFlagUseNodePriority),
+                              cudaSuccess);
                     for (int replay = 0; replay < 3; ++replay) {
                         call.prepare();
                         EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
