@@ -17,7 +17,7 @@ int log2_lane_rows(const ElementShape& s) {
     if (s.by_sequence()) return s.time_inner ? 0 : 5;
     if (s.time_inner) return 5 - log2_up(ceil_div(s.time, s.steps), 5);
     if (s.batch_invariant) return 5;
-    const int least = std::max(s.log2_least_rows, 0);
+    const int least = s.log2_least_rows > 0 ? s.log2_least_rows : 0;
     int log2 = log2_up(s.rows, 5);
     while (log2 > least && s.batches * ceil_div(s.rows, int64_t{1} << log2) < many_groups) --log2;
     return log2;
