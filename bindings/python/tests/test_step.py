@@ -156,7 +156,8 @@ def test_steps_that_hold_their_arrays_are_those_that_do_not(package):
     plain, pooled = ([package.make(s), package.make(s)] for s in (state, pool))
     held = RnnStep(package.make(across), package.make(b), plain[1])
     chosen, marks = package.make(rows), package.make(np.zeros(BATCH, bool))
-    held_pool = RnnStep(package.make(R), package.make(b), pooled[1], state_indices=chosen, reset=marks)
+    out = package.make(np.zeros((BATCH, HEADS, UNITS), np.float32))
+    held_pool = RnnStep(package.make(R), package.make(b), pooled[1], state_indices=chosen, reset=marks, out=out)
     same = lambda one, two: np.testing.assert_allclose(package.back(one), package.back(two), rtol=1e-6, atol=1e-6)
     for t in range(3):
         given = [package.make(a) for a in (Wx[t], R, b)]
@@ -165,7 +166,8 @@ def test_steps_that_hold_their_arrays_are_those_that_do_not(package):
             chosen[0], marks[1] = 4, True
             rows[0], reset = 4, np.array([False, True, False, False])
         now = package.make(reset if t == 2 else np.zeros(BATCH, bool))
-        same(held_pool(given[0]), rnn_step(*given, pooled[0], state_indices=package.make(rows), reset=now))
+        assert held_pool(given[0]) is out
+        same(out, rnn_step(*given, pooled[0], state_indices=package.make(rows), reset=now))
     same(plain[0], plain[1]), same(pooled[0], pooled[1])
 
 
@@ -173,6 +175,9 @@ def test_mistakes_of_steps_that_hold_their_arrays_are_named():
     Wx, R, b, _, state = network("lstm", np.float32, 1)
     with pytest.raises(flashscan.FlashscanTypeError, match="state is a list"):
         RnnStep(R, b, state.tolist())
+    for out, words in [([], "out is a .*list"), (Wx[0, :, 0, :, 1:], "out has shape"), (Wx[0, :, 0].astype(np.float16), "out has dtype"), (state[0], "out, .* overlaps")]:
+        with pytest.raises(flashscan.FlashscanError, match=words):
+            RnnStep(R, b, state, out=out)(Wx[0])
     step, kept = RnnStep(R, b, state), state.copy()
     for wrong, words in [(Wx[0, :, :3], "Wx has shape"), (Wx[0, :2], r"Wx has shape \(2, .* as many rows"), (Wx[0].astype(np.float64), "R is float32")]:
         with pytest.raises(flashscan.FlashscanError, match=words):
