@@ -109,7 +109,7 @@ RnnStepShape step_of(int64_t rows, int64_t heads, int64_t head_dim, flashscan::D
 
 // Blocks of one step have every unit and every row, and run at once.
 TEST(RnnTuning, OneStepFitsTheDevice) {
-    for (const int64_t rows : {1, 4, 5, 16})
+    for (const int64_t rows : {1, 2, 4, 5, 16})
         for (const auto& [heads, head_dim] : {std::pair{1, 7}, {1, 768}, {1, 1024}, {12, 64}, {40, 5}, {3, 300}}) {
             const RnnStepShape s = step_of(rows, heads, head_dim, flashscan::Dtype::bf16);
             ASSERT_GT(s.blocks, 0) << rows << " " << heads << " " << head_dim;
@@ -119,9 +119,10 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
             EXPECT_LE(s.units * s.tiles, rnn_step_warps);
             EXPECT_LT(s.weight_bytes, s.shared_bytes);
             const bool vectors = head_dim % 8 == 0 && heads * head_dim <= 1024;
-            EXPECT_EQ(s.way, !vectors    ? RnnStepWay::shared
-                             : rows <= 4 ? RnnStepWay::direct
-                                         : RnnStepWay::matrix)
+            const bool few = rows == 1 || (rows <= 4 && (head_dim == 64 || (rows == 2 && head_dim == 768)));
+            EXPECT_EQ(s.way, !vectors ? RnnStepWay::shared
+                             : few    ? RnnStepWay::direct
+                                      : RnnStepWay::matrix)
                 << rows << " " << heads << " " << head_dim;
             if (s.way != RnnStepWay::matrix) continue;
             EXPECT_EQ(head_dim % s.units, 0);
@@ -134,8 +135,11 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
     EXPECT_EQ(way(1, 2, 768, flashscan::Dtype::bf16), RnnStepWay::shared);   // more warps than registers allow
     EXPECT_EQ(way(1, 1, 1032, flashscan::Dtype::bf16), RnnStepWay::shared);  // more numbers of a row of R
     EXPECT_EQ(way(16, 1, 768, flashscan::Dtype::f32), RnnStepWay::shared);   // no tensor cores
-    EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);       // more warps than the blocks have
-    EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);         // more bytes of R
+    EXPECT_EQ(way(4, 1, 768, flashscan::Dtype::f32), RnnStepWay::direct);
+    EXPECT_EQ(way(4, 1, 1000, flashscan::Dtype::bf16), RnnStepWay::matrix);
+    EXPECT_EQ(way(4, 1, 904, flashscan::Dtype::bf16), RnnStepWay::matrix);
+    EXPECT_EQ(step_of(16, 1, 2048, flashscan::Dtype::bf16).blocks, 0);  // more warps than the blocks have
+    EXPECT_EQ(step_of(1, 1, 2048, flashscan::Dtype::f32).blocks, 0);    // more bytes of R
 }
 
 TEST(RnnTuning, HoldsNoHeadThatIsTooLarge) {

@@ -6,8 +6,8 @@
 // Ownership  A block has a few units of the network, and copies their rows of R into its shared memory; all blocks
 //            together have every unit. A warp has a unit and four rows of the batch: its lanes take the k of the
 //            products in turn, sums of lanes are added by shuffles, and four lanes run the cells.
-//            For up to four rows a warp loads R to its registers instead (RnnDirectStep), for more in 16 bits tensor
-//            cores multiply (rnn_matrix_step).
+//            For up to four rows a warp loads R to its registers instead (RnnDirectStep), for more products in 16
+//            bits tensor cores multiply (rnn_matrix_step).
 // Bytes      R is read once, from L2 where the step before left it there; each block reads h of its heads, in f32.
 // Sync       h of every unit is read by all blocks of a head. Where STATE_OUT may be STATE_IN (rows of a pool), blocks
 //            arrive at a barrier of the grid once they hold h, and store states only when all have arrived: by then
@@ -342,7 +342,7 @@ __global__ void __launch_bounds__(32 * rnn_step_direct_warps) rnn_direct_step(co
     });
 }
 
-// More rows, in 16 bits: tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch, rounded to
+// More products, in 16 bits: tensor cores multiply R's rows of a block, [gates, units], by h of all rows of the batch, rounded to
 // 16 bits. The warps share the k; every number of R and h is loaded by one lane of a block, to registers, and sums of warps
 // are added through shared memory. A block's units belong to one head.
 template <typename X, typename Cell, bool Pooled>

@@ -10,6 +10,9 @@ namespace flashscan::cuda {
 
 namespace {
 
+// Products of a block that multiply-adds do in about the time that tensor cores take longer for a row.
+constexpr int64_t rnn_step_few_products = 32768;
+
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     constexpr int64_t own =
         1024 + 2 * sizeof(int32_t) * rnn_step_rows * rnn_step_warps;  // of the system and the kernel
@@ -36,24 +39,31 @@ int64_t matrix_warps(int64_t head_dim, int64_t units) {
     return std::max({warps, ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
 }
 
+// How tensor cores multiply where `units` units of a block would have R in registers for multiply-adds; none where they cannot.
+RnnStepShape matrix_shape(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
+    if (size_of(p.dtype) != 2 || p.weight_dtype != p.dtype) return {};
+    while (p.head_dim % units != 0) ++units;  // which are of one head
+    if (units * p.counts().gates > rnn_step_matrix_rows) return {};
+    RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
+    shape.way = RnnStepWay::matrix;
+    shape.matrix_threads = static_cast<int>(32 * matrix_warps(p.head_dim, units));
+    return shape;
+}
+
 }  // namespace
 
 RnnStepShape choose_rnn_step(const RnnProblem& p, int multiprocessors, int shared_bytes) {
     const int64_t units = ceil_div(p.width(), int64_t{multiprocessors}), tiles = ceil_div(p.batch, rnn_step_rows);
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
     if (shape.blocks == 0 || p.head_dim % 8 != 0 || p.head_dim > rnn_step_direct_dim) return shape;
-    if (tiles == 1) {
-        if (units <= rnn_step_direct_warps) shape.way = RnnStepWay::direct;
-    } else if (size_of(p.dtype) == 2 && p.weight_dtype == p.dtype) {
-        int64_t of_a_head = units;
-        while (p.head_dim % of_a_head != 0) ++of_a_head;
-        if (of_a_head * p.counts().gates > rnn_step_matrix_rows) return shape;
-        const RnnStepShape matrix = shape_of(p, of_a_head, tiles, shared_bytes);
-        if (matrix.blocks == 0) return shape;
-        shape = matrix;
-        shape.way = RnnStepWay::matrix;
-        shape.matrix_threads = static_cast<int>(32 * matrix_warps(p.head_dim, of_a_head));
+    // Without tensor cores each row but the first takes its multiply-adds longer, with them all rows some 0.4 us.
+    const bool direct = tiles == 1 && units <= rnn_step_direct_warps;
+    const int64_t more_products = (p.batch - 1) * units * p.counts().gates * p.head_dim;
+    if (!direct || more_products >= rnn_step_few_products) {
+        const RnnStepShape matrix = matrix_shape(p, units, tiles, shared_bytes);
+        if (matrix.blocks != 0) return matrix;
     }
+    if (direct) shape.way = RnnStepWay::direct;
     return shape;
 }
 
