@@ -57,6 +57,7 @@ TEST(RnnPersistentTuning, TakesClustersWhereTheyHoldR) {
     EXPECT_EQ(choose(Dtype::f32, Cell::gru_reset_before, 256, 1, 16, Pass::forward).clustered, 1);
     EXPECT_EQ(choose(Dtype::f32, Cell::gru_reset_before, 256, 1, 16, Pass::forward, false).clustered, 0);
     EXPECT_EQ(choose(Dtype::f64, Cell::lstm, 768, 1, 16, Pass::forward).clustered, 0);
+    EXPECT_EQ(choose(Dtype::bf16, Cell::gru_reset_before, 768, 1, 16, Pass::forward).clustered, 0);  // all but 13 rows
 }
 
 TEST(RnnPersistentTuning, TakesNoVectorsThatDoNotFit) {

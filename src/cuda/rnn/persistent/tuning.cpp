@@ -61,6 +61,7 @@ RnnPersistentShape choose_persistent(const RnnProblem& p, Pass pass, int64_t row
         s.units = static_cast<int32_t>(ceil_div(p.head_dim, clustered ? most_cluster_blocks : multiprocessors / teams));
         s.blocks = static_cast<int32_t>(ceil_div(p.head_dim, s.units));
         if (int64_t{s.units} * s.tiles * 8 > threads || !place(s, p, pass, padded, shared_bytes)) return;
+        if (clustered && s.stored < p.counts().gates * s.units) return;  // few blocks read the rest of R slowly
         const double us = persistent_step_us(p, pass, padded, s);
         if (best.blocks > 0 && us >= least) return;
         best = s;

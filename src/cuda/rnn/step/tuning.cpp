@@ -39,7 +39,7 @@ int64_t matrix_warps(int64_t head_dim, int64_t units) {
     return std::max({warps, ceil_div(units * rnn_step_most_rows, int64_t{32}), int64_t{4}});
 }
 
-// How tensor cores multiply where `units` units of a block would have R in registers for multiply-adds; none where they cannot.
+// Blocks of at least `units` units whose products are those of tensor cores; none where they cannot have them.
 RnnStepShape matrix_shape(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     if (size_of(p.dtype) != 2 || p.weight_dtype != p.dtype) return {};
     while (p.head_dim % units != 0) ++units;  // which are of one head
