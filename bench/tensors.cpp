@@ -72,13 +72,17 @@ void fill(Machine& machine, const P& p, int32_t id, const Box& box, uint64_t see
 
 float uniform(uint64_t index, uint64_t seed) { return random_value(Kind::data, false, index, seed).re; }
 
-// Rows of matrices sum to 1: neighbours in a row deviate from 1 / d by as much in either direction.
+// Rows of matrices sum to 1: pairs of neighbours deviate from 1 / d by as much in either direction, where d is odd the
+// last three together. No number is the same in every step, with which every step would round in the same direction.
 float matrix_number(int64_t dim, int64_t place, uint64_t seed) {
-    const int64_t row = place / dim, column = place % dim;
-    const float mean = 1.0F / static_cast<float>(dim);
-    if (column == dim - 1 && dim % 2 == 1) return mean;
-    const float deviation = uniform(static_cast<uint64_t>(row * dim + column / 2), seed);
-    return mean * (1 + 0.9F * (column % 2 == 0 ? deviation : -deviation));
+    const int64_t row = place / dim, column = place % dim, triple = dim % 2 == 1 && dim > 1 ? dim - 3 : dim;
+    const auto deviation = [=](int64_t at) { return uniform(static_cast<uint64_t>(row * dim + at), seed); };
+    float part = 0;
+    if (column >= triple)
+        part = column < dim - 1 ? deviation(column) / 2 : -(deviation(dim - 3) + deviation(dim - 2)) / 2;
+    else if (dim > 1)
+        part = column % 2 == 0 ? deviation(column / 2) : -deviation(column / 2);
+    return (1 + 0.9F * part) / static_cast<float>(dim);
 }
 
 // Matrices, and factors near 1, are made here and copied.
