@@ -73,7 +73,7 @@ struct TinyAffine {
     using Map = typename Maps::Element;
     static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
     // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
-    static constexpr int resident = sizeof(Map) <= 80 ? 3 : 1;
+    static constexpr int resident = sizeof(Map) <= 8 ? 4 : sizeof(Map) <= 80 ? 3 : 1;
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Maps, L, warps>;
     using Gates = ElementSlots<TinyMemory<X, Matrix, D * D>, L, warps>;
@@ -151,7 +151,35 @@ struct TinyAffine {
     }
     __device__ __forceinline__ Vector added(int i) const { return p.added != nullptr ? steps.get(i) : Vector{}; }
 
-    __device__ __forceinline__ Run<Map> summarize() const {
+    // Whether all steps of the warp exist and none begins or ends a sequence.
+    __device__ __forceinline__ bool plain() const {
+        return at.whole && __all_sync(0xffffffffU, (edges.begin | edges.end) == 0) != 0;
+    }
+    __device__ __forceinline__ Run<Map> summarize() const { return plain() ? summarize_plain() : summarize_any(); }
+    __device__ __forceinline__ void open(const Matrix& w, Run<Map>& run) const {
+        run.tag = run_open;
+#pragma unroll
+        for (int n = 0; n < D * D; ++n) run.value.a.m[n] = Backward ? conj(w.m[n % D * D + n / D]) : w.m[n];
+    }
+    __device__ __forceinline__ Run<Map> summarize_plain() const {
+        Run<Map> run;
+        run.value.c = Vector{};
+        const auto extend = [&](const Matrix& w, const Vector& u) {
+            if (adds_before()) add(run.value.c, u);
+            step(false, w, u, run.value.c);
+        };
+        const Matrix first = gates.get(0);
+        open(first, run);
+        extend(first, added(0));
+#pragma unroll 1
+        for (int i = 1; i < L; ++i) {
+            const Matrix w = gates.get(i);
+            run.value.a = product<Backward, false>(w, run.value.a);
+            extend(w, added(i));
+        }
+        return run;
+    }
+    __device__ __forceinline__ Run<Map> summarize_any() const {
         Run<Map> run;
         run.tag = run_empty;
         run.value = Map{};
@@ -164,9 +192,7 @@ struct TinyAffine {
                 run.value.c = enter(i);
                 run.tag = run_closed;
             } else if (run.tag == run_empty) {
-#pragma unroll
-                for (int n = 0; n < D * D; ++n) run.value.a.m[n] = Backward ? conj(w.m[n % D * D + n / D]) : w.m[n];
-                run.tag = run_open;
+                open(w, run);
             } else if (run.tag == run_open) {
                 run.value.a = product<Backward, false>(w, run.value.a);
             }
@@ -180,24 +206,29 @@ struct TinyAffine {
     __device__ __forceinline__ void walk(const Run<Map>& run) const {
         Vector r{};
         if (run.tag != run_empty) r = run.value.c;
+        if (plain()) {
 #pragma unroll 1
-        for (int i = at.first; i < at.last; ++i) {
-            const Matrix w = gates.get(i);
-            const Vector u = added(i);
-            const bool begins = ElementEdges::at(edges.begin, i), ends = ElementEdges::at(edges.end, i);
-            if (begins) r = enter(i);
-            if (adds_before()) add(r, u);
-            if (emits_before()) steps.set(i, r);
-            if (Backward && p.grad_gate != nullptr) gates.set(i, gate_gradient(i, ends, r));
-            if (!Backward && p.prefixes != nullptr)
-                TinyVectors<X, D>().store_state(
-                    static_cast<char*>(p.prefixes) +
-                        at.element(p.grid, at.time(p.grid, i)) * TinyVectors<X, D>::state_bytes,
-                    r);
-            step(begins && !starts(), w, u, r);
-            if (!emits_before()) steps.set(i, r);
-            if (ends) leave(i, r);
+            for (int i = 0; i < L; ++i) walk(i, false, false, r);
+        } else {
+#pragma unroll 1
+            for (int i = at.first; i < at.last; ++i)
+                walk(i, ElementEdges::at(edges.begin, i), ElementEdges::at(edges.end, i), r);
         }
+    }
+    __device__ __forceinline__ void walk(int i, bool begins, bool ends, Vector& r) const {
+        const Matrix w = gates.get(i);
+        const Vector u = added(i);
+        if (begins) r = enter(i);
+        if (adds_before()) add(r, u);
+        if (emits_before()) steps.set(i, r);
+        if (Backward && p.grad_gate != nullptr) gates.set(i, gate_gradient(i, ends, r));
+        if (!Backward && p.prefixes != nullptr)
+            TinyVectors<X, D>().store_state(static_cast<char*>(p.prefixes) +
+                                                at.element(p.grid, at.time(p.grid, i)) * TinyVectors<X, D>::state_bytes,
+                                            r);
+        step(begins && !starts(), w, u, r);
+        if (!emits_before()) steps.set(i, r);
+        if (ends) leave(i, r);
     }
     __device__ __forceinline__ Matrix gate_gradient(int i, bool ends, const Vector& g) const {
         Vector y{};

@@ -76,34 +76,68 @@ struct ElementSlots {
     template <typename Copy>
     __device__ __forceinline__ void for_parts(const char* data, Copy&& copy) const {
         const char* const mine = data + at.element(g, at.t0) * bytes;
-        const int count = at.last - at.first;
         if (g.time_inner != 0) {
-#pragma unroll 4
-            for (int n = 0; n < L * parts; ++n) {
-                const int index = n * 32 + at.lane, lane = index / (L * parts), offset = index % (L * parts) * part;
-                const char* const from = origin_of(mine, lane);
-                if (offset < count_of(count, lane) * bytes) copy(slot_of(lane) + offset, from + offset);
-            }
+            if (at.whole && at.log2_lane_rows == 0)
+                for_line(mine, copy);
+            else
+                for_runs(mine, copy);
         } else {
-            const int64_t step = g.time_stride * bytes;
+            if (at.whole)
+                for_rows<true>(mine, copy);
+            else
+                for_rows<false>(mine, copy);
+        }
+    }
+    // All steps of the warp exist and are of one row, so they lie side by side.
+    template <typename Copy>
+    __device__ __forceinline__ void for_line(const char* mine, Copy&& copy) const {
+        constexpr int run = L * parts;                  // parts of a slot
+        const int lowest = g.down != 0 ? 31 : 0;        // the lane whose steps come first in memory
+        const int next = g.down != 0 ? -pitch : pitch;  // from its slot to that of the lane whose steps follow
+        int offset = at.lane % run;
+        char* to = slot_of(lowest) + at.lane / run * next + offset * part;
+        const char* from = origin_of(mine, lowest) + at.lane * part;
 #pragma unroll 4
-            for (int n = 0; n < parts; ++n) {
-                const int index = n * 32 + at.lane, lane = index / parts, offset = index % parts * part;
-                const char* const from = origin_of(mine, lane) + offset;
-                char* const to = slot_of(lane) + offset;
-                const int steps = count_of(count, lane);
-#pragma unroll
-                for (int i = 0; i < L; ++i)
-                    if (i < steps) copy(to + i * bytes, from + i * step);
+        for (int n = 0; n < run; ++n) {
+            copy(to, from);
+            from += 32 * part;
+            to += 32 / run * next + 32 % run * part;
+            if constexpr (32 % run != 0) {
+                offset += 32 % run;
+                if (offset >= run) offset -= run, to += next - run * part;
             }
+        }
+    }
+    // The parts of a lane's steps lie side by side.
+    template <typename Copy>
+    __device__ __forceinline__ void for_runs(const char* mine, Copy&& copy) const {
+        const int count = at.last - at.first;
+#pragma unroll 1
+        for (int n = 0; n < L * parts; ++n) {
+            const int index = n * 32 + at.lane, lane = index / (L * parts), offset = index % (L * parts) * part;
+            const char* const from = origin_of(mine, lane);
+            if (offset < __shfl_sync(0xffffffffU, count, lane) * bytes) copy(slot_of(lane) + offset, from + offset);
+        }
+    }
+    // The parts of a step of neighbouring rows lie side by side.
+    template <bool Whole, typename Copy>
+    __device__ __forceinline__ void for_rows(const char* mine, Copy&& copy) const {
+        const int64_t step = g.time_stride * bytes;
+        const int count = at.last - at.first;
+#pragma unroll(Whole ? 2 : 1)
+        for (int n = 0; n < parts; ++n) {
+            const int index = n * 32 + at.lane, lane = index / parts, offset = index % parts * part;
+            const char* from = origin_of(mine, lane) + offset;
+            char* const to = slot_of(lane) + offset;
+            const int steps = Whole ? L : __shfl_sync(0xffffffffU, count, lane);
+#pragma unroll(Whole ? L : 1)
+            for (int i = 0; i < L; ++i, from += step)
+                if (i < steps) copy(to + i * bytes, from);
         }
     }
     static __device__ __forceinline__ const char* origin_of(const char* mine, int lane) {
         return reinterpret_cast<const char*>(
             __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(mine), lane));
-    }
-    __device__ __forceinline__ int count_of(int count, int lane) const {
-        return at.whole ? L : __shfl_sync(0xffffffffU, count, lane);
     }
 };
 
