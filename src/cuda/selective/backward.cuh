@@ -30,20 +30,35 @@ template <typename Shape>
 struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using V = typename Shape::V;
     using Values = SelectiveValues<Shape, Shape::backward_steps>;
-    // Where the numbers of a lane and channel are among those of a step. Neither lanes that put them there nor threads
-    // that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
-    static constexpr int pitch = Shape::channels + (Shape::lanes == 4 ? 4 : Shape::warp_channels);
+    // Where the numbers of a lane and of a warp's channel are among those of a step. Neither lanes that put them there nor
+    // lanes that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
+    static constexpr int pitch = Shape::warp_channels + (Shape::lanes == 4 ? 4 : 0);
     static __device__ __forceinline__ int place(int lane, int channel) {
         return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
     }
-    using Terms = LaneNumbers<V, Shape::states>[Shape::kept][Shape::lanes * pitch + (Shape::lanes == 4 ? -6 : 4)];
+    using Numbers = LaneNumbers<V, Shape::states>;
+    using Terms = Numbers[Shape::summed][Shape::lanes * pitch + (Shape::lanes == 4 ? -5 : 4)];
+    static constexpr int warps = Shape::threads / 32;
+    // Whether the sums of a warp take the place of its terms until those of all warps are added. Otherwise that is done
+    // once for the tile. The steps of these sums:
+    static constexpr bool in_place = Shape::summed == Shape::kept;
+    static constexpr int joined = in_place ? Shape::kept : Shape::backward_steps;
     Values delta, scaled, e;  // d, d u, e
     Values input;             // u, then its gradient
     Values slope;             // d', then the gradient of DELTA
     Values gate;              // the factor of y in the gradient of z, then that gradient
-    // g and the states of every step and lane, of which GRAD|B and GRAD|C are sums over channels; for constant matrices
-    // the sums of a lane over steps, in the place of the first step.
-    Terms b, c;
+    // Of each warp, g and the states of `summed` steps, of which GRAD|B and GRAD|C are sums over channels; for constant
+    // matrices the sums of a lane over steps, in the place of the first step.
+    Terms b[warps], c[warps];
+    Numbers sums[in_place ? 1 : 2 * warps * joined * Shape::lanes];
+
+    // The sum over a warp's channels for GRAD|B or GRAD|C of a step.
+    __device__ __forceinline__ Numbers& sum_of_warp(int warp, bool of_c, int k, int lane) {
+        if constexpr (in_place)
+            return (of_c ? c : b)[warp][k][place(lane, 0)];
+        else
+            return sums[((warp * 2 + (of_c ? 1 : 0)) * joined + k) * Shape::lanes + lane];
+    }
 };
 
 template <typename Shape>
@@ -62,9 +77,7 @@ struct SelectiveBackward {
     using Column = TileColumn<Block, X, steps, Shape::channels>;
     using Places = typename Column::Places;
     static constexpr R factor = Shape::complex ? R(2) : R(1);
-    // For the sums over channels: how many sums there are, and how many threads divide the channels of one.
-    static constexpr int lanes = Shape::lanes, outputs = 2 * K * lanes;
-    static constexpr int parts = std::max(1, std::min(Shape::threads / outputs, 32 / lanes));
+    static constexpr int lanes = Shape::lanes, joined = Tile::joined;
 
     struct State {
         Numbers rates, g, sum_a;
@@ -181,7 +194,6 @@ struct SelectiveBackward {
         const auto c_at = [&](int t) { return block.template numbers_at<Plain>(tile.Matrices::c, p.constant_c, t); };
         const auto resets = [&](int t) { return !Plain && p.reset != nullptr && tile.resets[t] != 0; };
         Numbers h[K], a[holds ? K : 1];
-        R y[K / G];
 #pragma unroll
         for (int first = 0; first < K; first += G) {
             const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
@@ -201,40 +213,29 @@ struct SelectiveBackward {
                     h[k].of[s] = reset ? entering : multiply_add(decay, last.of[s], entering);
                 }
             }
-            y[first / G] = R(0);
-            if (p.grad_gate.data == nullptr) continue;
-            R terms[G];
-#pragma unroll
-            for (int i = 0; i < G; ++i) {
-                const int k = first + i;
-                terms[i] = R(0);
-                if (!Plain && k >= valid) continue;
-                const Numbers at_c = c_at(begin + k);
-#pragma unroll
-                for (int s = 0; s < S; ++s) terms[i] = add_real_product(at_c.of[s], h[k].of[s], terms[i]);
-            }
-            y[first / G] = sum_over_states<Shape>(terms, lane);
         }
-        __syncwarp();  // as above: the numbers of C are loaded again
 #pragma unroll
         for (int first = K - G; first >= 0; first -= G) {
-            R through[G], exponents[G];
+            // Terms of the steps before are read, and the compiler does not hold numbers of B from above.
+            __syncwarp();
+            R y[G], through[G], exponents[G];
             const auto deltas = steps_from<G>(&tile.delta.of[c][begin + first]);
             const auto gradients = steps_from<G>(&tile.e.of[c][begin + first]);
 #pragma unroll
             for (int i = G - 1; i >= 0; --i) {
                 const int k = first + i, t = begin + k;
-                through[i] = exponents[i] = R(0);
+                y[i] = through[i] = exponents[i] = R(0);
                 if (!Plain && k >= valid) continue;
                 const R delta = deltas.of[i], e = factor * gradients.of[i];
                 const Numbers b = b_at(t), at_c = c_at(t);
 #pragma unroll
                 for (int s = 0; s < S; ++s) {
+                    y[i] = add_real_product(at_c.of[s], h[k].of[s], y[i]);
                     x.g.of[s] = multiply_add(e, conj(at_c.of[s]), x.g.of[s]);
                     through[i] = add_real_product(x.g.of[s], conj(b.of[s]), through[i]);
                 }
-                put<Plain>(tile.c, p.constant_c, k, h[k], e);
-                put<Plain>(tile.b, p.constant_b, k, x.g, tile.scaled.of[c][t]);
+                put<Plain>(tile.c, p.constant_c, i, h[k], e);
+                put<Plain>(tile.b, p.constant_b, i, x.g, tile.scaled.of[c][t]);
                 if (resets(t)) {
                     x.g = {};
                     continue;
@@ -249,28 +250,35 @@ struct SelectiveBackward {
                     exponents[i] = add_real_product(exponent, conj(x.rates.of[s]), exponents[i]);
                 }
             }
+            __syncwarp();
+            sum_over_channels<Plain>(begin + first, valid - first);
+            const R sum_y = sum_over_states<Shape>(y, lane);
             const R sum_through = sum_over_states<Shape>(through, lane);
             const R sum_exponents = sum_over_states<Shape>(exponents, lane);
             const int k = first + lane / (Shape::lanes / G);
             if ((!Plain && k >= valid) || lane % (Shape::lanes / G) != 0) continue;
-            finish(begin + k, c, factor * y[first / G], sum_through, sum_exponents, x);
+            finish(begin + k, c, factor * sum_y, sum_through, sum_exponents, x);
         }
     }
 
     // Puts g or the states of a step into shared memory; for a constant matrix it adds their products with `weight`.
     template <bool Plain>
-    __device__ __forceinline__ void put(typename Tile::Terms& terms, const void* constant, int k,
+    __device__ __forceinline__ void put(typename Tile::Terms* terms, const void* constant, int i,
                                         const Numbers& numbers, R weight) const {
-        const int c = block.local_channel(), lane = block.lane();
         if (Plain || constant == nullptr) {
-            terms[k][Tile::place(lane, c)] = numbers;
+            own_terms(terms, i) = numbers;
         } else {
-            Numbers& to = terms[0][Tile::place(lane, c)];
+            Numbers& to = own_terms(terms, 0);
 #pragma unroll
             for (int s = 0; s < S; ++s)
-                to.of[s] = multiply_add(weight, &terms == &tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
+                to.of[s] = multiply_add(weight, terms == tile.c ? conj(numbers.of[s]) : numbers.of[s], to.of[s]);
         }
     }
+    // The thread's terms of a step.
+    __device__ __forceinline__ Numbers& own_terms(typename Tile::Terms* terms, int i) const {
+        return terms[warp()][i][Tile::place(block.lane(), block.local_channel() % Shape::warp_channels)];
+    }
+    static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
 
     // Computes the gradients of a step of a channel from its sums over states.
     __device__ __forceinline__ void finish(int t, int c, R y, R through, R exponents, State& x) const {
@@ -283,37 +291,51 @@ struct SelectiveBackward {
         tile.slope.of[c][t] = d_raw;
     }
 
-    // Adds the terms of the block's channels for each of the tile's K steps from `begin` on, into the block's slice.
+    // Adds the terms of the warp's channels for each of the tile's G steps from `begin` on, of which `valid` exist.
     template <bool Plain>
-    __device__ __forceinline__ void sum_over_channels(int begin, int valid, int64_t line) const {
+    __device__ __forceinline__ void sum_over_channels(int begin, int valid) const {
+        static_assert(2 * G * lanes % 32 == 0);
+        const SelectiveParams& p = block.p;
+        const int first_channel = warp() * Shape::warp_channels;
+#pragma unroll
+        for (int first = 0; first < 2 * G * lanes; first += 32) {
+            const int i = first + static_cast<int>(threadIdx.x) % 32;
+            const int lane = i % lanes, k = i / lanes % G;
+            const bool of_c = i / (lanes * G) != 0;
+            if (!Plain && ((of_c ? p.step_c : p.step_b) == nullptr || k >= valid)) continue;
+            const auto& terms = (of_c ? tile.c : tile.b)[warp()][k];
+            const auto& weights = (of_c ? tile.e : tile.scaled).of;
+            Numbers sum{};
+#pragma unroll
+            for (int c = 0; c < Shape::warp_channels; ++c) {
+                if (!Plain && first_channel + c >= block.channels) break;
+                const Numbers numbers = terms[Tile::place(lane, c)];
+                const R weight = weights[first_channel + c][begin + k];
+#pragma unroll
+                for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
+            }
+            tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(begin + k) % joined, lane) = sum;
+        }
+    }
+    // Adds the sums of warps for the tile's steps from `begin` on, of which `valid` exist, into the block's slice.
+    __device__ __forceinline__ void sum_over_warps(int valid, int64_t line) const {
         const SelectiveParams& p = block.p;
 #pragma unroll
-        for (int first = 0; first < outputs * parts; first += Shape::threads) {
+        for (int first = 0; first < 2 * joined * lanes; first += Shape::threads) {
             const int i = first + static_cast<int>(threadIdx.x);
-            const int lane = i % lanes, part = i / lanes % parts, k = i / (lanes * parts) % K;
-            const bool of_b = i / (lanes * parts * K) == 0, inside = i < outputs * parts && k < valid;
-            void* const slices = of_b ? p.step_b : p.step_c;
-            Numbers sum{};
-            if (inside && slices != nullptr) {
-                const auto& terms = (of_b ? tile.b : tile.c)[k];
-                const auto& weights = (of_b ? tile.scaled : tile.e).of;
-                const int channels = Plain ? Shape::channels : block.channels;
-#pragma unroll(Plain ? 16 : 4)
-                for (int i = 0; i < channels; i += parts) {
-                    if (!Plain && i + part >= channels) break;
-                    const Numbers numbers = terms[Tile::place(lane, i + part)];
-                    const R weight = weights[i + part][begin + k];
+            const int lane = i % lanes, k = i / lanes % joined;
+            const bool of_c = i / (lanes * joined) != 0;
+            void* const slices = of_c ? p.step_c : p.step_b;
+            if (i >= 2 * joined * lanes || k >= valid || slices == nullptr) continue;
+            Numbers sum = tile.sum_of_warp(0, of_c, k, lane);
 #pragma unroll
-                    for (int s = 0; s < S; ++s) sum.of[s] = multiply_add(weight, numbers.of[s], sum.of[s]);
-                }
+            for (int w = 1; w < Tile::warps; ++w) {
+                const Numbers& more = tile.sum_of_warp(w, of_c, k, lane);
+#pragma unroll
+                for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + more.of[s];
             }
-#pragma unroll
-            for (int offset = lanes; offset < lanes * parts; offset *= 2)
-#pragma unroll
-                for (int s = 0; s < S; ++s) sum.of[s] = sum.of[s] + from_lane(sum.of[s], offset);
-            if (!inside || slices == nullptr || part > 0) continue;
             V* const to = static_cast<V*>(slices) + line + k * step_numbers() + lane * S;
-            if (!of_b) {
+            if (of_c) {
 #pragma unroll
                 for (int s = 0; s < S; ++s) sum.of[s] = factor * conj(sum.of[s]);
             }
@@ -340,12 +362,6 @@ struct SelectiveBackward {
     __device__ __forceinline__ int64_t batches_of_grid() const {
         return gridDim.x / (static_cast<int64_t>(block.p.groups) * block.p.slices * block.p.segments);
     }
-    static __device__ __forceinline__ R from_lane(R x, int offset) { return __shfl_xor_sync(0xffffffffU, x, offset); }
-    template <typename W>
-    static __device__ __forceinline__ Complex<W> from_lane(Complex<W> x, int offset) {
-        return {from_lane(x.re, offset), from_lane(x.im, offset)};
-    }
-
     template <bool Whole>
     __device__ __forceinline__ void store(const Places& places, const Offsets& offsets, int64_t step, int valid) const {
         const View& like = block.p.input;
@@ -394,11 +410,10 @@ struct SelectiveBackward {
                 kept.states = load(kept.from);  // this load overlaps the walk
             }
             walk<Plain>(begin, valid - begin, before, state);
+            if (begin % joined != 0) continue;
             __syncthreads();
-            if (p.step_b != nullptr || p.step_c != nullptr) {
-                sum_over_channels<Plain>(begin, valid - begin, offsets.sums + begin * step_numbers());
-                __syncthreads();
-            }
+            sum_over_warps(valid - begin, offsets.sums + begin * step_numbers());
+            if (joined < steps) __syncthreads();
         }
         store<Plain>(places, offsets, step, valid);
     }
@@ -411,8 +426,7 @@ struct SelectiveBackward {
                                           : block.load_states(p.adjoint_carries, block.part);
         State state{block.rates(), g, {}, d, R(0), R(0)};
         block.stage_constants(static_cast<Matrices&>(tile));
-        tile.b[0][Tile::place(block.lane(), block.local_channel())] = {};
-        tile.c[0][Tile::place(block.lane(), block.local_channel())] = {};
+        own_terms(tile.b, 0) = own_terms(tile.c, 0) = {};
         __syncthreads();
         const bool plain = block.is_plain();
         Checkpoint kept{};
@@ -443,8 +457,8 @@ struct SelectiveBackward {
         const SelectiveParams& p = block.p;
         if (block.is_first()) block.store_states(p.grad_state_in, block.row, x.g);
         block.store_states(p.sum_a, block.part, x.sum_a);
-        block.store_states(p.sum_b, block.part, tile.b[0][Tile::place(block.lane(), block.local_channel())]);
-        block.store_states(p.sum_c, block.part, tile.c[0][Tile::place(block.lane(), block.local_channel())]);
+        block.store_states(p.sum_b, block.part, own_terms(tile.b, 0));
+        block.store_states(p.sum_c, block.part, own_terms(tile.c, 0));
         R sums[2] = {x.sum_d, x.sum_bias};
 #pragma unroll
         for (int offset = Shape::lanes / 2; offset >= 1; offset /= 2)
