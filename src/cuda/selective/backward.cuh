@@ -12,13 +12,14 @@
 //            recomputes their states forward from a checkpoint into registers, then walks them back. Whole tiles are
 //            prefetched into L2 one tile ahead; registers for more are not left.
 // Sums       GRAD|B and GRAD|C of a step are sums over the channels of a group. Lanes put their terms into shared
-//            memory, threads add those of the block's channels in order, and sums.cuh adds the sums of blocks, in
-//            SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
+//            memory, the lanes of each warp add those of its channels in order, threads add the sums of warps in order,
+//            and sums.cuh adds the sums of blocks, in SCRATCH, in order. Sums over time stay in registers; sums.cuh adds them over rows. Nothing is atomic, so
 //            bits repeat.
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
 // Bound      As in forward.cuh, with three exponentials for each state and step over all launches; shared memory is as busy.
-// Sync       Two __syncthreads for each tile and two for each `kept` steps. Limits are those of forward.cuh.
+// Sync       Two __syncthreads for each tile, with wide matrices or states of 64 bits two more for each `kept` steps where
+//            the sums of warps take the place of their terms. Limits are those of forward.cuh.
 #pragma once
 
 #include "cuda/device/ptx/exchange.cuh"
