@@ -18,8 +18,8 @@
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and of the four gradients moves once, besides the walks before;
 //            checkpoints move once, GRAD|B and GRAD|C once for every block of channels.
 // Bound      As in forward.cuh, with three exponentials for each state and step over all launches; shared memory is as busy.
-// Sync       Two __syncthreads for each tile, with wide matrices or states of 64 bits two more for each `kept` steps where
-//            the sums of warps take the place of their terms. Limits are those of forward.cuh.
+// Sync       Two __syncthreads for each tile; where the sums of warps take the place of their terms (in_place), one and
+//            two for each `kept` steps. Limits are those of forward.cuh.
 #pragma once
 
 #include "cuda/device/ptx/exchange.cuh"
