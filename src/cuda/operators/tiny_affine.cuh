@@ -2,18 +2,25 @@
 // The kernel "tiny" of affine maps with D x D matrices W that fit a thread's registers, forward and backward.
 //
 //     y[t] = W[t] y[t-1] + x[t]                    forward
-//     g[t-1] = dy[t-1] + W[t]^H g[t]               GRAD|INPUT[t] = g[t], GRAD|GATE[t] = g[t] y[t-1]^H
+//     g[t-1] = dy[t-1] + W[t]^H g[t]               backward: GRAD|INPUT[t] = g[t], GRAD|GATE[t] = g[t] y[t-1]^H
 //
-// Both are r = M r + u, the second one from the last step to the first. A run of steps is the map r -> a r + c.
+// Both are r = M r + u; backward walks from the last step to the first. There dy[t] is the gradient of the state y[t],
+// which an inclusive scan has at step t of OUTPUT and an exclusive one at step t + 1. A run of steps is the map
+// r -> a r + c.
 //
-// Ownership  A block has a chunk of some rows, and a lane L steps of a row (device/scan/element_place.cuh). They lie in
-//            shared memory (element_slots.cuh) from the load to the store; results take the places of what is read.
-// Passes     1. Every lane composes the maps of its steps, D^3 multiply-adds a step; maps are composed across lanes and warps.
+// Ownership  A block has a chunk of consecutive steps of some rows, and a lane L steps of a row
+//            (device/scan/element_place.cuh). Their matrices and vectors lie in shared memory (element_slots.cuh)
+//            from the load to the store: what is emitted takes the place of u, and the gradient of a matrix that of
+//            the matrix.
+// Passes     1. Every lane composes the maps of its steps, D^3 multiply-adds a step; maps are composed across lanes
+//               and warps.
 //            2. The block finds r before its chunk (element_chain.cuh), and every lane walks its steps, D^2 a step.
-// Bytes      Every array is read or written once. Chunks exchange maps.
+// Bytes      Every array is read or written once; for GRAD|GATE of a reduction, which has no y, a forward pass without
+//            results writes y[t-1] of every step first. Chunks and groups of chunks exchange maps; what comes into a
+//            link of groups is r alone.
 // Order      A reduction is a scan that writes only the last element of each row. The bits are fixed by the shape.
-// Sync       That of the chain.
-// Limits     D up to 4, matrices of up to 128 bytes.
+// Sync       A warp uses its own steps in shared memory alone, ordered by __syncwarp; the barriers are the chain's.
+// Limits     D up to 4, matrices of up to 128 bytes in memory.
 #pragma once
 
 #include "cuda/device/scan/element_chain.cuh"
@@ -38,12 +45,15 @@ __device__ __forceinline__ void add_product(const TinyMatrix<Wide, D>& w, const 
             y.m[i] = multiply_add(Adjoint ? conj(w.m[k * D + i]) : w.m[i * D + k], r.m[k], y.m[i]);
 }
 
+// How vectors lie in memory.
 template <typename X, int D>
 struct TinyVectors : TinyMemory<X, TinyVector<typename cuda::Element<X>::Wide, D>, D> {
     using Element = TinyVector<typename cuda::Element<X>::Wide, D>;
 };
 
-// The map r -> a r + c of a run of steps; of a closed run c is what r has become.
+// The map r -> a r + c of a run of steps. A closed run, in which a sequence begins, has in c the r after it, and its a
+// does not matter: carries are published by the words of c, which are the first, and what is appended to a closed run
+// multiplies no matrices.
 template <typename Wide, int D>
 struct TinyAffineMaps {
     struct Element {
@@ -52,6 +62,7 @@ struct TinyAffineMaps {
     };
     static constexpr int closed_words = ElementWords<TinyVector<Wide, D>>::count;
 
+    // The map of the steps of l and then those of r.
     __device__ __forceinline__ Element combine(const Element& l, const Element& r) const {
         Element m{r.c, product<false, false>(r.a, l.a)};
         add_product<false>(r.a, l.c, m.c);
@@ -72,7 +83,7 @@ struct TinyAffine {
     using Maps = TinyAffineMaps<Wide, D>;
     using Map = typename Maps::Element;
     static constexpr int L = element_steps(sizeof(Matrix)), warps = element_warps(sizeof(Matrix));
-    // Blocks per multiprocessor, for which __launch_bounds__ limits the registers.
+    // Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3 blocks of 4 warps have 168 a lane.
     static constexpr int resident = sizeof(Map) <= 8 ? 4 : sizeof(Map) <= 80 ? 3 : 1;
     using Place = ElementPlace<L, warps>;
     using Chain = ElementChain<Maps, L, warps>;
@@ -84,11 +95,15 @@ struct TinyAffine {
 
     const TinyAffineParams& p;
     const Place& at;
-    const ElementEdges& edges;  // in the order of this walk, which backward is opposite to that of the scan
-    const Gates& gates;
+    // In the order of this walk: backward a sequence begins at its last step and ends at its first.
+    const ElementEdges& edges;
+    const Gates& gates;    // W; backward its gradient in the end
     const Steps& steps;    // u, and what is emitted
     const States& before;  // backward: y[t-1]
 
+    // Whether u is added to r before the step multiplies it, not after: backward of inclusive scans, where dy[t] is
+    // part of g[t]. What is emitted is the r before the step (and with that u, if it is added before) backward and in
+    // exclusive scans, otherwise the r after it.
     __device__ __forceinline__ bool adds_before() const { return Backward && p.mode != element_exclusive; }
     __device__ __forceinline__ bool emits_before() const { return Backward || p.mode == element_exclusive; }
     __device__ __forceinline__ bool starts() const { return p.start != nullptr || p.start_reduced != nullptr; }
@@ -97,10 +112,12 @@ struct TinyAffine {
 #pragma unroll
         for (int n = 0; n < D; ++n) to.m[n] = to.m[n] + more.m[n];
     }
+    // The state, in `data`, of the sequence that step i belongs to.
     __device__ __forceinline__ Vector state(const void* data, int i) const {
         return TinyVectors<X, D>().load_state(static_cast<const char*>(data) +
                                               at.state(p.grid, i) * TinyVectors<X, D>::state_bytes);
     }
+    // r where a sequence begins, with step i; leave() writes r where one has ended, with step i.
     __device__ __forceinline__ Vector enter(int i) const {
         Vector r{};
         if (p.start != nullptr) r = state(p.start, i);
@@ -117,7 +134,9 @@ struct TinyAffine {
         if (!Backward && p.reduced != nullptr)
             TinyVectors<X, D>().store(static_cast<char*>(p.reduced) + place * TinyVectors<X, D>::bytes, r, false);
     }
-    // A row that starts from nothing has the first u itself, whatever is in the first matrix.
+    // Turns the r before a step into the r after it. After the first step of a sequence that starts from `nothing`, not
+    // from a state, this is u itself, even if the first matrix has infinities or NaN; but where u is added before the
+    // step, r holds it already and is multiplied.
     __device__ __forceinline__ void step(bool nothing, const Matrix& w, const Vector& u, Vector& r) const {
         Vector next{};
         if (!adds_before()) next = u;
@@ -125,7 +144,8 @@ struct TinyAffine {
         r = next;
     }
 
-    // Loads y[t-1] of the lane's steps; where a sequence begins it is not used.
+    // Loads y[t-1] of the lane's steps, all before the first is put into its slot, so that loads overlap. Before the
+    // first step of a sequence there is none: what is loaded then lies within the array and is not used.
     __device__ __forceinline__ void load_before() const {
         const TinyVectors<X, D> op;
         const char* const from = static_cast<const char*>(p.before);
@@ -155,7 +175,10 @@ struct TinyAffine {
     __device__ __forceinline__ bool plain() const {
         return at.whole && __all_sync(0xffffffffU, (edges.begin | edges.end) == 0) != 0;
     }
+    // Pass 1: the run of the lane's steps. c is what r becomes if it is 0 before them, or from where a sequence begins
+    // among them. plain() has a loop of its own, without the conditions that cost more than the arithmetic.
     __device__ __forceinline__ Run<Map> summarize() const { return plain() ? summarize_plain() : summarize_any(); }
+    // Begins an open run with the map of one step.
     __device__ __forceinline__ void open(const Matrix& w, Run<Map>& run) const {
         run.tag = run_open;
 #pragma unroll
@@ -202,7 +225,8 @@ struct TinyAffine {
         return run;
     }
 
-    // Replaces u by what is emitted, and backward GATE by its gradient.
+    // Pass 2: replaces u by what is emitted, and backward W by its gradient. The run before the lane's steps is empty
+    // where they are the first of a row; otherwise it is closed, since every row begins with a state or 0, and c is r.
     __device__ __forceinline__ void walk(const Run<Map>& run) const {
         Vector r{};
         if (run.tag != run_empty) r = run.value.c;
@@ -230,6 +254,7 @@ struct TinyAffine {
         if (!emits_before()) steps.set(i, r);
         if (ends) leave(i, r);
     }
+    // g y[t-1]^H; before the first step of a sequence, with which this walk ends, y is STATE_IN or 0.
     __device__ __forceinline__ Matrix gate_gradient(int i, bool ends, const Vector& g) const {
         Vector y{};
         if (!ends)
@@ -242,6 +267,7 @@ struct TinyAffine {
         return gradient;
     }
 
+    // Whether steps have results. A block without, and without the end of a sequence, only publishes what others need.
     __device__ __forceinline__ bool writes() const {
         return p.emitted != nullptr || (Backward ? p.grad_gate : p.prefixes) != nullptr;
     }

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elements of a warp's lanes in shared memory, which the lanes of the warp copy to and from global memory together.
 //
-// A lane's elements have a slot, in the order of memory. Copies go in parts: the largest power of 2, up to 16 bytes, that
-// divides an element. Neighbouring lanes copy neighbouring parts of what lies side by side: of the steps of a lane where time
-// is innermost, otherwise of the rows of a step. So a copy touches few sectors of memory, whatever an element's size.
+// Every lane has a slot, in which its L elements lie in the order of memory, whichever way the walk goes. Copies go in
+// parts: the largest power of 2, up to 16 bytes, that divides an element. Neighbouring lanes copy neighbouring parts of
+// what lies side by side: of the steps of a row where time is innermost, otherwise of the rows of a step. So a copy
+// touches few sectors of memory, whatever an element's size. Where each lane loads its own matrices of 36 or 64 bytes,
+// every access of a warp touches 32 sectors.
 //
-// Bytes      Slots lie an odd number of parts apart, so that lanes that read the same part of theirs meet no bank conflicts.
-// Sync       load() starts copies, await() waits for those of the whole warp, store() waits for what its lanes wrote.
-// Limits     Arrays that are not aligned to parts, and parts of 2 bytes, are loaded by each lane for itself.
+// Bytes      Slots lie an odd number of parts apart, so that lanes that read the same part of theirs meet no bank
+//            conflicts (in parts of 2 bytes two lanes may meet).
+// Sync       load() starts copies, await() waits for those of the whole warp, store() waits for what the warp's lanes
+//            have set. All lanes of a warp call these three together; get() and set() are of a lane's own slot.
+// Limits     Arrays that are not aligned to parts are loaded and stored by each lane for itself; so are elements with
+//            parts of 2 bytes loaded, which cp.async does not copy.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"
@@ -15,7 +20,7 @@
 
 namespace flashscan::cuda {
 
-// An Op loads and stores elements, as that of element_scan.cuh does.
+// An Op has Element, bytes, load and store, as operators of element_scan.cuh have.
 template <typename Op_, int L, int Warps>
 struct ElementSlots {
     using Op = Op_;
@@ -30,6 +35,7 @@ struct ElementSlots {
     const Place& at;
     char* buffer;  // the block's
 
+    // Step i of the lane, in the order of the walk.
     __device__ __forceinline__ Element get(int i) const { return op.load(own(i), true); }
     __device__ __forceinline__ void set(int i, const Element& y) const { op.store(own(i), y, true); }
 
@@ -44,6 +50,7 @@ struct ElementSlots {
             for (int i = at.first; i < at.last; ++i) set(i, op.load(address(data, i), g.aligned != 0));
         }
     }
+    // Waits for all copies that lanes of the warp have started, into whichever ElementSlots.
     static __device__ __forceinline__ void await() {
         ptx::wait_for_copy_groups<0>();
         __syncwarp();
@@ -72,7 +79,8 @@ struct ElementSlots {
         return static_cast<const char*>(data) + at.element(g, at.time(g, i)) * bytes;
     }
 
-    // Calls copy(slot, memory) for all parts of the warp's elements that exist, those of other lanes among them.
+    // Calls copy(slot, memory), with a part's addresses in both. Together the lanes of the warp call it for all parts
+    // of the warp's elements that exist, each for parts of other lanes' elements, too.
     template <typename Copy>
     __device__ __forceinline__ void for_parts(const char* data, Copy&& copy) const {
         const char* const mine = data + at.element(g, at.t0) * bytes;
@@ -88,7 +96,8 @@ struct ElementSlots {
                 for_rows<false>(mine, copy);
         }
     }
-    // All steps of the warp exist and are of one row, so they lie side by side.
+    // All steps of the warp exist and are of one row, so they lie side by side: a lane copies the parts 32 n + lane.
+    // Between slots there are gaps, and the walk may go against memory, so the place in the slots is kept by additions.
     template <typename Copy>
     __device__ __forceinline__ void for_line(const char* mine, Copy&& copy) const {
         constexpr int run = L * parts;                  // parts of a slot
@@ -108,7 +117,8 @@ struct ElementSlots {
             }
         }
     }
-    // The parts of a lane's steps lie side by side.
+    // The parts of each lane's steps lie side by side. A lane may have fewer than L, and a row other than its
+    // neighbour's.
     template <typename Copy>
     __device__ __forceinline__ void for_runs(const char* mine, Copy&& copy) const {
         const int count = at.last - at.first;
@@ -119,7 +129,7 @@ struct ElementSlots {
             if (offset < __shfl_sync(0xffffffffU, count, lane) * bytes) copy(slot_of(lane) + offset, from + offset);
         }
     }
-    // The parts of a step of neighbouring rows lie side by side.
+    // The parts of a step of neighbouring rows lie side by side. Whole tells that all steps of the warp exist.
     template <bool Whole, typename Copy>
     __device__ __forceinline__ void for_rows(const char* mine, Copy&& copy) const {
         const int64_t step = g.time_stride * bytes;
@@ -135,6 +145,7 @@ struct ElementSlots {
                 if (i < steps) copy(to + i * bytes, from);
         }
     }
+    // Where the elements of another lane begin in memory; `mine` is where this lane's do.
     static __device__ __forceinline__ const char* origin_of(const char* mine, int lane) {
         return reinterpret_cast<const char*>(
             __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(mine), lane));
