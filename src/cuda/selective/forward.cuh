@@ -19,7 +19,10 @@
 // Bytes      Every element of INPUT, DELTA, OUTPUT_GATE and OUTPUT moves once, B and C once for every block of
 //            channels; with segments INPUT, DELTA and B twice.
 // Bound      Each state and step takes an exponential, of which a multiprocessor does 16 in a clock: for 16 states and
-//            16-bit data that is longer than the bytes take. A state and step takes five more instructions.
+//            16-bit data that is longer than the bytes take. A state and step takes five more instructions. On an H200,
+//            8 x 2048 channels x 2048 steps, the kernel takes 262 us; at their full rate the bytes would take 65 of it,
+//            exponentials 136, instructions 181 and shared memory 165. Four warps a scheduler, for which registers
+//            suffice, issue in 69 % of the cycles.
 // Sync       Two __syncthreads for each tile. No block waits for another.
 // Limits     Up to lanes x states states. Packed sequences are not cut into segments.
 #pragma once
