@@ -103,6 +103,20 @@ def test_gradients_are_those_of_differences(layer):
         np.testing.assert_allclose(gradients[name], expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_one_step_at_a_time_gives_the_sequence(layer):
+    gate, x, extra = arrays(layer)
+    gate, x, extra = np.float32(gate), np.float32(x), {name: np.float32(array) for name, array in extra.items()}
+    state = np.full((2, 3), 0.5, np.float32)
+    whole, final = gated_scan(gate, x, layer=layer, initial_state=state, return_final_state=True, **extra)
+    for t in range(11):
+        step = {name: array[:, t : t + 1] if array.ndim == 3 else array for name, array in extra.items()}
+        now = slice(t, t + 1)
+        y, state = gated_scan(gate[:, now], x[:, now], layer=layer, initial_state=state, return_final_state=True, **step)
+        np.testing.assert_array_equal(y[:, 0], whole[:, t])
+    np.testing.assert_array_equal(state, final)
+
+
 def test_parts_packed_and_resets():
     gate, x, _ = arrays("gilr", (1, 9, 2), 2)
     offsets, reset = np.array([0, 4, 9]), np.zeros((1, 9), bool)

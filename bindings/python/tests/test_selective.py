@@ -105,6 +105,18 @@ def test_one_step_at_a_time_gives_the_sequence():
     np.testing.assert_array_equal(state, final)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softplus_far_from_zero(dtype):
+    delta = np.array([-100, -87, -30, -1e-3, 0, 19.9, 20.1, 30, 87, 100, 1e4], dtype)[None, None]
+    ones, column = np.ones_like(delta), np.ones((11, 1), dtype)
+    given = (ones, delta, -column, column, column)  # of one step, whose output is its size
+    close = dict(rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
+    expected = np.logaddexp(0, delta.astype(np.float64))
+    np.testing.assert_allclose(selective_scan(*given, delta_softplus=True), expected, **close)
+    slopes = selective_scan_backward(*given, grad_output=ones, delta_softplus=True)["delta"]
+    np.testing.assert_allclose(slopes, 1 / (1 + np.exp(-delta.astype(np.float64))), **close)
+
+
 @pytest.mark.parametrize("complex_", [False, True])
 @pytest.mark.parametrize("matrices", ["constant", "groups"])
 def test_gradients_are_finite_differences(matrices, complex_):
