@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flashscan import FlashscanTypeError, FlashscanValueError, selective_scan, selective_scan_backward
+from flashscan import FlashscanTypeError, FlashscanValueError, linear_scan, selective_scan, selective_scan_backward
 
 
 def loop(u, delta, A, B, C, D=None, z=None, delta_bias=None, initial_state=None, delta_softplus=False):
@@ -60,6 +60,21 @@ def test_it_is_the_loop(matrices, complex_):
         np.testing.assert_allclose(last, final, rtol=1e-12, atol=1e-12)
     given = {name: given[name] for name in ("u", "delta", "A", "B", "C")}
     np.testing.assert_allclose(selective_scan(**given), loop(**given)[0], rtol=1e-12, atol=1e-12)
+
+
+def test_it_is_a_composition_of_linear_scan():
+    given = arrays("step")
+    d = np.logaddexp(0, given["delta"] + given["delta_bias"])[..., None]
+    decay, entry = np.exp(d * given["A"]), d * given["u"][..., None] * given["B"][:, :, None]
+    h, final = (
+        each.reshape(*each.shape[:-1], 4, 3)
+        for each in linear_scan(decay.reshape(2, 9, 12), entry.reshape(2, 9, 12), return_final_state=True)
+    )
+    z = given["z"]
+    expected = ((h * given["C"][:, :, None]).sum(-1) + given["D"] * given["u"]) * z / (1 + np.exp(-z))
+    y, last = selective_scan(**given, delta_softplus=True, return_final_state=True)
+    np.testing.assert_allclose(y, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(last, final, rtol=1e-12, atol=1e-12)
 
 
 def test_time_may_be_innermost():
