@@ -56,7 +56,7 @@ class Kernel {
     virtual bool takes_states_in_place(Pass) const { return false; }
     virtual void forward(const Buffers& buffers, void* stream) const = 0;
     virtual void backward(const Buffers& buffers, void* stream) const = 0;
-    // Looks for ways to the other ranks. All ranks call it together when each has made its kernel; it throws on all or none.
+    // Looks for ways to the other ranks. All ranks call it together when each has made its kernel.
     virtual void meet() {}
     // Chooses what depends on the numbers of steps of all ranks, in the order of their numbers; before any call.
     virtual void settle(std::span<const int64_t> /*steps*/) {}

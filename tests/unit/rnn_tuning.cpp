@@ -131,6 +131,12 @@ TEST(RnnTuning, OneStepFitsTheDevice) {
             EXPECT_GE(s.matrix_threads, s.units * rnn_step_most_rows);
             EXPECT_GE(s.matrix_threads * rnn_step_direct_dim / (32 * rnn_step_matrix_warps), head_dim);
         }
+    for (const int64_t rows : {1, 4, 12})  // more heads than multiprocessors
+        for (const int64_t heads : {140, 200, 256})
+            for (const int64_t head_dim : {8, 16, 24}) {
+                const RnnStepShape s = step_of(rows, heads, head_dim, flashscan::Dtype::bf16);
+                EXPECT_TRUE(s.blocks == 0 || s.blocks <= multiprocessors) << rows << " " << heads << " " << head_dim;
+            }
     const auto way = [](auto... shape) { return step_of(shape...).way; };
     EXPECT_EQ(way(1, 2, 768, flashscan::Dtype::bf16), RnnStepWay::shared);   // more warps than registers allow
     EXPECT_EQ(way(1, 1, 1032, flashscan::Dtype::bf16), RnnStepWay::shared);  // more numbers of a row of R

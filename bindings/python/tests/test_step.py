@@ -146,6 +146,23 @@ def test_networks_step_by_step(package, cell, dtype):
     np.testing.assert_array_equal(after[:, untouched], before[:, untouched])
 
 
+def test_steps_that_hold_their_arrays_refuse_what_later_calls_would_not_read():
+    Wx, R, b, reset, state = network("lstm", np.float32, 1)
+    gaps = np.zeros(2 * BATCH, bool)[::2]
+    with pytest.raises(flashscan.FlashscanValueError, match="reset has gaps or another dtype"):
+        RnnStep(R, b, state, reset=gaps)(Wx[0])
+
+
+def test_steps_that_hold_their_arrays_refuse_gradients_in_every_call():
+    torch = pytest.importorskip("torch")
+    Wx, R, b, _, state = network("lstm", np.float32, 1)
+    step = RnnStep(torch.nn.Parameter(torch.tensor(R)), torch.tensor(b), torch.tensor(state))
+    with torch.no_grad():
+        step(torch.tensor(Wx[0]))
+    with pytest.raises(flashscan.FlashscanTypeError, match="requires grad"):
+        step(torch.tensor(Wx[0]))
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_steps_that_hold_their_arrays_are_those_that_do_not(package):
     package = PACKAGES[package]()

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -121,12 +122,21 @@ struct alignas(64) PeerMail::Note {
     bool is_open() const { return host[0] != 0; }
 };
 
+bool PeerMail::loads_kernels() {
+    cudaFuncAttributes attributes{};
+    for (const void* kernel : {prove_kernel(), deliver_kernel(), collect_kernel()})
+        if (!succeeds(cudaFuncGetAttributes(&attributes, kernel))) return false;
+    return true;
+}
+
 PeerMail::Note PeerMail::make_note(size_t messages, int64_t bytes) {
     Note note;
     note.device = device_;
     note.process = process_number();
     if (is_switched_off() || bytes > most_bytes) return note;
-    capacity_ = round_up(static_cast<size_t>(bytes) + messages * message_overhead + proof_bytes, granule);
+    // Powers of two, so that plans of many shapes can use each other's.
+    capacity_ =
+        std::bit_ceil(std::max(static_cast<size_t>(bytes) + messages * message_overhead + proof_bytes, granule));
     const size_t counters = messages * most_pieces * sizeof *sent_;
     void* sent = nullptr;
     if (!succeeds(cudaMalloc(&sent, counters))) return note;
@@ -157,12 +167,20 @@ bool PeerMail::reach(const Note& mine, const Note& theirs, Peer& peer) {
         if (!succeeds(cudaIpcOpenMemHandle(&mapped, theirs.handle, cudaIpcMemLazyEnablePeerAccess))) return false;
         peer = {static_cast<char*>(mapped), true};
     }
-    return copies(proof_of(peer.mailbox, &peer != &peers_[0]), &mine.proof, sizeof mine.proof);
+    const bool is_next = &peer != &peers_[0];
+    uint64_t* const read_back = proof_of(mailbox_, is_next) + 2;
+    uint64_t seen = 0;
+    return runs([&](cudaStream_t stream) {
+               launch(prove_kernel(), blocks_of(1, 1), stream,
+                      ProofParams{mine.proof, proof_of(peer.mailbox, is_next), read_back});
+               return true;
+           }) &&
+           copies(&seen, read_back, sizeof seen) && seen == mine.proof;
 }
 
 // The place in a mailbox where the rank before or the next one has written its proof.
-char* PeerMail::proof_of(char* mailbox, bool of_the_rank_before) const {
-    return mailbox + capacity_ - proof_bytes + (of_the_rank_before ? 0 : sizeof(uint64_t));
+uint64_t* PeerMail::proof_of(char* mailbox, bool of_the_rank_before) const {
+    return reinterpret_cast<uint64_t*>(mailbox + capacity_ - proof_bytes) + (of_the_rank_before ? 0 : 1);
 }
 
 std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, size_t messages, int64_t bytes) {
@@ -170,8 +188,10 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const DeviceScope scope(device);
     const RelaxedCapture relaxed;
     std::unique_ptr<PeerMail> mail(new PeerMail(ranks, device));
+    // Kernels are loaded here: to load one while another waits for a message could wait for that one.
+    const bool loaded = loads_kernels();
     std::vector<Note> notes(static_cast<size_t>(ranks.size));
-    const Note mine = mail->make_note(messages, bytes);
+    const Note mine = loaded ? mail->make_note(messages, bytes) : Note();
     gather_on_host(ranks, &mine, notes.data(), sizeof(Note), device);
     const auto with_neighbours = [&](auto&& holds) {
         for (const int32_t rank : {ranks.rank - 1, ranks.rank + 1})
@@ -181,11 +201,10 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const bool reached = with_neighbours(
         [&](const Note& theirs, int32_t rank) { return mail->reach(mine, theirs, mail->neighbour(rank)); });
     if (!all_agree(ranks, device, reached)) return nullptr;
-    // On some machines what is written to another GPU does not arrive.
+    // On some machines what a kernel writes to another GPU does not arrive.
     const bool arrived = with_neighbours([&](const Note& theirs, int32_t rank) {
         uint64_t proof = 0;
-        char* const place = mail->proof_of(mail->mailbox_, rank < ranks.rank);
-        return copies(&proof, place, sizeof proof) && proof == theirs.proof;
+        return copies(&proof, mail->proof_of(mail->mailbox_, rank < ranks.rank), sizeof proof) && proof == theirs.proof;
     });
     return all_agree(ranks, device, arrived) ? std::move(mail) : nullptr;
 }

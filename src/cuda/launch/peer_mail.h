@@ -44,9 +44,10 @@ class PeerMail {
     Peer& neighbour(int32_t rank) { return peers_[rank < rank_ ? 0 : 1]; }
     const Peer& neighbour(int32_t rank) const { return peers_[rank < rank_ ? 0 : 1]; }
     bool is_rank(int32_t rank) const { return rank >= 0 && rank < size_; }
+    static bool loads_kernels();
     Note make_note(size_t messages, int64_t bytes);
     bool reach(const Note& mine, const Note& theirs, Peer& peer);
-    char* proof_of(char* mailbox, bool of_the_rank_before) const;
+    uint64_t* proof_of(char* mailbox, bool of_the_rank_before) const;
     void enqueue(const void* kernel, size_t message, const void* data, char* mailbox, void* stream) const;
 
     int device_;

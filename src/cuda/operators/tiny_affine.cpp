@@ -87,7 +87,7 @@ class TinyAffine final : public OperatorKernel {
     }
 
     OperatorProblem p_;
-    const ElementKernels &kernels_, &numbers_;  // numbers_: of sums, whose states without steps are those of vectors
+    const ElementKernels &kernels_, &numbers_;  // numbers_: of ADD, which write the states of rows without steps
     int device_;
     Workspace forward_, backward_;
     ElementPass scan_, gradients_;

@@ -46,10 +46,11 @@ class Wavefront {
     // Looks for the other ranks' memory; all ranks call it together, before settle.
     void meet() {
         if (ranks_.carries == Carries::gathered || options_.batch_invariant) return;
+        if (most_groups(p_, Pass::forward) == 0 && most_groups(p_, Pass::backward) == 0) return;
         const int32_t groups = ranks_.groups > 0 ? ranks_.groups : most_chosen_groups;
         const Extent states = p_.state_rows().named("states") * p_.channels * state_bytes();
-        // Of both passes.
-        mail_ = PeerMail::open(ranks_, options_.device, 2 * static_cast<size_t>(groups), 2 * states);
+        constexpr int64_t two_passes = 2;
+        mail_ = PeerMail::open(ranks_, options_.device, static_cast<size_t>(two_passes * groups), two_passes * states);
     }
     // Chooses for those passes of which `work_of` tells the work.
     template <typename WorkOf>
@@ -65,6 +66,7 @@ class Wavefront {
                 for (const RowSlice& slice : to.slices.list)
                     to.messages.push_back(mail_->add(static_cast<size_t>(slice.states * state_bytes())));
         }
+        if (groups == 0) mail_.reset();
         if (groups > 0) streams_ = std::make_unique<RankStreams>(options_.device, groups, mail_ == nullptr);
     }
     bool waves(Pass pass) const { return schedule(pass).carries == Carries::wavefront; }

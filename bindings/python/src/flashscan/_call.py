@@ -149,7 +149,7 @@ class Problem:
                 )
         self.packed = False
         self.held: dict[int, Any] = {}  # arrays by position that all calls have where they lie now
-        self._reads: list[Read] = []
+        self.reads: list[Read] = []
         self._writes: list[Write] = []
 
     def state_dtype(self, dtype: Any, number: int) -> Any:
@@ -163,11 +163,11 @@ class Problem:
             pointer = self.space.pointer
             if spec.dense:
                 pointer = self.space.pointer_getter(spec.dtype, spec.size, spec.writeable)
-            self._reads.append(Read(spec.position, number, spec.span, pointer))
+            self.reads.append(Read(spec.position, number, spec.span, pointer))
             return
         dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
         convert = lambda array: dense(array, dtype)
-        self._reads.append(Read(spec.position, number, size, self.space.pointer, convert))
+        self.reads.append(Read(spec.position, number, size, self.space.pointer, convert))
 
     def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
@@ -233,7 +233,7 @@ class Problem:
         scratch = plan.arg_bytes(backward, lib.SCRATCH) if self.backend == lib.CUDA else 0
         if scratch:
             self.write_bytes(lib.SCRATCH, scratch)
-        return Call(self.space, self.device, plan, backward, self._reads, self._writes, results, self.held)
+        return Call(self.space, self.device, plan, backward, self.reads, self._writes, results, self.held)
 
 
 @functools.lru_cache(maxsize=256)
@@ -327,12 +327,19 @@ class Kind:
     def make(self, space: Any, signatures: Sequence[Signature | None], options: tuple[Any, ...]) -> Call:
         return self.function(self.problem(space, signatures), *options)
 
-    def hold(self, space: Any, arrays: Sequence[Any], free: int, options: tuple[Any, ...]) -> tuple[Any, Call]:
-        """The signature of the array of number ``free``, and a call for any that has it, beside the others as they lie."""
+    def hold(self, space: Any, arrays: Sequence[Any], free: int, options: tuple[Any, ...], changing: Sequence[str]) -> tuple[Any, Call]:
+        """The signature of the array of number ``free``, and a call for any that has it, beside the others as they lie.
+        Those whose names are in ``changing`` must not have to be copied."""
         arrays, signatures = look(space, arrays, self.lead, self.names)
         problem = self.problem(space, signatures)
         problem.held = {i: array for i, array in enumerate(arrays) if array is not None and i != free}
-        return signatures[free], self.function(problem, *options)
+        call = self.function(problem, *options)
+        for read in problem.reads:
+            if read.convert is not None and self.names[read.position] in changing:
+                raise FlashscanValueError(
+                    f"{self.names[read.position]} has gaps or another dtype; accepted is what all calls can read where it lies"
+                )
+        return signatures[free], call
 
     def __call__(self, arrays: Sequence[Any], options: tuple[Any, ...]) -> list[Any]:
         first = arrays[self.lead]

@@ -57,6 +57,7 @@ def _signature(tensor: Any) -> Signature:
 class TorchSpace:
     kind: type = torch.Tensor
     kinds = {torch.Tensor, torch.nn.Parameter}
+    records = staticmethod(torch.is_grad_enabled)  # whether gradients are recorded now
     known = {
         torch.float32: lib.F32,
         torch.bfloat16: lib.BF16,

@@ -318,12 +318,17 @@ def rnn_step(
     return h
 
 
+def _never() -> bool:
+    return False
+
+
 class RnnStep:
     """``rnn_step`` for decoding with weights and states that stay where they lie: ``RnnStep(R, b, state)(Wx)``.
 
     A call costs the host about half of one of ``rnn_step``, since only ``Wx`` is looked at. The arrays are held, and read
     and written where they lay in the first call: new numbers in them count, other memory given to them (as by a tensor's
-    ``data = ...``) does not.
+    ``data = ...``) does not. R and b that have gaps, or a dtype that the library does not read, are copied in the first call:
+    new numbers in these do not count, and calls on another stream have to wait for that one.
 
     Args:
         R, b, state, cell, state_indices, reset, threads: as in ``rnn_step``. Without ``state_indices`` row i of the batch has
@@ -353,8 +358,9 @@ class RnnStep:
             state_indices = self._space.dense(rows, self._space.dtype(lib.I32))
         self._arrays = (R, b, state, state_indices, reset, out)
         self._options = (cell, threads)
-        self._known: Any = None
-        self._call: Call
+        learns = any(getattr(array, "requires_grad", False) for array in self._arrays)
+        self._records = self._space.records if learns else _never
+        self._made: tuple[Any, Call | None] = (None, None)  # one object, so that threads never see halves of two
 
     def __call__(self, Wx: Array) -> Array:
         """One step: ``Wx`` [B, G, H, D] to h, [B, H, D], of its dtype.
@@ -365,16 +371,18 @@ class RnnStep:
         """
         given: Any = Wx
         space = self._space
-        if type(given) not in space.kinds or space.signature_getter()(given) != self._known:
+        known, call = self._made
+        if call is None or self._records() or type(given) not in space.kinds or space.signature_getter()(given) != known:
             given = space.convert(given, self._arrays[2])
             if self._rows is not None and given.shape[:1] != self._rows:
                 shapes = [tuple(each.shape) for each in (given, self._arrays[2])]
                 raise FlashscanValueError(
                     f"Wx has shape {shapes[0]} and state {shapes[1]}; accepted without state_indices is a state of as many rows"
                 )
-            self._known, self._call = _rnn_call.hold(space, (given, *self._arrays), 0, self._options)
+            changing = ("state_indices", "reset")
+            self._made = _, call = _rnn_call.hold(space, (given, *self._arrays), 0, self._options, changing)
         try:
-            made = self._call.run((given,))
+            made = call.run((given,))
         except FlashscanError:
             with writing_into(self._out):
                 raise

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiles the kernels "step" of recurrent networks.
 #include "cuda/rnn/instances/step_table.h"
+#include "cuda/rnn/step/direct.cuh"
+#include "cuda/rnn/step/matrix.cuh"
 #include "cuda/rnn/step/step.cuh"
 #include "math/cells.h"
 

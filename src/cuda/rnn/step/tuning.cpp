@@ -10,7 +10,8 @@ namespace flashscan::cuda {
 
 namespace {
 
-// Products of a block that multiply-adds do in about the time that tensor cores take longer for a row.
+// Tensor cores take a fixed time longer than multiply-adds take for a single row. This is how many multiplications of further
+// rows a block does by multiply-adds in that time.
 constexpr int64_t rnn_step_few_products = 32768;
 
 RnnStepShape shape_of(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
@@ -42,6 +43,7 @@ int64_t matrix_warps(int64_t head_dim, int64_t units) {
 // Blocks of at least `units` units whose products are those of tensor cores; none where they cannot have them.
 RnnStepShape matrix_shape(const RnnProblem& p, int64_t units, int64_t tiles, int shared_bytes) {
     if (size_of(p.dtype) != 2 || p.weight_dtype != p.dtype) return {};
+    if (units > p.head_dim) return {};
     while (p.head_dim % units != 0) ++units;  // which are of one head
     if (units * p.counts().gates > rnn_step_matrix_rows) return {};
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
@@ -56,7 +58,7 @@ RnnStepShape choose_rnn_step(const RnnProblem& p, int multiprocessors, int share
     const int64_t units = ceil_div(p.width(), int64_t{multiprocessors}), tiles = ceil_div(p.batch, rnn_step_rows);
     RnnStepShape shape = shape_of(p, units, tiles, shared_bytes);
     if (shape.blocks == 0 || p.head_dim % 8 != 0 || p.head_dim > rnn_step_direct_dim) return shape;
-    // Without tensor cores each row but the first takes its multiply-adds longer, with them all rows some 0.4 us.
+    // Multiply-adds take longer with each row after the first; tensor cores take some 0.4 us more, for any number of rows.
     const bool direct = tiles == 1 && units <= rnn_step_direct_warps;
     const int64_t more_products = (p.batch - 1) * units * p.counts().gates * p.head_dim;
     if (!direct || more_products >= rnn_step_few_products) {
