@@ -49,15 +49,8 @@ __global__ void __launch_bounds__(mail_threads) collect(const __grid_constant__ 
     if (threadIdx.x == 0) ptx::set_system_flag(&counters.taken, taken + 1);
 }
 
-__global__ void prove(const __grid_constant__ ProofParams p) {
-    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p.there), "l"(p.proof) : "memory");
-    __threadfence_system();
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(*p.read_back) : "l"(p.there) : "memory");
-}
-
 }  // namespace
 
-const void* prove_kernel() { return reinterpret_cast<const void*>(&prove); }
 const void* deliver_kernel() { return reinterpret_cast<const void*>(&deliver); }
 const void* collect_kernel() { return reinterpret_cast<const void*>(&collect); }
 

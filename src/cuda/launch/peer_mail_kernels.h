@@ -25,14 +25,6 @@ struct MailParams {
     int64_t bytes = 0, piece = 0;       // of the message and of a piece; that is a multiple of 16
 };
 
-// The first message to a neighbour, by which ranks find out whether what they write arrives, and whether they can read there.
-struct ProofParams {
-    uint64_t proof = 0;
-    uint64_t* there = nullptr;      // in the neighbour's mailbox
-    uint64_t* read_back = nullptr;  // in the own one
-};
-
-const void* prove_kernel();
 const void* deliver_kernel();
 const void* collect_kernel();
 
