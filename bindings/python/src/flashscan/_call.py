@@ -149,7 +149,7 @@ class Problem:
                 )
         self.packed = False
         self.held: dict[int, Any] = {}  # arrays by position that all calls have where they lie now
-        self.reads: list[Read] = []
+        self._reads: list[Read] = []
         self._writes: list[Write] = []
 
     def state_dtype(self, dtype: Any, number: int) -> Any:
@@ -163,11 +163,11 @@ class Problem:
             pointer = self.space.pointer
             if spec.dense:
                 pointer = self.space.pointer_getter(spec.dtype, spec.size, spec.writeable)
-            self.reads.append(Read(spec.position, number, spec.span, pointer))
+            self._reads.append(Read(spec.position, number, spec.span, pointer))
             return
         dense, size = self.space.dense, self.space.itemsize(dtype) * spec.size
         convert = lambda array: dense(array, dtype)
-        self.reads.append(Read(spec.position, number, size, self.space.pointer, convert))
+        self._reads.append(Read(spec.position, number, size, self.space.pointer, convert))
 
     def read_converted(self, number: int, spec: Spec | None, shape: tuple[int, ...], dtype: Any) -> None:
         """Reads what may have any dtype that converts to ``dtype``; nothing if not given."""
@@ -233,7 +233,7 @@ class Problem:
         scratch = plan.arg_bytes(backward, lib.SCRATCH) if self.backend == lib.CUDA else 0
         if scratch:
             self.write_bytes(lib.SCRATCH, scratch)
-        return Call(self.space, self.device, plan, backward, self.reads, self._writes, results, self.held)
+        return Call(self.space, self.device, plan, backward, self._reads, self._writes, results, self.held)
 
 
 @functools.lru_cache(maxsize=256)
@@ -334,7 +334,7 @@ class Kind:
         problem = self.problem(space, signatures)
         problem.held = {i: array for i, array in enumerate(arrays) if array is not None and i != free}
         call = self.function(problem, *options)
-        for read in problem.reads:
+        for read in problem._reads:
             if read.convert is not None and self.names[read.position] in changing:
                 raise FlashscanValueError(
                     f"{self.names[read.position]} has gaps or another dtype; accepted is what all calls can read where it lies"
