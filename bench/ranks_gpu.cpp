@@ -174,6 +174,7 @@ class Rank {
         if (way.is_communicator_of_one) {
             comm.kind = FLASHSCAN_COMM_CALLBACKS;
             comm.size = 1;
+            // Plans with one rank gather on the host alone, while they are made.
             comm.all_gather = [](void*, const void* send, void* receive, size_t bytes, void*) {
                 std::memcpy(receive, send, bytes);
                 return int32_t{0};

@@ -322,7 +322,7 @@ struct SelectiveBackward {
             tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(begin + k) % joined, lane) = sum;
         }
     }
-    // Adds the sums of warps for the tile's steps from `begin` on, of which `valid` exist, into the block's slice.
+    // Adds the sums of warps for the `joined` steps just walked, of which `valid` exist, into the block's slice at `line`.
     __device__ __forceinline__ void sum_over_warps(int valid, int64_t line) const {
         const SelectiveParams& p = block.p;
 #pragma unroll
