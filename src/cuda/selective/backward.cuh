@@ -22,8 +22,9 @@
 //            8 x 2048 channels x 2048 steps, the kernel takes 886 us; at their full rate exponentials would take 261 of
 //            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which do not hide more
 //            (bench/results/tried_layers.md).
-// Sync       Two __syncthreads for each tile; where the sums of warps take the place of their terms (in_place), one and
-//            two for each `kept` steps. Limits are those of forward.cuh.
+// Sync       Two __syncthreads for each tile. Where the sums of warps take the place of their terms (in_place), one for
+//            each tile and two for each `kept` steps.
+// Limits     Those of forward.cuh.
 #pragma once
 
 #include "cuda/device/ptx/exchange.cuh"
