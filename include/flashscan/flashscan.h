@@ -433,8 +433,9 @@ typedef struct flashscan_nccl {
  * loaded already; the library loads none. all_gather, send and receive are NULL. Calls may be captured in a CUDA graph, on
  * all ranks alike, after a first one that was not: NCCL connects ranks when they first exchange so many bytes. Instantiate the
  * graph with cudaGraphInstantiateFlagUseNodePriority, and do not launch it any more when the plan is destroyed. Between GPUs of
- * one host that reach each other's memory states pass through it in a wavefront: a plan then has 2 MB or more on its device. Where a call of such a plan has failed
- * on one rank, or is not made there, the others wait in it, and ncclCommAbort does not end that; do not call the plan again.
+ * one host that reach each other's memory states pass through it in a wavefront: a plan then has 2 MB or more on its device.
+ * Where a call of such a plan has failed on one rank, or is not made there, the others wait in it, and ncclCommAbort does not
+ * end that; do not call the plan again.
  *
  * COMM_CALLBACKS: the functions of the caller. all_gather sends `bytes` bytes from `send` to every rank and fills `receive`,
  * size times `bytes`, with those of all ranks in the order of their numbers, its own included. `bytes` is the same on all

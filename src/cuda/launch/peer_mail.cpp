@@ -110,7 +110,7 @@ bool all_agree(const Communicator& ranks, int device, bool mine) {
 
 }  // namespace
 
-// What a rank tells the others of its mailbox.
+// A rank tells the others this of its mailbox.
 struct alignas(64) PeerMail::Note {
     char host[40] = {};  // the number of its boot; empty where there is no mailbox
     char card[32] = {};  // its address on the bus

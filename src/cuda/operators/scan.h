@@ -37,12 +37,13 @@ class OperatorScan {
     bool overlaps_;
 };
 
-// What the gradients of a plan for matrices read as the states before each step: a PrefixKind.
+// Returns which states the gradients of a plan for matrices read as those before each step: a PrefixKind.
 int32_t prefix_of(const OperatorProblem& problem);
 
-// Writes the final states of rows and sequences without steps, of which each has so many elements, and GRAD|STATE_IN of them.
+// Writes the final states of rows and sequences without steps, of which each has so many elements.
 void pass_empty_states(const OperatorProblem& problem, const ElementKernels& kernels, int64_t elements,
                        const OperatorBuffers& buffers, void* stream);
+// Writes GRAD|STATE_IN of rows and sequences without steps.
 void pass_empty_gradients(const OperatorProblem& problem, const ElementKernels& kernels, const OperatorBuffers& buffers,
                           void* stream);
 

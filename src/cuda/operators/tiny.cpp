@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "tiny" of products of matrices, and the choice between it and that of affine maps.
+#include "cuda/operators/tiny.h"
+
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/candidates.h"
 #include "cuda/operators/scan.h"
-#include "cuda/operators/tiny_affine.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -15,22 +16,18 @@ class Tiny final : public OperatorKernel {
           kernels_(kernels),
           device_(options.device),
           scan_(problem, kernels, options, forward_),
-          overlaps_(can_overlap(kernels.gradients, device_)) {
-        if (p_.is_reduction()) {  // OUTPUT has no prefixes, so backward computes them again
-            backward_ = forward_;
-            prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
-        }
-        gradients_ = make_element_pass(problem, kernels.backward, options.batch_invariant, backward_);
-    }
+          backward_(problem, kernels, options, forward_) {}
 
     std::string refusal() const {
         std::string why = scan_.refusal();
-        return why.empty() ? refusal_of(gradients_, kernels_.gradients, device_) : why;
+        return why.empty() ? refusal_of(backward_.pass, kernels_.gradients, device_) : why;
     }
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", scan_.describe(), gradients_.describe());
+        return fmt::format("forward {}; backward {}", scan_.describe(), backward_.pass.describe());
     }
-    size_t scratch_bytes(Pass pass) const override { return (pass == Pass::forward ? forward_ : backward_).bytes(); }
+    size_t scratch_bytes(Pass pass) const override {
+        return (pass == Pass::forward ? forward_ : backward_.scratch).bytes();
+    }
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -39,11 +36,11 @@ class Tiny final : public OperatorKernel {
 
     void backward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
-        char* const prefixes = static_cast<char*>(b.scratch) + prefixes_;
+        char* const prefixes = static_cast<char*>(b.scratch) + backward_.prefixes;
         if (p_.is_reduction() && b.grad_input != nullptr) scan_.find_prefixes(b, prefixes, stream);
         const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
         TinyBackwardParams params;
-        params.grid = grid_of_call(gradients_, kernels_.backward, b.seq_offsets, b.scratch,
+        params.grid = grid_of_call(backward_.pass, kernels_.backward, b.seq_offsets, b.scratch,
                                    {b.input, b.output, grad_scan, b.grad_input});
         params.input = b.input;
         params.before = p_.is_reduction() ? prefixes : b.output;
@@ -55,7 +52,7 @@ class Tiny final : public OperatorKernel {
         params.grad_state_in = b.grad_state_in;
         params.mode = static_cast<int32_t>(p_.mode);
         params.prefix = prefix_of(p_);
-        launch_elements(kernels_.gradients, gradients_, params, overlaps_, stream);
+        launch_elements(kernels_.gradients, backward_.pass, params, backward_.overlaps, stream);
         pass_empty_gradients(p_, kernels_, b, stream);
     }
 
@@ -63,11 +60,9 @@ class Tiny final : public OperatorKernel {
     OperatorProblem p_;
     const ElementKernels& kernels_;
     int device_;
-    Workspace forward_, backward_;
+    Workspace forward_;
     OperatorScan scan_;
-    size_t prefixes_ = 0;
-    ElementPass gradients_;
-    bool overlaps_;
+    TinyBackward backward_;
 };
 
 }  // namespace
@@ -86,11 +81,7 @@ std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& proble
         return nullptr;
     }
     if (p.is_affine()) return make_tiny_affine(p, *kernels, options, refusal);
-    const DeviceScope scope(options.device);
-    auto tiny = std::make_unique<Tiny>(p, *kernels, options);
-    refusal = tiny->refusal();
-    if (!refusal.empty()) return nullptr;
-    return tiny;
+    return make_tiny<Tiny>(p, *kernels, options, refusal);
 }
 
 }  // namespace flashscan::cuda

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host side of the kernel "tiny" of affine maps.
-#include "cuda/operators/tiny_affine.h"
-
 #include "cuda/operators/backward_params.h"
 #include "cuda/operators/scan.h"
+#include "cuda/operators/tiny.h"
 
 namespace flashscan::cuda {
 namespace {
@@ -17,22 +16,18 @@ class TinyAffine final : public OperatorKernel {
           device_(options.device),
           scan_(make_element_pass(p_, kernels_.forward, options.batch_invariant, forward_)),
           scan_overlaps_(can_overlap(kernels_.scan, device_)),
-          gradients_overlap_(can_overlap(kernels_.gradients, device_)) {
-        if (p_.is_reduction()) {  // OUTPUT has no prefixes, so backward computes them again
-            backward_ = forward_;
-            prefixes_ = backward_.book(p_.input_count() * p_.element() * p_.state_number_bytes());
-        }
-        gradients_ = make_element_pass(p_, kernels_.backward, options.batch_invariant, backward_);
-    }
+          backward_(p_, kernels_, options, forward_) {}
 
     std::string refusal() const {
         std::string why = refusal_of(scan_, kernels_.scan, device_);
-        return why.empty() ? refusal_of(gradients_, kernels_.gradients, device_) : why;
+        return why.empty() ? refusal_of(backward_.pass, kernels_.gradients, device_) : why;
     }
     std::string describe() const override {
-        return fmt::format("forward {}; backward {}", scan_.describe(), gradients_.describe());
+        return fmt::format("forward {}; backward {}", scan_.describe(), backward_.pass.describe());
     }
-    size_t scratch_bytes(Pass pass) const override { return (pass == Pass::forward ? forward_ : backward_).bytes(); }
+    size_t scratch_bytes(Pass pass) const override {
+        return (pass == Pass::forward ? forward_ : backward_.scratch).bytes();
+    }
 
     void forward(const OperatorBuffers& b, void* stream) const override {
         const DeviceScope scope(device_);
@@ -47,12 +42,12 @@ class TinyAffine final : public OperatorKernel {
         const DeviceScope scope(device_);
         const void* before = b.output;
         if (p_.is_reduction()) {
-            before = static_cast<char*>(b.scratch) + prefixes_;
+            before = static_cast<char*>(b.scratch) + backward_.prefixes;
             if (b.grad_gate != nullptr) find_prefixes(b, stream);
         }
         const void* const grad_scan = p_.is_reduction() ? nullptr : b.grad_output;
         TinyAffineParams params;
-        params.grid = grid_of_call(gradients_, kernels_.backward, b.seq_offsets, b.scratch,
+        params.grid = grid_of_call(backward_.pass, kernels_.backward, b.seq_offsets, b.scratch,
                                    {b.gate, grad_scan, b.grad_input, b.grad_gate, before});
         params.gate = b.gate;
         params.added = grad_scan;
@@ -65,7 +60,7 @@ class TinyAffine final : public OperatorKernel {
         params.state_in = b.state_in;
         params.mode = static_cast<int32_t>(p_.mode);
         params.prefix = prefix_of(p_);
-        launch_elements(kernels_.gradients, gradients_, params, gradients_overlap_, stream);
+        launch_elements(kernels_.gradients, backward_.pass, params, backward_.overlaps, stream);
         pass_empty_gradients(p_, numbers_, b, stream);
     }
 
@@ -82,28 +77,24 @@ class TinyAffine final : public OperatorKernel {
     }
     void find_prefixes(const OperatorBuffers& b, void* stream) const {
         TinyAffineParams params = forward_params(b, nullptr);
-        params.prefixes = static_cast<char*>(b.scratch) + prefixes_;
+        params.prefixes = static_cast<char*>(b.scratch) + backward_.prefixes;
         launch_elements(kernels_.scan, scan_, params, scan_overlaps_, stream);
     }
 
     OperatorProblem p_;
     const ElementKernels &kernels_, &numbers_;  // numbers_: of ADD, which write the states of rows without steps
     int device_;
-    Workspace forward_, backward_;
-    ElementPass scan_, gradients_;
-    size_t prefixes_ = 0;
-    bool scan_overlaps_, gradients_overlap_;
+    Workspace forward_;
+    ElementPass scan_;
+    bool scan_overlaps_;
+    TinyBackward backward_;
 };
 
 }  // namespace
 
 std::unique_ptr<OperatorKernel> make_tiny_affine(const OperatorProblem& problem, const ElementKernels& kernels,
                                                  const Options& options, std::string& refusal) {
-    const DeviceScope scope(options.device);
-    auto tiny = std::make_unique<TinyAffine>(problem, kernels, options);
-    refusal = tiny->refusal();
-    if (!refusal.empty()) return nullptr;
-    return tiny;
+    return make_tiny<TinyAffine>(problem, kernels, options, refusal);
 }
 
 }  // namespace flashscan::cuda

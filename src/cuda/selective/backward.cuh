@@ -36,7 +36,7 @@ template <typename Shape>
 struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using V = typename Shape::V;
     using Values = SelectiveValues<Shape, Shape::backward_steps>;
-    // Where the numbers of a lane and of a warp's channel are among those of a step. Neither lanes that put them there nor
+    // Returns where the numbers of a lane and of a warp's channel are among those of a step. Neither lanes that put them there nor
     // lanes that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
     static constexpr int pitch = Shape::warp_channels + (Shape::lanes == 4 ? 4 : 0);
     static __device__ __forceinline__ int place(int lane, int channel) {

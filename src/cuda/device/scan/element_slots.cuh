@@ -145,7 +145,7 @@ struct ElementSlots {
                 if (i < steps) copy(to + i * bytes, from);
         }
     }
-    // Where the elements of another lane begin in memory; `mine` is where this lane's do.
+    // Returns where the elements of another lane begin in memory; `mine` is where this lane's do.
     static __device__ __forceinline__ const char* origin_of(const char* mine, int lane) {
         return reinterpret_cast<const char*>(
             __shfl_sync(0xffffffffU, reinterpret_cast<unsigned long long>(mine), lane));

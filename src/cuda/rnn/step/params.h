@@ -11,12 +11,12 @@ namespace flashscan::cuda {
 inline constexpr int rnn_step_rows = 4;
 inline constexpr int rnn_step_warps = 32;      // the most of a block
 inline constexpr int rnn_step_most_rows = 16;  // of a call
-// Of the kernels that hold R in registers: head dims up to so many. That for up to rnn_step_rows rows has so many warps at
-// most, that for more rows too, with so many rows of R in a block.
+// The kernels that hold R in registers (direct.cuh, matrix.cuh) take heads of up to rnn_step_direct_dim units. Their blocks have
+// up to so many warps, and those of matrix.cuh up to so many rows of R.
 inline constexpr int rnn_step_direct_dim = 1024, rnn_step_direct_warps = 8;
 inline constexpr int rnn_step_matrix_warps = 16, rnn_step_matrix_rows = 32;
 
-// Where R is: in shared memory, or in registers for multiply-adds or for tensor cores.
+// A block has R in shared memory, or in registers for multiply-adds or for tensor cores.
 enum class RnnStepWay {
     shared,
     direct,
