@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "cuda/device/math/types.cuh"
-#include "cuda/device/ptx/float_bounds.cuh"
+#include "cuda/device/ptx/quick_functions.cuh"
 #include "cuda/gated/params.h"
 #include "math/gated.h"
 

@@ -122,9 +122,7 @@ __device__ __noinline__ W long_sigmoid(W g) {
 constexpr float log2_e = 1.442695041F;  // rounding g * log2_e adds an error of 1.3 |g| units of roundoff
 // exp(-g), but at most 2^126, so that it and its reciprocal are finite; NaN for NaN.
 __device__ __forceinline__ float exp_negative(float g) {
-    float x;
-    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(g * -log2_e), "f"(126.0F));
-    return ptx::quick_exp2(x);
+    return ptx::quick_exp2(ptx::least_of(g * -log2_e, 126.0F));
 }
 
 // The value a of a log or logit gate.

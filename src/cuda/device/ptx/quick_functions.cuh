@@ -23,13 +23,24 @@ __device__ __forceinline__ float quick_log2(float x) {
     asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-// x clamped to [-limit, limit]; NaN stays NaN.
-__device__ __forceinline__ float clamp_between(float x, float limit) {
+// 1 / sqrt(x) within 2 units of roundoff.
+__device__ __forceinline__ float quick_inverse_root(float x) {
     float y;
-    asm("{\n\t.reg .f32 high;\n\tmin.NaN.f32 high, %1, %2;\n\tmax.NaN.f32 %0, high, %3;\n\t}"
-        : "=f"(y)
-        : "f"(x), "f"(limit), "f"(-limit));
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+// The lesser and the greater of two numbers; NaN if one of them is.
+__device__ __forceinline__ float least_of(float a, float b) {
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+__device__ __forceinline__ float greatest_of(float a, float b) {
+    float y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+}
+// x clamped to [-limit, limit]; NaN stays NaN.
+__device__ __forceinline__ float clamp_between(float x, float limit) { return greatest_of(least_of(x, limit), -limit); }
 
 }  // namespace flashscan::cuda::ptx
