@@ -28,44 +28,9 @@
 #pragma once
 
 #include "cuda/device/ptx/exchange.cuh"
-#include "cuda/selective/tile.cuh"
+#include "cuda/selective/backward_tile.cuh"
 
 namespace flashscan::cuda {
-
-template <typename Shape>
-struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
-    using V = typename Shape::V;
-    using Values = SelectiveValues<Shape, Shape::backward_steps>;
-    // Returns where the numbers of a lane and of a warp's channel are among those of a step. Neither lanes that put them there nor
-    // lanes that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
-    static constexpr int pitch = Shape::warp_channels + (Shape::lanes == 4 ? 4 : 0);
-    static __device__ __forceinline__ int place(int lane, int channel) {
-        return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
-    }
-    using Numbers = LaneNumbers<V, Shape::states>;
-    using Terms = Numbers[Shape::summed][Shape::lanes * pitch + (Shape::lanes == 4 ? -5 : 4)];
-    static constexpr int warps = Shape::threads / 32;
-    // Whether the sums of a warp take the place of its terms until those of all warps are added. Otherwise that is done
-    // once for the tile. The steps of these sums:
-    static constexpr bool in_place = Shape::summed == Shape::kept;
-    static constexpr int joined = in_place ? Shape::kept : Shape::backward_steps;
-    Values delta, scaled, e;  // d, d u, e
-    Values input;             // u, then its gradient
-    Values slope;             // d', then the gradient of DELTA
-    Values gate;              // the factor of y in the gradient of z, then that gradient
-    // Of each warp, g and the states of `summed` steps, of which GRAD|B and GRAD|C are sums over channels; for constant
-    // matrices the sums of a lane over steps, in the place of the first step.
-    Terms b[warps], c[warps];
-    Numbers sums[in_place ? 1 : 2 * warps * joined * Shape::lanes];
-
-    // The sum over a warp's channels for GRAD|B or GRAD|C of a step.
-    __device__ __forceinline__ Numbers& sum_of_warp(int warp, bool of_c, int k, int lane) {
-        if constexpr (in_place)
-            return (of_c ? c : b)[warp][k][place(lane, 0)];
-        else
-            return sums[((warp * 2 + (of_c ? 1 : 0)) * joined + k) * Shape::lanes + lane];
-    }
-};
 
 template <typename Shape>
 struct SelectiveBackward {
