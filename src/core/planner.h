@@ -18,8 +18,9 @@ struct Choice {
     std::string passed_over;  // "name: reason" lines of the candidates before it
 };
 
-// Throws Error{unsupported} with every candidate's reason when none takes the problem, or the forced one does not.
-// `backend` is the name for the sentence.
+// Throws Error{unsupported} with every candidate's reason where none takes the problem, or where the one that
+// options.kernel names does not; and Error{invalid_argument} where options.kernel names no candidate. `backend` names the
+// backend in these sentences.
 template <typename Kernel, typename Problem>
 Choice<Kernel> choose(const char* backend, std::span<const Candidate<Kernel, Problem>> candidates,
                       const Problem& problem, const Options& options) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "fuzz/api.h"
+#include "support/cells.h"
 #include "support/operators.h"
 
 namespace fuzz {
@@ -46,12 +47,9 @@ inline constexpr int32_t enumerators[] = {FLASHSCAN_DTYPE_F32,
                                           FLASHSCAN_WORKSPACE_CALLER,
                                           FLASHSCAN_GATE_LOG,
                                           FLASHSCAN_GATE_LOGIT,
-                                          FLASHSCAN_CELL_LSTM,
-                                          FLASHSCAN_CELL_GRU,
-                                          FLASHSCAN_CELL_ELMAN,
-                                          FLASHSCAN_CELL_SLSTM,
-                                          FLASHSCAN_CELL_GRU_RESET_BEFORE,
-                                          FLASHSCAN_CELL_ELMAN_RELU,
+#define FLASHSCAN_ROW(name, CONSTANT, ...) FLASHSCAN_CELL_##CONSTANT,
+                                          FLASHSCAN_CELLS(FLASHSCAN_ROW)  //
+#undef FLASHSCAN_ROW
 #define FLASHSCAN_ROW(name, CONSTANT, ...) FLASHSCAN_OPERATOR_##CONSTANT,
                                           FLASHSCAN_NUMBER_OPERATORS(FLASHSCAN_ROW)  //
                                           FLASHSCAN_OTHER_OPERATORS(FLASHSCAN_ROW)

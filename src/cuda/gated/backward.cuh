@@ -245,13 +245,13 @@ struct GatedBackward {
     __device__ __forceinline__ GatedSlopes<R> slopes_at(const Inputs& x, const Step& rate, const Step& bias,
                                                         const Values& a, const Kept& kept, int i, int v) const {
         // With channels innermost a lane that has the walk's last step has it last.
-        const bool open = (!Plain || i == L - 1) && Parts::opens(p) && t.is_open(i);
+        const bool unscaled = (!Plain || i == L - 1) && Parts::may_be_unscaled(p) && t.is_unscaled(i);
         if constexpr (keeps) {
-            return kept[i][v].slopes(a[i][v], rate[v], 2 * p.short_slope_limit, open);
+            return kept[i][v].slopes(a[i][v], rate[v], 2 * p.short_slope_limit, unscaled);
         } else {
             const D second(Parts::has_second_gate(p) ? x.second.get(i, v) : R(0));
             const auto d = gated::decayed<kind>(D(gate_of(x, bias, i, v)), second, D(rate[v]));
-            const Scaled m = scaled(d, open);
+            const Scaled m = scaled(d, unscaled);
             return {
                 m.value, m.slope, R(1), number_of(d.gate_slope), number_of(d.second_slope), number_of(d.rate_slope)};
         }
@@ -312,11 +312,11 @@ struct GatedBackward {
     struct Scaled {
         R value, slope;
     };
-    __device__ __forceinline__ Scaled scaled(const gated::Decayed<D>& d, bool open) const {
+    __device__ __forceinline__ Scaled scaled(const gated::Decayed<D>& d, bool unscaled) const {
         Scaled m{R(1), R(0)};
         const R limit = sizeof(R) == 4 ? R(p.short_slope_limit) : R(p.slope_limit);
         Parts::with_scale(p, [&](auto kind) {
-            if (open) return;
+            if (unscaled) return;
             const D value = gated::scaled<kind.value>(d.a, d.rest);
             m.value = number_of(value);
             m.slope = number_of(gated::scale_slope<kind.value>(d.a, value, D(limit)));

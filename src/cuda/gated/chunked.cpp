@@ -185,7 +185,7 @@ class Chunked final : public GatedKernel {
         params.input_gating = static_cast<int32_t>(parts.input_gating);
         params.epilogue = static_cast<int32_t>(parts.epilogue);
         params.first_step = parts.first_step;
-        params.starts_open = p_.starts_with_one(b.state_in != nullptr);
+        params.starts_unscaled = p_.starts_with_one(b.state_in != nullptr);
         params.wide_gates = p_.gate_dtype != p_.dtype;
         params.wide_params = p_.param_dtype != p_.dtype;
         params.in_turn = batch_invariant_ && p_.packed();

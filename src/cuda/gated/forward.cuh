@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of gated layers in chunks, a chained scan (math/gated.h defines the parts):
+// The forward pass of gated layers (minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR and free combinations) in chunks, a chained
+// scan (math/gated.h defines the parts):
 //
 //     a = decay(g)     v = activation(x) gate(i)     h[t] = a h[t-1] + scale(a) v     y[t] = h[t] epilogue(o[t])
 //
@@ -10,10 +11,9 @@
 // Order      Block indices run through all channels of a chunk before the next chunk.
 // Bytes      Every element of the named arrays moves once; 8 bytes for each pack of V channels and chunk.
 // Sync       One or two __syncthreads in a block; carries between blocks as in scan.cuh.
-// Limits     None where Plain is false.
-// Bound      The least time is that of a copy of the named arrays. In 16 bits an H200 issues about 50 instructions of a
-//            warp for 32 elements of three arrays in that time, so lanes handle pairs of elements and keep what they
-//            load.
+// Limits     None where Plain is false; tile.cuh says what Plain takes.
+// Bound      The least time is that of a copy of the named arrays. With three arrays in 16 bits, an H200 can issue about 50
+//            instructions for every 32 elements in that time, so lanes handle pairs of elements and keep what they load.
 #pragma once
 
 #include "cuda/gated/channels.cuh"
@@ -81,8 +81,8 @@ struct GatedForward {
                 second[v] = Parts::has_second_gate(p) ? x.second.get(i, v) : R(0);
                 input_gate[v] = Parts::has_input_gate(p) ? x.input_gate.get(i, v) : R(0);
             }
-            const bool open = (!Plain || i == 0) && Parts::opens(p) && t.is_open(i);
-            far = make_maps<Parts, true>(p, gate, second, input, input_gate, rate, open, a[i], b[i]) || far;
+            const bool unscaled = (!Plain || i == 0) && Parts::may_be_unscaled(p) && t.is_unscaled(i);
+            far = make_maps<Parts, true>(p, gate, second, input, input_gate, rate, unscaled, a[i], b[i]) || far;
         }
         return far && t.steps > 0;
     }

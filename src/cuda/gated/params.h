@@ -32,12 +32,12 @@ struct GatedParams {
     double decay_rate = 0, slope_limit = 0;
     float short_slope_limit = 0;  // slope_limit for f32 arithmetic
     int32_t decay = 0, scale = 0, activation = 0, input_gating = 0, epilogue = 0;
-    int32_t first_step = 0;   // whether m = 1 where a step is reset
-    int32_t starts_open = 0;  // whether m = 1 where a sequence starts
-    int32_t wide_gates = 0;   // whether GATE and SECOND_GATE have the type of the arithmetic, not that of the data
-    int32_t wide_params = 0;  // whether PARAM and BIAS have
-    int32_t in_turn = 0;      // whether warps always walk one after the other
-    int32_t down = 0;         // whether the layer goes from the last step to the first
+    int32_t first_step = 0;       // whether m = 1 where a step is reset
+    int32_t starts_unscaled = 0;  // whether m = 1 where a sequence starts
+    int32_t wide_gates = 0;       // whether GATE and SECOND_GATE have the type of the arithmetic, not that of the data
+    int32_t wide_params = 0;      // whether PARAM and BIAS have
+    int32_t in_turn = 0;          // whether warps always walk one after the other
+    int32_t down = 0;             // whether the layer goes from the last step to the first
 };
 
 // Arguments of gated_pass_states, for sequences without steps.

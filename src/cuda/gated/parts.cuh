@@ -12,7 +12,7 @@
 
 namespace flashscan::cuda {
 
-// 1 - exp(x), which is given too. Near 0 it is a polynomial (minimax, with a relative error of 1e-7).
+// 1 - exp(x) for x <= 0, where `exp` is exp(x). Near 0 it is a polynomial (minimax, with a relative error of 1e-7).
 __device__ __forceinline__ float rest_of(float x, float exp) {
     float sum = 0.0013888819F;
     for (const float term : {0.0084076827F, 0.0416687004F, 0.1666597427F, 0.4999998314F, 1.0F})
@@ -20,7 +20,8 @@ __device__ __forceinline__ float rest_of(float x, float exp) {
     return fabsf(x) < 0.5F ? -sum * x : 1.0F - exp;
 }
 
-// exp(-g), exp(-second) and 1, divided by the greatest of them, and 1 / (2 one + gate + second).
+// `one`, `gate` and `second` are 1, exp(-g) and exp(-second), divided by the greatest of the three; `scale` is
+// 1 / (2 one + gate + second).
 struct RatioPowers {
     float one, gate, second, scale;
 };
@@ -31,11 +32,11 @@ __device__ __forceinline__ RatioPowers ratio_powers(float g, float second) {
     return {one, of_gate, of_second, ptx::quick_reciprocal((one + of_second) + (one + of_gate))};
 }
 
-// f32 with fast functions. Their errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
-// of roundoff relative to the value. Exponentials below 2^-126 are zeros; `Flushed` tells that square roots of subnormal
-// numbers are, too: slopes, which are quotients of such numbers, need it to be false. `Held` tells that s(g) stays above
-// 2^-126, as if arguments ended at -87. It must be false where a square root is taken of sigmoids, as that makes tiny
-// numbers large enough to matter.
+// f32 with fast functions, whose errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units of
+// roundoff relative to the value. Exponentials below 2^-126 are zeros.
+// Flushed  Square roots of subnormal numbers are zeros too. It must be false where slopes divide by such roots.
+// Held     The sigmoid s(g) is never below 2^-126, as if g ended at -87. It must be false where the square root of a sigmoid
+//          is taken, which makes tiny numbers large enough to matter.
 template <bool Flushed, bool Held>
 struct Short {
     float value;
@@ -90,15 +91,15 @@ struct Short {
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// Backward needs these numbers of a step's decay and scale. The slopes of a by the gate, by SECOND_GATE and by the rate are products
-// with `common`.
+// What backward needs of a step's decay a and scale m: m, dm/da, and da by the gate, by SECOND_GATE and by the channel's
+// rate, which are `common` times `gate`, `second` and `rate`.
 template <typename R>
 struct GatedSlopes {
     R m, scale_slope, common, gate, second, rate;
 };
-// Backward of a named layer keeps these numbers of a step from the pass that needs a to the one that needs slopes: they
-// take longer to compute than a. `take` computes them and returns a. In `slopes`, `limit` is the largest 1 / m that is
-// passed on, and `open` tells that m is 1. The scale is 1 - a, with softplus it is sqrt(1 - a^2).
+// KeptDecay<kind> is what backward of a named layer keeps of a step from the pass that needs a to the one that needs slopes,
+// because it takes longer to compute than a. `take` computes it and returns a. In `slopes`, `limit` is the largest 1 / m
+// that is passed on, and `unscaled` tells that m is 1. Otherwise m is 1 - a, with softplus sqrt(1 - a^2).
 template <Decay kind>
 struct KeptDecay {};
 template <bool opens>
@@ -109,9 +110,9 @@ struct KeptSigmoid {
         rest = number_of(opens ? s.shut : s.open);
         return number_of(opens ? s.open : s.shut);
     }
-    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool unscaled) const {
         const float slope = a * rest;
-        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, opens ? slope : -slope, 0.0F, 0.0F};
+        return {unscaled ? 1.0F : rest, unscaled ? 0.0F : -1.0F, 1.0F, opens ? slope : -slope, 0.0F, 0.0F};
     }
 };
 template <>
@@ -125,9 +126,9 @@ struct KeptDecay<Decay::lower_bound> {
         power = exp_negative(g);
         return fmaf(1.0F - rate, ptx::quick_reciprocal(1.0F + power), rate);
     }
-    __device__ __forceinline__ GatedSlopes<float> slopes(float, float rate, float, bool open) const {
+    __device__ __forceinline__ GatedSlopes<float> slopes(float, float rate, float, bool unscaled) const {
         const float s = ptx::quick_reciprocal(1.0F + power), shut = power * s, m = (1.0F - rate) * shut;
-        return {open ? 1.0F : m, open ? 0.0F : -1.0F, 1.0F, m * s, 0.0F, shut};
+        return {unscaled ? 1.0F : m, unscaled ? 0.0F : -1.0F, 1.0F, m * s, 0.0F, shut};
     }
 };
 // a = exp(x) with x = rate s(g).
@@ -138,9 +139,9 @@ struct KeptDecay<Decay::softplus> {
         power = ptx::quick_exp2(ptx::least_of(g * -log2_e, 127.9F));
         return ptx::quick_exp2(ptx::quick_reciprocal(1.0F + power) * (rate * log2_e));
     }
-    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float rate, float limit, bool open) const {
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float rate, float limit, bool unscaled) const {
         const float s = ptx::quick_reciprocal(1.0F + power), x = rate * s;
-        const float rest = open ? 1.0F : rest_of(x, a), factor = open ? 0.0F : a;
+        const float rest = unscaled ? 1.0F : rest_of(x, a), factor = unscaled ? 0.0F : a;
         // The square is at least 2^-126 for its inverse root to be finite.
         const float square = fmaf(rest, factor, rest), inverse = ptx::quick_inverse_root(fmaxf(square, 0x1p-126F));
         return {square * inverse, -(factor * fminf(inverse, limit)), a, x * (power * s), 0.0F, s};
@@ -155,9 +156,9 @@ struct KeptDecay<Decay::ratio> {
         one = of.one * of.scale, gate = of.gate * of.scale, second = of.second * of.scale;
         return one + second;
     }
-    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool open) const {
+    __device__ __forceinline__ GatedSlopes<float> slopes(float a, float, float, bool unscaled) const {
         const float rest = one + gate;
-        return {open ? 1.0F : rest, open ? 0.0F : -1.0F, 1.0F, a * gate, -(rest * second), 0.0F};
+        return {unscaled ? 1.0F : rest, unscaled ? 0.0F : -1.0F, 1.0F, a * gate, -(rest * second), 0.0F};
     }
 };
 
@@ -173,10 +174,11 @@ using Constant = std::integral_constant<decltype(value), value>;
 
 // Which parts a kernel's layer has. With AnyParts the parameters tell at run time.
 struct AnyParts {
-    static constexpr bool bounded = false;  // whether factors are known to lie between 0 and 1
-    static constexpr bool has_root = true;  // whether m may be a square root
-    static constexpr bool named = false, is_softplus = false, is_ratio = false;
-    static constexpr Decay decay = Decay::value;  // for which KeptDecay is empty
+    static constexpr bool bounded = false;                        // whether a is known to lie between 0 and 1
+    static constexpr bool has_root = true;                        // whether m may be a square root
+    static constexpr bool named = false;                          // whether the layer is a row of gated_layers
+    static constexpr bool is_softplus = false, is_ratio = false;  // whether the decay is known to be this one
+    static constexpr Decay decay = Decay::value;                  // for which KeptDecay is empty
     static constexpr bool has_param = true, has_bias = true, may_have_epilogue = true;
     static __device__ __forceinline__ bool has_input(const GatedParams& p) { return p.input.data != nullptr; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams& p) {
@@ -188,7 +190,9 @@ struct AnyParts {
     static __device__ __forceinline__ bool has_output_gate(const GatedParams& p) {
         return p.epilogue != static_cast<int>(Epilogue::none);
     }
-    static __device__ __forceinline__ bool opens(const GatedParams& p) { return (p.first_step | p.starts_open) != 0; }
+    static __device__ __forceinline__ bool may_be_unscaled(const GatedParams& p) {
+        return (p.first_step | p.starts_unscaled) != 0;
+    }
 
     // Each of these calls f with the part as a compile-time constant.
     template <typename F>
@@ -242,15 +246,15 @@ struct NamedParts {
     static constexpr Decay decay = parts.decay;
     static_assert(parts.scale == (decay == Decay::softplus ? Scale::sqrt : Scale::one_minus));  // see KeptDecay
     static constexpr bool has_param = parts.has_param(), has_bias = false;
-    static constexpr bool second = parts.has_second_gate(), opening = parts.has_input_gate();
+    static constexpr bool second = parts.has_second_gate(), input_gate = parts.has_input_gate();
     static constexpr bool keeps_input = parts.keeps_input();
     static constexpr bool may_have_epilogue = parts.has_output_gate(), first_step = parts.first_step;
     // Whether INPUT is given, in backward where it is read.
     static __device__ __forceinline__ bool has_input(const GatedParams&) { return keeps_input; }
     static __device__ __forceinline__ bool has_second_gate(const GatedParams&) { return second; }
-    static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return opening; }
+    static __device__ __forceinline__ bool has_input_gate(const GatedParams&) { return input_gate; }
     static __device__ __forceinline__ bool has_output_gate(const GatedParams&) { return may_have_epilogue; }
-    static __device__ __forceinline__ bool opens(const GatedParams&) { return first_step; }
+    static __device__ __forceinline__ bool may_be_unscaled(const GatedParams&) { return first_step; }
     template <typename F>
     static __device__ __forceinline__ void with_decay(const GatedParams&, F f) {
         f(Constant<parts.decay>{});
@@ -269,14 +273,14 @@ struct NamedParts {
     }
 };
 
-// Whether the factor a may exceed 1. A product of such factors could leave the range of normal numbers and come back to
+// Whether a may exceed 1 in magnitude. A product of such numbers could leave the range of normal numbers and come back to
 // it.
 template <Decay kind, typename R>
 __device__ __forceinline__ bool may_exceed_one(R a) {
     if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
     return false;
 }
-// Whether any factor of channels with these rates may.
+// Whether the a of any channel may exceed 1 in magnitude because of its rate.
 template <typename Parts, typename R, int V>
 __device__ __forceinline__ bool rates_exceed_one(const GatedParams& p, const R (&rate)[V]) {
     bool exceeds = false;
@@ -291,12 +295,14 @@ __device__ __forceinline__ bool rates_exceed_one(const GatedParams& p, const R (
 }
 
 // Computes the maps h -> a h + b of one step of V channels; b does not include the state that enters a sequence. `gate`
-// includes BIAS; `open` tells that m is 1. Returns whether some a may exceed 1, whatever the rates are.
+// includes BIAS; `unscaled` tells that m is 1. Returns whether some a may exceed 1 in magnitude, apart from what
+// rates_exceed_one tells.
 template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
-                                          const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V], bool open,
-                                          R (&a)[V], R (&b)[V]) {
-    // Sigmoids must not be held where a root is taken of them. The decay by softplus uses open_of, which never is held.
+                                          const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V],
+                                          bool unscaled, R (&a)[V], R (&b)[V]) {
+    // Sigmoids must not be held where a root is taken of them. The decay by softplus takes the root of another number, and
+    // its sigmoid by open_of, of which `Held` chooses the quicker form.
     constexpr bool held = !Parts::has_root || Parts::is_softplus;
     using D = Formula<R, Flushed, held>;
     using F = Formula<R, Flushed, true>;
@@ -313,7 +319,7 @@ __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[
     });
     Parts::with_scale(p, [&](auto kind) {
 #pragma unroll
-        for (int v = 0; v < V; ++v) m[v] = open ? R(1) : number_of(gated::scaled<kind.value>(D(a[v]), D(m[v])));
+        for (int v = 0; v < V; ++v) m[v] = unscaled ? R(1) : number_of(gated::scaled<kind.value>(D(a[v]), D(m[v])));
     });
     Parts::with_activation(p, [&](auto kind) {
 #pragma unroll

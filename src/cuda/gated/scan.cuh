@@ -6,17 +6,15 @@
 //     backward   c' = a (c + e), g = c + e   e is the gradient of h from OUTPUT, c that from later steps
 //
 // Passes     1. Every lane composes the maps of its steps; with time innermost the maps of a warp's lanes are scanned
-//            by
-//               shuffles. The maps of warps go to shared memory.
+//               by shuffles. The maps of warps go to shared memory.
 //            2. A lane composes the maps of the warps before its own and applies them to the carry into the chunk,
 //               which the chunk before published; the last warp publishes the carry into the next chunk.
 //            3. Every lane walks its steps from its carry.
 // Order      The association is fixed by the chunk's size, which does not depend on the batch.
 // Cuts       The first step of a sequence and a reset step take nothing from the step before: no product of factors
 //            reaches across them, whatever the numbers are. STATE_IN is included in b of the first step.
-// In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and grow
-// again,
-//            although no state does. Warps, and the lanes of a row, then walk one after the other instead. They also do
+// In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and
+//            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead. They also do
 //            so where packed sequences must have the bits that each has alone (BATCH_INVARIANT).
 // Bytes      A carry for each pack of channels and chunk.
 // Progress   Blocks wait for blocks of lower index only.

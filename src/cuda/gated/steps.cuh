@@ -6,7 +6,7 @@
 // Bytes      Every element of the named arrays and of the states moves once, states from and to where they lie, which
 //            may be rows of a pool.
 // Sync       None; no block waits for another.
-// Limits     None. It is slow for long rows: the loads of a step wait for the step before the last one.
+// Limits     None. It is slow for long rows: the loads of a step are issued only one step ahead.
 #pragma once
 
 #include "cuda/device/tile/step_rows.cuh"
@@ -50,9 +50,9 @@ struct GatedStepPack {
         }
     }
 
-    // Takes a step: h becomes the state after it, y is OUTPUT. `open` tells that m is 1, `cut` that h is dropped.
-    __device__ __forceinline__ void take(const Loaded& at, const R (&rate)[V], const R (&bias)[V], bool open, bool cut,
-                                         Pack<R, V>& h, R (&y)[V]) const {
+    // Takes a step: h becomes the state after it, y is OUTPUT. `unscaled` tells that m is 1, `cut` that h is dropped.
+    __device__ __forceinline__ void take(const Loaded& at, const R (&rate)[V], const R (&bias)[V], bool unscaled,
+                                         bool cut, Pack<R, V>& h, R (&y)[V]) const {
         R gate[V], second[V] = {}, input[V], input_gate[V] = {}, output_gate[V] = {}, a[V], b[V];
         widen(at.input, input);
         widen(at.gate, gate);
@@ -62,7 +62,7 @@ struct GatedStepPack {
         if (Parts::has_bias)
 #pragma unroll
             for (int v = 0; v < V; ++v) gate[v] = gate[v] + bias[v];
-        make_maps<Parts, true>(p, gate, second, input, input_gate, rate, open, a, b);
+        make_maps<Parts, true>(p, gate, second, input, input_gate, rate, unscaled, a, b);
 #pragma unroll
         for (int v = 0; v < V; ++v) y[v] = h.part[v] = cut ? b[v] : multiply_add(a[v], h.part[v], b[v]);
         apply_epilogue<Parts, true>(p, output_gate, y);
@@ -95,9 +95,9 @@ __global__ void __launch_bounds__(step_threads)
     for (uint32_t step = 0; step < own.span.steps; ++step) {
         if (step + 1 < own.span.steps) next = walk.load(step + 1);
         const bool first = step == 0, reset = now.reset != 0,
-                   open = (p.first_step && reset) || (p.starts_open && first);
+                   unscaled = (p.first_step && reset) || (p.starts_unscaled && first);
         R y[V];
-        walk.take(now, rate, bias, open, reset || (first && s.states.in == nullptr), h, y);
+        walk.take(now, rate, bias, unscaled, reset || (first && s.states.in == nullptr), h, y);
         if (p.states.data != nullptr) own.template store<X>(p.states, own.span.time_of(step, p.down), h.part);
 #pragma unroll
         for (int v = 0; v < V; ++v)

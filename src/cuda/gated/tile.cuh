@@ -208,8 +208,8 @@ struct GatedTile {
         return !Plain && !events.at(events.valid & ~events.first & ~events.reset, i);
     }
     // Whether m is 1 at step i.
-    __device__ __forceinline__ bool is_open(int i) const {
-        return (p.first_step && resets(i)) || (p.starts_open && is_first(i));
+    __device__ __forceinline__ bool is_unscaled(int i) const {
+        return (p.first_step && resets(i)) || (p.starts_unscaled && is_first(i));
     }
     // Makes the maps of steps that do not exist the identity.
     __device__ __forceinline__ void leave_out(Values& a, Values& b) const {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of "numbers": operators on numbers as chained scans, with time innermost of any number of long rows, with
-// channels innermost of many (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and
-// synchronisation).
+// The kernels of "numbers" that are chained scans, number_rows with time innermost and number_columns with channels
+// innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and synchronisation).
+// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by number_scan of numbers.cuh.
 //
 //     y[t] = y[t-1] o x[t]
 //
-// Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have a
-//            summary for each chunk, and a carry for each group of chunks.
-// Limits     Floating-point numbers and sums of complex ones, as every bit pattern of an integer is a value and a carry
-//            shows by its bits whether it has arrived. No packed sequences. Time innermost: a row begins at the same place
+// Bytes      Every element is read once and written once. Besides, many rows have a carry for each row and
+//            chunk; few rows have a summary for each row and chunk, and a carry for each group of chunks.
+// Limits     No integers: all their bit patterns are values, and a carry shows by its bits that it has arrived. No
+//            products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
+//            BATCH_INVARIANT, no packed sequences. Time innermost: a row begins at the same place
 //            within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
-// Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. A
-//            warp therefore asks for the tile of a later block to be brought into L2, which lies as many blocks ahead as
-//            the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of a copy with
+// Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
+//            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
+//            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of a copy with
 //            one row of 2^26 f32, 80 % without that (bench/results/tried_operators.md).
-// Order      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
+// Zeros      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
 //            element_scan.cuh, which combines only what exists.
 #pragma once
 
@@ -45,7 +46,7 @@ struct NumberMonoid {
 };
 
 // The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is that of
-// a rounded sum between 1 and L, taken in four parts.
+// a sum between 1 and L, added up as four partial sums.
 template <int L, typename Wide, typename Get>
 __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     Wide most = get(0), sum[4] = {};
@@ -56,7 +57,7 @@ __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
 }
 
-// The part that the works of both layouts share. A lane's tile has as many steps as that of a linear recurrence
+// What NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh). A lane's tile has as many steps as that of a linear recurrence
 // forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberWork {
@@ -162,7 +163,7 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
         if (!this->writes()) return;
-        // Places in the buffer are worked out anew: kept from the load, they would take registers while others are used.
+        // Places in the buffer are worked out again: kept since the load, they would occupy registers throughout the scan.
         Place again = at;
         again.lane = ptx::held(at.lane);
         Data::store(source, p.output, again, part, buffer);
@@ -199,9 +200,9 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: of 16-bit, complex and long operators' steps
-// more are held at once. Of rows they are one more as far as registers allow, since blocks of few rows wait for each other
-// with their steps in registers.
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers and for
+// long operators, whose steps take more registers. number_rows has one more where registers allow it, since blocks of few
+// rows wait for each other with their steps in registers.
 template <typename X, typename Operator>
 constexpr bool has_short_steps = !requires {
     Operator::is_long;

@@ -7,11 +7,11 @@
 
 namespace flashscan::cuda {
 
-// The layout depends on these facts besides the problem.
+// What a compiled kernel fixes. Together with the problem it gives an ElementShape, and that an ElementTuning.
 struct ElementFacts {
     int bytes = 0;            // bytes of an element in memory
     int words = 0;            // 32-bit words of an element in registers
-    int carry_words = 0;      // those of a run from a row's start, where they are fewer; else 0
+    int carry_words = 0;      // 32-bit words by which a run from a row's start is published; 0: `words`
     int run_bytes = 0;        // bytes of a Run<Element>
     int steps = 0;            // steps of a lane
     int warps = 0;            // warps of a block
@@ -29,8 +29,9 @@ struct ElementShape {
     bool batch_invariant = false;
     int64_t sequences = 0;     // packed sequences of a row
     int steps = 0, warps = 0;  // steps of a lane, warps of a block
-    // Channels innermost: a warp has so many rows at least if there are, which makes its accesses to memory wide enough. It
-    // has more only where blocks are many even so, since with fewer rows the chunks are longer.
+    // Channels innermost: a warp takes at least 2^log2_least_rows rows, or all that there are, so that its accesses are wide.
+    // It takes more only where blocks are many all the same, since with fewer rows a warp has more steps and chunks are
+    // longer.
     int log2_least_rows = 5;
 
     // Whether each packed sequence is cut into chunks from its own start.
@@ -40,11 +41,13 @@ struct ElementShape {
 struct ElementTuning {
     int log2_lane_rows = 5;  // rows side by side in a warp; its other lanes are segments of time
     int log2_warp_rows = 0;  // warps side by side in rows; a block's other warps follow each other in time
-    int64_t row_groups = 0;  // groups of rows of a batch entry
+    int64_t row_groups = 0;  // blocks side by side for the rows of a batch entry
     int64_t chunks = 1;      // chunks that time is cut into
     int64_t chunk_steps = 0;
-    int log2_group_chunks = 0;  // chunks of a look-back group
-    int log2_link_groups = 0;   // groups of a link (device/scan/element_chain.cuh)
+    // Chunks of a group and groups of a link (device/scan/element_chain.cuh); both are 0 where carries pass from chunk to
+    // chunk.
+    int log2_group_chunks = 0;
+    int log2_link_groups = 0;
 };
 
 ElementTuning tune_elements(const ElementShape& shape);

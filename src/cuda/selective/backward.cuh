@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward pass of the kernel "resident" of selective scans. With y the sum over states of C h plus D u, and e the
-// gradient of y, g is the gradient of the states after a step:
+// gradient of y, g is the gradient of the states after a step; u is INPUT, d is DELTA with its bias and softplus, d' its
+// derivative, z OUTPUT_GATE, and D the weight of u in y:
 //
 //     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
-//     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g         (sums over the states of a
-//     channel) GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'            GRAD|A = sum over steps of d g a h[t-1]
+//     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g
+//     GRAD|DELTA = (u sum(g B) + sum(g a h[t-1] A)) d'       GRAD|A = sum over steps of d g a h[t-1]
+//
+// where the sums in brackets run over the states of a channel.
 //
 // Ownership  As in forward.cuh. Before this kernel the walk `states` of forward.cuh stores the states before every
 //            `kept` steps (checkpoints), and with segments the walk `adjoint` runs too.
@@ -20,8 +23,8 @@
 // Bound      Three exponentials for each state and step over all launches, instructions, and most of all the passes of
 //            shared memory, through which the terms of the sums over channels go. On an H200, 16-bit data, 16 states,
 //            8 x 2048 channels x 2048 steps, the kernel takes 886 us; at their full rate exponentials would take 261 of
-//            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which do not hide more
-//            (bench/results/tried_layers.md).
+//            it, instructions 528, shared memory 697. Registers leave four warps a scheduler, which hide no more
+//            latency (bench/results/tried_layers.md).
 // Sync       Two __syncthreads for each tile. Where the sums of warps take the place of their terms (in_place), one for
 //            each tile and two for each `kept` steps.
 // Limits     Those of forward.cuh.

@@ -9,7 +9,7 @@ length of their parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args, overload
 
 import torch
 
@@ -32,7 +32,7 @@ _linear_scan = OverRanks("linear_scan", _linear.OPERATORS, 2)
 _gated_scan = OverRanks("gated_scan", _gated.OPERATORS, 2)
 _selective_scan = OverRanks("selective_scan", _selective.OPERATORS, 8)
 _prefix_scan = OverRanks("prefix_scan", _operator.OPERATORS, 1)
-_NUMBERS = ("add", "mul", "min", "max", "logaddexp", "and", "or", "xor")
+_NUMBERS = get_args(NumberOperator)
 
 
 @overload

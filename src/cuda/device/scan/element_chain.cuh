@@ -3,10 +3,10 @@
 //
 // A thread brings the run of its steps, which is their combination. The runs of lanes, then of warps, are combined in
 // the order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
-// 2^log2_link_groups. The last chunk of a group publishes the group's run without waiting for a link. A chunk combines
-// the runs of the earlier groups of its link and of the earlier chunks of its group, each in a tree fixed by its place,
-// and appends them to the run up to its link, which the last chunk of the link before published. So only the runs up to
-// links are found one after another.
+// 2^log2_link_groups. The last chunk of a group, unless it ends a link, publishes the group's run, without waiting for what
+// is before the link. A chunk combines the runs of the earlier groups of its link and of the earlier chunks of its group,
+// each in a tree fixed by its place, and appends them to the run of everything before its link, which the last chunk of
+// the link before has published. So only the runs of everything before links are found one after another.
 //
 // Only runs of steps that exist are combined: there is no identity and no padding, and the operator need not commute.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace flashscan::cuda {
 
-// Words by which the run from a row's start is published. An operator whose rows all start closed, with a state, may need
-// fewer for such runs than for others.
+// Words by which the run from a row's start is published. An operator whose rows always begin with a state, and so with a
+// closed run, may need fewer for such runs than for others.
 template <typename Op>
 FLASHSCAN_HD constexpr int carry_words() {
     if constexpr (requires { Op::closed_words; })
@@ -40,7 +40,7 @@ struct ElementChain {
     const Place& at;
     R* shared;
 
-    // An operator may tell how what follows a closed run is appended to it, where that takes less.
+    // An operator may have combine_closed, a cheaper combine where the left run is closed.
     __device__ __forceinline__ Element combine(const R& left, const R& right) const {
         if constexpr (requires { op.combine_closed(left.value, right.value); })
             if (left.tag == run_closed) return op.combine_closed(left.value, right.value);
@@ -82,8 +82,9 @@ struct ElementChain {
     }
     __device__ __forceinline__ bool last() const { return at.chunk + 1 >= at.chunks; }
 
-    // Runs are published at these places: that of chunk, group or link k of a row, out of so many runs of its kind
-    // (element_words.cuh needs the number to find the words of a run).
+    // place(k, row) is where the run of chunk, group or link k of a row is published, among the runs of its kind. The
+    // functions *_count() return how many runs of a kind there are, which is the distance between the words of a run
+    // (element_words.cuh).
     __device__ __forceinline__ int64_t place(int32_t k, int row) const {
         return ((static_cast<int64_t>(at.first_chunk + k) * at.row_groups + at.row_group) << at.log2_rows) + row;
     }

@@ -15,9 +15,6 @@
 // number of the wave and whether the summary is cut. The host sets all tags to ones, which is no wave's tag. A slot is
 // used again `slots` waves later. That is safe: a block that publishes then has received a carry which was computed
 // after the slot had been read.
-
-// A block shares this memory to find carries, and its three extra warps do so here. Warps walk, and a block summarises
-// up to Ahead chunks before it walks one.
 #pragma once
 
 #include "cuda/device/exchange/tagged_values.cuh"
@@ -28,6 +25,8 @@
 
 namespace flashscan::cuda {
 
+// How the three warps of a block that do not walk find carries, and the shared memory through which they exchange them
+// with the `Warps` walking warps. A block summarises up to Ahead chunks before it walks one.
 template <typename Ty, int Warps, int Ahead>
 struct WaveCarries {
     using Map = typename Ty::Map;

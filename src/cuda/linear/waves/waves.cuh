@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "waves" with time innermost: the linear recurrence of few long rows by a persistent kernel, whose blocks
-// walk one chunk after another, with specialised warps for carries.
+// The kernel "waves" with time innermost: the linear recurrence of up to 64 long rows, of at least 4 chunks each
+// and three waves together (tuning.cpp), by a persistent kernel, whose blocks walk one chunk after another, with
+// specialised warps for carries.
 //
 //     h[t] = a[t] h[t-1] + x[t]                    forward
 //     g[t] = dh[t] + conj(a[t+1]) g[t+1]           backward, from the last step to the first
@@ -14,19 +15,22 @@
 // Passes     1. A warp reads its part of chunk k + 2, backward k + 3, from its ring and summarises it; its total goes
 //               to the warp that publishes the chunk's summary.
 //            2. It waits for its carry for chunk k, walks its steps and releases the stage, which the copy engine
-//               stores and then fills with a later one.
-// Bytes      Every element is read once and written once, and 32 bytes for each chunk.
-// Order      The shape and the number of blocks fix it, and with it every bit.
+//               stores and then fills with a later chunk.
+// Bytes      Every element is read once and written once, and 32 bytes for each row and chunk.
+// Order      The association follows from the shape and the number of blocks, so that a GPU with another number of
+//            multiprocessors gives other bits.
 // Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
 // Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
 //            mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (f32, bf16, f16); nothing is reset or packed; rows
-//            are whole 16-byte vectors; compute capability 9.0 and newer.
-// Why        Chunks that look back (chunked.cuh in linear/) load, wait for their carry and store one after another,
-//            with nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads never
-//            stop: of (1, 2^24, 1) in f32 an H200 takes 64 us forward where chunks take 88, backward 100 instead of
-//            156. What remains beside the stream is mostly the way to the first and the last carries, which short data
-//            notice. See bench/results/tried_linear.md for other sizes of chunks and ways to find carries.
+//            begin at multiples of 16 bytes; compute capability 9.0 and newer. BATCH_INVARIANT rules it out. Tried before
+//            "chunked"; "rows" leaves it the problems that it is expected to compute faster.
+// Why        Chunks that look back (chunked.cuh and rows.cuh in linear/) load, wait for their carry and store one after
+//            another, with nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads
+//            never stop: for one row of 2^24 f32 an H200 takes 64 us forward where "chunked" takes 88, backward 100
+//            instead of 156. The rest above the time of a copy is mostly the latency of the first and of the last
+//            carries, which counts for short rows. See bench/results/tried_linear.md for other sizes of chunks and ways
+//            to find carries.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"

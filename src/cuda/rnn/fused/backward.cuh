@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel "fused", backward: a persistent kernel that walks a recurrent network from the last step to the first. A
+// The kernel "fused", backward: one launch for all steps, with the weights on chip. It walks a recurrent network from the last step to the first. A
 // team of blocks keeps R^T of a head in registers and shared memory (team.cuh) and multiplies it by the gradients of
 // the pre-activations.
 //

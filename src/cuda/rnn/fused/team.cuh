@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team: a group of blocks that holds a matrix in registers and shared memory and multiplies it, step after step, by
-// vectors that its blocks compute. (The library's word for a group of blocks that work on one problem together; its
-// blocks are a block, a cluster or a part of a cooperative grid.)
+// A team is one block, a cluster, or a part of a cooperative grid. Here is how it holds a matrix in registers and shared
+// memory and multiplies it, step after step, by vectors that its blocks compute.
 //
 //     out[m, n] = sum over k of W[m, k] v[k, n]
 //
-// Ownership  Each block has the rows m of its units, `gates` for each unit, and all of k; n are 8 row_tiles rows of the
-//            batch. A block is unit_warps x parts warps: a warp has 8 `groups` units and one of the parts of k, its
-//            part of W in registers as left operands of the tensor cores from the first step to the last. Operands of W
-//            that registers do not hold are in shared memory. Half a 16 x 16 operand is one gate of 8 units, so that a
-//            lane finds all gates of its elements in its own sums.
+// Ownership  Each block has the rows m of its units, `gates` for each unit, and all of k; n are row_tiles tiles of
+//            tile_rows (8 or 4) rows of the batch. Of a block, unit_warps x parts warps multiply; with specialised warps
+//            (warp_roles.cuh) others compute the cells. A multiplying warp has 8 `groups` units and one of the parts of
+//            k, its part of W in registers as left operands of the tensor cores from the first step to the last.
+//            Operands of W that registers do not hold are in shared memory. Half a 16 x 16 operand is one gate of 8
+//            units, so that a lane finds all gates of its elements in its own sums.
 // Order      Within 32 consecutive k the order is chosen such that the right operands of a lane are 16 consecutive
-//            bytes of v. Units of all blocks make `runs` runs of k. Sums of parts are added in order through shared
-//            memory: bits depend on nothing but the shape.
-// Bytes      W is read once for each job whose head is a new one; v goes through L2 or shared memory once a step.
+//            bytes of v. k goes through the units of all blocks `runs` times: once forward, once for each gate
+//            backward. Sums of parts are added through shared memory in pairs, a fixed tree: bits depend on nothing but
+//            the shape.
+// Bytes      W is read once for each job that has another head than the job before; v goes through L2 or shared memory once a step.
 // Sync       The all-gather of v (team_vectors.cuh), and a barrier of the block before the parts of sums are added.
 // Limits     Tensor cores multiply 16-bit numbers: f32 is split into planes (team_number.cuh).
 #pragma once
@@ -41,7 +42,7 @@ struct TeamElement {
         unit = (unit_warp * S::groups + e / (n * S::row_tiles)) * 8 + lane / 4;
         row = e / n % S::row_tiles * S::tile_rows + lane % 4 * n + e % n;
     }
-    // Whether this warp has elements. Where there are fewer elements than parts of k, the other warps only multiply.
+    // Whether this warp has elements. Where there are fewer elements than warps that share them, some warps only multiply.
     static __device__ __forceinline__ bool exist() { return S::elements >= S::sharing || sharer() < S::elements; }
     static __device__ __forceinline__ int sharer() {
         const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -68,7 +69,7 @@ class TeamWeights {
     __device__ __forceinline__ explicit TeamWeights(unsigned char* shared)
         : stored_(ptx::held_shared(reinterpret_cast<uint4*>(shared + S::weights_at) + threadIdx.x)) {}
 
-    // Loads them; `from` holds those of all blocks of the team. A thread later reads from shared memory only what it
+    // Loads the warp's operands; `from` holds those of all blocks of the team. A thread later reads from shared memory only what it
     // has stored itself, so that no barrier is needed.
     __device__ __forceinline__ void load(const uint4* from, int block) {
         from += (block * (S::product_threads / 32) + static_cast<int>(threadIdx.x) / 32) * (S::operands * 32) +
@@ -106,7 +107,8 @@ struct TeamAccumulators {
     }
 };
 
-// Multiplies all planes of two steps of k by 8 rows. The right operand of plane j is multiplied by the left ones of the
+// Multiplies all planes of two steps of k by the 8 columns of a right operand, which are rows of the batch (4 of them are
+// used where tile_rows is 4). The right operand of plane j is multiplied by the left ones of the
 // planes i with i + j < planes; the other products are too small to count.
 template <typename X, typename S>
 __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, int index, const uint4* v,
@@ -127,11 +129,11 @@ __device__ __forceinline__ void multiply_planes(const TeamWeights<S>& weights, i
             }
 }
 
-// Uses chunk C of a lane's items; a chunk is as many items as fit into registers. The items are in v already, or were
-// staged: copied from L2 to shared memory once the first chunk had arrived.
+// Uses window C of a lane's items (16 bytes of v each, see team_vectors.cuh): as many as registers hold at once. The items
+// are in v already, or were staged: copied from L2 to shared memory once the first window had arrived.
 template <int C, typename S, typename Use>
-__device__ __forceinline__ void take_chunk(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
-                                           const Use& use) {
+__device__ __forceinline__ void take_window(const TeamVectors<S>& vectors, uint32_t turn, uint4 (&v)[S::window],
+                                            const Use& use) {
     constexpr int first = C * S::window;
     if constexpr (C > 0 && S::staged > 0) {
         constexpr int newer = C + S::staged > S::chunks ? S::chunks - 1 - C : S::staged - 1;
@@ -183,7 +185,7 @@ __device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32
     if constexpr (S::kind != Team::block) late();
     vectors.wait(turn);
     if constexpr (S::in_shared) get();
-    [&]<int... C>(std::integer_sequence<int, C...>) { (take_chunk<C>(vectors, turn, v, use), ...); }
+    [&]<int... C>(std::integer_sequence<int, C...>) { (take_window<C>(vectors, turn, v, use), ...); }
     (std::make_integer_sequence<int, S::chunks>());
     if constexpr (S::kind == Team::block) {
         early();
@@ -191,13 +193,15 @@ __device__ __forceinline__ void take_items(const TeamVectors<S>& vectors, uint32
     }
 }
 
-// Sends the vectors of a turn, which have been put, to the team.
+// Sends the block's vectors of a turn, which it has stored (TeamVectors::put), to the team. The weights choose between this
+// function and that of team_scatter.cuh.
 template <typename X, typename S>
 __device__ __forceinline__ void team_send(const TeamWeights<S>&, const TeamVectors<S>& vectors, uint32_t turn) {
     vectors.send(turn);
 }
 
-// The warps that have parts of k of the same units exchange sums here: [part][element][lane].
+// The warps that have parts of k of the same units exchange sums in [buffer][unit warp][part][element][lane]. Returns where
+// the lane's sums of the first part and element are.
 template <typename S>
 __device__ __forceinline__ TeamSums<S::gates>* team_partials(const TeamVectors<S>& vectors, uint32_t turn,
                                                              unsigned char* shared, int unit_warp) {

@@ -21,8 +21,10 @@ CellCost cost_of(Cell cell) {
     case Cell::gru_reset_before: return {400, 120};
     case Cell::mgu: return {180, 90};
     case Cell::elman: return {100, 50};
-    default: return {60, 30};
+    case Cell::elman_relu: return {60, 30};
+    case Cell::slstm: return {};  // which newton.cpp refuses
     }
+    return {};
 }
 
 // How many times segments are walked until all of a block, or of a cluster, agree.

@@ -15,6 +15,8 @@
 // Sync       The team has one barrier in each step: a counter in L2 (0.8 to 0.9 us on an H200) or, where the team is a
 //            cluster, the cluster's barrier. Cells that reset before the product have two.
 // Limits     8 rows of vectors must fit shared memory. All blocks run at once: by a cooperative launch, or in clusters.
+//            It is tried after diagonal/, step/ and fused/, which are faster where they apply: f64, cells that reset
+//            before the product, and heads too large for "fused" come here.
 #pragma once
 
 #include "cuda/rnn/backward.cuh"
