@@ -81,6 +81,7 @@ struct ChunkedBlock {
     using Chain = typename Config::Chain;
     using Walker = Walk<Ty, Shape, Down, Backward>;
     using Before = StatesBefore<X, Shape, Down>;
+    using Sequences = SequenceStates<Ty, Shape, Backward>;
     static constexpr int L = Shape::L, V = Shape::V, warps = Config::warps;
     // Sequences begin anywhere, so that the kernels of aligned tensors have no code for chunks of their own.
     static constexpr bool may_be_by_sequence = access == Access::channels || access == Access::time;
@@ -162,9 +163,10 @@ struct ChunkedBlock {
 
     // Pass 1: summarises the lane's steps, scans the summaries over the warp's lanes and leaves each warp's total in
     // shared memory.
-    __device__ __forceinline__ void summarize(Tile& tile) const {
-        const Walker walk{p, at, tile.events};
+    __device__ __forceinline__ void summarize(Tile& tile, Sequences& sequences) const {
+        const Walker walk{p, at, tile.events, sequences};
         walk.complete(tile.gate);
+        if (tile.eventful && (needs_general(p) || Sum::wanted(p))) walk.load_sequences();
         with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
             scan_lanes(tile.through);  // inside the branch, where the compiler knows whether maps can be cut
@@ -204,8 +206,9 @@ struct ChunkedBlock {
     }
 
     // Pass 2: walks the lane's steps from their carry and stores the results.
-    __device__ __forceinline__ void walk(Tile& tile, Wide (&carry)[V], Sum& sums, bool first_entry) const {
-        const Walker walk{p, at, tile.events};
+    __device__ __forceinline__ void walk(Tile& tile, Sequences& sequences, Wide (&carry)[V], Sum& sums,
+                                         bool first_entry) const {
+        const Walker walk{p, at, tile.events, sequences};
         if constexpr (Backward) {
             walk_back(walk, tile, carry, sums, first_entry);
         } else {
@@ -213,6 +216,7 @@ struct ChunkedBlock {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             });
         }
+        if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
         const bool last_warp = chain.last() && warp_time == chain.warps_in_time - 1;
         if (p.edge_out == nullptr || !last_warp || !segments().is_last()) return;
@@ -241,19 +245,26 @@ struct ChunkedBlock {
         Wide first[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
-        if (gate_wanted() && sums.wanted()) {
-            sums.begin(at);
-            walk.template backward<Kind::general>(
-                tile.gate, tile.source, carry, first, before,
-                [&](int i, const GateWide(&values)[V]) { sums.add(at, i, values, first_entry); });
-            return;
-        }
-        with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
-            walk.template backward<decltype(kind)::value>(
-                tile.gate, tile.source, carry, first, before,
-                [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
-        });
-        if (gate_wanted()) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
+        const bool summing = gate_wanted() && Sum::wanted(p);
+        if (summing) sums.begin(at);
+        const auto general = [&] {
+            walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before,
+                                                  [&](int i, const GateWide(&values)[V]) {
+                                                      if (summing)
+                                                          sums.add(at, i, values, first_entry);
+                                                      else
+                                                          tile.gate.set(i, values);
+                                                  });
+        };
+        if (summing || (tile.eventful && needs_general(p)))
+            general();
+        else
+            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+                walk.template backward<decltype(kind)::value>(
+                    tile.gate, tile.source, carry, first, before,
+                    [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
+            });
+        if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }
 
     // Writes the gate gradients that were summed over batch entries, time or rows: partial sums, or, where nothing but
@@ -281,20 +292,21 @@ __global__ void __launch_bounds__(32 * ChunkedConfig<Ty, access, Backward>::warp
     const int entries = Block::entries(p);
     for (int entry = 0; entry < entries; ++entry) {
         typename Block::Tile tile;
+        typename Block::Sequences sequences;
         Words<typename Ty::Wide> known[Block::V];
         {
             const Block block = Block::here(p, chain_memory, entry);
             block.ask_for_carry(known);
             block.load(tile);
             if (entry > 0) __syncthreads();  // every warp has read the look-back's shared memory of the entry before
-            block.summarize(tile);
+            block.summarize(tile, sequences);
         }
         typename Ty::Wide carry[Block::V];
         const Block block = Block::here(p, chain_memory, entry);
         block.find_carry(tile.through, known, carry);
-        block.walk(tile, carry, sums, entry == 0);
+        block.walk(tile, sequences, carry, sums, entry == 0);
         if constexpr (Backward)
-            if (entry == entries - 1 && block.gate_wanted() && sums.wanted()) block.write_sums(sums);
+            if (entry == entries - 1 && block.gate_wanted() && Block::Sum::wanted(p)) block.write_sums(sums);
     }
 }
 

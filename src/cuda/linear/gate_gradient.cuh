@@ -88,7 +88,10 @@ struct GateGradientSum {
     GateWide* area;  // in shared memory
     GateWide sum[V]{};
 
-    __device__ __forceinline__ bool wanted() const { return p.sum_batch || p.sum_time || p.sum_rows; }
+    // Whether sums are wanted, which is the same for all threads of a launch.
+    static __device__ __forceinline__ bool wanted(const LinearParams& p) {
+        return Shape::backward && (p.sum_batch || p.sum_time || p.sum_rows);
+    }
     __device__ __forceinline__ GateWide* slot(const Place& at, int64_t time_slot, int64_t row_slot) const {
         return partial_sum<GateWide>(p, p.batch_loop > 1 ? 0 : at.batch, time_slot, row_slot);
     }
@@ -98,7 +101,7 @@ struct GateGradientSum {
 
     // Clears the sums of steps that do not exist. To be called before the first step.
     __device__ __forceinline__ void begin(const Place& at) const {
-        if (!wanted() || p.sum_time) return;
+        if (p.sum_time) return;
         for (int i = at.steps; i < L; ++i)
             for (int v = 0; v < V; ++v) of_step(i, v, static_cast<int>(threadIdx.x)) = GateWide{};
     }

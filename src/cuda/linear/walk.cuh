@@ -62,16 +62,31 @@ __device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
+// Whether the loops of a problem's warps with events are the general ones.
+__device__ __forceinline__ bool needs_general(const LinearParams& p) {
+    const bool states =
+        p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
+    return states || p.gate_form != gate_value;
+}
 // The same of any problem.
 template <typename Ty, typename F>
 __device__ __forceinline__ void with_any_kind(const LinearParams& p, bool events, F&& f) {
-    const bool states =
-        p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
-    if (events && (states || p.gate_form != gate_value))
+    if (events && needs_general(p))
         f(std::integral_constant<Kind, Kind::general>{});
     else
         with_kind<Ty>(p, events, f);
 }
+
+// The states at the steps of a lane where packed sequences begin or end. They are loaded before its walks and stored
+// after them, so that the loops over steps have no calls. They lie in local memory, since only lanes with such steps
+// use any of it.
+template <typename Ty, typename Shape, bool Backward>
+struct SequenceStates {
+    using Wide = typename Ty::Wide;
+    Wide carry[Shape::L][Shape::V];  // which enters at a step where the walk enters a sequence, or leaves at its end
+    Wide before[Backward ? Shape::L : 1][Shape::V];  // backward: h before the step at which the walk leaves a sequence
+};
+struct NoSequenceStates {};
 
 // A lane's gates as given, and their values, which are computed once for both passes.
 template <typename Ty, typename Shape>
@@ -152,7 +167,7 @@ struct BackwardCarry {
     }
 };
 
-// The loops over the steps of one lane. Where Packed is false, no code for the states of packed sequences is compiled.
+// The loops over the steps of one lane. Where Packed is false, there are no states of packed sequences.
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
 struct Walk {
     using Ty = Ty_;
@@ -168,6 +183,7 @@ struct Walk {
     const LinearParams& p;
     const Place& at;
     const Events<L>& events;
+    std::conditional_t<Packed, SequenceStates<Ty, Shape, Backward>&, NoSequenceStates> sequences;
 
     // Gives steps past the lane's last one a gate of value 1.
     __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
@@ -233,24 +249,44 @@ struct Walk {
     template <Kind kind>
     static constexpr bool has_events = kind >= Kind::cuts;
 
-    // The carry that enters a packed sequence at its begin event; `leave` stores the one that leaves at its end event.
-    __device__ __forceinline__ Wide injected(int step, int v) const {
-        if (!Packed || p.carry_in == nullptr || v >= at.rows) return Wide{};
-        return load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
-    }
-    __device__ __forceinline__ void leave(int step, int v, Wide carry) const {
-        if (!Packed || p.carry_out == nullptr || v >= at.rows) return;
-        store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v, carry);
-    }
-    // h before the first step of an unpacked row, for the lane that holds that step; then the same of a packed
-    // sequence.
+    // h before the first step of an unpacked row, for the lane that holds that step.
     __device__ __forceinline__ Wide before_row(int v) const {
         if (events.end == 0 || p.offsets.data != nullptr || p.state_in == nullptr || v >= at.rows) return Wide{};
         return static_cast<const Wide*>(p.state_in)[at.batch * p.rows + at.row + v];
     }
-    __device__ __forceinline__ Wide before_sequence(int step, int v) const {
-        if (p.state_in == nullptr || v >= at.rows) return Wide{};
-        return load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
+    // Calls body(step, v) for each row at each step of a mask.
+    template <typename Body>
+    __device__ __forceinline__ void for_events(typename Events<L>::Mask mask, Body&& body) const {
+#pragma unroll 1
+        for (int step = 0; mask != 0; ++step, mask >>= 1) {
+            if ((mask & 1) == 0) continue;
+            for (int v = 0; v < at.rows; ++v) body(step, v);
+        }
+    }
+    // Loads what enters sequences. Must come before the loops of Kind::general.
+    __device__ __forceinline__ void load_sequences() const {
+        for_events(events.begin, [&](int step, int v) {
+            sequences.carry[step][v] =
+                p.carry_in == nullptr
+                    ? Wide{}
+                    : load_sequence_state<Wide>(p.carry_in, p.offsets, at.t0 + step, p.rows, at.row + v);
+        });
+        if constexpr (Backward)
+            for_events(events.end, [&](int step, int v) {
+                sequences.before[step][v] =
+                    p.state_in == nullptr ? Wide{}
+                    : p.offsets.data == nullptr
+                        ? before_row(v)
+                        : load_sequence_state<Wide>(p.state_in, p.offsets, at.t0 + step, p.rows, at.row + v);
+            });
+    }
+    // Stores what leaves sequences, after the walk.
+    __device__ __forceinline__ void store_sequences() const {
+        if (p.carry_out == nullptr) return;
+        for_events(events.end, [&](int step, int v) {
+            store_sequence_state<Wide>(p.carry_out, p.offsets, at.t0 + step, p.rows, at.row + v,
+                                       sequences.carry[step][v]);
+        });
     }
 
     // For Kind::cuts: forward the steps before which the carry is dropped, backward those after which it is. Backward,
@@ -283,7 +319,7 @@ struct Walk {
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
                     if (events.at(events.begin, i)) {
-                        m[v] = {a, injected(i, v), true};
+                        m[v] = {a, sequences.carry[i][v], true};
                         carry[v] = {m[v].x};
                     }
                     if (events.at(events.reset, i)) {
@@ -318,9 +354,9 @@ struct Walk {
                 const GateWide a = value_of<kind>(gate, i, v);
                 const Wide x = source.get(i, v);
                 if constexpr (kind == Kind::general) {
-                    if (events.at(events.begin, i)) h[v] = injected(i, v);
+                    if (events.at(events.begin, i)) h[v] = sequences.carry[i][v];
                     h[v] = events.at(events.reset, i) ? x : multiply_add(a, h[v], x);
-                    if (events.at(events.end, i)) leave(i, v, h[v]);
+                    if (events.at(events.end, i)) sequences.carry[i][v] = h[v];
                 } else {
                     h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
                 }
@@ -347,14 +383,17 @@ struct Walk {
                 const GateWide a = value_of<kind>(gate, i, v);
                 Wide h = before(i, v);
                 if constexpr (kind == Kind::general)
-                    if (events.at(events.begin, i)) carry[v] = {injected(i, v)};
-                if (has_events<kind> && events.at(events.end, i))
-                    h = !Packed || kind == Kind::cuts || p.offsets.data == nullptr ? first[v] : before_sequence(i, v);
+                    if (events.at(events.begin, i)) carry[v] = {sequences.carry[i][v]};
+                if constexpr (kind == Kind::general) {
+                    if (events.at(events.end, i)) h = sequences.before[i][v];
+                } else if (has_events<kind> && events.at(events.end, i)) {
+                    h = first[v];
+                }
                 const bool reset = has_events<kind> && events.at(events.reset, i);
                 const Wide g = carry[v].added_to(source.get(i, v));
                 carry[v].leave_step(a, g, kind == Kind::cuts ? events.at(cut, i) : reset);
                 if constexpr (kind == Kind::general)
-                    if (events.at(events.end, i)) leave(i, v, carry[v].number());
+                    if (events.at(events.end, i)) sequences.carry[i][v] = carry[v].number();
                 results[v] = g;
                 if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
