@@ -139,14 +139,17 @@ struct LookBack {
         const int thread = static_cast<int>(threadIdx.x);
         const int chunks = earlier_chunks(), groups = earlier_groups();
         if (chunks + groups == 0 && (!last_of_group() || last_of_link())) return;
-        if (thread >= half) {
-            if (chunks > 0) fold(p.records, chunk - static_cast<uint32_t>(chunks), chunks, thread - half, half);
+        const bool of_chunks = thread >= half;
+        const int count = of_chunks ? chunks : groups;
+        if (count > 0)
+            fold(of_chunks ? p.records : p.totals, (of_chunks ? chunk : group()) - static_cast<uint32_t>(count), count,
+                 thread & (half - 1), thread & half);
+        if (of_chunks) {
             ptx::named_barrier<1, half>();
             const int row = thread - half;
             if (row < rows() && last_of_group() && !last_of_link() && !last())
                 publish_value(p.totals, place(group(), row), to_record<Ty>(group_total(row, chunks)));
         } else {
-            if (groups > 0) fold(p.totals, group() - static_cast<uint32_t>(groups), groups, thread, 0);
             ptx::named_barrier<2, half>();  // for compute-sanitizer's racecheck, which reports a race without it
         }
         __syncthreads();
@@ -155,8 +158,10 @@ struct LookBack {
     // Returns the carry of a row into a warp of this chunk, given the carry into the link. Where the link ends with
     // this chunk, the thread that `speaks` for the row in the last warp publishes the carry into the next link.
     __device__ __forceinline__ Wide advance(int row, int warp_time, bool speaks, Wide carry) const {
-        if (chunks > 1 && earlier_groups() > 0) carry = apply_folds(0, row, carry);
-        if (chunks > 1 && earlier_chunks() > 0) carry = apply_folds(half, row, carry);
+        if (chunks > 1)
+#pragma unroll 1
+            for (int base = 0; base < threads; base += half)
+                if ((base == 0 ? earlier_groups() : earlier_chunks()) > 0) carry = apply_folds(base, row, carry);
         for (int w = 0; w < warp_time; ++w) carry = Ty::apply(total_of(w, row), carry);
         if (speaks && warp_time == warps_in_time - 1 && !last() && last_of_link())
             publish_value(p.carries, place(link() + 1, row), Ty::apply(total_of(warp_time, row), carry));

@@ -210,7 +210,7 @@ struct TimeWords {
     }
 
     static __device__ __forceinline__ void fetch_elements(const View& view, const Place& at, int steps, char* buffer) {
-        constexpr int together = L < 32 ? L : 32;  // loads that are under way together
+        constexpr int together = L < 8 ? L : 8;  // loads that are under way together
 #pragma unroll 1
         for (int j = 0; j < L; j += together) {
             uint32_t bits[together];
