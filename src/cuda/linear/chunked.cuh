@@ -167,10 +167,17 @@ struct ChunkedBlock {
         const Walker walk{p, at, tile.events, sequences};
         walk.complete(tile.gate);
         if (tile.eventful && (needs_general(p) || Sum::wanted(p))) walk.load_sequences();
-        with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
+        const auto of_kind = [&](auto kind) {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
-            scan_lanes(tile.through);  // inside the branch, where the compiler knows whether maps can be cut
-        });
+        };
+        // The scan over lanes is inside the branch, where the compiler knows whether maps can be cut.
+        if (tile.eventful) {
+            with_event_kind(p, of_kind);
+            scan_lanes(tile.through);
+        } else {
+            with_eventless_kind<Ty>(p, of_kind);
+            scan_lanes(tile.through);
+        }
     }
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
 #pragma unroll
@@ -212,9 +219,13 @@ struct ChunkedBlock {
         if constexpr (Backward) {
             walk_back(walk, tile, carry, sums, first_entry);
         } else {
-            with_any_kind<Ty>(p, tile.eventful, [&](auto kind) {
+            const auto of_kind = [&](auto kind) {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
-            });
+            };
+            if (tile.eventful)
+                with_event_kind(p, of_kind);
+            else
+                with_eventless_kind<Ty>(p, of_kind);
         }
         if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);

@@ -161,10 +161,13 @@ struct GateGradientSum {
             if (at.segment == 0) warp_sums[warp_time * rows + warp_row * warp_rows + at.pack * V + v] = over_segments;
         }
         __syncthreads();
+#pragma unroll 1
         for (int row = thread; row < rows; row += threads)
+#pragma unroll 1
             for (int w = 1; w < warps_in_time; ++w) warp_sums[row] = warp_sums[row] + warp_sums[w * rows + row];
         __syncthreads();
         if (!p.sum_rows) {
+#pragma unroll 1
             for (int row = thread; row < rows; row += threads)
                 if (group * rows + row < p.rows) *slot(at, time_slot, group * rows + row) = warp_sums[row];
         } else if (thread == 0) {

@@ -49,32 +49,45 @@ __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
         f(std::integral_constant<Kind, Kind::plain>{});
 }
 
-// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
+// The same of a warp without events in a problem with log or logit gates.
 template <typename Ty, typename F>
-__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+__device__ __forceinline__ void with_form_kind(const LinearParams& p, F&& f) {
     // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    if (events || p.gate_form == gate_value)
-        with_value_kind(events, f);
-    else if (quick && p.gate_form == gate_log)
+    if (quick && p.gate_form == gate_log)
         f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
     else
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
-// Whether the loops of a problem's warps with events are the general ones.
+// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
+template <typename Ty, typename F>
+__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
+    if (events || p.gate_form == gate_value)
+        with_value_kind(events, f);
+    else
+        with_form_kind<Ty>(p, f);
+}
+
+// The same of any problem, of a warp with events and of one without.
 __device__ __forceinline__ bool needs_general(const LinearParams& p) {
     const bool states =
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     return states || p.gate_form != gate_value;
 }
-// The same of any problem.
-template <typename Ty, typename F>
-__device__ __forceinline__ void with_any_kind(const LinearParams& p, bool events, F&& f) {
-    if (events && needs_general(p))
+template <typename F>
+__device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
+    if (needs_general(p))
         f(std::integral_constant<Kind, Kind::general>{});
     else
-        with_kind<Ty>(p, events, f);
+        f(std::integral_constant<Kind, Kind::cuts>{});
+}
+template <typename Ty, typename F>
+__device__ __forceinline__ void with_eventless_kind(const LinearParams& p, F&& f) {
+    if (p.gate_form == gate_value)
+        f(std::integral_constant<Kind, Kind::plain>{});
+    else
+        with_form_kind<Ty>(p, f);
 }
 
 // The states at the steps of a lane where packed sequences begin or end. They are loaded before its walks and stored
@@ -188,13 +201,12 @@ struct Walk {
     // Gives steps past the lane's last one a gate of value 1.
     __device__ __forceinline__ void complete(Steps<G, Shape>& gate) const {
         if (at.steps >= L) return;
-        const GateWide open = open_gate<GateWide>(p.gate_form);
+        GateWide open[V];
 #pragma unroll
-        for (int i = 0; i < L; ++i) {
-            if (i < at.steps) continue;
+        for (int v = 0; v < V; ++v) open[v] = open_gate<GateWide>(p.gate_form);
 #pragma unroll
-            for (int v = 0; v < V; ++v) gate.set(i, v, open);
-        }
+        for (int i = 0; i < L; ++i)
+            if (i >= at.steps) gate.set(i, open);
     }
 
     // The form of the gates, as a constant where the kind determines it.
@@ -260,6 +272,7 @@ struct Walk {
 #pragma unroll 1
         for (int step = 0; mask != 0; ++step, mask >>= 1) {
             if ((mask & 1) == 0) continue;
+#pragma unroll 1
             for (int v = 0; v < at.rows; ++v) body(step, v);
         }
     }
