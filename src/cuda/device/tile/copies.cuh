@@ -27,17 +27,37 @@ struct ChannelCopies {
         return view.data + at.batch * view.batch + at.row * view.row + (at.t0 + shift) * view.time;
     }
 
+    // Whether elements are longer than the alignment that they are sure to have. Tiles in which all are aligned to
+    // their length are then loaded and stored by whole elements nevertheless.
+    static constexpr bool parts = !packs && sizeof(T) > alignof(T);
+
+    template <bool Whole = packs>
     static __device__ __forceinline__ void load_step(const char* from, uint32_t* to) {
-        if constexpr (packs)
+        if constexpr (Whole)
             load_words<words>(from, to);
         else
             load_element<T>(from, to);
     }
+    template <bool Whole = packs>
     static __device__ __forceinline__ void store_step(const uint32_t* from, char* to) {
-        if constexpr (packs)
+        if constexpr (Whole)
             store_words<words>(from, to);
         else
             store_element<T>(from, to);
+    }
+    // For tiles of which all steps exist.
+    static __device__ __forceinline__ bool all_whole(const char* address, const View& view) {
+        return parts && __all_sync(0xffffffffU, (reinterpret_cast<uintptr_t>(address) | view.time) % sizeof(T) == 0);
+    }
+    template <bool Whole>
+    static __device__ __forceinline__ void load_all(const char* from, const View& view, Tile& tile) {
+#pragma unroll
+        for (int i = 0; i < Tile::L; ++i, from += view.time) load_step<Whole>(from, tile.word + i * words);
+    }
+    template <bool Whole>
+    static __device__ __forceinline__ void store_all(const Tile& tile, const View& view, char* to) {
+#pragma unroll
+        for (int i = 0; i < Tile::L; ++i, to += view.time) store_step<Whole>(tile.word + i * words, to);
     }
 
     // Loads the lane's steps moved by `shift`. Those outside of [0, time) and those that do not exist become zero bits.
@@ -47,8 +67,10 @@ struct ChannelCopies {
         const int first = at.t0 + shift < 0 ? 1 : 0;
         const int last = static_cast<int>(min(static_cast<int64_t>(at.steps), time - shift - at.t0));
         if (__all_sync(0xffffffffU, first == 0 && last == Tile::L)) {
-#pragma unroll
-            for (int i = 0; i < Tile::L; ++i, from += view.time) load_step(from, tile.word + i * words);
+            if (all_whole(from, view))
+                load_all<true>(from, view, tile);
+            else
+                load_all<packs>(from, view, tile);
         } else {
 #pragma unroll
             for (int i = 0; i < Tile::L; ++i, from += view.time) {
@@ -66,8 +88,10 @@ struct ChannelCopies {
     static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char*) {
         char* to = address(view, at, 0);
         if (__all_sync(0xffffffffU, at.steps == Tile::L)) {
-#pragma unroll
-            for (int i = 0; i < Tile::L; ++i, to += view.time) store_step(tile.word + i * words, to);
+            if (all_whole(to, view))
+                store_all<true>(tile, view, to);
+            else
+                store_all<packs>(tile, view, to);
         } else {
 #pragma unroll
             for (int i = 0; i < Tile::L; ++i, to += view.time)

@@ -24,7 +24,13 @@ void fill_chunked(LinearKernels& k) {
         k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
     };
     fill.template operator()<Access::channels>();
-    fill.template operator()<Access::channel_packs>();
+    if constexpr (sizeof(typename Ty::X) == 2) {
+        fill.template operator()<Access::channel_packs>();
+    } else {  // a pack is one element
+        constexpr int packs = static_cast<int>(Access::channel_packs), single = static_cast<int>(Access::channels);
+        for (const int down : {0, 1}) k.chunked[packs][down][Backward] = k.chunked[single][down][Backward];
+        k.chunked_tile[packs][Backward] = k.chunked_tile[single][Backward];
+    }
     fill.template operator()<Access::time>();
     fill.template operator()<Access::time_vectors>();
 }
