@@ -25,13 +25,14 @@
 // Sync       A block's warps synchronise by __syncthreads and named barriers. A value that passes between blocks shows
 //            by its own words whether it has arrived (device/exchange/published_values.cuh): there are no flags and no
 //            fences.
-// Limits     None. Every problem runs; elements that are not aligned are loaded and stored one by one.
+// Limits     None. Every problem runs; elements that are not aligned are loaded and stored one by one, or with time
+//            innermost in words.
 // Why        All loads of a tile are in flight at once and all of its steps stay in registers, so 16 warps of 8 KB each
 //            meet an H200's bandwidth. Slower there: one warp a row from end to end (a lone warp issues too little);
 //            tiles in shared memory by the bulk copy engine (82 % of the stream); resident blocks that prefetch the
 //            next chunk (87 %). With rows for all multiprocessors columns.cuh and rows.cuh are faster.
-//            Unaligned rows with time innermost pass through shared memory (device/tile/time_words.cuh): the
-//            instructions of an element cost as much as its bytes, so words are copied to where lanes find them.
+//            Rows with time innermost pass through shared memory (device/tile/time_words.cuh): the instructions of an
+//            element cost as much as its bytes, so vectors or words are copied to where lanes find them.
 #pragma once
 
 #include "cuda/device/ptx/launch.cuh"

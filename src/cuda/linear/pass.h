@@ -74,6 +74,7 @@ struct LinearPass {
     bool waves() const { return tuning.algorithm == LinearAlgorithm::waves; }
     const TileFacts& tile() const {
         const bool backward = pass == Pass::backward;
+        if (takes_rows()) return kernels->rows_tile[backward];
         if (takes_columns()) return kernels->columns_tile[pack - 1][backward];
         return kernels->chunked_tile[static_cast<int>(access())][backward];
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost, aligned to 16 bytes. A warp loads and stores coalesced vectors, while each lane
-// needs contiguous steps, so the tile is transposed through the warp's buffer in shared memory.
+// Tiles with time innermost as vectors of 16 bytes. A warp loads and stores coalesced vectors, while each lane needs
+// contiguous steps, so the tile is transposed through the warp's buffer in shared memory.
 #pragma once
 
 #include "cuda/device/tile/memory_words.cuh"
@@ -38,6 +38,7 @@ struct LaneVectors {
     }
 };
 
+// Where vectors lie in memory and in a buffer without padding.
 template <typename T, typename Shape>
 struct TimeVectors {
     using Tile = Steps<T, Shape>;
@@ -45,94 +46,14 @@ struct TimeVectors {
     static constexpr int size = static_cast<int>(sizeof(T)), L = Tile::L;
     static constexpr int vectors = Vectors::count, vector_steps = 16 / size;
     static constexpr int buffer_bytes = 32 * L * size;
-    // A lane loads these vectors; its j-th is number 32 j + lane of the warp's.
-    struct Fetched {
-        uint32_t word[4 * vectors];
-    };
 
     static __device__ __forceinline__ char* origin(const View& view, const Place& at) {
         return view.data + at.batch * view.batch + at.warp_row * view.row + at.warp_t0 * view.time;
     }
-    // Finds the bytes from the origin to a vector, and its first step in the warp; returns false where its row does not
-    // exist.
-    static __device__ __forceinline__ bool find(const View& view, const Place& at, int j, int64_t& bytes, int& step) {
-        const int vector = j * 32 + at.lane, owner = vector / vectors;
-        const int row = owner >> (5 - at.log2_rows);
-        step = (owner & (at.segments() - 1)) * L + vector % vectors * vector_steps;
-        bytes = row * view.row + step * size;
-        return row < at.warp_rows;
-    }
-    // Offset of a vector in the buffer.
+    // The offset in the buffer of the lane's j-th vector, which is number 32 j + lane of the warp's.
     static __device__ __forceinline__ int offset_of(const Place& at, int j) {
         const int vector = j * 32 + at.lane;
         return Vectors::place(vector / vectors, vector % vectors);
-    }
-    // Whether the warp holds one row and all of its steps there exist, so that its bytes are contiguous.
-    static __device__ __forceinline__ bool is_run(const Place& at) {
-        return at.log2_rows == 0 && at.warp_rows > 0 && at.warp_steps == 32 * L;
-    }
-
-    // Starts the loads. Steps past the lane's last one are loaded too if they lie before `time`.
-    static __device__ __forceinline__ void fetch(const View& view, const Place& at, int, int64_t time, char*,
-                                                 Fetched& fetched) {
-        const char* from = origin(view, at);
-        if (is_run(at)) {
-            from += at.lane * 16;
-#pragma unroll
-            for (int j = 0; j < vectors; ++j, from += 512) load_words<4>(from, fetched.word + j * 4);
-            return;
-        }
-        const int exist = static_cast<int>(min(time - at.warp_t0, int64_t{1} << 30));
-#pragma unroll
-        for (int j = 0; j < vectors; ++j) {
-            int64_t bytes;
-            int step;
-            const bool row_exists = find(view, at, j, bytes, step);
-#pragma unroll
-            for (int k = 0; k < 4; ++k) fetched.word[j * 4 + k] = 0;
-            if (row_exists && step < exist) load_words<4>(from + bytes, fetched.word + j * 4);
-        }
-    }
-
-    // Steps past the lane's last become zero bits.
-    static __device__ __forceinline__ void arrange(const Fetched& fetched, const Place& at, char* buffer, Tile& tile) {
-#pragma unroll
-        for (int j = 0; j < vectors; ++j) store_words<4>(fetched.word + j * 4, buffer + offset_of(at, j));
-        __syncwarp();
-        Vectors::read(tile, at, buffer);
-        __syncwarp();
-        Vectors::clear_rest(tile, at);
-    }
-
-    static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char* buffer) {
-        Vectors::write(tile, at, buffer);
-        __syncwarp();
-        char* to = origin(view, at);
-        if (is_run(at)) {
-            to += at.lane * 16;
-#pragma unroll
-            for (int j = 0; j < vectors; ++j, to += 512) copy_words<4>(buffer + offset_of(at, j), to);
-        } else {
-            store_part(view, at, buffer, to);
-        }
-        __syncwarp();
-    }
-
-  private:
-    static __device__ __forceinline__ void store_part(const View& view, const Place& at, const char* buffer, char* to) {
-#pragma unroll
-        for (int j = 0; j < vectors; ++j) {
-            int64_t bytes;
-            int step;
-            if (!find(view, at, j, bytes, step) || step >= at.warp_steps) continue;
-            const char* const from = buffer + offset_of(at, j);
-            if (step + vector_steps <= at.warp_steps) {
-                copy_words<4>(from, to + bytes);
-                continue;
-            }
-            for (int i = 0; i < vector_steps && step + i < at.warp_steps; ++i)
-                copy_element<T>(from + i * size, to + bytes + i * size);
-        }
     }
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of tiles with time innermost and any strides and addresses. Pieces, each one element or a pair of 16-bit
-// elements, are copied asynchronously (cp.async) into the warp's buffer in shared memory, so that loads under way take
-// no registers. They are laid out so that each lane finds its steps as whole vectors.
+// Copies of tiles with time innermost and any strides and addresses. Pieces are copied asynchronously (cp.async) into
+// the warp's buffer in shared memory, so that loads under way take no registers. They are laid out so that each lane
+// finds its steps as whole vectors. A piece is a vector of 16 bytes where a tensor's rows are aligned to these, else one
+// element or a pair of 16-bit elements.
 //
 // 16-bit rows that begin in the middle of a word lie half a word off in the buffer, and lanes shift them as they read.
 // Only words that belong to the row alone are copied as words; elements at its ends, which share words with others, are
@@ -72,11 +73,11 @@ struct TimeWords {
             char* address = first_piece(run) + at.lane * piece_bytes;
             int offset = offset_of((row << log2_row) + at.lane);
             if (run.skipped + run.whole == 1 << log2_row) {
-#pragma unroll 8
+#pragma unroll 4
                 for (int j = 0; j < turns; ++j, address += 32 * piece_bytes, offset += turn_bytes)
                     if (!halves || j > 0 || at.lane >= run.skipped) f(offset, address);
             } else {
-#pragma unroll 4
+#pragma unroll 2
                 for (int j = 0; j < turns; ++j, address += 32 * piece_bytes, offset += turn_bytes)
                     if (is_whole(run, j * 32 + at.lane)) f(offset, address);
             }
@@ -109,12 +110,44 @@ struct TimeWords {
         last(place, run.from + (run.steps - 1) * size);
     }
 
+    static constexpr int vectors = Vectors::count, vector_steps = 16 / size;
+    // Whether the warp's rows in memory are made of aligned vectors of 16 bytes, which is the same for all lanes.
+    static __device__ __forceinline__ bool in_vectors(const View& view, const Place& at, int64_t time) {
+        const int64_t first = reinterpret_cast<int64_t>(run_of(view, at, 0, 0).from);
+        const int64_t others = at.log2_rows == 0 ? 0 : view.row;
+        return view.time == size && ((first | others | (time - at.warp_t0) * size) & 15) == 0;
+    }
+    // Calls f(offset in the buffer, address, steps of the row from there on) for the lane's vectors that exist in part.
+    template <typename F>
+    static __device__ __forceinline__ void for_vectors(const View& view, const Place& at, int steps, F&& f) {
+        char* const from = run_of(view, at, 0, 0).from;
+        int offset = Vectors::place(at.lane / vectors, at.lane % vectors);
+        if (at.log2_rows == 0 && at.warp_rows > 0 && steps == 32 * L) {
+            char* address = from + at.lane * 16;
+#pragma unroll
+            for (int j = 0; j < vectors; ++j, address += 512, offset += 32 / vectors * Vectors::stride)
+                f(offset, address, vector_steps);
+            return;
+        }
+#pragma unroll 1
+        for (int j = 0; j < vectors; ++j, offset += 32 / vectors * Vectors::stride) {
+            const int vector = j * 32 + at.lane, owner = vector / vectors, row = owner >> (5 - at.log2_rows);
+            const int step = (owner & (at.segments() - 1)) * L + vector % vectors * vector_steps;
+            if (row < at.warp_rows && step < steps) f(offset, from + row * view.row + step * size, steps - step);
+        }
+    }
+
     // Starts the copies. Steps past the lane's last one are copied too if they lie before `time`.
     static __device__ __forceinline__ void fetch(const View& view, const Place& at, int, int64_t time, char* buffer,
                                                  Fetched& fetched) {
         const int steps = static_cast<int>(max(min(time - at.warp_t0, int64_t{L * at.segments()}), int64_t{0}));
         fetched.first_at = fetched.last_at = -1;
         fetched.odd = false;
+        if (in_vectors(view, at, time)) {
+            for_vectors(view, at, steps,
+                        [&](int offset, const char* from, int) { ptx::copy_async<16>(buffer + offset, from); });
+            return;
+        }
         if constexpr (halves) {
             if (view.time != size) return fetch_elements(view, at, steps, buffer);
             fetched.odd = is_odd(run_of(view, at, at.pack, steps).from);
@@ -158,6 +191,17 @@ struct TimeWords {
     }
 
     static __device__ __forceinline__ void store(const Tile& tile, const View& view, const Place& at, char* buffer) {
+        if (in_vectors(view, at, at.warp_t0)) {
+            Vectors::write(tile, at, buffer);
+            __syncwarp();
+            for_vectors(view, at, at.warp_steps, [&](int offset, char* to, int steps) {
+                if (steps >= vector_steps) return copy_words<4>(buffer + offset, to);
+#pragma unroll 1
+                for (int i = 0; i < steps; ++i) copy_element<T>(buffer + offset + i * size, to + i * size);
+            });
+            __syncwarp();
+            return;
+        }
         if constexpr (halves) {
             if (view.time != size) return store_elements(tile, view, at, buffer);
             put_halves(tile, is_odd(run_of(view, at, at.pack, at.warp_steps).from), at, buffer);

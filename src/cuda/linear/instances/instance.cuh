@@ -14,23 +14,26 @@ constexpr TileFacts facts_of() {
     return {Config::Shape::V, Config::Shape::L, Warps, Config::buffers, Config::Sum::shared_bytes};
 }
 
+// The access that the kernel "chunked" is compiled with. With time innermost one kernel moves vectors wherever they are
+// aligned, and with channels innermost a pack of one element is that element.
+template <typename X>
+constexpr Access compiled_access(Access access) {
+    if (access == Access::time_vectors) return Access::time;
+    return access == Access::channel_packs && sizeof(X) >= 4 ? Access::channels : access;
+}
+
 template <typename Ty, bool Backward>
 void fill_chunked(LinearKernels& k) {
     const auto fill = [&]<Access access>() {
-        using Config = ChunkedConfig<Ty, access, Backward>;
+        constexpr Access compiled = compiled_access<typename Ty::X>(access);
+        using Config = ChunkedConfig<Ty, compiled, Backward>;
         constexpr int n = static_cast<int>(access);
-        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, false, Backward>);
-        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, access, true, Backward>);
+        k.chunked[n][0][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, false, Backward>);
+        k.chunked[n][1][Backward] = reinterpret_cast<const void*>(&linear_chunked<Ty, compiled, true, Backward>);
         k.chunked_tile[n][Backward] = facts_of<Config, Config::warps>();
     };
     fill.template operator()<Access::channels>();
-    if constexpr (sizeof(typename Ty::X) == 2) {
-        fill.template operator()<Access::channel_packs>();
-    } else {  // a pack is one element
-        constexpr int packs = static_cast<int>(Access::channel_packs), single = static_cast<int>(Access::channels);
-        for (const int down : {0, 1}) k.chunked[packs][down][Backward] = k.chunked[single][down][Backward];
-        k.chunked_tile[packs][Backward] = k.chunked_tile[single][Backward];
-    }
+    fill.template operator()<Access::channel_packs>();
     fill.template operator()<Access::time>();
     fill.template operator()<Access::time_vectors>();
 }
@@ -40,6 +43,8 @@ void fill_rows(LinearKernels& k) {
     if constexpr (sizeof(typename Ty::X) == sizeof(typename Ty::G)) {
         k.rows[0][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, false, Backward>);
         k.rows[1][Backward] = reinterpret_cast<const void*>(&linear_rows<Ty, true, Backward>);
+        using Work = LinearRowsWork<Ty, false, Backward>;
+        k.rows_tile[Backward] = {Work::Shape::V, Work::Shape::L, chained_warps, chained_warps * Work::buffer_bytes, 0};
         k.rows_skew = RowsConfig<Ty, Backward>::Shape::skew;
     }
 }

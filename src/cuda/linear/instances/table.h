@@ -21,7 +21,8 @@ struct LinearKernels {
     int record_bytes, carry_bytes;  // bytes of the published summary and carry of a row
     const void* chunked[access_count][2][2];
     TileFacts chunked_tile[access_count][2];
-    const void* rows[2][2];            // [down][backward], tiles as chunked; null where gates and data differ in size
+    const void* rows[2][2];            // [down][backward]; null where gates and data differ in size
+    TileFacts rows_tile[2];            // [backward]
     int rows_skew;                     // the most steps between the start of a row's first vector and the row
     const void* columns[2][2][2];      // [rows of a lane less one][down][backward]; null where that is not compiled
     TileFacts columns_tile[2][2];      // [rows of a lane less one][backward]
