@@ -259,13 +259,14 @@ struct ChunkedBlock {
         for (int v = 0; v < V; ++v) first[v] = walk.before_row(v);
         const bool summing = gate_wanted() && Sum::wanted(p);
         if (summing) sums.begin(at);
+        StepWriter<G, Shape, Down> writer{tile.gate};
         const auto general = [&] {
             walk.template backward<Kind::general>(tile.gate, tile.source, carry, first, before,
                                                   [&](int i, const GateWide(&values)[V]) {
                                                       if (summing)
                                                           sums.add(at, i, values, first_entry);
                                                       else
-                                                          tile.gate.set(i, values);
+                                                          writer.set(i, values);
                                                   });
         };
         if (summing || (tile.eventful && needs_general(p)))
@@ -274,7 +275,7 @@ struct ChunkedBlock {
             with_kind<Ty>(p, tile.eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     tile.gate, tile.source, carry, first, before,
-                    [&](int i, const GateWide(&values)[V]) { tile.gate.set(i, values); });
+                    [&](int i, const GateWide(&values)[V]) { writer.set(i, values); });
             });
         if (gate_wanted() && !summing) Tile::GateCopies::store(tile.gate, p.grad_gate, at, buffer + Buffer::gate);
     }

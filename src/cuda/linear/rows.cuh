@@ -139,8 +139,9 @@ struct LinearRowsWork {
                     });
                 });
             } else {
+                StepWriter<G, Shape, Down> writer{gate};
                 with_kind<Ty>(p, eventful, [&](auto kind) {
-                    walk_back(kind, [&](int i, const GateWide(&values)[1]) { gate.set(i, values); });
+                    walk_back(kind, [&](int i, const GateWide(&values)[1]) { writer.set(i, values); });
                 });
                 if (gate_wanted()) GateCopies::store(gate, p.grad_gate, at, part, buffer);
             }

@@ -180,6 +180,27 @@ struct BackwardCarry {
     }
 };
 
+// Sets the steps of a tile one after another, all of them, in the order of memory or against it (Down). Two 16-bit steps
+// that share a word are set together.
+template <typename T, typename Shape, bool Down>
+struct StepWriter {
+    using Tile = Steps<T, Shape>;
+    using Wide = typename Tile::Wide;
+    Tile& to;
+    Wide kept{};
+
+    __device__ __forceinline__ void set(int step, const Wide (&values)[Shape::V]) {
+        if constexpr (Tile::paired && Shape::V == 1) {
+            if ((step % 2 != 0) == Down)
+                kept = values[0];
+            else
+                to.word[step / 2] = Element<T>::narrow_pair(Down ? values[0] : kept, Down ? kept : values[0]);
+        } else {
+            to.set(step, values);
+        }
+    }
+};
+
 // The loops over the steps of one lane. Where Packed is false, there are no states of packed sequences.
 template <typename Ty_, typename Shape_, bool Down_, bool Backward_, bool Packed = true>
 struct Walk {
@@ -361,6 +382,7 @@ struct Walk {
     template <Kind kind, typename Gates>
     __device__ __forceinline__ void forward(const Gates& gate, Steps<X, Shape>& source, Wide (&h)[V]) const {
         const auto cut = cuts();
+        StepWriter<X, Shape, Down> writer{source};
         for_steps([&](int i) {
 #pragma unroll
             for (int v = 0; v < V; ++v) {
@@ -374,7 +396,7 @@ struct Walk {
                     h[v] = kind == Kind::cuts && events.at(cut, i) ? x : multiply_add(a, h[v], x);
                 }
             }
-            source.set(i, h);
+            writer.set(i, h);
         });
     }
 
@@ -385,6 +407,7 @@ struct Walk {
     __device__ __forceinline__ void backward(const Gates& gate, Steps<X, Shape>& source, Wide (&c)[V],
                                              const Wide (&first)[V], Before&& before, Sink&& sink) const {
         const auto cut = cuts();
+        StepWriter<X, Shape, Down> writer{source};
         BackwardCarry<Ty> carry[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) carry[v] = {kind == Kind::cuts && cut_at_start() ? Wide{} : c[v]};
@@ -411,7 +434,7 @@ struct Walk {
                 if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }
-            source.set(i, results);
+            writer.set(i, results);
             sink(i, gate_gradients);
         });
 #pragma unroll
