@@ -172,13 +172,17 @@ struct ChunkedBlock {
             walk.template summarize<decltype(kind)::value>(tile.gate, tile.source, tile.through);
         };
         // The scan over lanes is inside the branch, where the compiler knows whether maps can be cut.
-        if (tile.eventful) {
-            with_event_kind(p, of_kind);
+        if (plain(tile)) {
+            of_kind(std::integral_constant<Kind, Kind::plain>{});
             scan_lanes(tile.through);
         } else {
-            with_eventless_kind<Ty>(p, of_kind);
+            with_event_kind(p, of_kind);
             scan_lanes(tile.through);
         }
+    }
+    // Each loop adds to what is compiled for every type, so that log and logit gates have none without code for events.
+    __device__ __forceinline__ bool plain(const Tile& tile) const {
+        return !tile.eventful && p.gate_form == gate_value;
     }
     __device__ __forceinline__ void scan_lanes(Map (&m)[V]) const {
 #pragma unroll
@@ -223,10 +227,10 @@ struct ChunkedBlock {
             const auto of_kind = [&](auto kind) {
                 walk.template forward<decltype(kind)::value>(tile.gate, tile.source, carry);
             };
-            if (tile.eventful)
-                with_event_kind(p, of_kind);
+            if (plain(tile))
+                of_kind(std::integral_constant<Kind, Kind::plain>{});
             else
-                with_eventless_kind<Ty>(p, of_kind);
+                with_event_kind(p, of_kind);
         }
         if (tile.eventful) walk.store_sequences();
         if (p.result.data != nullptr) Tile::Data::store(tile.source, p.result, at, buffer + Buffer::source);
@@ -269,10 +273,10 @@ struct ChunkedBlock {
                                                           writer.set(i, values);
                                                   });
         };
-        if (summing || (tile.eventful && needs_general(p)))
+        if (summing || (!plain(tile) && needs_general(p)))
             general();
         else
-            with_kind<Ty>(p, tile.eventful, [&](auto kind) {
+            with_value_kind(tile.eventful, [&](auto kind) {
                 walk.template backward<decltype(kind)::value>(
                     tile.gate, tile.source, carry, first, before,
                     [&](int i, const GateWide(&values)[V]) { writer.set(i, values); });

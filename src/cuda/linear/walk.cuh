@@ -36,7 +36,7 @@ enum class Kind {
     forms,  // log or logit gates, no events; in f32 arithmetic logit gates alone
     logs,   // log gates in f32 arithmetic, no events
     cuts,   // gates by value, with events: resets, sequences without states at their edges, unpacked rows with STATE_IN
-    general  // any gates and any events
+    general  // any gates and any events; in the kernel "chunked" all log and logit gates
 };
 
 // Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no states
@@ -49,45 +49,32 @@ __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
         f(std::integral_constant<Kind, Kind::plain>{});
 }
 
-// The same of a warp without events in a problem with log or logit gates.
+// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
 template <typename Ty, typename F>
-__device__ __forceinline__ void with_form_kind(const LinearParams& p, F&& f) {
+__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
     // In other arithmetic than f32 the functions of log and logit gates are calls, for which one loop is enough.
     constexpr bool quick = std::is_same_v<typename Ty::GateWide, float>;
-    if (quick && p.gate_form == gate_log)
+    if (events || p.gate_form == gate_value)
+        with_value_kind(events, f);
+    else if (quick && p.gate_form == gate_log)
         f(std::integral_constant < Kind, quick ? Kind::logs : Kind::forms > {});
     else
         f(std::integral_constant<Kind, Kind::forms>{});
 }
 
-// The same of a problem that has gates by value wherever it has events, and no states of packed sequences.
-template <typename Ty, typename F>
-__device__ __forceinline__ void with_kind(const LinearParams& p, bool events, F&& f) {
-    if (events || p.gate_form == gate_value)
-        with_value_kind(events, f);
-    else
-        with_form_kind<Ty>(p, f);
-}
-
-// The same of any problem, of a warp with events and of one without.
+// Whether a problem has log or logit gates or states of packed sequences.
 __device__ __forceinline__ bool needs_general(const LinearParams& p) {
     const bool states =
         p.carry_in != nullptr || p.carry_out != nullptr || (p.offsets.data != nullptr && p.state_in != nullptr);
     return states || p.gate_form != gate_value;
 }
+// Calls f with the kind of a warp of any problem, where it is not Kind::plain.
 template <typename F>
 __device__ __forceinline__ void with_event_kind(const LinearParams& p, F&& f) {
     if (needs_general(p))
         f(std::integral_constant<Kind, Kind::general>{});
     else
         f(std::integral_constant<Kind, Kind::cuts>{});
-}
-template <typename Ty, typename F>
-__device__ __forceinline__ void with_eventless_kind(const LinearParams& p, F&& f) {
-    if (p.gate_form == gate_value)
-        f(std::integral_constant<Kind, Kind::plain>{});
-    else
-        with_form_kind<Ty>(p, f);
 }
 
 // The states at the steps of a lane where packed sequences begin or end. They are loaded before its walks and stored
@@ -100,6 +87,31 @@ struct SequenceStates {
     Wide before[Backward ? Shape::L : 1][Shape::V];  // backward: h before the step at which the walk leaves a sequence
 };
 struct NoSequenceStates {};
+
+// The value of a log or logit gate whose form is known at run time alone, and its derivative, as gate_of and
+// gate_derivative compute them, but without branches.
+__device__ __forceinline__ float exp_of_form(int form, float g) {
+    const bool log = form == gate_log;
+    float x;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(g * (log ? log2_e : -log2_e)), "f"(log ? INFINITY : 126.0F));
+    return ptx::quick_exp2(x);
+}
+__device__ __forceinline__ float any_gate_of(int form, float g) {
+    const float e = exp_of_form(form, g), logistic = ptx::quick_reciprocal(1.0F + e);
+    return form == gate_log ? e : logistic;
+}
+__device__ __forceinline__ float any_gate_derivative(int form, float g, float a) {
+    const float logistic = a * (exp_of_form(form, g) * a);
+    return form == gate_log ? a : logistic;
+}
+template <typename W>
+__device__ __forceinline__ W any_gate_of(int form, W g) {
+    return gate_of(form, g);
+}
+template <typename W>
+__device__ __forceinline__ W any_gate_derivative(int form, W g, W a) {
+    return gate_derivative(form, g, a);
+}
 
 // A lane's gates as given, and their values, which are computed once for both passes.
 template <typename Ty, typename Shape>
@@ -241,7 +253,7 @@ struct Walk {
     template <Kind kind>
     __device__ __forceinline__ GateWide gate_value_of(GateWide g) const {
         if constexpr (kind == Kind::plain || kind == Kind::cuts) return g;
-        if (kind == Kind::general && p.gate_form == gate_value) return g;
+        if (kind == Kind::general) return p.gate_form == gate_value ? g : any_gate_of(p.gate_form, g);
         return gate_of(form<kind>(), g);
     }
     using Given = Steps<G, Shape>;
@@ -431,7 +443,11 @@ struct Walk {
                 if constexpr (kind == Kind::general)
                     if (events.at(events.end, i)) sequences.carry[i][v] = carry[v].number();
                 results[v] = g;
-                if (form<kind>() != gate_value) h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
+                if constexpr (kind == Kind::general) {
+                    if (p.gate_form != gate_value) h = any_gate_derivative(p.gate_form, given(gate, i, v), a) * h;
+                } else if (form<kind>() != gate_value) {
+                    h = gate_derivative(form<kind>(), given(gate, i, v), a) * h;
+                }
                 gate_gradients[v] = reset ? GateWide{} : gate_part<GateWide>(multiply(g, conj(h)));
             }
             writer.set(i, results);
