@@ -41,8 +41,8 @@ Target parse_target(const std::string& word) {
         fmt::format("'{}' is no target; accepted are @95%, @1.2us/step, @4us, @host3us and @plain+3%", word));
 }
 
-// Only networks have the time of one step for a target, and only linear recurrences and operators a share of their plain
-// case.
+// Only networks have the time of one step for a target, and only linear recurrences and operators a share of their
+// plain case.
 void check_target(const Problem& p, const Target& target) {
     const bool plain = p.linear() != nullptr || p.op() != nullptr;
     if ((target.measure == Measure::step_us && p.rnn() == nullptr) ||
@@ -54,7 +54,8 @@ void check_target(const Problem& p, const Target& target) {
                                                           : ""));
 }
 
-// Timed calls are repeated in the same memory, take scratch memory from the library and have values of the driver's own.
+// Timed calls are repeated in the same memory, take scratch memory from the library and have values of the driver's
+// own.
 template <typename P>
 void refuse_test_words(const P& p) {
     if constexpr (requires { p.in_place; })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem line, `linear fwd bf16 BTC b8 t8192 c1024 reverse @95%` or `rnn lstm fwd bf16 b16 t1024 h1 d768`: the tests'
-// line, whose parser reads it, and the targets that the result is judged by.
+// A problem line, `linear fwd bf16 BTC b8 t8192 c1024 reverse @95%` or `rnn lstm fwd bf16 b16 t1024 h1 d768`: the
+// tests' line, whose parser reads it, and the targets that the result is judged by.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ struct Problem {
     int64_t required_bytes() const;
     // Whether the pass has a RESERVE, which forward fills for backward.
     bool has_reserve() const;
-    // The text of the case without any option word, which `@plain` compares with; of a custom operator, of that built in.
+    // The text of the case without any option word, which `@plain` compares with; of a custom operator, of that built
+    // in.
     std::string plain_text() const;
 };
 

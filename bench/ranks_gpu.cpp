@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times a scan whose time is cut over two GPUs of a host, over NCCL, against the whole on one of them. A JSON line for each way
-// and number of groups:
+// Times a scan whose time is cut over two GPUs of a host, over NCCL, against the whole on one of them. A JSON line for
+// each way and number of groups:
 //
 //     flashscan_bench_ranks [--mb 256,1024] [--groups 0,4,8,16,32] [--runs 20] [--batch 8] [--channels 1024] [--calls]
 //         [--nccl] [--layer linear|add|matmul|affine|selective] [--dim 4]
 //
-// --mb is of the largest array on each GPU, of f32; --dim of matrices. Selective scans have 16 states. A call is a graph that
-// is replayed, unless --calls says otherwise. With --nccl states pass through NCCL although the GPUs reach each other's memory.
-// Before each call all GPUs meet in an all-gather; the time is that of the slower one. libnccl.so.2 has to be found by dlopen.
+// --mb is of the largest array on each GPU, of f32; --dim of matrices. Selective scans have 16 states. A call is a
+// graph that is replayed, unless --calls says otherwise. With --nccl states pass through NCCL although the GPUs reach
+// each other's memory. Before each call all GPUs meet in an all-gather; the time is that of the slower one.
+// libnccl.so.2 has to be found by dlopen.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <flashscan/flashscan.h>

@@ -21,8 +21,8 @@ inline bool is_state(int32_t id) {
 template <typename P>
 class Reference {
   public:
-    // `part` is in 64 bits and dense; `kernel` may be null for the planner's choice. RESET and the offsets are empty where
-    // there are none.
+    // `part` is in 64 bits and dense; `kernel` may be null for the planner's choice. RESET and the offsets are empty
+    // where there are none.
     Reference(P part, const char* kernel, std::vector<std::byte> reset, std::vector<int64_t> offsets)
         : part_(std::move(part)), reset_(std::move(reset)), offsets_(std::move(offsets)) {
         part_.threads = 0;

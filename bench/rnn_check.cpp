@@ -120,8 +120,9 @@ std::vector<int64_t> beginnings(Machine& machine, const Problem& p, const Tensor
     return begins;
 }
 
-// A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. Gate n of
-// cells with a reset is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in OUTPUT.
+// A few rows of GRAD|WEIGHT and elements of GRAD|BIAS, as sums over the steps of what the pass read and wrote. Gate n
+// of cells with a reset is left out: its pre-activation's gradient is not in GRAD|INPUT, or its factor is not in
+// OUTPUT.
 void check_sums(Machine& machine, const Problem& p, const Tensors& tensors, Verdict& verdict) {
     const int64_t B = p.extents.batch, T = p.extents.time, W = p.extents.channels, D = p.rnn()->dim;
     const bool resets = p.rnn()->cell == FLASHSCAN_CELL_GRU || support::cell_row(p.rnn()->cell).resets_before;

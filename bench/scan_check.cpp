@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear recurrences: some rows against the reference, all that are summed up where the gate is broadcast. Gated layers
-// and selective scans: some channels of the whole batch, so that sums over batch and time are complete; and gradients of B
-// and C per step, sums over the channels of a group, on a whole group of one row.
+// and selective scans: some channels of the whole batch, so that sums over batch and time are complete; and gradients
+// of B and C per step, sums over the channels of a group, on a whole group of one row.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -113,8 +113,8 @@ double sum_length(const L& layer, int32_t id) {
     return static_cast<double>(steps ? layer.channels / groups_of(layer) : layer.batch * layer.time);
 }
 
-// One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic; sums
-// add the square root of their length. Where OUTPUT hides the states, backward reads them as RESERVE has them.
+// One rounding to the output's dtype and, for gates that forget within tens of steps, a few hundred in the arithmetic;
+// sums add the square root of their length. Where OUTPUT hides the states, backward reads them as RESERVE has them.
 template <typename L>
 double error_bound(const Problem& p, const L& layer, const Tensor& tensor) {
     const double kept = p.backward && has_reserve(layer) ? 2 * roundoff(p.dtype) : 0;

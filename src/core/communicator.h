@@ -52,8 +52,8 @@ struct Communicator {
     int32_t (*receive)(void* user, void* data, size_t bytes, int32_t from, void* stream) = nullptr;
     Carries carries{};
     int32_t groups = 0;  // of rows of a wavefront; 0: the plan chooses
-    // `user` is a communicator of NCCL's; the functions to call it with are the caller's, or the backend's of the loaded
-    // NCCL.
+    // `user` is a communicator of NCCL's; the functions to call it with are the caller's, or the backend's of the
+    // loaded NCCL.
     bool nccl_handle = false;
     std::shared_ptr<const NcclFunctions> nccl;
 
@@ -68,8 +68,8 @@ struct Communicator {
     void gather(const void* from, void* to, size_t bytes, void* stream) const;
 };
 
-// Returns whether an argument belongs to another rank or to none: the initial state belongs to the first in the order of
-// computation, the final state to the last, and INDEX, which counts the steps of one rank, to none.
+// Returns whether an argument belongs to another rank or to none: the initial state belongs to the first in the order
+// of computation, the final state to the last, and INDEX, which counts the steps of one rank, to none.
 bool is_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
 // Throws Error{unknown_argument} for an argument that does.
 void refuse_elsewhere(const Communicator& ranks, Direction direction, int32_t id);
@@ -104,8 +104,8 @@ void check_notes(const Communicator& ranks, const std::byte* notes, size_t step)
 
 // Sends the note of a rank that has failed in place of its message of `bytes`, so that the others do not wait.
 void send_failure(const Communicator& ranks, Pass pass, Code code, std::string_view text, size_t bytes, void* stream);
-// Throws the same Error on every rank where the flags of one have `wants` and those of another lack `gives`, of which the
-// sentence says that `argument` is not given and `reader` needs it.
+// Throws the same Error on every rank where the flags of one have `wants` and those of another lack `gives`, of which
+// the sentence says that `argument` is not given and `reader` needs it.
 void check_given(const Communicator& ranks, const std::byte* notes, size_t step, uint32_t wants, uint32_t gives,
                  const char* argument, const char* reader);
 

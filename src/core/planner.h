@@ -19,8 +19,8 @@ struct Choice {
 };
 
 // Throws Error{unsupported} with every candidate's reason where none takes the problem, or where the one that
-// options.kernel names does not; and Error{invalid_argument} where options.kernel names no candidate. `backend` names the
-// backend in these sentences.
+// options.kernel names does not; and Error{invalid_argument} where options.kernel names no candidate. `backend` names
+// the backend in these sentences.
 template <typename Kernel, typename Problem>
 Choice<Kernel> choose(const char* backend, std::span<const Candidate<Kernel, Problem>> candidates,
                       const Problem& problem, const Options& options) {

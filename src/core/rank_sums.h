@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are sums over time, of which each rank has the sum over its own steps. On request the ranks add them up,
-// in the order of their numbers, so that all of them have the gradient of the whole sequence.
+// Gradients that are sums over time, of which each rank has the sum over its own steps. On request the ranks add them
+// up, in the order of their numbers, so that all of them have the gradient of the whole sequence.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ const char* name_of_sum(uint32_t bit);
 class RankSums {
   public:
     RankSums() = default;
-    // Takes the gradients of `of` among `specs`, and enlarges SCRATCH, the last of `specs`, by what ranks send each other.
+    // Takes the gradients of `of` among `specs`, and enlarges SCRATCH, the last of `specs`, by what ranks send each
+    // other.
     RankSums(std::vector<ArgumentSpec>& specs, const std::vector<ArgId>& of, const Communicator& ranks);
 
     bool none() const { return sums_.empty(); }

@@ -12,8 +12,8 @@ enum class Isa {
     avx512
 };
 
-// What a function of the namespaces `baseline`, `avx2` and `avx512` returns for an instruction set. FLASHSCAN_ISAS is how
-// many of them this build has.
+// What a function of the namespaces `baseline`, `avx2` and `avx512` returns for an instruction set. FLASHSCAN_ISAS is
+// how many of them this build has.
 #if FLASHSCAN_ISAS == 3
 #define FLASHSCAN_OF_ISA(isa, call) \
     ((isa) == Isa::avx512 ? avx512::call : (isa) == Isa::avx2 ? avx2::call : baseline::call)
@@ -28,8 +28,8 @@ std::span<const Isa> built_isas();
 
 const char* name_of(Isa isa);
 
-// The widest instruction set that this build and this machine have, capped by the environment variable FLASHSCAN_CPU_ISA.
-// Throws Error when the variable holds an unknown name.
+// The widest instruction set that this build and this machine have, capped by the environment variable
+// FLASHSCAN_CPU_ISA. Throws Error when the variable holds an unknown name.
 Isa choose_isa();
 
 }  // namespace flashscan::cpu

@@ -36,8 +36,8 @@ class Turns {
     alignas(64) std::atomic<int64_t> done_{0};
 };
 
-// Threads take chunks in the order of rows and of time. Each finds out what its chunk does to the carry, takes the carry
-// from the chunk before, hands it on, and writes the outputs while the chunk is still in its cache.
+// Threads take chunks in the order of rows and of time. Each finds out what its chunk does to the carry, takes the
+// carry from the chunk before, hands it on, and writes the outputs while the chunk is still in its cache.
 class ChunkChain {
   public:
     // `work` has kernels.work_bytes for each worker.

@@ -30,8 +30,8 @@ int64_t choose_pieces(int64_t all_rows, int64_t row_bytes, bool batch_invariant)
     return std::max<int64_t>(wanted_tasks / std::min(rows, wanted_tasks) / blocks, 1);
 }
 
-// Rows of one kind of kernel give real gates of complex data both parts. As the others have it, each number has a factor
-// of its own.
+// Rows of one kind of kernel give real gates of complex data both parts. As the others have it, each number has a
+// factor of its own.
 template <typename T>
 void spread_products(const LinearSummary& summary, int64_t channels) {
     auto *product = static_cast<T*>(summary.product), *power = static_cast<T*>(summary.power);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One pass of the linear recurrence over several ranks, up to the carry that enters a rank's own steps: they are a few
-// pieces of each row, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each joins
-// them in order. Rows are sequences, of which packed ones may have no step here. Every rank does the same arithmetic on the
-// same numbers, so all know alike where a carry is not finite. The rank whose steps would make it so then walks them from
-// their carry, and tells the others in another all-gather.
+// pieces of each row, each summarised as in linear_chain.h; all ranks get all summaries by one all-gather, and each
+// joins them in order. Rows are sequences, of which packed ones may have no step here. Every rank does the same
+// arithmetic on the same numbers, so all know alike where a carry is not finite. The rank whose steps would make it so
+// then walks them from their carry, and tells the others in another all-gather.
 #pragma once
 
 #include "core/rounding.h"

@@ -14,8 +14,8 @@ namespace flashscan::cpu {
 // Outputs of fewer bytes stay in the caches for whoever reads them next.
 inline bool streams_outputs(int64_t output_bytes) { return output_bytes >= (int64_t(32) << 20) / 3; }
 
-// Calls of both families share the rows, chunks and sums of the partition, how the pass walks, and where states enter and
-// leave.
+// Calls of both families share the rows, chunks and sums of the partition, how the pass walks, and where states enter
+// and leave.
 template <typename Problem, typename Buffers>
 void set_recurrence(LinearCall& call, const Problem& p, const LinearPartition& q, const Buffers& b, Pass pass) {
     const bool backward = pass == Pass::backward;

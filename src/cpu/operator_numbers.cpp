@@ -108,7 +108,8 @@ class Numbers final : public OperatorKernel {
         s.bytes = workspace.bytes();
         return s;
     }
-    // Marks of a piece start at a place that follows from its steps: pieces of packed rows have one tile more at the most.
+    // Marks of a piece start at a place that follows from its steps: pieces of packed rows have one tile more at the
+    // most.
     Extent most_marks() const {
         if (cut_ > 0) return pieces_ * tiles();
         const Extent blocks = ceil_div(p_.channels, lanes_);

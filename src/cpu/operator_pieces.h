@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chains cut into pieces of time, and the scan over them: totals of pieces at once, the carries one after the other, the
-// outputs of pieces at once. The cut follows from the problem alone, so the bits do not depend on the threads. The last
-// piece of a chain is never totalled but walked from its carry: a reduction so has the bits of the scan's last element.
+// Chains cut into pieces of time, and the scan over them: totals of pieces at once, the carries one after the other,
+// the outputs of pieces at once. The cut follows from the problem alone, so the bits do not depend on the threads. The
+// last piece of a chain is never totalled but walked from its carry: a reduction so has the bits of the scan's last
+// element.
 #pragma once
 
 #include <algorithm>

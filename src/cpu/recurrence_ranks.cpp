@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear recurrences and gated layers, which are one inside, on one rank of several: what comes from the others becomes
-// the states of an ordinary pass over its own steps. A row of states is a sequence, and of packed ones a rank may have no
-// step. Nothing is written before all ranks have heard of each other.
+// the states of an ordinary pass over its own steps. A row of states is a sequence, and of packed ones a rank may have
+// no step. Nothing is written before all ranks have heard of each other.
 #include <cstring>
 #include <utility>
 

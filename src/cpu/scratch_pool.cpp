@@ -21,8 +21,8 @@ struct alignas(256) Block {
 
 constexpr size_t least_kept = 65536;  // the C library keeps smaller blocks itself
 
-// Blocks that no call has, the smallest first. Nothing waits for the lock, for which a process that was forked while another
-// thread had it would wait forever.
+// Blocks that no call has, the smallest first. Nothing waits for the lock, for which a process that was forked while
+// another thread had it would wait forever.
 class Pool {
   public:
     void keep(size_t bytes) { limit_ += bytes; }
@@ -32,8 +32,8 @@ class Pool {
         if (lock.owns_lock()) trim();
     }
 
-    // Returns the smallest block of at least `bytes`, or null. Where all are smaller, the largest makes room for the new one
-    // that the call takes, so that calls that follow one another share one block.
+    // Returns the smallest block of at least `bytes`, or null. Where all are smaller, the largest makes room for the
+    // new one that the call takes, so that calls that follow one another share one block.
     Block* take(size_t bytes) {
         const std::unique_lock lock(mutex_, std::try_to_lock);
         if (!lock.owns_lock() || first_ == nullptr) return nullptr;

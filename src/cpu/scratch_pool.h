@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scratch memory of calls. Memory that a call has released is kept for the next ones, because the first touch of a new
-// page costs about as much as a thousand operations on it do: but only as much as one call of each existing plan may take.
+// page costs about as much as a thousand operations on it do: but only as much as one call of each existing plan may
+// take.
 #pragma once
 
 #include <cstddef>

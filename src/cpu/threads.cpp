@@ -81,8 +81,8 @@ static void pause_thread() noexcept {
 #endif
 }
 
-// Spins for a few microseconds, and then lets others run: where there are more threads than cores, one that is waited for
-// may not be running.
+// Spins for a few microseconds, and then lets others run: where there are more threads than cores, one that is waited
+// for may not be running.
 void Barrier::wait(int count) noexcept {
     constexpr int spins = 4000;
     if (count <= 1) return;

@@ -12,8 +12,8 @@ namespace flashscan::cpu {
 int thread_count(int32_t requested);
 
 // Calls body(context, i) for i = 0 .. count-1 on up to `threads` threads. `fixed` gives each thread one contiguous
-// range, the same for every call with this count; otherwise threads take indices as they become free. All compute in the
-// floating-point environment of the calling thread and have their own again when they are done. In a process
+// range, the same for every call with this count; otherwise threads take indices as they become free. All compute in
+// the floating-point environment of the calling thread and have their own again when they are done. In a process
 // forked after the library was loaded everything runs on the calling thread: the threads of OpenMP's pool do not
 // survive a fork, and GCC's runtime would wait for them forever.
 void parallel_for(int threads, int64_t count, bool fixed, void (*body)(void* context, int64_t i) noexcept,

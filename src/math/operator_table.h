@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The associative operators, a row each: what the core, the C interface, the kernels of both backends and the tests know
-// of an operator they take from here. A new operator on numbers is a formula in math/operators.h, a row here and an
-// enumerator in flashscan.h; tests say what else has to know it.
+// The associative operators, a row each: what the core, the C interface, the kernels of both backends and the tests
+// know of an operator they take from here. A new operator on numbers is a formula in math/operators.h, a row here and
+// an enumerator in flashscan.h; tests say what else has to know it.
 #pragma once
 
 namespace flashscan {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells of recurrent networks, element by element: one step forward and one backward. Compiles as C++ and CUDA C++.
-// Elements are of any type that has arithmetic, comparisons, select and the functions of math/activation.h: a number, or
-// a vector of them.
+// Elements are of any type that has arithmetic, comparisons, select and the functions of math/activation.h: a number,
+// or a vector of them.
 //
 // A cell is a struct of constants and functions over small arrays that live in registers:
 //
@@ -10,7 +10,8 @@
 //     states   h first
 //     kept     numbers that backward needs of a step; no kernel has to store them as they are
 //     keeps_h  whether the last of these is h itself, which OUTPUT holds too
-//     resets_before   whether the product of the last gate takes reset(pre[0], h) in place of h, so that the last of pre
+//     resets_before   whether the product of the last gate takes reset(pre[0], h) in place of h, so that the last of
+//                     pre
 //              is known after the first
 //
 //     forward(pre, state, keep)               state: before the step -> after it

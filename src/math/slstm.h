@@ -7,8 +7,8 @@
 namespace flashscan {
 
 // The last entry of the carry is dm - c dc - n dn: with C = c exp(m) and N = n exp(m) what a loss on C and N alone
-// gives to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was chosen
-// from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
+// gives to m is c dc + n dn, and dc, dn with m held constant are then all there is. The excess goes to what m' was
+// chosen from. Keeps i' = exp(i - m'), f' = exp(l - m'), sigmoid(-f), tanh(z), sigmoid(o), c', n'.
 struct SlstmCell {
     static constexpr int gates = 4, biases = 4, states = 4, kept = 7, slopes = 10;
     static constexpr bool keeps_h = false, resets_before = false;

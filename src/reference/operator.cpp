@@ -33,8 +33,8 @@ void put_number(void* data, Dtype dtype, int64_t place, T value) {
 double number(double value, double) { return value; }
 Complex<double> number(double value, Complex<double>) { return {value, 0}; }
 
-// y[i][j] (+)= sum over k of a[i][k] b[k][j], in the order of k; Left and Right take the conjugate transpose of a and b.
-// The innermost loop walks rows of b.
+// y[i][j] (+)= sum over k of a[i][k] b[k][j], in the order of k; Left and Right take the conjugate transpose of a and
+// b. The innermost loop walks rows of b.
 template <bool Left, bool Right, typename T>
 void product(const T* a, const T* b, T* y, int64_t rows, int64_t depth, int64_t columns, bool add = false) {
     const auto left = [&](int64_t i, int64_t k) { return Left ? conj(a[k * rows + i]) : a[i * depth + k]; };

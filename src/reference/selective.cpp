@@ -56,7 +56,8 @@ class Selective final : public SelectiveKernel {
         Row a, b, c;  // [C][N]
         Row d, bias;  // [C]
     };
-    // Memory for the longest sequence, which backward takes before it writes: a call that fails leaves its outputs alone.
+    // Memory for the longest sequence, which backward takes before it writes: a call that fails leaves its outputs
+    // alone.
     struct Work {
         Row states;  // of a channel before the first step, then after each
         Row g;       // the gradient of the states after a step, from later steps

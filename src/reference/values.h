@@ -12,7 +12,8 @@ namespace flashscan::reference {
 
 using Wide = std::complex<double>;
 
-// Element `index` of a buffer of real or complex numbers of `dtype`, and its store with one rounding from float or double.
+// Element `index` of a buffer of real or complex numbers of `dtype`, and its store with one rounding from float or
+// double.
 Wide load(const void* data, Dtype dtype, int64_t index);
 void store(void* data, Dtype dtype, int64_t index, Wide value);
 // Calls f with a number of the type that is exact for data of `dtype`: double, complex or that of the integers.

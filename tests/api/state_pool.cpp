@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// States that STATE_INDICES picks from a pool: the bits of a call that is given them as rows, padding, and what is refused.
+// States that STATE_INDICES picks from a pool: the bits of a call that is given them as rows, padding, and what is
+// refused.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -10,7 +10,8 @@ namespace {
 
 using namespace support;
 
-// Nothing looks at steps that belong to no sequence, nor do results depend on states that a reset at the first step drops.
+// Nothing looks at steps that belong to no sequence, nor do results depend on states that a reset at the first step
+// drops.
 void spoil(const SelectiveProblem& p, SelectiveData& data) {
     constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
     for (auto& [id, values] : data.values) {

@@ -11,7 +11,8 @@ namespace {
 
 using namespace support;
 
-// Shrinks extents in turn until their product is at most `most`. No extent counts as one: tensors without it stay large.
+// Shrinks extents in turn until their product is at most `most`. No extent counts as one: tensors without it stay
+// large.
 void limit(Random& random, int64_t most, std::initializer_list<int64_t*> extents) {
     const auto product = [&] {
         double all = 1;

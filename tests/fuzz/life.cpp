@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans in the life of a process: threads, fork, small stacks, floating-point modes, callbacks that fail, libraries that
-// come and go.
+// Plans in the life of a process: threads, fork, small stacks, floating-point modes, callbacks that fail, libraries
+// that come and go.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>

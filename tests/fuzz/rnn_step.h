@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cells of recurrent networks as the header has them, in the widest numbers there are and without the library's code:
-// what rnn_loop runs.
+// The cells of recurrent networks as the header has them, in the widest numbers there are and without the library's
+// code: what rnn_loop runs.
 #pragma once
 
 #include <flashscan/flashscan.h>
@@ -55,8 +55,8 @@ struct Step {
     }
     Real candidate() const { return std::tanh(candidate_raw()); }
 
-    // `d` holds the gradients of the states after the step and becomes those of the states before it, what comes through
-    // R h apart. Of gates: dr, in the order of raw.
+    // `d` holds the gradients of the states after the step and becomes those of the states before it, what comes
+    // through R h apart. Of gates: dr, in the order of raw.
     void backward(Real* d, Real* dr) const {
         const Real *r = raw, *s = before;
         Real after[4] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs cases in child processes, so that one that crashes or hangs is a finding like others and the next cases run. They
-// are new programs, not copies: a copy would know that it was forked.
+// Runs cases in child processes, so that one that crashes or hangs is a finding like others and the next cases run.
+// They are new programs, not copies: a copy would know that it was forked.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +45,8 @@ class Session {
 
 using Work = std::function<void(const Session&, int64_t index)>;
 
-// Runs `work` for case after case until the time is over, or for each of settings.lines. Prints findings as they come and
-// a summary; returns the exit status.
+// Runs `work` for case after case until the time is over, or for each of settings.lines. Prints findings as they come
+// and a summary; returns the exit status.
 int supervise(const Settings& settings, const Work& work);
 
 }  // namespace fuzz

@@ -40,8 +40,8 @@ class Scope {
     std::fenv_t before_{};
 };
 
-// Runs a call in both modes, 60 times each, after it ran in the usual one so that all threads exist. Values are so small
-// that each mode changes some in the parts of all threads.
+// Runs a call in both modes, 60 times each, after it ran in the usual one so that all threads exist. Values are so
+// small that each mode changes some in the parts of all threads.
 void expect_equal_bits_in_modes(const flashscan_plan* plan, Call& call) {
     ASSERT_EQ(call.run(plan), FLASHSCAN_STATUS_OK) << flashscan_last_error();
     const auto usual = call.output_bytes();

@@ -86,8 +86,8 @@ std::vector<GatedProblem> singles() {
     return problems;
 }
 
-// Kernels change what they do at these sizes: channels about a vector, a panel and a block; few rows of many steps, which
-// are cut into chunks; many short rows.
+// Kernels change what they do at these sizes: channels about a vector, a panel and a block; few rows of many steps,
+// which are cut into chunks; many short rows.
 std::vector<GatedProblem> shapes() {
     std::vector<GatedProblem> problems;
     for (const char* line :
@@ -103,8 +103,8 @@ std::vector<GatedProblem> shapes() {
     return problems;
 }
 
-// Aligned and dense rows about and beyond the chunks of a GPU's blocks, which have kernels of their own: each layer with a
-// name, without BIAS; parts without a name; factors beyond 1, whose products are not formed.
+// Aligned and dense rows about and beyond the chunks of a GPU's blocks, which have kernels of their own: each layer
+// with a name, without BIAS; parts without a name; factors beyond 1, whose products are not formed.
 std::vector<GatedProblem> aligned() {
     std::vector<GatedProblem> problems;
     for (const char* layer : layers)
@@ -125,8 +125,8 @@ std::vector<GatedProblem> aligned() {
           "rglru f32 BCT b1 t1040 c2 reverse", "rglru f64 BCT b3 t16 c2 reset state-out",
           "hgrn bf16 b1 t67 c66 no-bias state-in state-out"})
         problems.push_back(gated_problem_of(std::string("gated ") + line));
-    // Steps and channels that lanes lack, whose gates of 0 have a root of infinite slope, are not added to sums; and where
-    // factors are 1, slopes are at their limit.
+    // Steps and channels that lanes lack, whose gates of 0 have a root of infinite slope, are not added to sums; and
+    // where factors are 1, slopes are at their limit.
     for (const char* decay : {"value", "exp", "sigmoid", "one-minus-sigmoid", "lower-bound", "softplus", "ratio"})
         for (const char* rest : {"f32 b1 t42 c33 input-gate state-in", "bf16 BCT b1 t88 c3 state-out",
                                  "f32 b2 t42 c34 no-bias input-gate state-in saturated limit1000"})

@@ -24,7 +24,8 @@ class OperatorMemory : public OperatorOnTarget {};
 class HeavyOperator : public OperatorOnTarget {};
 class OperatorValuesOf : public OperatorOnTarget {};
 
-// Both signs of what makes kernels cut time and share work. Matrices that are shared out by rows need fewer steps for it.
+// Both signs of what makes kernels cut time and share work. Matrices that are shared out by rows need fewer steps for
+// it.
 std::vector<std::string> lines() {
     std::vector<std::string> list;
     for (const char* kind : {"add", "mul", "logaddexp", "max", "matmul d3", "matmul d20", "affine d3"}) {

@@ -90,9 +90,9 @@ std::vector<support::Target> gpu_targets() {
     return targets;
 }
 
-// Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that begin
-// and end within vectors of 16 bytes, odd numbers of channels, long rows of one, two and three groups of chunks, some of so
-// many chunks that tiles are brought into L2 ahead.
+// Many rows of numbers and few long ones, which have kernels of their own on a GPU: several chunks of time, rows that
+// begin and end within vectors of 16 bytes, odd numbers of channels, long rows of one, two and three groups of chunks,
+// some of so many chunks that tiles are brought into L2 ahead.
 std::vector<OperatorProblem> chains() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;
@@ -134,8 +134,8 @@ std::vector<OperatorProblem> dims() {
     return problems;
 }
 
-// Matrices as large as kernels have tiles for, in few and in many pieces; the largest of all forward only, since the oracle
-// takes long for them.
+// Matrices as large as kernels have tiles for, in few and in many pieces; the largest of all forward only, since the
+// oracle takes long for them.
 std::vector<OperatorProblem> large_dims() {
     std::vector<OperatorProblem> problems;
     size_t i = 0;

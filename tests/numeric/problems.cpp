@@ -286,8 +286,8 @@ std::vector<Problem> extremes() {
 }
 
 std::vector<Problem> chunk_groups() {
-    // A group has 128 chunks of 8192 steps of f32, 16384 of 16-bit data and 4096 of f64 and c64 forward, of half as many
-    // backward.
+    // A group has 128 chunks of 8192 steps of f32, 16384 of 16-bit data and 4096 of f64 and c64 forward, of half as
+    // many backward.
     std::vector<Problem> problems;
     for (const char* text : {"linear f32 BTC b1 t1100003 c1 state-in state-out seed5300",
                              "linear bf16 BCT b1 t2100001 c1 reverse reset state-in state-out seed5301",

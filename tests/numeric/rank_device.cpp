@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One sequence over ranks on GPUs: threads that share one GPU and meet by callbacks, and two GPUs over NCCL. Built with CUDA
-// only.
+// One sequence over ranks on GPUs: threads that share one GPU and meet by callbacks, and two GPUs over NCCL. Built with
+// CUDA only.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -62,8 +62,8 @@ Results plan_on_ranks(Meeting& meeting, const Change& change) {
     return results;
 }
 
-// Each rank makes its plan, whose description must have the words `described`, and calls it with what `change` leaves of
-// its arguments.
+// Each rank makes its plan, whose description must have the words `described`, and calls it with what `change` leaves
+// of its arguments.
 using CallChange = std::function<void(int32_t rank, Call&)>;
 Results call_on_ranks(Meeting& meeting, bool backward, const CallChange& change,
                       const std::function<Problem(int32_t rank)>& problem = problem_of_rank,

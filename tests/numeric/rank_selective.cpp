@@ -160,8 +160,8 @@ TEST(RankSelectiveSums, TheLibraryAddsThem) {
 
 INSTANTIATE_TEST_SUITE_P(All, RankSelective, testing::ValuesIn(rank_cases()));
 
-// On a GPU that the ranks share, gathered as ranks cannot send, and forward in a wavefront. The last case has segments of the
-// steps of a rank.
+// On a GPU that the ranks share, gathered as ranks cannot send, and forward in a wavefront. The last case has segments
+// of the steps of a rank.
 TEST(RankSelectiveOnAGpu, MatchTheReference) {
     SKIP_UNLESS_AVAILABLE(device);
     std::vector<SelectiveRankCase> cases = rank_cases();

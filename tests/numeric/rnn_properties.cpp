@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recurrent networks must be like whatever the oracle says: one step by hand, forward and reverse, resets, saturated
-// gates, clipping.
+// What recurrent networks must be like whatever the oracle says: one step by hand, forward and reverse, resets,
+// saturated gates, clipping.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -132,8 +132,8 @@ std::vector<RnnProblem> shapes() {
     return problems;
 }
 
-// Every two of cell, type, D, B and T meet; where a pass has more than `most` multiplications, T and then B take their next
-// smaller value.
+// Every two of cell, type, D, B and T meet; where a pass has more than `most` multiplications, T and then B take their
+// next smaller value.
 std::vector<RnnProblem> grid(int64_t most) {
     const std::vector<std::string> cells = cell_words();
     constexpr const char* types[] = {"f32", "bf16", "f16", "f64", "bf16 weight-f32", "f16 weight-f32"};
@@ -221,7 +221,8 @@ std::vector<RnnProblem> long_diagonals() {
             problems.push_back(rnn_problem_of("rnn bwd " + cell + " " + rest));
     return problems;
 }
-// On the CPU what the planner chooses is one of the kernels, which RnnSingle shows; here each problem runs once on each.
+// On the CPU what the planner chooses is one of the kernels, which RnnSingle shows; here each problem runs once on
+// each.
 std::vector<Target> kernels_apart() {
     std::vector<Target> targets = rnn_kernel_targets();
     std::erase_if(targets, [](const Target& t) { return t.backend == FLASHSCAN_BACKEND_CPU && t.kernel.empty(); });
@@ -258,8 +259,8 @@ INSTANTIATE_TEST_SUITE_P(RnnPairs, RnnCases, testing::ValuesIn(cases_on(kernels_
 INSTANTIATE_TEST_SUITE_P(RnnSingle, RnnCases, testing::ValuesIn(cases_on(rnn_kernel_targets(), singles())),
                          name_of_rnn_case);
 
-// With BATCH_INVARIANT the bits of a sequence depend neither on the threads nor on the sequences beside it; those of sums
-// not on the threads.
+// With BATCH_INVARIANT the bits of a sequence depend neither on the threads nor on the sequences beside it; those of
+// sums not on the threads.
 class RnnBits : public testing::TestWithParam<const char*> {};
 
 TEST_P(RnnBits, AreThoseOfOneThreadAndOfOneSequence) {

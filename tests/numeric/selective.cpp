@@ -70,8 +70,8 @@ std::vector<SelectiveProblem> pairs() {
     return problems;
 }
 
-// Sizes about a vector of channels, a tile of steps and a panel of states; steps that are cut into segments; empty ones; the
-// most states; states that forget at every step, and stay in segments and sequences without any.
+// Sizes about a vector of channels, a tile of steps and a panel of states; steps that are cut into segments; empty
+// ones; the most states; states that forget at every step, and stay in segments and sequences without any.
 std::vector<SelectiveProblem> shapes() {
     std::vector<SelectiveProblem> problems;
     for (const char* line :

@@ -96,8 +96,8 @@ class Call {
     std::string trouble_;
 };
 
-// The tensors of a pass: `values_of` gives what an argument that is read holds, and `written_time` is the end of the steps
-// that are written.
+// The tensors of a pass: `values_of` gives what an argument that is read holds, and `written_time` is the end of the
+// steps that are written.
 template <typename P, typename ValuesOf>
 Call call_of(const P& problem, bool backward, int32_t backend, Guard guard, ValuesOf values_of, int64_t written_time) {
     Call call(backend, backward ? FLASHSCAN_PASS_BACKWARD : FLASHSCAN_PASS_FORWARD, guard);

@@ -21,7 +21,8 @@ struct Case {
 std::ostream& operator<<(std::ostream& stream, const Case& c);
 // "cpu_chunked_017"
 std::string name_of_case(const testing::TestParamInfo<Case>& info);
-// What `make` gives for a problem, kept until the next one: the targets of a problem follow each other in lists of cases.
+// What `make` gives for a problem, kept until the next one: the targets of a problem follow each other in lists of
+// cases.
 template <typename Problem, typename Make>
 const auto& kept_for(const Problem& problem, const Make& make) {
     static std::pair<std::string, std::invoke_result_t<Make>> kept;

@@ -58,8 +58,8 @@ Value log_gate(const Problem& p, double choice, double position, double angle) {
 constexpr int64_t range_steps = 130;
 int range_exponent(const Problem& p) { return unit_roundoff(p.dtype) < 0x1p-40 ? 8 : 1; }
 
-// Down for range_steps, up for as many and even for as many, or first up; numbers start so that what they become stays in
-// range, and the rest of a row adds little to them.
+// Down for range_steps, up for as many and even for as many, or first up; numbers start so that what they become stays
+// in range, and the rest of a row adds little to them.
 void leave_range(const Problem& p, Data& data) {
     const auto e = p.gate_extents();
     const int exponent = range_exponent(p);

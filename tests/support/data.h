@@ -17,8 +17,8 @@ struct Data {
 // A number in [0, 1) that depends on nothing but its arguments.
 double uniform(uint64_t seed, uint64_t stream, uint64_t index);
 
-// RESET for `count` steps, and SEQ_OFFSETS: uneven, some sequences empty; half of the seeds leave a rest that belongs to
-// none.
+// RESET for `count` steps, and SEQ_OFFSETS: uneven, some sequences empty; half of the seeds leave a rest that belongs
+// to none.
 std::vector<unsigned char> make_reset(uint64_t seed, int64_t count);
 std::vector<int64_t> make_offsets(uint64_t seed, int64_t time, int64_t sequences);
 

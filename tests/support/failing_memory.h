@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An executable with failing_memory.cpp in it defines malloc and its kin, so that the library's allocations, those of its
-// own C++ runtime included, arrive there and can be made to fail. Not built with sanitizers, which bring a malloc of
-// their own.
+// An executable with failing_memory.cpp in it defines malloc and its kin, so that the library's allocations, those of
+// its own C++ runtime included, arrive there and can be made to fail. Not built with sanitizers, which bring a malloc
+// of their own.
 #pragma once
 
 #include <flashscan/flashscan.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The error bound of gated layers: a running error analysis. Every number of the formulas is carried with the absolute
-// error that it may have, to first order: operations pass on the errors of their operands by their derivatives and add a
-// rounding of u, the unit roundoff of the arithmetic and of the oracle's; a function adds some more, in units of u of its
-// value, of which exponentials have 6 + 2 |x|, since they may be made by a multiplication with log2(e) and an exp2.
+// error that it may have, to first order: operations pass on the errors of their operands by their derivatives and add
+// a rounding of u, the unit roundoff of the arithmetic and of the oracle's; a function adds some more, in units of u of
+// its value, of which exponentials have 6 + 2 |x|, since they may be made by a multiplication with log2(e) and an exp2.
 // What may lie below the normal numbers adds the least of them.
 //
 // The recurrence is bounded as in bound.cpp: with M[t] the sum of the terms' moduli and E[t] their error,
@@ -11,9 +11,9 @@
 //     M[t] = |a[t]| M[t-1] + |x[t]|
 //     E[t] = |a[t]| E[t-1] + (e(a[t]) + u |a[t]|) M[t-1] + e(x[t]) + u M[t]
 //
-// where e is the error of a number above, and h[t] may be off by E[t] + D u M[t] in whatever order steps are combined, D
-// from there. Backward reads h as forward left it: OUTPUT is given to the oracle as to the kernel, RESERVE has the error
-// of h and of its rounding. Sums over n elements add (32 + 8 sqrt n) u of the sum of moduli, as there.
+// where e is the error of a number above, and h[t] may be off by E[t] + D u M[t] in whatever order steps are combined,
+// D from there. Backward reads h as forward left it: OUTPUT is given to the oracle as to the kernel, RESERVE has the
+// error of h and of its rounding. Sums over n elements add (32 + 8 sqrt n) u of the sum of moduli, as there.
 #include <algorithm>
 #include <cmath>
 #include <tuple>

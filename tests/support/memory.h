@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Buffers in a backend's memory whose surroundings are watched. On the CPU an access past one side hits a guard page
 // at once and the other side is filled with sentinel bytes; on CUDA there are sentinel bytes on both sides, or, with
-// FLASHSCAN_TEST_EXACT=1, nothing, so that compute-sanitizer sees the true bounds, or, with FLASHSCAN_TEST_MAPPED=1, host
-// memory that the device maps, with the CPU's guard pages.
+// FLASHSCAN_TEST_EXACT=1, nothing, so that compute-sanitizer sees the true bounds, or, with FLASHSCAN_TEST_MAPPED=1,
+// host memory that the device maps, with the CPU's guard pages.
 #pragma once
 
 #include <memory>

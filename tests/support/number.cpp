@@ -29,8 +29,8 @@ Format format_of(int32_t dtype) {
     }
 }
 
-// Tests round more numbers than kernels do: these two are frexp and ldexp of 1 for normal doubles, by their bits. Smaller
-// doubles have the exponent of the largest of them.
+// Tests round more numbers than kernels do: these two are frexp and ldexp of 1 for normal doubles, by their bits.
+// Smaller doubles have the exponent of the largest of them.
 int exponent_of(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 0x7ff) - 1022; }
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 

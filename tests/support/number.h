@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data types as the tests see them: every value is a pair of doubles that the dtype can represent; integers that a double
-// cannot hold are the sum of the two. Written apart from
+// Data types as the tests see them: every value is a pair of doubles that the dtype can represent; integers that a
+// double cannot hold are the sum of the two. Written apart from
 // the library's own conversions so that an error there is seen.
 #pragma once
 

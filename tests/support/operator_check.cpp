@@ -78,10 +78,10 @@ double largest_of(const Values& values) {
     return largest;
 }
 
-// What a loss of 1 in a number of every product of matrices, state and gradient adds up to in each output, where matrices
-// are multiplied in any order: a loss in a product of several counts as often as what it is multiplied by, of which the
-// largest state or gradient is a bound, and then takes the way of a state or gradient through the steps that are left.
-// `sizes` are moduli, `bounds` what they give.
+// What a loss of 1 in a number of every product of matrices, state and gradient adds up to in each output, where
+// matrices are multiplied in any order: a loss in a product of several counts as often as what it is multiplied by, of
+// which the largest state or gradient is a bound, and then takes the way of a state or gradient through the steps that
+// are left. `sizes` are moduli, `bounds` what they give.
 std::map<int32_t, Values> losses_of(OperatorProblem wide, const OperatorData& sizes,
                                     const std::map<int32_t, Values>& bounds, const OperatorOracle& oracle) {
     const auto bound = [&](int32_t id) { return bounds.count(id) == 0 ? 0 : largest_of(bounds.at(id)); };

@@ -11,8 +11,8 @@
 //     states       4 u, relative, and those of their gradients
 //
 // with u the unit roundoff of the arithmetic (f32 or f64), v that of the factors of products (of dtype where it has 16
-// bits, 2^-10 where f32 may be cut off to tf32, else 0), |R_j| the Euclidean norm of a row and |R^k| of a column over all
-// gates, |h| and |dg| the largest modulus in the head: roundings are independent, so a row's errors add up in
+// bits, 2^-10 where f32 may be cut off to tf32, else 0), |R_j| the Euclidean norm of a row and |R^k| of a column over
+// all gates, |h| and |dg| the largest modulus in the head: roundings are independent, so a row's errors add up in
 // quadrature. The oracle runs four times on data so disturbed, each by a uniform factor in [-1, 1] (Monte Carlo
 // arithmetic: Parker, "Monte Carlo arithmetic", UCLA 1997). The largest root mean square over a head's D elements of
 // what changes, times 12, is what an implementation may be off there. To this
@@ -32,8 +32,8 @@
 //                  that are cut off make all terms smaller, and the sum with them: 2 v of it
 //
 // and half an ulp for the rounding to the output's dtype. u includes the oracle's own 2^-53. A gate below the normal
-// numbers may be 0, as on a GPU, whatever it is multiplied by: 2^-110 comes to everything, in f64 2^-1010. So may a factor
-// in tf32.
+// numbers may be 0, as on a GPU, whatever it is multiplied by: 2^-110 comes to everything, in f64 2^-1010. So may a
+// factor in tf32.
 //
 // Where a derivative jumps, at ReLU's 0 and where sLSTM's max decide, an error of any size changes gradients by what
 // they are. Elements whose raw is so near such a kink that its error (the step's disturbance and the root mean square

@@ -21,8 +21,8 @@ class RnnMagnitudes {
         double floor = 0;                // f
     };
 
-    // `outcome` is what the oracle gave for problem.widened() on `data`; u and v are the unit roundoffs of the arithmetic
-    // and of the factors of products.
+    // `outcome` is what the oracle gave for problem.widened() on `data`; u and v are the unit roundoffs of the
+    // arithmetic and of the factors of products.
     RnnMagnitudes(const RnnProblem& problem, const RnnData& data, const RnnOutcome& outcome, double u, double v);
 
     const Step& step(int64_t b, int64_t t, int64_t head) const { return steps_[step_index(b, t, head)]; }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The error bound of selective scans: a running error analysis, as that of gated layers (gated_bound.cpp), on numbers that
-// may be complex. Every number is carried with the absolute error that its modulus may have, to first order. A state is
-// bounded by its terms: with M[t] the sum of their moduli and E[t] their error,
+// The error bound of selective scans: a running error analysis, as that of gated layers (gated_bound.cpp), on numbers
+// that may be complex. Every number is carried with the absolute error that its modulus may have, to first order. A
+// state is bounded by its terms: with M[t] the sum of their moduli and E[t] their error,
 //
 //     M[t] = |a[t]| M[t-1] + |x[t]|
 //     E[t] = |a[t]| E[t-1] + (e(a[t]) + u |a[t]|) M[t-1] + e(x[t]) + u M[t]
 //
-// in whatever order steps are combined, which adds D u M[t], D growing with the logarithm of the number of steps. Sums over
-// n elements add (32 + 8 sqrt n) u of the sum of moduli.
+// in whatever order steps are combined, which adds D u M[t], D growing with the logarithm of the number of steps. Sums
+// over n elements add (32 + 8 sqrt n) u of the sum of moduli.
 #include <algorithm>
 #include <cmath>
 

@@ -13,8 +13,8 @@
 
 namespace support {
 
-// The words of a line. Those of results up to 2026-11 that have other names today come as these: `states` as `state-in` and
-// `state-out`, `log` as `form-log`, `logit` as `form-logit`, `misaligned` as `place-misaligned`.
+// The words of a line. Those of results up to 2026-11 that have other names today come as these: `states` as `state-in`
+// and `state-out`, `log` as `form-log`, `logit` as `form-logit`, `misaligned` as `place-misaligned`.
 std::vector<std::string> words_of(std::string_view line);
 
 // A word that sets a field; in text_of these stand in the order of their table.

@@ -2,11 +2,11 @@
 // Products of a few rows with a matrix that is not packed: y[r][j] = sum over k of x[r][k] m[j][k], k innermost in
 // memory.
 //
-// Packing a matrix into panels (rnn_product.h) costs more than multiplying a few rows by it, so calls of few products read
-// it in place. A tile of J rows of m times R rows of x keeps J R vectors of partial sums, whose lanes are added up at
-// the end. The J rows are far apart, so that each of the streams that memory sees is a long one. m is read from memory
-// once, for the first R rows of x, and from a cache for the others. The bits of a row of y do not depend on the other
-// rows, nor on which thread has which rows of m.
+// Packing a matrix into panels (rnn_product.h) costs more than multiplying a few rows by it, so calls of few products
+// read it in place. A tile of J rows of m times R rows of x keeps J R vectors of partial sums, whose lanes are added up
+// at the end. The J rows are far apart, so that each of the streams that memory sees is a long one. m is read from
+// memory once, for the first R rows of x, and from a cache for the others. The bits of a row of y do not depend on the
+// other rows, nor on which thread has which rows of m.
 #pragma once
 
 #include "cpu/kernels/rnn_memory.h"
@@ -66,7 +66,8 @@ void direct_tile(const DirectProduct<T>& p, int64_t row, int64_t begin, int64_t 
     const int64_t depth = p.depth, pitch = p.pitch, whole = depth / W * W, next = apart * depth;
     const T* x = p.x + row * W;
     T* y = p.y + row * p.y_pitch;
-    // The last numbers of a row of m are read as the end of a whole vector; what is before them becomes 0 here and in x.
+    // The last numbers of a row of m are read as the end of a whole vector; what is before them becomes 0 here and in
+    // x.
     const int64_t last = depth - W;
     Vec<T> last_left[size_t{R}] = {};
     for (int r = 0; whole < depth && r < R; ++r)

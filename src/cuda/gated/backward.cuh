@@ -303,8 +303,8 @@ struct GatedBackward {
             if (Parts::has_input_gate(p)) to.input_gate.set(i, of_input_gate);
         }
     }
-    // Whether step i is added to sums. One that does not exist has g = 0, but its gate of 0 may make the slope of a root
-    // infinite, and the product of both is NaN; the slopes of named layers are finite there.
+    // Whether step i is added to sums. One that does not exist has g = 0, but its gate of 0 may make the slope of a
+    // root infinite, and the product of both is NaN; the slopes of named layers are finite there.
     __device__ __forceinline__ bool counts(int i) const {
         if constexpr (!Plain) return t.events.at(t.events.valid, i);
         return keeps || t.whole || t.exists(i);

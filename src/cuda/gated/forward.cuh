@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forward pass of gated layers (minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR and free combinations) in chunks, a chained
-// scan (math/gated.h defines the parts):
+// The forward pass of gated layers (minGRU, minLSTM, HGRN, RG-LRU, QRNN, GILR and free combinations) in chunks, a
+// chained scan (math/gated.h defines the parts):
 //
 //     a = decay(g)     v = activation(x) gate(i)     h[t] = a h[t-1] + scale(a) v     y[t] = h[t] epilogue(o[t])
 //
@@ -12,8 +12,9 @@
 // Bytes      Every element of the named arrays moves once; 8 bytes for each pack of V channels and chunk.
 // Sync       One or two __syncthreads in a block; carries between blocks as in scan.cuh.
 // Limits     None where Plain is false; tile.cuh says what Plain takes.
-// Bound      The least time is that of a copy of the named arrays. With three arrays in 16 bits, an H200 can issue about 50
-//            instructions for every 32 elements in that time, so lanes handle pairs of elements and keep what they load.
+// Bound      The least time is that of a copy of the named arrays. With three arrays in 16 bits, an H200 can issue
+//            about 50 instructions for every 32 elements in that time, so lanes handle pairs of elements and keep what
+//            they load.
 #pragma once
 
 #include "cuda/gated/channels.cuh"

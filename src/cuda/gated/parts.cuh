@@ -32,11 +32,11 @@ __device__ __forceinline__ RatioPowers ratio_powers(float g, float second) {
     return {one, of_gate, of_second, ptx::quick_reciprocal((one + of_second) + (one + of_gate))};
 }
 
-// f32 with fast functions, whose errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units of
-// roundoff relative to the value. Exponentials below 2^-126 are zeros.
+// f32 with fast functions, whose errors are those of a multiplication by log2(e), an exp2 and a reciprocal: a few units
+// of roundoff relative to the value. Exponentials below 2^-126 are zeros.
 // Flushed  Square roots of subnormal numbers are zeros too. It must be false where slopes divide by such roots.
-// Held     The sigmoid s(g) is never below 2^-126, as if g ended at -87. It must be false where the square root of a sigmoid
-//          is taken, which makes tiny numbers large enough to matter.
+// Held     The sigmoid s(g) is never below 2^-126, as if g ended at -87. It must be false where the square root of a
+//          sigmoid is taken, which makes tiny numbers large enough to matter.
 template <bool Flushed, bool Held>
 struct Short {
     float value;
@@ -91,15 +91,15 @@ struct Short {
     friend __device__ __forceinline__ float number_of(Short x) { return x.value; }
 };
 
-// What backward needs of a step's decay a and scale m: m, dm/da, and da by the gate, by SECOND_GATE and by the channel's
-// rate, which are `common` times `gate`, `second` and `rate`.
+// What backward needs of a step's decay a and scale m: m, dm/da, and da by the gate, by SECOND_GATE and by the
+// channel's rate, which are `common` times `gate`, `second` and `rate`.
 template <typename R>
 struct GatedSlopes {
     R m, scale_slope, common, gate, second, rate;
 };
-// KeptDecay<kind> is what backward of a named layer keeps of a step from the pass that needs a to the one that needs slopes,
-// because it takes longer to compute than a. `take` computes it and returns a. In `slopes`, `limit` is the largest 1 / m
-// that is passed on, and `unscaled` tells that m is 1. Otherwise m is 1 - a, with softplus sqrt(1 - a^2).
+// KeptDecay<kind> is what backward of a named layer keeps of a step from the pass that needs a to the one that needs
+// slopes, because it takes longer to compute than a. `take` computes it and returns a. In `slopes`, `limit` is the
+// largest 1 / m that is passed on, and `unscaled` tells that m is 1. Otherwise m is 1 - a, with softplus sqrt(1 - a^2).
 template <Decay kind>
 struct KeptDecay {};
 template <bool opens>
@@ -273,8 +273,8 @@ struct NamedParts {
     }
 };
 
-// Whether a may exceed 1 in magnitude. A product of such numbers could leave the range of normal numbers and come back to
-// it.
+// Whether a may exceed 1 in magnitude. A product of such numbers could leave the range of normal numbers and come back
+// to it.
 template <Decay kind, typename R>
 __device__ __forceinline__ bool may_exceed_one(R a) {
     if constexpr (kind == Decay::value || kind == Decay::exp) return !(a <= R(1) && a >= R(-1));
@@ -301,8 +301,8 @@ template <typename Parts, bool Flushed, typename R, int V>
 __device__ __forceinline__ bool make_maps(const GatedParams& p, const R (&gate)[V], const R (&second)[V],
                                           const R (&input)[V], const R (&input_gate)[V], const R (&rate)[V],
                                           bool unscaled, R (&a)[V], R (&b)[V]) {
-    // Sigmoids must not be held where a root is taken of them. The decay by softplus takes the root of another number, and
-    // its sigmoid by open_of, of which `Held` chooses the quicker form.
+    // Sigmoids must not be held where a root is taken of them. The decay by softplus takes the root of another number,
+    // and its sigmoid by open_of, of which `Held` chooses the quicker form.
     constexpr bool held = !Parts::has_root || Parts::is_softplus;
     using D = Formula<R, Flushed, held>;
     using F = Formula<R, Flushed, true>;

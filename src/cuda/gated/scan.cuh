@@ -14,8 +14,8 @@
 // Cuts       The first step of a sequence and a reset step take nothing from the step before: no product of factors
 //            reaches across them, whatever the numbers are. STATE_IN is included in b of the first step.
 // In turn    Where a factor in a block's chunk may exceed 1, products of factors may overflow, or underflow and
-//            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead. They also do
-//            so where packed sequences must have the bits that each has alone (BATCH_INVARIANT).
+//            grow again, although no state does. Warps, and the lanes of a row, then walk one after the other instead.
+//            They also do so where packed sequences must have the bits that each has alone (BATCH_INVARIANT).
 // Bytes      A carry for each pack of channels and chunk.
 // Progress   Blocks wait for blocks of lower index only.
 // Sync       One __syncthreads, and one for each warp where warps walk in turn. A carry shows by its own words whether

@@ -22,9 +22,9 @@ constexpr int64_t rows_side_by_side = 512;
 
 // Columns: the fewest groups of a set, and the fewest strips with which it is faster.
 constexpr int64_t columns_set_groups = 64, columns_least_strips = 32;
-// From so many groups of rows on they are faster than a kernel that looks back if their chunks are gathered in groups, where a
-// chain of all chunks is slower: a hop from chunk to chunk takes a microsecond. (With a chain, 32 strips and more are as fast or
-// faster: f64 backward took a third longer in groups.)
+// From so many groups of rows on they are faster than a kernel that looks back if their chunks are gathered in groups,
+// where a chain of all chunks is slower: a hop from chunk to chunk takes a microsecond. (With a chain, 32 strips and
+// more are as fast or faster: f64 backward took a third longer in groups.)
 constexpr int64_t columns_least_grouped = 8;
 // With up to so many chunks a chain of carries is as fast as looking back; with up to so many strips as well, warps
 // without steps cost nothing.

@@ -38,12 +38,12 @@ ChainedTuning tune_chained_rows(const ChainedShape& shape, const ChainedTile& ti
 ChainedTuning tune_chained_columns(const ChainedShape& shape, const ChainedTile& tile);
 
 // Whether a chained scan of rows is expected to be faster than one that looks back: rows are so many, or cut by packed
-// sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that only
-// the time of the launch counts.
+// sequences so often, that no block waits for a carry, and most lanes have steps; or rows are so few and short that
+// only the time of the launch counts.
 bool chained_rows_suit(const ChainedShape& shape, const ChainedTuning& rows);
-// The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a carry;
-// or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows for each
-// lane is compiled, whose chunks would be longer.
+// The same of columns: strips are so many, or cut by packed sequences so often, that hardly any block waits for a
+// carry; or they are aligned and so short that they have few chunks. `narrowest` tells that no variant with fewer rows
+// for each lane is compiled, whose chunks would be longer.
 bool chained_columns_suit(const ChainedShape& shape, const ChainedTile& tile, const ChainedTuning& columns,
                           bool narrowest);
 // Whether columns that it does not suit are a good choice with their chunks in groups (chained_columns.cuh);
@@ -55,11 +55,12 @@ bool chained_column_groups_suit(const ChainedShape& shape, const ChainedTile& ti
 bool chained_groups_suit(const ChainedTuning& rows);
 // Chunks of a group of rows or of columns; 1: they are not gathered in groups.
 constexpr int group_chunks(bool grouped, bool rows) { return !grouped ? 1 : rows ? chunk_group : column_chunk_group; }
-// Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many blocks
-// lie between them as the device has multiprocessors. 0: none is.
+// Steps from a tile of such rows to the later one of its row that is brought into L2 when it is loaded: about as many
+// blocks lie between them as the device has multiprocessors. 0: none is.
 int64_t steps_ahead(const ChainedTuning& rows, int multiprocessors);
-// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks, or,
-// where `group_chunks` is not 1, into groups of so many and, behind these, summaries of chunks. None where a row is one chunk.
+// The bytes through which chunks meet, for each of so many `lanes` that publish for themselves: carries into chunks,
+// or, where `group_chunks` is not 1, into groups of so many and, behind these, summaries of chunks. None where a row is
+// one chunk.
 struct ChainedBytes {
     Extent carries, all;
 };

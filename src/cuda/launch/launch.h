@@ -48,8 +48,8 @@ void launch(const void* kernel, const LaunchShape& shape, void* stream, const Pa
 
 // Sets every byte of memory to `byte`.
 void fill(void* memory, int byte, size_t bytes, void* stream);
-// Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published. The
-// next launch may overlap this.
+// Sets all bits of `words` words of 8 bytes, which is what blocks find in exchanged memory before a value is published.
+// The next launch may overlap this.
 void set_all_bits(void* memory, int64_t words, void* stream);
 
 // How many clusters of a kernel can run at once.

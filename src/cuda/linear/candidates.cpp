@@ -29,7 +29,8 @@ std::string refusal_of(const LinearPass& pass, int device) {
     return {};
 }
 
-// Passes of the kernel "chunked". Sequences that have chunks of their own begin anywhere, so that these are not aligned.
+// Passes of the kernel "chunked". Sequences that have chunks of their own begin anywhere, so that these are not
+// aligned.
 PassVariants chunked_variants(const LinearProblem& problem, Pass pass, bool batch_invariant) {
     PassVariants variants;
     if (!(batch_invariant && problem.packed()) && can_align(problem, pass, batch_invariant))

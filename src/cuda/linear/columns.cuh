@@ -13,8 +13,8 @@
 // Bytes      Every element is read once and written once, and a carry for each row and chunk.
 // Limits     Elements are aligned, or pairs of those of up to 4 bytes; pairs of 16-bit data may begin anywhere if
 //            channels are contiguous. Gates are values where steps are reset or packed, or where backward takes states.
-//            Backward takes a gate for each element, or one by value for all steps, whose gradient blocks sum over their
-//            chunk; forward, with rows in pairs, also one for each channel. Packed sequences have no states.
+//            Backward takes a gate for each element, or one by value for all steps, whose gradient blocks sum over
+//            their chunk; forward, with rows in pairs, also one for each channel. Packed sequences have no states.
 // Why        No lane needs another's steps, and little is executed beside the steps: an H200 reaches 95 to 98 % of the
 //            stream where elements have 4 bytes or more; an H100 reaches 94 to 97 in 16 bits. Skewed pairs reach 58 to
 //            71 %, where elements one by one reach 45 to 53.

@@ -33,8 +33,9 @@ __device__ __forceinline__ GateWide total_over_lanes(GateWide value, int from, i
     return value;
 }
 
-// Sums over time in the kernels "rows" and "columns". A warp has a strip of `Strip` rows: V of each lane, or one that all
-// lanes share. Blocks leave a partial sum for each chunk and row, or, if rows are summed too, for each chunk and strip.
+// Sums over time in the kernels "rows" and "columns". A warp has a strip of `Strip` rows: V of each lane, or one that
+// all lanes share. Blocks leave a partial sum for each chunk and row, or, if rows are summed too, for each chunk and
+// strip.
 template <typename GateWide, int V, int Strip>
 struct TimeSums {
     static constexpr bool shared_row = Strip == 1;

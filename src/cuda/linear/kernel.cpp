@@ -79,8 +79,8 @@ class Linear final : public LinearKernel {
     }
 
   private:
-    // `same` tells that the states that enter are in the memory of those that leave. Where steps are reset, a chained scan may
-    // then write what leaves a row before its first chunk has read what enters it.
+    // `same` tells that the states that enter are in the memory of those that leave. Where steps are reset, a chained
+    // scan may then write what leaves a row before its first chunk has read what enters it.
     const LinearPass& pick(const PassVariants& variants, bool states, bool same,
                            std::initializer_list<const void*> data, std::initializer_list<const void*> gates) const {
         const auto orders_states = [&](const LinearPass& pass) {

@@ -192,8 +192,8 @@ struct LookBack {
     }
 
     // Composes `count` published summaries from `start` on, by half of the block's threads; `thread` counts within the
-    // half. half / fold_rows() threads take a row: each composes a run of neighbours, and shuffles compose the runs that
-    // lie in one warp.
+    // half. half / fold_rows() threads take a row: each composes a run of neighbours, and shuffles compose the runs
+    // that lie in one warp.
     __device__ __forceinline__ void fold(const void* records, uint32_t start, int count, int thread, int base) const {
         const int lane = thread & 31, log2_parts = log2_of<half> - log2_fold_rows();
         const int row = thread & (fold_rows() - 1), part = thread >> log2_fold_rows();

@@ -127,8 +127,8 @@ bool fits_aligned(const LinearPass& l, const LinearProblem& p);
 // Whether they allow aligned access for the kernel "chunked".
 bool can_align(const LinearProblem& problem, Pass pass, bool batch_invariant);
 
-// Makes the pass for the kernel "rows", skewed or aligned. It is absent where the problem rules that kernel out, and, if
-// `must_suit`, where another is expected to be faster. The next functions do the same for other kernels.
+// Makes the pass for the kernel "rows", skewed or aligned. It is absent where the problem rules that kernel out, and,
+// if `must_suit`, where another is expected to be faster. The next functions do the same for other kernels.
 std::optional<LinearPass> make_rows_pass(const LinearProblem& problem, Pass pass, bool skewed, bool must_suit);
 
 // For the kernel "columns", whose lanes have one row or two (`pack`), skewed or aligned.

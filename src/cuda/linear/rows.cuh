@@ -7,18 +7,18 @@
 //
 // A chunk maps the carry c that enters it to A c + X, where A is the product of its gates and X its result for c = 0.
 //
-// Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have a
-//            summary for each chunk, and a carry for each group of chunks.
+// Bytes      Every element is read once and written once. Many rows have a carry for each chunk and row; few rows have
+//            a summary for each chunk, and a carry for each group of chunks.
 // Limits     Time is contiguous, and each row begins at the same place within 16 bytes in all tensors. Gates are values
-//            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned, one
-//            by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows too, or
-//            for a whole row. Packed sequences have no states.
+//            where steps are reset or packed. Backward takes a gate for each element, or, where tensors are aligned,
+//            one by value for all steps, whose gradient blocks sum over their chunk; forward takes one for several rows
+//            too, or for a whole row. Packed sequences have no states.
 // Why        Nothing is waited for and little is executed beside the steps: an H200 reaches 93 to 98 % of the stream,
 //            80 to 94 % where rows begin or end within vectors. chunked.cuh, which folds summaries and does more
 //            besides, reaches 84 to 91 %; see bench/results/tried_linear.md for clusters, resident blocks, and other
 //            orders.
-// Few rows   Blocks wait for the chunks of their group, with their steps in registers: an H100 reaches 73 to 87 % of the
-//            stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. Waves, whose blocks load their next
+// Few rows   Blocks wait for the chunks of their group, with their steps in registers: an H100 reaches 73 to 87 % of
+//            the stream with 16 rows and 85 to 91 % with 128, 65 to 73 % with one. Waves, whose blocks load their next
 //            chunks meanwhile, reach 73 to 84 % with one row. Tiles that are brought into L2 ahead, as those of numbers
 //            are, gain nothing here.
 #pragma once

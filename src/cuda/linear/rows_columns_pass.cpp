@@ -35,8 +35,8 @@ bool can_take(const LinearProblem& p, Pass pass) {
     return p.time > 0 && p.batch * p.channels > 0;
 }
 
-// Books the partial sums of a gate that is the same in all steps: one for each chunk and row, or each chunk and strip of
-// columns where rows are summed too.
+// Books the partial sums of a gate that is the same in all steps: one for each chunk and row, or each chunk and strip
+// of columns where rows are summed too.
 void book_partial_sums(LinearPass& l, const LinearProblem& p) {
     if (!l.sums_gate) return;
     l.partial_time = l.tuning.chunks;

@@ -39,8 +39,8 @@ enum class Kind {
     general  // any gates and any events; in the kernel "chunked" all log and logit gates
 };
 
-// Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no states
-// of packed sequences.
+// Calls f with the kind of a warp's steps as a compile-time constant, of a problem that has gates by value and no
+// states of packed sequences.
 template <typename F>
 __device__ __forceinline__ void with_value_kind(bool events, F&& f) {
     if (events)
@@ -192,8 +192,8 @@ struct BackwardCarry {
     }
 };
 
-// Sets the steps of a tile one after another, all of them, in the order of memory or against it (Down). Two 16-bit steps
-// that share a word are set together.
+// Sets the steps of a tile one after another, all of them, in the order of memory or against it (Down). Two 16-bit
+// steps that share a word are set together.
 template <typename T, typename Shape, bool Down>
 struct StepWriter {
     using Tile = Steps<T, Shape>;

@@ -8,8 +8,8 @@
 
 namespace flashscan::cuda {
 
-// The files of a library of CUDA in two versions. First comes the one of the version that the backend is built with: what
-// it compiles runs on every driver that runs the backend.
+// The files of a library of CUDA in two versions. First comes the one of the version that the backend is built with:
+// what it compiles runs on every driver that runs the backend.
 std::vector<const char*> both_versions(const char* of_13, const char* of_12);
 
 class Library {

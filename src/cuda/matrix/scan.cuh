@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel that scans chains of small f32 matrices, products alone, r[s] = r[s-1] M[s] (params.h): a single-pass scan
-// with look-back. For small matrices the launches of walk.cuh, each of which walks steps one after another, would mostly
-// wait. tuning.cpp plans which chains come here.
+// with look-back. For small matrices the launches of walk.cuh, each of which walks steps one after another, would
+// mostly wait. tuning.cpp plans which chains come here.
 //
 // Ownership  A block of eight warps owns a chunk of a chain. A warp owns S consecutive steps of it, in shared memory. A
 //            warp computes a product by multiply-adds; a lane has Dim / 8 rows and Dim / 4 columns of it.
@@ -11,14 +11,14 @@
 //               to 15 groups and of up to 15 chunks, composed in a tree fixed by its place.
 //            3. With that product every warp computes its own prefixes, which do not wait for each other, and writes
 //               them.
-// Bytes      Every matrix is read once and written once. A chunk publishes up to two products, and reads up to 30 through
-//            L2.
+// Bytes      Every matrix is read once and written once. A chunk publishes up to two products, and reads up to 30
+//            through L2.
 // Work       A step takes 2 - 1 / S products, a chunk about 20 more, of which 13 follow each other.
 // Sync       The block's warps synchronise by __syncthreads. What passes between blocks shows by its own words whether
 //            it has arrived: the memory is all ones before, which no multiply-add produces (its NaN is 0x7fffffff).
 //            Blocks wait for blocks of lower index only.
-// Limits     Forward, f32 without tf32, not packed, d up to 32. A chain has up to 256 chunks, 38912 steps with d up to 16;
-//            longer ones are cut by walk.cuh, which may leave the chain of its summaries to this kernel.
+// Limits     Forward, f32 without tf32, not packed, d up to 32. A chain has up to 256 chunks, 38912 steps with d up to
+//            16; longer ones are cut by walk.cuh, which may leave the chain of its summaries to this kernel.
 #pragma once
 
 #include "cuda/device/ptx/async_copy.cuh"

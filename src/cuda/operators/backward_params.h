@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments of the backward kernels of operators on numbers and on tiny matrices, and of both of tiny affine maps: plain
-// data.
+// Arguments of the backward kernels of operators on numbers and on tiny matrices, and of both of tiny affine maps:
+// plain data.
 #pragma once
 
 #include "cuda/device/scan/element_params.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of "numbers" that are chained scans, number_rows with time innermost and number_columns with channels
 // innermost (device/scan/chained_rows.cuh and chained_columns.cuh tell ownership, order and synchronisation).
-// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by number_scan of numbers.cuh.
+// launch/chained_tuning.h says which problems they suit; "numbers" runs what they do not take by number_scan of
+// numbers.cuh.
 //
 //     y[t] = y[t-1] o x[t]
 //
@@ -10,11 +11,12 @@
 // Limits     No integers: all their bit patterns are values, and a carry shows by its bits that it has arrived. No
 //            products of complex numbers: (1 + 0i) times infinity is NaN, so that 1 is no identity. No INDEX, no
 //            BATCH_INVARIANT, no packed sequences. Time innermost: a row begins at the same place
-//            within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are aligned.
+//            within 16 bytes in INPUT and OUTPUT. Channels innermost: elements, or pairs of 16-bit elements, are
+//            aligned.
 // Few rows   Blocks hold their steps in registers while they wait for each other, so that few loads are under way. With
 //            time innermost a warp therefore asks for a tile to be brought into L2: that of the block as many blocks
-//            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of a copy with
-//            one row of 2^26 f32, 80 % without that (bench/results/tried_operators.md).
+//            later as the device has multiprocessors; at twice the distance nothing is gained. An H100 reaches 90 % of
+//            a copy with one row of 2^26 f32, 80 % without that (bench/results/tried_operators.md).
 // Zeros      Steps that do not exist are the operator's identity, so that the sign of a zero may differ from that of
 //            element_scan.cuh, which combines only what exists.
 #pragma once
@@ -45,8 +47,8 @@ struct NumberMonoid {
     static __device__ __forceinline__ bool is_cut(Wide) { return false; }
 };
 
-// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is that of
-// a sum between 1 and L, added up as four partial sums.
+// The logarithm of the sum of the exponentials of L numbers: their logaddexp by one logarithm. Its absolute error is
+// that of a sum between 1 and L, added up as four partial sums.
 template <int L, typename Wide, typename Get>
 __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     Wide most = get(0), sum[4] = {};
@@ -57,8 +59,8 @@ __device__ __forceinline__ Wide log_of_sum(Get&& get) {
     return most + log1p_of((sum[0] + sum[1]) + (sum[2] + sum[3]) - Wide(1));
 }
 
-// What NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh). A lane's tile has as many steps as that of a linear recurrence
-// forward.
+// What NumberRowsWork and NumberColumnsWork share ("work" is explained in device/scan/chained_rows.cuh). A lane's tile
+// has as many steps as that of a linear recurrence forward.
 template <typename X, typename Operator, typename Shape_, bool Down_>
 struct NumberWork {
     using Params = NumberChainParams;
@@ -163,7 +165,8 @@ struct NumberRowsWork : NumberWork<X, Operator, NumberRowsShape<X>, Down> {
     __device__ __forceinline__ void walk(Wide (&carry)[1]) {
         this->combine_steps(carry);
         if (!this->writes()) return;
-        // Places in the buffer are worked out again: kept since the load, they would occupy registers throughout the scan.
+        // Places in the buffer are worked out again: kept since the load, they would occupy registers throughout the
+        // scan.
         Place again = at;
         again.lane = ptx::held(at.lane);
         Data::store(source, p.output, again, part, buffer);
@@ -200,9 +203,9 @@ struct NumberColumnsWork : NumberWork<X, Operator, NumberColumnsShape<X>, Down> 
     }
 };
 
-// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers and for
-// long operators, whose steps take more registers. number_rows has one more where registers allow it, since blocks of few
-// rows wait for each other with their steps in registers.
+// Blocks per multiprocessor, for which __launch_bounds__ limits the registers: 3, and 2 for 16-bit and complex numbers
+// and for long operators, whose steps take more registers. number_rows has one more where registers allow it, since
+// blocks of few rows wait for each other with their steps in registers.
 template <typename X, typename Operator>
 constexpr bool has_short_steps = !requires {
     Operator::is_long;

@@ -23,7 +23,8 @@ struct NumberChainParams {
     int32_t grouped = 0;      // whether chunks are gathered in groups
     int64_t ahead = 0;        // rows: steps from a tile to the later one that is brought into L2 with it; 0: none is
     void* carries = nullptr;  // carries into chunks, or into groups of them; all bits are one before the launch
-    // Summaries of chunks, of rows [batches, rows, chunks], of columns as carries, where they are gathered in groups; all bits are one here too.
+    // Summaries of chunks, of rows [batches, rows, chunks], of columns as carries, where they are gathered in groups;
+    // all bits are one here too.
     void* records = nullptr;
 };
 

@@ -9,8 +9,8 @@
 
 namespace flashscan::cuda {
 
-// The backward pass, and its scratch memory. A reduction has no prefixes in OUTPUT, so that backward computes them again: it
-// then takes what forward takes, and their place.
+// The backward pass, and its scratch memory. A reduction has no prefixes in OUTPUT, so that backward computes them
+// again: it then takes what forward takes, and their place.
 struct TinyBackward {
     TinyBackward(const OperatorProblem& p, const ElementKernels& kernels, const Options& options,
                  const Workspace& forward)

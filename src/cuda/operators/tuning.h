@@ -29,9 +29,9 @@ struct ElementShape {
     bool batch_invariant = false;
     int64_t sequences = 0;     // packed sequences of a row
     int steps = 0, warps = 0;  // steps of a lane, warps of a block
-    // Channels innermost: a warp takes at least 2^log2_least_rows rows, or all that there are, so that its accesses are wide.
-    // It takes more only where blocks are many all the same, since with fewer rows a warp has more steps and chunks are
-    // longer.
+    // Channels innermost: a warp takes at least 2^log2_least_rows rows, or all that there are, so that its accesses are
+    // wide. It takes more only where blocks are many all the same, since with fewer rows a warp has more steps and
+    // chunks are longer.
     int log2_least_rows = 5;
 
     // Whether each packed sequence is cut into chunks from its own start.
@@ -44,8 +44,8 @@ struct ElementTuning {
     int64_t row_groups = 0;  // blocks side by side for the rows of a batch entry
     int64_t chunks = 1;      // chunks that time is cut into
     int64_t chunk_steps = 0;
-    // Chunks of a group and groups of a link (device/scan/element_chain.cuh); both are 0 where carries pass from chunk to
-    // chunk.
+    // Chunks of a group and groups of a link (device/scan/element_chain.cuh); both are 0 where carries pass from chunk
+    // to chunk.
     int log2_group_chunks = 0;
     int log2_link_groups = 0;
 };

@@ -25,8 +25,8 @@ struct RankEdgeParams {
     int32_t reverse = 0, last_step = 0;
 };
 
-// find_edges: of each row the edge of the nearest rank before this one that has one; the identity where none has. A scan
-// that is exclusive has the state after the steps of another rank in its own OUTPUT, which `to` holds already.
+// find_edges: of each row the edge of the nearest rank before this one that has one; the identity where none has. A
+// scan that is exclusive has the state after the steps of another rank in its own OUTPUT, which `to` holds already.
 struct RankEdgesParams {
     const char *edges = nullptr, *marks = nullptr;  // of the nearest rank
     int64_t message_step = 0;                       // bytes to the one before it

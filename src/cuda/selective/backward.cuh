@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward pass of the kernel "resident" of selective scans. With y the sum over states of C h plus D u, and e the
-// gradient of y, g is the gradient of the states after a step; u is INPUT, d is DELTA with its bias and softplus, d' its
-// derivative, z OUTPUT_GATE, and D the weight of u in y:
+// gradient of y, g is the gradient of the states after a step; u is INPUT, d is DELTA with its bias and softplus, d'
+// its derivative, z OUTPUT_GATE, and D the weight of u in y:
 //
 //     e[t] = GRAD|OUTPUT[t] silu(z[t])        g[t] = C[t] e[t] + a[t+1] g[t+1]          a = exp(d A)
 //     GRAD|INPUT = D e + d sum(g B)           GRAD|C = e h       GRAD|B = d u g
@@ -291,7 +291,8 @@ struct SelectiveBackward {
             tile.sum_of_warp(warp(), of_c, static_cast<uint32_t>(begin + k) % joined, lane) = sum;
         }
     }
-    // Adds the sums of warps for the `joined` steps just walked, of which `valid` exist, into the block's slice at `line`.
+    // Adds the sums of warps for the `joined` steps just walked, of which `valid` exist, into the block's slice at
+    // `line`.
     __device__ __forceinline__ void sum_over_warps(int valid, int64_t line) const {
         const SelectiveParams& p = block.p;
 #pragma unroll

@@ -12,8 +12,9 @@ struct SelectiveBackwardTile : SelectiveMatrices<Shape, Shape::backward_steps> {
     using Values = SelectiveValues<Shape, Shape::backward_steps>;
     // How far apart the numbers of two lanes lie: those of a warp's channels, and with four lanes a gap of four.
     static constexpr int pitch = Shape::warp_channels + (Shape::lanes == 4 ? 4 : 0);
-    // Returns where the numbers of a lane and of one of the warp's channels lie among those of a step. Neither lanes that
-    // store them nor lanes that add those of all channels have bank conflicts, but for numbers of more than 16 bytes.
+    // Returns where the numbers of a lane and of one of the warp's channels lie among those of a step. Neither lanes
+    // that store them nor lanes that add those of all channels have bank conflicts, but for numbers of more than 16
+    // bytes.
     static __device__ __forceinline__ int place(int lane, int channel) {
         return lane * pitch + (Shape::lanes == 4 ? -(lane / 2 * 2) : lane / (Shape::lanes / 4)) + channel;
     }

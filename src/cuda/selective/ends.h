@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel that joins segments to what all steps of a row do to a state: its arguments, and the table of its instances.
+// The kernel that joins segments to what all steps of a row do to a state: its arguments, and the table of its
+// instances.
 #pragma once
 
 #include <cstdint>

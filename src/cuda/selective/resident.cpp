@@ -109,8 +109,8 @@ class Resident final : public SummarisedSelective {
             add_slices(params.step_c, view(x.grad_c, p_.grad_c, size_of(p_.step_dtype())), x.seq_offsets, stream);
     }
 
-    // Walks tell what segments do to states where there are several: a single one gets a second without steps, and packed
-    // sequences are walked twice.
+    // Walks tell what segments do to states where there are several: a single one gets a second without steps, and
+    // packed sequences are walked twice.
     void summarise(Pass pass, const SelectiveBuffers& x, void* delta_sums, void* stream) const override {
         const DeviceScope scope(device_);
         SelectiveParams params = common(x, summary_);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel for selective scans over few steps, as in decoding, step by step (the equations are in forward.cuh).
 //
-// Ownership  `Lanes` neighbouring lanes own the states of a channel of some rows, `States` of each row for a lane, which
-//            loads those of all of its rows before it computes. What a step has one number of for each channel (d, the
-//            gate, OUTPUT) a lane computes for one of these rows.
+// Ownership  `Lanes` neighbouring lanes own the states of a channel of some rows, `States` of each row for a lane,
+//            which loads those of all of its rows before it computes. What a step has one number of for each channel
+//            (d, the gate, OUTPUT) a lane computes for one of these rows.
 // Bytes      Every state is read once and written once where it lies, which may be a row of a pool: 8 N bytes for each
 //            channel and row in f32, which is most of what moves and bounds the kernel.
 // Sync       Lanes hand d and d INPUT on, and add their products, by shuffles; no block waits for another.
 // Limits     Up to Lanes x States states. It is slow for long rows, since the loads of a step wait for the step before.
 //
-// A call is Plain if every step has its own B and C, nothing is reset, each batch entry is one sequence, each lane has all
-// of its states and loads its numbers at once, and strides have 32 bits. The code is then without these choices, in the
-// same arithmetic.
+// A call is Plain if every step has its own B and C, nothing is reset, each batch entry is one sequence, each lane has
+// all of its states and loads its numbers at once, and strides have 32 bits. The code is then without these choices, in
+// the same arithmetic.
 #pragma once
 
 #include "cuda/device/tile/long_product.cuh"

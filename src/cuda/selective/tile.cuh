@@ -396,8 +396,8 @@ struct MatrixColumns {
     __device__ __forceinline__ void move(const Block& block, int64_t step) {
         offset = block.offset_of(places, block.p.b, static_cast<int64_t>(block.group) * block.p.states, step);
     }
-    // Whether all steps of all turns exist, and a thread has one state; then B and C lie alike (is_plain). Where they are
-    // not loaded ahead, registers for that are not left.
+    // Whether all steps of all turns exist, and a thread has one state; then B and C lie alike (is_plain). Where they
+    // are not loaded ahead, registers for that are not left.
     template <bool Whole>
     static constexpr bool every = (ahead && Column::Places::next_are_steps) ? Whole : false;
 

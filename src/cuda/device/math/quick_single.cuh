@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// QuickSingle: f32 with fast sigmoid and tanh, for cells of recurrent networks in f32 whose steps wait for nothing else.
-// They are within 4 units in the last place and have no branches, as those of Quick, which are less accurate far from 0;
-// the absolute error of the logarithm is 2^-22.
+// QuickSingle: f32 with fast sigmoid and tanh, for cells of recurrent networks in f32 whose steps wait for nothing
+// else. They are within 4 units in the last place and have no branches, as those of Quick, which are less accurate far
+// from 0; the absolute error of the logarithm is 2^-22.
 #pragma once
 
 #include "cuda/device/math/quick_float.cuh"
@@ -31,8 +31,8 @@ __device__ __forceinline__ bool operator==(QuickSingle a, QuickSingle b) { retur
 constexpr float log2_e_rest = 1.925963033e-8F;  // log2(e) - log2_e
 
 __device__ __forceinline__ QuickSingle exp_of(QuickSingle x) { return ::expf(x.value); }
-// exp(-x) may be infinite, and its reciprocal is then 0. What the product with log2(e) loses of the power is put back by
-// the first term of its series; a result that would be subnormal is 0.
+// exp(-x) may be infinite, and its reciprocal is then 0. What the product with log2(e) loses of the power is put back
+// by the first term of its series; a result that would be subnormal is 0.
 __device__ __forceinline__ QuickSingle sigmoid(QuickSingle x) {
     const float power = x.value * -log2_e, e = ptx::quick_exp2(power);
     const float lost = fmaf(x.value, -log2_e, -power) - x.value * log2_e_rest;

@@ -72,8 +72,7 @@ __device__ __forceinline__ Complex<T> multiply_add(T a, Complex<T> h, Complex<T>
     return {multiply_add(a, h.re, x.re), multiply_add(a, h.im, x.im)};
 }
 
-// A product, which the linear recurrence leaves as it is: its kernels are compiled without contraction, so that the bits
-// of a row depend on no kernel's form, and complex products name their multiply-adds here.
+// A product. That of complex numbers names its multiply-adds, so that its bits are the same wherever it stands.
 template <typename A, typename B>
 __device__ __forceinline__ auto multiply(A a, B b) {
     return a * b;
@@ -121,9 +120,7 @@ __device__ __noinline__ W long_sigmoid(W g) {
 
 constexpr float log2_e = 1.442695041F;  // rounding g * log2_e adds an error of 1.3 |g| units of roundoff
 // exp(-g), but at most 2^126, so that it and its reciprocal are finite; NaN for NaN.
-__device__ __forceinline__ float exp_negative(float g) {
-    return ptx::quick_exp2(ptx::least_of(g * -log2_e, 126.0F));
-}
+__device__ __forceinline__ float exp_negative(float g) { return ptx::quick_exp2(ptx::least_of(g * -log2_e, 126.0F)); }
 
 // The value a of a log or logit gate.
 template <typename W>

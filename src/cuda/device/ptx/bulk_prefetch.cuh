@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the bulk copy engine to bring contiguous bytes into L2. The count and the address must be multiples of 16. Before
-// compute capability 9.0 nothing is brought.
+// Asks the bulk copy engine to bring contiguous bytes into L2. The count and the address must be multiples of 16.
+// Before compute capability 9.0 nothing is brought.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of 32 bits that GPUs of one host read and write in each other's memory. What a thread wrote before it set a flag is
-// seen by one that has read the flag.
+// Flags of 32 bits that GPUs of one host read and write in each other's memory. What a thread wrote before it set a
+// flag is seen by one that has read the flag.
 #pragma once
 
 #include <cstdint>

@@ -10,10 +10,11 @@
 // Sync       A block's warps synchronise once, by __syncthreads. Carries between blocks show by their own words whether
 //            they have arrived (device/exchange/published_values.cuh); the V carries of a lane share words where they
 //            fit.
-// Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a group. A
+// Few strips Where strips are so few that blocks would wait for the chunk before, column_chunk_group chunks are a
+// group. A
 //            chunk publishes its summary as soon as it has it, and only the last one of a group the carry into the next
-//            group, so that the chain is a fraction as long. The last warp of a strip applies the summaries of the group's
-//            earlier chunks to the group's carry for the others, which takes a second __syncthreads.
+//            group, so that the chain is a fraction as long. The last warp of a strip applies the summaries of the
+//            group's earlier chunks to the group's carry for the others, which takes a second __syncthreads.
 //
 // Params must also have row_groups and by_row_groups. A work must also have `skewed`, which tells whether the last lane
 // of a warp has no rows of its own (device/tile/skewed_pairs.cuh).

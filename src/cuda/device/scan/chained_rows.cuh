@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The chained scan of many rows with time innermost, over any monoid. Blocks take chunks of time, and each waits for the
-// carry from the chunk before and publishes the one into the next.
+// The chained scan of many rows with time innermost, over any monoid. Blocks take chunks of time, and each waits for
+// the carry from the chunk before and publishes the one into the next.
 //
 // Ownership  A block of up to 8 warps owns a chunk of consecutive steps of one row, or of two rows side by side. A lane
 //            holds L steps in registers.
@@ -20,8 +20,8 @@
 // Sync       A block's warps synchronise once, by __syncthreads. A carry between blocks shows by its own words whether
 //            it has arrived (device/exchange/published_values.cuh).
 // Few rows   Where they are so few that blocks would wait for the chunk before, chunks are gathered in groups
-//            (chunk_groups.cuh), and the last warp of a row finds the carry into the chunk for the others, which takes a
-//            second __syncthreads. A reduction leaves out what no later chunk needs.
+//            (chunk_groups.cuh), and the last warp of a row finds the carry into the chunk for the others, which takes
+//            a second __syncthreads. A reduction leaves out what no later chunk needs.
 //
 // A monoid is a struct of static functions:
 //
@@ -61,8 +61,8 @@
 namespace flashscan::cuda {
 
 // Whether step t is among the lane's. The lane with a row's last step passes on what leaves the row, and not the lane
-// after which there is nothing, so that a final state has the bits of the last step's result (but for the sign of a zero
-// of numbers that are added to an identity).
+// after which there is nothing, so that a final state has the bits of the last step's result (but for the sign of a
+// zero of numbers that are added to an identity).
 template <typename Shape>
 __device__ __forceinline__ bool holds_step(const Place& at, int64_t t) {
     return at.t0 <= t && t < at.t0 + Shape::L;

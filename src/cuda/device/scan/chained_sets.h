@@ -11,8 +11,8 @@ inline constexpr int chunk_group = 128;               // chunks of a group of ch
 inline constexpr int column_chunk_group = 4;          // and of chained columns
 inline constexpr int column_group_record_bytes = 16;  // the most of the summaries of a lane's rows there
 
-// The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of rows,
-// or some strips of one of columns.
+// The groups of all batch entries are divided into sets (block_order.cuh). A group is some rows of a chained scan of
+// rows, or some strips of one of columns.
 struct ChainedSets {
     uint32_t groups = 0, blocks = 0;  // groups of a set, and blocks of a set: one for each of its groups and chunks
     Divisor by_groups, by_blocks;     // divide by them

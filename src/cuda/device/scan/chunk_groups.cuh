@@ -5,9 +5,10 @@
 // another one, and so on. A warp of each chunk waits for the summaries of the earlier chunks of its group and composes
 // them in a tree that is fixed by their places; the carry into the group then gives the carry into the chunk. The last
 // chunk of a group publishes the carry into the next group. So a chunk waits for the
-// summaries of its group, which wait for nothing, and for the carry into its group, and only the carries into groups are a
-// chain: a hop takes about a microsecond, in which an H100 moves 3 MB, where a group of f32 reads and writes 8. Chained chunk by chunk, one row of 2^24 f32 takes ten times as long
-// on an H100 (bench/results/tried_operators.md, which tells what longer and shorter groups give, and other ways to wait).
+// summaries of its group, which wait for nothing, and for the carry into its group, and only the carries into groups
+// are a chain: a hop takes about a microsecond, in which an H100 moves 3 MB, where a group of f32 reads and writes 8.
+// Chained chunk by chunk, one row of 2^24 f32 takes ten times as long on an H100 (bench/results/tried_operators.md,
+// which tells what longer and shorter groups give, and other ways to wait).
 #pragma once
 
 #include "cuda/device/exchange/published_values.cuh"
@@ -24,8 +25,8 @@ __device__ __forceinline__ bool has_arrived(const Words<T>& u) {
     return all;
 }
 
-// Waits for `count` summaries, at most chunk_group, which are published at `first` and behind it, and composes them. All
-// lanes of the warp call this, and all get the result.
+// Waits for `count` summaries, at most chunk_group, which are published at `first` and behind it, and composes them.
+// All lanes of the warp call this, and all get the result.
 template <typename Monoid>
 __device__ __forceinline__ typename Monoid::Map compose_published(const void* memory, int64_t first, int count,
                                                                   int lane) {

@@ -3,10 +3,10 @@
 //
 // A thread brings the run of its steps, which is their combination. The runs of lanes, then of warps, are combined in
 // the order of time into the chunk's run. Chunks are gathered in groups of 2^log2_group_chunks, groups in links of
-// 2^log2_link_groups. The last chunk of a group, unless it ends a link, publishes the group's run, without waiting for what
-// is before the link. A chunk combines the runs of the earlier groups of its link and of the earlier chunks of its group,
-// each in a tree fixed by its place, and appends them to the run of everything before its link, which the last chunk of
-// the link before has published. So only the runs of everything before links are found one after another.
+// 2^log2_link_groups. The last chunk of a group, unless it ends a link, publishes the group's run, without waiting for
+// what is before the link. A chunk combines the runs of the earlier groups of its link and of the earlier chunks of its
+// group, each in a tree fixed by its place, and appends them to the run of everything before its link, which the last
+// chunk of the link before has published. So only the runs of everything before links are found one after another.
 //
 // Only runs of steps that exist are combined: there is no identity and no padding, and the operator need not commute.
 #pragma once
@@ -18,8 +18,8 @@
 
 namespace flashscan::cuda {
 
-// Words by which the run from a row's start is published. An operator whose rows always begin with a state, and so with a
-// closed run, may need fewer for such runs than for others.
+// Words by which the run from a row's start is published. An operator whose rows always begin with a state, and so with
+// a closed run, may need fewer for such runs than for others.
 template <typename Op>
 FLASHSCAN_HD constexpr int carry_words() {
     if constexpr (requires { Op::closed_words; })

@@ -77,8 +77,8 @@ FLASHSCAN_HD constexpr int element_steps(int bytes) {
 // Warps of a block, by the bytes of an element in registers: fewer where elements need many registers.
 FLASHSCAN_HD constexpr int element_warps(int bytes) { return bytes <= 8 ? 8 : 4; }
 
-// How many runs a block keeps in shared memory: the totals of its warps, as many folds where chunks are gathered in groups,
-// and a carry for each row.
+// How many runs a block keeps in shared memory: the totals of its warps, as many folds where chunks are gathered in
+// groups, and a carry for each row.
 FLASHSCAN_HD constexpr int element_chain_runs(int warps, int log2_lane_rows, int log2_warp_rows, bool grouped) {
     const int lanes = warps << log2_lane_rows;
     return (grouped ? 2 : 1) * lanes + (1 << (log2_lane_rows + log2_warp_rows));

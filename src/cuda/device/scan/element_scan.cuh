@@ -22,8 +22,8 @@
 //            of this library.
 //
 // Elements   What is combined may be unlike what memory has. sizeof(Element) gives the steps of a lane and the warps of
-//            a block, the bytes in memory give the buffer. An element may have padding and any bits: shuffles and blocks
-//            exchange it as words, and shared memory holds runs of it, at the alignment of its type, up to 16.
+//            a block, the bytes in memory give the buffer. An element may have padding and any bits: shuffles and
+//            blocks exchange it as words, and shared memory holds runs of it, at the alignment of its type, up to 16.
 // Buffer     The lanes of a warp have slots in it, whose distance follows from the bytes of an element in memory
 //            (element_tile.cuh), and the runs of warps lie behind it. Only __syncwarp orders what warps do there. So
 //            arrays whose elements have other bytes need a buffer of their own: with another distance the slots of one

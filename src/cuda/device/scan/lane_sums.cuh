@@ -6,9 +6,9 @@
 
 namespace flashscan::cuda {
 
-// A reduce-scatter over `Lanes` lanes: sums K values each, K up to `Lanes`; both are powers of two. Lane l gets the sum of
-// value l / (Lanes / K): with each exchange a lane passes half of its values on to where they belong. distance(offset) is
-// how many threads lie between lanes that are `offset` apart.
+// A reduce-scatter over `Lanes` lanes: sums K values each, K up to `Lanes`; both are powers of two. Lane l gets the sum
+// of value l / (Lanes / K): with each exchange a lane passes half of its values on to where they belong.
+// distance(offset) is how many threads lie between lanes that are `offset` apart.
 template <int Lanes, int K, typename R, typename Distance>
 __device__ __forceinline__ R sum_over_lanes(R (&values)[K], int lane, Distance&& distance) {
     static_assert(K <= Lanes);

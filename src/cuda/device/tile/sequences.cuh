@@ -46,9 +46,9 @@ struct ChunkPlace {
     uint32_t first;  // the place of chunk 0 among the chunks of the launch
 };
 
-// The chunk at a place of the launch where each packed sequence has its own chunks of 2^log2_steps steps. Sequence n has
-// the places from floor(offsets[n] / 2^log2_steps) + n on, which are as many as it needs or one more. All lanes of a
-// warp must call this; where the place has no chunk, it returns one without steps.
+// The chunk at a place of the launch where each packed sequence has its own chunks of 2^log2_steps steps. Sequence n
+// has the places from floor(offsets[n] / 2^log2_steps) + n on, which are as many as it needs or one more. All lanes of
+// a warp must call this; where the place has no chunk, it returns one without steps.
 //
 // Blocks wait for the places of earlier chunks, so all of these must come to the same sequence, whatever the offsets
 // are. They do if no place that the search took for one at or before its own comes after the first of the sequence that

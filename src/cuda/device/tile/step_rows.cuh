@@ -10,8 +10,8 @@
 
 namespace flashscan::cuda {
 
-// The row of a pool of `rows` rows that an index names; -1 for padding. An index that names no row counts as padding, so
-// that no index leads to an access outside of the arrays.
+// The row of a pool of `rows` rows that an index names; -1 for padding. An index that names no row counts as padding,
+// so that no index leads to an access outside of the arrays.
 __device__ __forceinline__ int64_t row_of_pool(int32_t index, int64_t rows) {
     return index >= 0 && index < rows ? int64_t{index} : -1;
 }

@@ -23,13 +23,14 @@
 // Progress   All blocks wait for each other, so the launch is cooperative and has no more blocks than run at once.
 // Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
 //            mbarriers in shared memory.
-// Limits     Gates are values for each element, of the data's dtype (bf16, f16; f32 backward alone); nothing is reset or
-//            packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
+// Limits     Gates are values for each element, of the data's dtype (bf16, f16; f32 backward alone); nothing is reset
+//            or packed; channels lie side by side in whole 16-byte vectors; compute capability 9.0 and newer.
 // Why        As waves.cuh. The carries of each row are found by a block of its own, so that this work is spread over
-//            the device. A carry takes 5 to 7 us; 2 to 6 of them are a summary's way to its reducer, which the loads under
-//            way delay. With 16 channels of 2^20 steps in bf16 an H200 takes 49 us forward where "chunked" takes 60, 69
-//            instead of 104 backward; in f32 131 instead of 154 backward. This layout takes longer than time innermost
-//            because of the walking warps: some 60 instructions an element, most of them to compose a warp's segments.
+//            the device. A carry takes 5 to 7 us; 2 to 6 of them are a summary's way to its reducer, which the loads
+//            under way delay. With 16 channels of 2^20 steps in bf16 an H200 takes 49 us forward where "chunked" takes
+//            60, 69 instead of 104 backward; in f32 131 instead of 154 backward. This layout takes longer than time
+//            innermost because of the walking warps: some 60 instructions an element, most of them to compose a warp's
+//            segments.
 #pragma once
 
 #include "cuda/device/ptx/async_proxy.cuh"
@@ -208,7 +209,8 @@ struct StripWarp {
         for (int v = 0; v < V; ++v) static_cast<Wide*>(p.edge_out)[at.batch * p.rows + at.row + v] = carry[v];
     }
 
-    // The loop of a warp over its block's chunks. All blocks synchronise once after each has summarised its first chunk.
+    // The loop of a warp over its block's chunks. All blocks synchronise once after each has summarised its first
+    // chunk.
     __device__ __forceinline__ void run(typename Carries::Grid::arrival_token token) const {
         const uint32_t count = carries.count();
         const int pack = lane & ((1 << p.log2_lane_rows) - 1);

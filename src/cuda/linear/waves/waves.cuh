@@ -23,8 +23,8 @@
 // Sync       Values between blocks carry the number of their wave as a tag; the warps of a block synchronise by
 //            mbarriers in shared memory.
 // Limits     Gates are values for each element, of the data's dtype (f32, bf16, f16); nothing is reset or packed; rows
-//            begin at multiples of 16 bytes; compute capability 9.0 and newer. BATCH_INVARIANT rules it out. Tried before
-//            "chunked"; "rows" leaves it the problems that it is expected to compute faster.
+//            begin at multiples of 16 bytes; compute capability 9.0 and newer. BATCH_INVARIANT rules it out. Tried
+//            before "chunked"; "rows" leaves it the problems that it is expected to compute faster.
 // Why        Chunks that look back (chunked.cuh and rows.cuh in linear/) load, wait for their carry and store one after
 //            another, with nothing to load meanwhile. Here a carry has two waves' time to arrive, some 5 us, and loads
 //            never stop: for one row of 2^24 f32 an H200 takes 64 us forward where "chunked" takes 88, backward 100

@@ -36,8 +36,8 @@ inline constexpr int largest_tiny_dim = 4;
 // The most bytes in memory of a matrix that fits the registers of a thread.
 inline constexpr int64_t largest_tiny_bytes = 128;
 
-// The kernels of numbers, of which `channels` are one element, and of products of matrices or affine maps; null where there
-// are none.
+// The kernels of numbers, of which `channels` are one element, and of products of matrices or affine maps; null where
+// there are none.
 const ElementKernels* number_kernels(Dtype dtype, OperatorKind kind, int channels);
 const ElementKernels* tiny_kernels(Dtype dtype, OperatorKind kind, int64_t dim);
 // The kernels of numbers with INDEX; null where there are none.

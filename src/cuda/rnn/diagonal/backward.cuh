@@ -8,10 +8,10 @@
 // first launch finds what each does to the carry (Maps), "newton" scans these maps, and a second launch is as without
 // segments, from the carries that come out.
 //
-// Ownership  As forward.cuh. The sums over the steps of a row, or of a segment, stay in registers; a kernel of edges.cuh
-//            adds all of them, in order.
-// Bytes      RESERVE, GRAD|OUTPUT and, unless RESERVE has h, OUTPUT are read once, and once more for the maps of segments;
-//            GRAD|INPUT is written once.
+// Ownership  As forward.cuh. The sums over the steps of a row, or of a segment, stay in registers; a kernel of
+//            edges.cuh adds all of them, in order.
+// Bytes      RESERVE, GRAD|OUTPUT and, unless RESERVE has h, OUTPUT are read once, and once more for the maps of
+//            segments; GRAD|INPUT is written once.
 // Bound      Those bytes; the latency of a step is a few multiplications.
 // Sync       None.
 // Limits     Segments: no clip, which is not linear, and no sLSTM, whose carry has another meaning at either end.

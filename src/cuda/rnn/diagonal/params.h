@@ -16,8 +16,8 @@ constexpr int rnn_fetched_steps(int numbers, int most) {
     return steps;
 }
 
-// RESERVE of these kernels is [T, rows, warps of a row, kept, units of a warp]; packed sequences share one row. Rows are
-// else entries of the batch or packed sequences, which are the state rows of `p`. p.bias is BIAS as it is given.
+// RESERVE of these kernels is [T, rows, warps of a row, kept, units of a warp]; packed sequences share one row. Rows
+// are else entries of the batch or packed sequences, which are the state rows of `p`. p.bias is BIAS as it is given.
 struct RnnDiagonalParams {
     RnnParams p;                   // its bias sums are [biases, state rows, segments, units]
     SequenceOffsets offsets;       // its data is null when not packed
@@ -26,8 +26,8 @@ struct RnnDiagonalParams {
     int32_t wide_weights = 0;      // whether WEIGHT and BIAS have the states' dtype rather than that of INPUT
     int32_t clips = 0;             // whether p.clip is finite
     void* weight_sums = nullptr;   // [G, state rows, segments, units]: the sums over steps; null where not wanted
-    // Backward may cut the steps of each row into segments, of which a warp has one. p.bias_sums are then [biases, state
-    // rows, segments, units]. Those below are for more than one segment.
+    // Backward may cut the steps of each row into segments, of which a warp has one. p.bias_sums are then [biases,
+    // state rows, segments, units]. Those below are for more than one segment.
     int32_t segments = 1;
     void* maps = nullptr;     // [states + 1, states, state rows, segments, units]: what a segment does to the carry
     void* carries = nullptr;  // [states, state rows, segments, units]: the gradients of the states after a segment

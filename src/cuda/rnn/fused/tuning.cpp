@@ -43,7 +43,8 @@ double fused_step_us(const RnnTeams& teams, Pass pass) {
     const double alone = teams.kind == Team::block     ? (forward ? 0.5 : 1.1)
                          : teams.kind == Team::cluster ? (forward ? 0.7 : 1.2)
                                                        : 1.1;
-    // The bytes of vectors that a block takes in a microsecond. Those of f32 are fewer numbers, with more products each.
+    // The bytes of vectors that a block takes in a microsecond. Those of f32 are fewer numbers, with more products
+    // each.
     const double rate = k.planes < 3 ? 20e3 : forward ? 37e3 : 28e3;
     return static_cast<double>(teams.waves()) * (alone + k.rows * element_bytes / rate);
 }

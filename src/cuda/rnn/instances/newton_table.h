@@ -8,8 +8,8 @@ namespace flashscan::cuda {
 
 struct RnnNewtonKernels {
     const void* forward = nullptr;  // takes RnnNewtonParams
-    // Before "diagonal" runs backward in segments: their maps, a warp each, and the carries, a thread for each unit of a
-    // row. They take RnnDiagonalParams.
+    // Before "diagonal" runs backward in segments: their maps, a warp each, and the carries, a thread for each unit of
+    // a row. They take RnnDiagonalParams.
     const void *maps = nullptr, *carries = nullptr;
 };
 

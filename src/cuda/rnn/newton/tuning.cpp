@@ -9,8 +9,8 @@
 namespace flashscan::cuda {
 namespace {
 
-// Cycles that a unit waits for a step of "diagonal", and instructions of a step with its Jacobian, as they fit times of an
-// H100 (bench/results/2026-11-26-h100).
+// Cycles that a unit waits for a step of "diagonal", and instructions of a step with its Jacobian, as they fit times of
+// an H100 (bench/results/2026-11-26-h100).
 struct CellCost {
     double latency, instructions;
 };
@@ -34,9 +34,9 @@ constexpr double block_exchange = 500, cluster_exchange = 6000;
 constexpr double schedulers = 4;  // of a multiprocessor
 
 int64_t chains_of(const RnnProblem& p) { return p.state_rows() * ceil_div(p.width(), int64_t{rnn_diagonal_units}); }
-// Steps of a row. Only the device knows the lengths of packed sequences, so that their mean is taken: a sequence that is
-// longer than the others is cut into more chunks forward and into longer segments backward than its length asks for, and
-// what the model says of its time is too little.
+// Steps of a row. Only the device knows the lengths of packed sequences, so that their mean is taken: a sequence that
+// is longer than the others is cut into more chunks forward and into longer segments backward than its length asks for,
+// and what the model says of its time is too little.
 int64_t usual_row(const RnnProblem& p) { return p.packed() ? ceil_div(p.time, p.state_rows()) : p.time; }
 
 }  // namespace
@@ -45,8 +45,8 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
     constexpr int of_system = 1024, flags = rnn_newton_flags * sizeof(int);
     const int64_t chains = chains_of(p), useful = ceil_div(usual_row(p), int64_t{rnn_newton_least});
     RnnNewtonShape shape;
-    // With two blocks on a multiprocessor one moves data while the other computes; where chains are few, one block has all
-    // the warps.
+    // With two blocks on a multiprocessor one moves data while the other computes; where chains are few, one block has
+    // all the warps.
     shape.warps = chains > multiprocessors ? rnn_newton_warps / 2 : rnn_newton_warps;
     shape.blocks = 1;
     while (clusters && shape.blocks < rnn_newton_blocks && 2 * shape.blocks * chains <= multiprocessors &&
@@ -64,9 +64,9 @@ RnnNewtonShape choose_rnn_newton(const RnnProblem& p, int multiprocessors, int s
 }
 
 int choose_rnn_newton_backward(const RnnProblem& p, int multiprocessors) {
-    // So many warps of a multiprocessor hide each other's latency. A segment reads its steps twice, the scan waits for all
-    // segments of a row, and three launches take as long as some 50 steps. Where chains are many, segments of so many steps
-    // at most take turns: the product of a segment's Jacobians overflows the sooner the more there are.
+    // So many warps of a multiprocessor hide each other's latency. A segment reads its steps twice, the scan waits for
+    // all segments of a row, and three launches take as long as some 50 steps. Where chains are many, segments of so
+    // many steps at most take turns: the product of a segment's Jacobians overflows the sooner the more there are.
     constexpr int64_t resident = 8, least_steps = 64, most_steps = 1024, least = 4, most = 512;
     const int64_t chains = chains_of(p);
     if (!p.training || p.recurrent_clip > 0 || chains == 0) return 1;

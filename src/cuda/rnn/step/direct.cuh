@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel "step" (step.cuh) for up to four rows of the batch.
 //
-// Up to four rows: every number of R is used by one warp alone, which loads its rows of R to registers, before anything that
-// waits for an index, and h behind them. Nothing goes through shared memory, and no warp waits for another, but for the
-// barrier of pools. The sums are formed in the order of that kernel.
+// Up to four rows: every number of R is used by one warp alone, which loads its rows of R to registers, before anything
+// that waits for an index, and h behind them. Nothing goes through shared memory, and no warp waits for another, but
+// for the barrier of pools. The sums are formed in the order of that kernel.
 #pragma once
 
 #include <cooperative_groups.h>
