@@ -75,10 +75,7 @@ struct OperatorFamily {
     using Kernel = OperatorKernel;
     static auto candidates(const Backend& backend) { return backend.operator_candidates(); }
     static void check_ranks(const Problem& problem) {
-        if (!problem.is_custom()) return;
-        if (problem.differentiable())
-            refuse_ranks(problem.describe(), "custom operators take one forward alone, without an adjoint");
-        if (problem.packed())
+        if (problem.is_custom() && problem.packed())
             refuse_ranks(problem.describe(), "custom operators, whose identity is not known, take none with sequences");
     }
     static std::string describe_ranks(const Problem& problem) { return problem.describe_ranks(); }

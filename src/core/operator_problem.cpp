@@ -127,7 +127,10 @@ OperatorProblem matrices_of(OperatorProblem p) {
 }
 
 std::string OperatorProblem::describe() const { return describe(fmt::format("b{} t{} c{}", batch, time, channels)); }
-std::string OperatorProblem::describe_ranks() const { return describe(fmt::format("b{} c{}", batch, channels)); }
+std::string OperatorProblem::describe_ranks() const {
+    const std::string text = describe(fmt::format("b{} c{}", batch, channels));
+    return is_custom() && differentiable() ? fmt::format("{} adjoint {}", text, flashscan::name_of(dtype)) : text;
+}
 
 std::string OperatorProblem::describe(const std::string& extents) const {
     constexpr const char* modes[] = {"inclusive", "exclusive", "reduction"};

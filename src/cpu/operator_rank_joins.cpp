@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/workspace.h"
+#include "cpu/gradient_sum.h"
 #include "reference/values.h"
 
 namespace flashscan::cpu {
@@ -60,12 +61,15 @@ OperatorJoins::Scratch OperatorJoins::layout() const {
     const Extent states(states_, "SCRATCH");
     s.output = workspace.book(max(states, Extent(products_)));
     s.pair = workspace.book(states * 2);
+    const bool pulls_back = p_.is_custom() && p_.differentiable();
+    s.pair_gradients = workspace.book(pulls_back ? states * 2 : Extent());
     s.transposed = workspace.book(Extent(p_.is_custom() ? 0 : std::max(products_, states_)));
     s.ones = workspace.book(states);
     size_t work = 0;
     for (const auto* kernel : {&total_, &product_, &pair_})
         if (*kernel) work = std::max(work, (*kernel)->scratch_bytes(Pass::forward));
     if (total_ && p_.on_numbers() && p_.has_slopes()) work = std::max(work, total_->scratch_bytes(Pass::backward));
+    if (pair_ && pulls_back) work = std::max(work, pair_->scratch_bytes(Pass::backward));
     s.work = workspace.book(Extent(work));
     s.bytes = workspace.bytes();
     return s;
@@ -94,12 +98,16 @@ void OperatorJoins::product(const OperatorBuffers& b, void* product, char* scrat
     run(*product_, own, product, scratch);
 }
 
-void OperatorJoins::combine(const char* left, const char* right, char* out, char* scratch) const {
+const void* OperatorJoins::put_pair(const char* left, const char* right, char* scratch) const {
     char* pair = scratch + at_.pair;
     std::memcpy(pair, left, states_);
     std::memcpy(pair + states_, right, states_);
+    return pair;
+}
+
+void OperatorJoins::combine(const char* left, const char* right, char* out, char* scratch) const {
     OperatorBuffers own;
-    own.input = pair;
+    own.input = put_pair(left, right, scratch);
     run(*pair_, own, out, scratch);
 }
 
@@ -157,6 +165,19 @@ void OperatorJoins::join_gradient(const char* gradient, const char* slope, const
     }
 }
 
+void OperatorJoins::pull_back(const char* state, const char* total, const char* gradient, const char* local, char* next,
+                              char* scratch) const {
+    char* gradients = scratch + at_.pair_gradients;
+    OperatorBuffers own;
+    own.input = put_pair(state, total, scratch);
+    own.grad_output = gradient;
+    own.grad_input = gradients;
+    own.scratch = scratch + at_.work;
+    pair_->backward(own, nullptr);
+    std::memcpy(next, gradients, states_);
+    add_gradient(p_.dtype, local, states_, next);
+}
+
 void OperatorJoins::set_identity(char* states, int64_t row) const {
     const int64_t element = p_.element(), count = p_.channels * element;
     for (int64_t i = 0; i < count; ++i) {
@@ -178,7 +199,10 @@ bool OperatorJoins::is_finite(const char* states, int64_t row) const {
 }
 
 void OperatorJoins::load_output(const void* output, char* states) const {
-    for (int64_t i = 0; i < numbers_; ++i) reference::convert(states, state_, i, output, p_.dtype, i);
+    if (p_.is_custom() && states_ > 0)  // of no rows, GRAD|OUTPUT may be null
+        std::memcpy(states, output, states_);
+    else if (!p_.is_custom())
+        for (int64_t i = 0; i < numbers_; ++i) reference::convert(states, state_, i, output, p_.dtype, i);
 }
 
 void OperatorJoins::store_output(const char* states, void* output) const {

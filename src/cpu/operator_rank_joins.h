@@ -6,7 +6,7 @@
 //     affine maps                          y' = product y + total, where product is that of the matrices of all steps
 //
 // The gradient of y follows from that of y' as g = slope g' + local, where slope is a number, of matrix products
-// g' total^H, of affine maps product^H g'.
+// g' total^H, of affine maps product^H g'. Of custom elements the adjoint of y o total takes the place of slope g'.
 #pragma once
 
 #include <memory>
@@ -36,6 +36,9 @@ class OperatorJoins {
     // Numbers, whose slopes follow from STATE_IN of `b`.
     void slope(const OperatorBuffers& b, char* slope, char* scratch) const;
     void join_gradient(const char* gradient, const char* slope, const char* local, char* next, char* scratch) const;
+    // The same of custom elements, by the adjoint at the state that enters and the total.
+    void pull_back(const char* state, const char* total, const char* gradient, const char* local, char* next,
+                   char* scratch) const;
 
     // Rows of states: the identity of a built-in operator, and whether all numbers of one are finite.
     void set_identity(char* states, int64_t row) const;
@@ -47,11 +50,12 @@ class OperatorJoins {
 
   private:
     struct Scratch {
-        size_t output = 0, pair = 0, transposed = 0, ones = 0, work = 0, bytes = 0;
+        size_t output = 0, pair = 0, pair_gradients = 0, transposed = 0, ones = 0, work = 0, bytes = 0;
     };
     Scratch layout() const;
     // Runs forward of `kernel` for its STATE_OUT; its OUTPUT is scratch memory.
     void run(const OperatorKernel& kernel, OperatorBuffers own, void* state_out, char* scratch) const;
+    const void* put_pair(const char* left, const char* right, char* scratch) const;
     void combine(const char* left, const char* right, char* out, char* scratch) const;
     void apply(const char* matrix, const char* added, const char* state, char* out, char* scratch) const;
     void transpose(const char* from, char* to) const;

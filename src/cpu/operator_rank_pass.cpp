@@ -44,6 +44,7 @@ OperatorRankPlan::OperatorRankPlan(const OperatorProblem& p, const Communicator&
     sum = workspace.book(backward ? states : none);
     told = workspace.book(backward ? Extent(told_bytes, "SCRATCH") : none);
     heard = workspace.book(backward ? size * told_bytes : none);
+    entering = workspace.book(backward && p.is_custom() ? size * states : none);
     zeros = workspace.book(backward ? states : none);
     joins = workspace.book(Extent(j.scratch_bytes()));
     inner = workspace.book(Extent(inner_bytes));
@@ -175,6 +176,11 @@ const char* OperatorRankPass::find_carry() {
             std::memcpy(mine, carry, bytes);
             std::memcpy(my_rows, begun, rows());
         }
+        if (at_.pass == Pass::backward && p_.is_custom() && k < ranks_.size) {
+            std::memcpy(scratch_ + at_.entering + static_cast<size_t>(k) * bytes, carry, bytes);
+            // All rows have as many steps, so that they begin on the same rank.
+            if (std::count(begun, begun + rows(), 0) > 0) first_entered_ = k + 1;
+        }
         if (k < end) join_rank(k);
     }
     return usable(mine, my_rows);
@@ -222,20 +228,23 @@ OperatorBuffers OperatorRankPass::to_state_in(const OperatorBuffers& own, const 
     return b;
 }
 
-// The gradient that the own steps alone leave for the states before them; of the last rank that of all. Slopes of matrices
-// are told already.
-void OperatorRankPass::tell_gradients(const OperatorBuffers& own, const OperatorKernel& inner) {
+// The last rank's is that of all. Slopes of matrices are told already. No rank needs what the first one makes.
+void OperatorRankPass::make_local(const OperatorBuffers& own, const OperatorKernel& inner) {
     const size_t bytes = joins_.state_bytes();
+    if (bytes == 0) return;
     char *local = scratch_ + at_.told, *slope = local + bytes;
     std::memset(local, 0, at_.told_bytes);
     const auto* last = is_last() ? static_cast<const char*>(own.grad_state_out) : nullptr;
     if (p_.time == 0) {
         if (last != nullptr) std::memcpy(local, last, bytes);
-    } else if (own.state_in != nullptr) {
+    } else if (own.state_in != nullptr && place() > 0) {
         inner.backward(to_state_in(own, last, local), stream_);
         if (p_.on_numbers() && !is_last()) joins_.slope(own, slope, scratch_ + at_.joins);
     }
-    ranks_.gather(local, scratch_ + at_.heard, at_.told_bytes, stream_);
+}
+
+void OperatorRankPass::gather_locals() {
+    if (joins_.state_bytes() > 0) ranks_.gather(scratch_ + at_.told, scratch_ + at_.heard, at_.told_bytes, stream_);
 }
 
 void OperatorRankPass::join_gradient(int32_t k, const OperatorBuffers& own, const OperatorKernel& inner) {
@@ -246,7 +255,13 @@ void OperatorRankPass::join_gradient(int32_t k, const OperatorBuffers& own, cons
         std::memcpy(gradient, local, bytes);
         return;
     }
-    if (note(k).steps == 0) return;
+    if (note(k).steps == 0 || (p_.is_custom() && k < first_entered_)) return;
+    if (p_.is_custom()) {
+        const char* state = scratch_ + at_.entering + static_cast<size_t>(k) * bytes;
+        joins_.pull_back(state, message(k) + at_.total, gradient, local, next, scratch_ + at_.joins);
+        std::memcpy(gradient, next, bytes);
+        return;
+    }
     const char* slope = p_.on_numbers() ? local + bytes : message(k) + (p_.is_affine() ? at_.product : at_.total);
     joins_.join_gradient(gradient, slope, local, next, scratch_ + at_.joins);
     if (!is_finite(next, message(k) + at_.marks)) {
@@ -260,7 +275,6 @@ const char* OperatorRankPass::find_gradient(const OperatorBuffers& own, const Op
     char* mine = scratch_ + at_.sum;
     const size_t bytes = joins_.state_bytes();
     if (bytes == 0) return mine;
-    tell_gradients(own, inner);
     for (int32_t k = ranks_.size - 1; k >= 0; --k) {
         // The last one's is there already.
         if (k == place() && !is_last()) std::memcpy(mine, scratch_ + at_.carry, bytes);

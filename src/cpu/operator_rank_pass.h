@@ -18,8 +18,11 @@ struct OperatorRankPlan {
     // Places in a message, behind its note: for each row whether the rank's steps, or STATE_IN, make a state; what they
     // make; the product of matrices; the last OUTPUT; GRAD|OUTPUT of a reduction.
     size_t marks, total, product, edge, gradient, message_bytes;
-    // Places in scratch. `told` and `heard` are the slopes of numbers and local gradients of ranks.
-    size_t sent, received, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, zeros, joins, inner;
+    // Places in scratch. `told` and `heard` are the slopes of numbers and local gradients of ranks, `entering` the states
+    // that enter each rank, which adjoints of custom operators need.
+    size_t sent, received, carry, next, mine, begun, my_rows, round, sum, told, heard, told_bytes, entering, zeros,
+        joins;
+    size_t inner;
     size_t scratch_bytes;
 };
 
@@ -50,6 +53,11 @@ class OperatorRankPass {
         });
         meet(mine);
     }
+    // Runs what may fail on one rank alone: callbacks of custom operators.
+    template <typename Body>
+    void attempt(Body&& body) {
+        p_.is_custom() ? settle(body) : body();
+    }
 
     // The states that enter the own steps, and of a reduction those after the steps of all ranks; null where there is none.
     const char* find_carry();
@@ -60,7 +68,11 @@ class OperatorRankPass {
     bool wants_states() const { return wanting_; }
     // The gradient of what all ranks have of a reduction.
     const char* gradient_of_all();
-    // That of the states after the own steps. `own` are those of `inner`'s pass, of which the last rank has it already.
+    // Make the gradient that the own steps alone leave for the states before them, and gather those of all ranks. `own` are
+    // those of `inner`'s pass.
+    void make_local(const OperatorBuffers& own, const OperatorKernel& inner);
+    void gather_locals();
+    // That of the states after the own steps, of which the last rank has it already.
     const char* find_gradient(const OperatorBuffers& own, const OperatorKernel& inner);
 
     char* inner_scratch() { return scratch_ + at_.inner; }
@@ -94,7 +106,6 @@ class OperatorRankPass {
     // All ranks take `states` from rank k.
     void take_from(int32_t k, char* states);
     OperatorBuffers to_state_in(const OperatorBuffers& own, const char* grad_state_out, char* grad_state_in) const;
-    void tell_gradients(const OperatorBuffers& own, const OperatorKernel& inner);
     void join_gradient(int32_t k, const OperatorBuffers& own, const OperatorKernel& inner);
 
     const OperatorProblem& p_;
@@ -105,6 +116,7 @@ class OperatorRankPass {
     char* scratch_;
     void* stream_;
     bool wanting_ = false;
+    int32_t first_entered_ = 0;  // the first rank that a state enters; known where `entering` is
 };
 
 }  // namespace flashscan::cpu

@@ -35,11 +35,7 @@ class OperatorRanks final : public OperatorKernel {
     void forward(const OperatorBuffers& b, void* stream) const override {
         OperatorRankPass pass(p_, ranks_, joins_, forward_, b, stream);
         pass.exchange();
-        // Callbacks may fail on one rank alone.
-        if (p_.is_custom())
-            pass.settle([&] { finish(pass, b, stream); });
-        else
-            finish(pass, b, stream);
+        pass.attempt([&] { finish(pass, b, stream); });
     }
 
     void backward(const OperatorBuffers& b, void* stream) const override {
@@ -47,20 +43,16 @@ class OperatorRanks final : public OperatorKernel {
         pass.exchange();
         OperatorBuffers own = b;
         own.scratch = pass.inner_scratch();
-        const char* carry = nullptr;
-        const bool edges = OperatorRankPass::reads_edges(p_);
-        if (!edges && (pass.wants_states() || !p_.is_affine())) carry = pass.find_carry();
-        if (edges && place() != 0) carry = pass.states_before();
-        if (place() != 0) own.state_in = carry;
-        if (p_.is_reduction()) {
-            own.grad_output = pass.zeros();
-            own.grad_state_out = place() == ranks_.size - 1 ? pass.gradient_of_all() : nullptr;
-            // No gradient that was asked for depends on them.
-            if (p_.is_affine() && place() != 0 && carry == nullptr) own.state_in = pass.zeros();
-        }
-        const char* gradient = pass.find_gradient(own, *inner_);
-        if (place() != ranks_.size - 1) own.grad_state_out = gradient;
-        inner_->backward(own, stream);
+        pass.attempt([&] {
+            enter(pass, own);
+            pass.make_local(own, *inner_);
+        });
+        pass.gather_locals();
+        pass.attempt([&] {
+            const char* gradient = pass.find_gradient(own, *inner_);
+            if (place() != ranks_.size - 1) own.grad_state_out = gradient;
+            inner_->backward(own, stream);
+        });
     }
 
     void withdraw(Pass pass, Code code, const char* sentence, void* stream) const override {
@@ -70,6 +62,20 @@ class OperatorRanks final : public OperatorKernel {
   private:
     const OperatorRankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
+
+    // Finds the states that enter the own steps, as backward needs them, and of a reduction the gradient of its result.
+    void enter(OperatorRankPass& pass, OperatorBuffers& own) const {
+        const char* carry = nullptr;
+        const bool edges = OperatorRankPass::reads_edges(p_);
+        if (!edges && (pass.wants_states() || !p_.is_affine())) carry = pass.find_carry();
+        if (edges && place() != 0) carry = pass.states_before();
+        if (place() != 0) own.state_in = carry;
+        if (!p_.is_reduction()) return;
+        own.grad_output = pass.zeros();
+        own.grad_state_out = place() == ranks_.size - 1 ? pass.gradient_of_all() : nullptr;
+        // No gradient that was asked for depends on them.
+        if (p_.is_affine() && place() != 0 && carry == nullptr) own.state_in = pass.zeros();
+    }
 
     void finish(OperatorRankPass& pass, const OperatorBuffers& b, void* stream) const {
         OperatorBuffers own = b;

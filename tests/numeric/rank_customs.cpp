@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Custom operators over several ranks, each a thread, against the fold on the whole: host functions and callbacks on the
-// CPU, device code on a GPU that the ranks share. And callbacks that fail on one.
+// Custom operators over several ranks, each a thread, against the fold on the whole, and their gradients against those of the
+// operator built in: host functions and callbacks on the CPU, device code on a GPU that the ranks share. And callbacks that
+// fail on one.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +23,31 @@ struct Result {
 };
 
 constexpr Target device{FLASHSCAN_BACKEND_CUDA, ""};
+constexpr int32_t grad = FLASHSCAN_GRAD;
+
+// The gradients of a call, in memory of the host.
+struct Gradients {
+    explicit Gradients(const Arrays& of)
+        : output(of.output.size()),
+          state_out(of.state_out.size()),
+          input(of.input.size()),
+          state_in(of.state_in.size()) {}
+    Bytes output, state_out, input, state_in;
+};
+std::vector<flashscan_arg> backward_arguments(Arrays& a, Gradients& g) {
+    std::vector<flashscan_arg> list{{FLASHSCAN_ARG_INPUT, 0, a.input.data(), a.input.size()},
+                                    {grad | FLASHSCAN_ARG_OUTPUT, 0, g.output.data(), g.output.size()},
+                                    {grad | FLASHSCAN_ARG_STATE_OUT, 0, g.state_out.data(), g.state_out.size()},
+                                    {grad | FLASHSCAN_ARG_INPUT, 0, g.input.data(), g.input.size()}};
+    if (!a.shape.state) return list;
+    list.push_back({FLASHSCAN_ARG_STATE_IN, 0, a.state_in.data(), a.state_in.size()});
+    list.push_back({grad | FLASHSCAN_ARG_STATE_IN, 0, g.state_in.data(), g.state_in.size()});
+    return list;
+}
 
 // A call in memory of the backend.
-void execute(const Plan& plan, const std::vector<flashscan_arg>& arguments, int32_t backend, Result& result) {
+void execute(const Plan& plan, int32_t pass, const std::vector<flashscan_arg>& arguments, int32_t backend,
+             Result& result) {
     std::vector<std::unique_ptr<Buffer>> buffers;
     std::vector<flashscan_arg> own = arguments;
     for (flashscan_arg& argument : own) {
@@ -33,8 +56,8 @@ void execute(const Plan& plan, const std::vector<flashscan_arg>& arguments, int3
         buffers.back()->write(Bytes(bytes, bytes + argument.bytes));
         argument.data = buffers.back()->data();
     }
-    result.status = flashscan_execute(plan.get(), FLASHSCAN_PASS_FORWARD, own.data(), static_cast<int32_t>(own.size()),
-                                      test_stream(backend));
+    result.status =
+        flashscan_execute(plan.get(), pass, own.data(), static_cast<int32_t>(own.size()), test_stream(backend));
     if (result.status != FLASHSCAN_STATUS_OK) result.sentence = flashscan_last_error();
     const char* error = synchronize(backend);
     EXPECT_EQ(error, nullptr) << error;
@@ -45,9 +68,11 @@ void execute(const Plan& plan, const std::vector<flashscan_arg>& arguments, int3
     }
 }
 
-// Executes forward on every rank's arrays; `change` may give each rank an operator of its own.
+// Executes forward on every rank's arrays, and backward where there are gradients; `change` may give each rank an operator
+// of its own.
 std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* kernel, Meeting& meeting,
-                        const std::function<void(int32_t rank, flashscan_custom_operator&)>& change) {
+                        const std::function<void(int32_t rank, flashscan_custom_operator&)>& change,
+                        std::vector<Gradients>* gradients = nullptr) {
     std::vector<Result> results(parts.size());
     on_ranks(meeting.size(), [&](int32_t rank) {
         Arrays& part = parts[static_cast<size_t>(rank)];
@@ -55,7 +80,8 @@ std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* ke
         flashscan_custom_operator custom = custom_of(static_cast<int64_t>(part.size));
         custom.host = multiply_exact;
         change(rank, custom);
-        const flashscan_operator_desc desc = custom::desc_of(part.shape, custom);
+        flashscan_operator_desc desc = custom::desc_of(part.shape, custom);
+        if (gradients != nullptr) desc.dtype = FLASHSCAN_DTYPE_F64;
         const std::string name = kernel;
         const bool on_gpu = meeting.backend() == FLASHSCAN_BACKEND_CUDA;
         flashscan_options options =
@@ -65,16 +91,29 @@ std::vector<Result> run(std::vector<Arrays>& parts, bool reverse, const char* ke
         const Plan plan(desc, options);
         result = {plan.status(), plan.message()};
         if (!plan) return;
-        std::vector<flashscan_arg> arguments;
         const int32_t first = reverse ? meeting.size() - 1 : 0;
-        for (const flashscan_arg& argument : part.arguments())
-            if ((argument.id != FLASHSCAN_ARG_STATE_IN || rank == first) &&
-                (argument.id != FLASHSCAN_ARG_STATE_OUT || rank == meeting.size() - 1 - first))
-                arguments.push_back(argument);
-        execute(plan, arguments, meeting.backend(), result);
+        const auto execute_own = [&](int32_t pass, std::vector<flashscan_arg> arguments) {
+            std::erase_if(arguments, [&](const flashscan_arg& argument) {
+                const int32_t id = argument.id & ~grad;
+                return (id == FLASHSCAN_ARG_STATE_IN && rank != first) ||
+                       (id == FLASHSCAN_ARG_STATE_OUT && rank != meeting.size() - 1 - first);
+            });
+            execute(plan, pass, arguments, meeting.backend(), result);
+        };
+        execute_own(FLASHSCAN_PASS_FORWARD, part.arguments());
+        if (gradients != nullptr && result.status == FLASHSCAN_STATUS_OK)
+            execute_own(FLASHSCAN_PASS_BACKWARD, backward_arguments(part, (*gradients)[static_cast<size_t>(rank)]));
     });
     EXPECT_EQ(meeting.trouble(), "");
     return results;
+}
+
+// Copies the steps of a rank, from `begin` of the whole on.
+void take_steps(const Arrays& whole, const Bytes& from, int64_t begin, const Arrays& part, Bytes& to) {
+    for (int64_t b = 0; b < part.shape.batch; ++b)
+        for (int64_t t = 0; t < part.shape.time; ++t)
+            for (int64_t c = 0; c < part.shape.channels; ++c)
+                std::copy_n(from.data() + whole.place(b, begin + t, c), whole.size, to.data() + part.place(b, t, c));
 }
 
 std::vector<Arrays> parts_of(const Arrays& whole, const std::vector<int64_t>& lengths) {
@@ -85,11 +124,7 @@ std::vector<Arrays> parts_of(const Arrays& whole, const std::vector<int64_t>& le
         shape.time = length;
         Arrays part(shape, whole.size);
         part.state_in = whole.state_in;
-        for (int64_t b = 0; b < shape.batch; ++b)
-            for (int64_t t = 0; t < length; ++t)
-                for (int64_t c = 0; c < shape.channels; ++c)
-                    std::copy_n(whole.input.data() + whole.place(b, begin + t, c), whole.size,
-                                part.input.data() + part.place(b, t, c));
+        take_steps(whole, whole.input, begin, part, part.input);
         parts.push_back(part);
         begin += length;
     }
@@ -264,18 +299,270 @@ TEST(RankCustoms, ACallbackThatFailsOnOneRank) {
     }
 }
 
-TEST(RankCustoms, AdjointsAndPackedSequencesAreRefused) {
+// ---- gradients, against those of MATMUL of the same matrices
+
+// Elements are some matrices of 2 x 2 numbers, whose products do not commute.
+constexpr size_t matrix_bytes = 4 * sizeof(double);
+template <size_t count>
+void multiply(void*, const void* l, const void* r, void* out) {
+    const auto *a = static_cast<const double*>(l), *b = static_cast<const double*>(r);
+    auto* c = static_cast<double*>(out);
+    for (size_t k = 0; k < 4 * count; k += 4)
+        for (size_t i = 0; i < 2; ++i)
+            for (size_t j = 0; j < 2; ++j) c[k + 2 * i + j] = a[k + 2 * i] * b[k + j] + a[k + 2 * i + 1] * b[k + 2 + j];
+}
+template <size_t count>
+void multiply_adjoint(void*, const void* l, const void* r, const void* g, void* gl, void* gr) {
+    const auto *a = static_cast<const double*>(l), *b = static_cast<const double*>(r),
+               *d = static_cast<const double*>(g);
+    auto *da = static_cast<double*>(gl), *db = static_cast<double*>(gr);
+    for (size_t k = 0; k < 4 * count; k += 4)
+        for (size_t i = 0; i < 2; ++i)
+            for (size_t j = 0; j < 2; ++j) {
+                da[k + 2 * i + j] = d[k + 2 * i] * b[k + 2 * j] + d[k + 2 * i + 1] * b[k + 2 * j + 1];
+                db[k + 2 * i + j] = a[k + i] * d[k + j] + a[k + 2 + i] * d[k + 2 + j];
+            }
+}
+constexpr const char* matrix_code = R"(
+extern "C" __device__ void multiply(const void* l, const void* r, void* out) {
+    const double *a = (const double*)l, *b = (const double*)r;
+    double* c = (double*)out;
+    for (int k = 0; k < 4 * COUNT; k += 4)
+        for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 2; ++j)
+                c[k + 2 * i + j] = a[k + 2 * i] * b[k + j] + a[k + 2 * i + 1] * b[k + 2 + j];
+}
+extern "C" __device__ void multiply_adjoint(const void* l, const void* r, const void* g, void* gl, void* gr) {
+    const double *a = (const double*)l, *b = (const double*)r, *d = (const double*)g;
+    double *da = (double*)gl, *db = (double*)gr;
+    for (int k = 0; k < 4 * COUNT; k += 4)
+        for (int i = 0; i < 2; ++i)
+            for (int j = 0; j < 2; ++j) {
+                da[k + 2 * i + j] = d[k + 2 * i] * b[k + 2 * j] + d[k + 2 * i + 1] * b[k + 2 * j + 1];
+                db[k + 2 * i + j] = a[k + i] * d[k + j] + a[k + 2 + i] * d[k + 2 + j];
+            }
+}
+)";
+int32_t multiply_batched(void*, const void* l, int64_t l_stride, const void* r, int64_t r_stride, void* out,
+                         int64_t out_stride, int64_t count, void*) {
+    for (int64_t i = 0; i < count; ++i)
+        multiply<1>(nullptr, static_cast<const char*>(l) + i * l_stride, static_cast<const char*>(r) + i * r_stride,
+                    static_cast<char*>(out) + i * out_stride);
+    return 0;
+}
+// Fails in the calls from `failing` on, where there is a state.
+int32_t multiply_batched_adjoint(void* state, const void* l, const void* r, const void* g, void* gl, void* gr,
+                                 int64_t count, void*) {
+    if (auto* const failing = static_cast<Failing*>(state); failing != nullptr && failing->made++ >= failing->failing)
+        return 5;
+    for (int64_t i = 0; i < count; ++i) {
+        const int64_t at = i * static_cast<int64_t>(matrix_bytes);
+        multiply_adjoint<1>(nullptr, static_cast<const char*>(l) + at, static_cast<const char*>(r) + at,
+                            static_cast<const char*>(g) + at, static_cast<char*>(gl) + at, static_cast<char*>(gr) + at);
+    }
+    return 0;
+}
+
+// Matrices of which long products neither vanish nor grow, or gradients.
+void fill_matrices(Bytes& matrices, uint64_t stream) {
+    for (size_t i = 0; i < matrices.size() / sizeof(double); ++i) {
+        const double value = (i % 4 == 0 || i % 4 == 3 ? 0.9 : -0.1) + 0.2 * uniform(11, stream, i);
+        std::memcpy(matrices.data() + sizeof(double) * i, &value, sizeof value);
+    }
+}
+
+// What MATMUL on the whole makes of both passes, of `count` matrices for each element.
+void multiply_whole(Arrays& a, Gradients& g, int64_t count) {
+    Shape shape = a.shape;
+    shape.channels *= count;
+    flashscan_operator_desc desc = custom::desc_of(shape, {});
+    desc.kind = FLASHSCAN_OPERATOR_MATMUL;
+    desc.dtype = FLASHSCAN_DTYPE_F64;
+    desc.dim = 2;
+    desc.custom = nullptr;
+    const Plan plan(desc, make_options(FLASHSCAN_BACKEND_CPU, "", 1, false, false));
+    ASSERT_TRUE(plan) << plan.message();
+    std::vector<flashscan_arg> backward = backward_arguments(a, g);
+    if (shape.mode != FLASHSCAN_MODE_REDUCTION)
+        backward.push_back({FLASHSCAN_ARG_OUTPUT, 0, a.output.data(), a.output.size()});
+    Result result;
+    execute(plan, FLASHSCAN_PASS_FORWARD, a.arguments(), FLASHSCAN_BACKEND_CPU, result);
+    ASSERT_EQ(result.status, FLASHSCAN_STATUS_OK) << result.sentence;
+    execute(plan, FLASHSCAN_PASS_BACKWARD, backward, FLASHSCAN_BACKEND_CPU, result);
+    ASSERT_EQ(result.status, FLASHSCAN_STATUS_OK) << result.sentence;
+}
+
+void expect_close(const char* name, const Bytes& got, const Bytes& want) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); i += sizeof(double)) {
+        double mine, its;
+        std::memcpy(&mine, got.data() + i, sizeof mine);
+        std::memcpy(&its, want.data() + i, sizeof its);
+        ASSERT_NEAR(mine, its, 1e-10 * (1 + std::abs(its))) << name << " at number " << i / sizeof(double);
+    }
+}
+
+// The gradient of a reduction is the sum of those of all ranks: twice that of the first one, less that of the second.
+Bytes share_of(const Bytes& gradient, size_t rank, size_t ranks) {
+    Bytes share = gradient;
+    const double part = ranks == 1 ? 1 : rank == 0 ? 2 : rank == 1 ? -1 : 0;
+    for (size_t i = 0; i < share.size(); i += sizeof(double)) {
+        double value;
+        std::memcpy(&value, share.data() + i, sizeof value);
+        value *= part;
+        std::memcpy(share.data() + i, &value, sizeof value);
+    }
+    return share;
+}
+
+void expect_gradients(const Shape& shape, int64_t count, const std::vector<int64_t>& lengths, const char* kernel,
+                      int32_t backend, const std::function<void(int32_t, flashscan_custom_operator&)>& change) {
+    std::string cut;
+    for (const int64_t length : lengths) cut += " " + std::to_string(length);
+    SCOPED_TRACE(fmt::format("{} b{} c{} x {} mode {}{} in parts of{}", kernel, shape.batch, shape.channels, count,
+                             shape.mode, shape.reverse ? " reverse" : "", cut));
+    const bool reduction = shape.mode == FLASHSCAN_MODE_REDUCTION;
+    Arrays whole(shape, static_cast<size_t>(count) * matrix_bytes);
+    Gradients wanted(whole);
+    uint64_t stream = 0;
+    for (Bytes* filled : {&whole.input, &whole.state_in, &wanted.output, &wanted.state_out})
+        fill_matrices(*filled, ++stream);
+    std::vector<Arrays> parts = parts_of(whole, lengths);
+    std::vector<Gradients> gradients(parts.begin(), parts.end());
+    int64_t begin = 0;
+    for (size_t rank = 0; rank < parts.size(); begin += lengths[rank++]) {
+        gradients[rank].state_out = wanted.state_out;
+        if (reduction)
+            gradients[rank].output = share_of(wanted.output, rank, parts.size());
+        else
+            take_steps(whole, wanted.output, begin, parts[rank], gradients[rank].output);
+    }
+    multiply_whole(whole, wanted, count);
+    Meeting meeting(static_cast<int32_t>(parts.size()), backend);
+    const auto results = run(parts, shape.reverse, kernel, meeting, change, &gradients);
+    begin = 0;
+    for (size_t rank = 0; rank < parts.size(); begin += lengths[rank++]) {
+        SCOPED_TRACE(fmt::format("rank {}", rank));
+        ASSERT_EQ(results[rank].status, FLASHSCAN_STATUS_OK) << results[rank].sentence;
+        Bytes output(parts[rank].output.size()), input(parts[rank].input.size());
+        take_steps(whole, wanted.input, begin, parts[rank], input);
+        if (!reduction) take_steps(whole, whole.output, begin, parts[rank], output);
+        expect_close("OUTPUT", parts[rank].output, reduction ? whole.output : output);
+        expect_close("GRAD|INPUT", gradients[rank].input, input);
+        if (shape.state && rank == (shape.reverse ? parts.size() - 1 : 0))
+            expect_close("GRAD|STATE_IN", gradients[rank].state_in, wanted.state_in);
+    }
+}
+
+TEST(RankCustoms, GradientsAreThoseOfTheWhole) {
+    int i = 0;
+    for (const char* kernel : {"host", "batched", "reference"})
+        for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{
+                 {7}, {5, 4}, {0, 6}, {3, 0, 6}, {0, 0, 9, 2, 0}, {2, 3, 0, 1, 40, 0, 7, 90}})
+            for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
+                const Shape shape{1 + i % 3,
+                                  std::accumulate(lengths.begin(), lengths.end(), int64_t{0}),
+                                  1 + i % 2,
+                                  0,
+                                  i % 4 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC,
+                                  mode,
+                                  i % 5 < 2,
+                                  mode == FLASHSCAN_MODE_EXCLUSIVE || i % 7 < 4};
+                ++i;
+                expect_gradients(
+                    shape, 1, lengths, kernel, FLASHSCAN_BACKEND_CPU, [&](int32_t, flashscan_custom_operator& custom) {
+                        custom.host = multiply<1>, custom.host_adjoint = multiply_adjoint<1>;
+                        if (std::string(kernel) == "batched")
+                            custom.batched = multiply_batched, custom.batched_adjoint = multiply_batched_adjoint;
+                    });
+            }
+}
+
+// Cases as those of the fold. Elements of one matrix are scanned in registers forward, those of five are not.
+TEST(RankCustomsOnAGpu, GradientsAreThoseOfTheWhole) {
+    SKIP_UNLESS_AVAILABLE(device);
+    int i = 0;
+    for (const int64_t count : {1, 5}) {
+        const std::string code = fmt::format("#define COUNT {}\n{}", count, matrix_code);
+        for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{{7},
+                                                                                     {5, 4},
+                                                                                     {9, 0},
+                                                                                     {3, 0, 6},
+                                                                                     {1, 1, 1, 1},
+                                                                                     {200, 1, 300},
+                                                                                     {4, 0, 0, 5, 0},
+                                                                                     {2, 3, 0, 1, 40, 0, 7, 90}})
+            for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
+                std::vector<int64_t> cut = lengths;
+                const bool exclusive = mode == FLASHSCAN_MODE_EXCLUSIVE, reverse = i % 2 == 1;
+                if (exclusive && i % 4 < 2) cut.insert(cut.begin(), 0);
+                if (reverse) std::reverse(cut.begin(), cut.end());
+                const Shape shape{1 + i % 3,
+                                  std::accumulate(cut.begin(), cut.end(), int64_t{0}),
+                                  1 + i % 2,
+                                  0,
+                                  count == 1 && i % 3 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC,
+                                  mode,
+                                  reverse,
+                                  exclusive || i % 5 < 3};
+                ++i;
+                expect_gradients(shape, count, cut, "", FLASHSCAN_BACKEND_CUDA,
+                                 [&](int32_t, flashscan_custom_operator& custom) {
+                                     custom = code_of(count * static_cast<int64_t>(matrix_bytes), code, "multiply");
+                                     custom.adjoint_name = "multiply_adjoint";
+                                 });
+            }
+    }
+}
+
+// In whatever call it fails, all ranks hear of it, and none is left waiting.
+TEST(RankCustoms, AnAdjointThatFailsOnOneRank) {
+    const Arrays whole({1, 12, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false}, matrix_bytes);
+    int64_t failed = 0;
+    for (bool fails = true; fails; ++failed) {
+        std::vector<Arrays> parts = parts_of(whole, {4, 4, 4});
+        std::vector<Gradients> gradients(parts.begin(), parts.end());
+        Failing state;
+        state.failing = failed;
+        Meeting meeting(3);
+        const auto results = run(
+            parts, false, "batched", meeting,
+            [&](int32_t rank, flashscan_custom_operator& custom) {
+                custom.host = nullptr;
+                custom.batched = multiply_batched, custom.batched_adjoint = multiply_batched_adjoint;
+                if (rank == 1) custom.state = &state;
+            },
+            &gradients);
+        fails = state.made > failed;
+        for (const Result& result : results)
+            EXPECT_EQ(result.sentence,
+                      fails ? "rank 1 of 3 has failed: custom.batched_adjoint returned 5; accepted is 0" : "");
+    }
+    EXPECT_GT(failed, 5);
+}
+
+// A rank without the adjoint would not take part in backward.
+TEST(RankCustoms, RanksAgreeOnTheAdjoint) {
+    const Arrays whole({1, 4, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false}, matrix_bytes);
+    std::vector<Arrays> parts = parts_of(whole, {2, 2});
+    std::vector<Gradients> gradients(parts.begin(), parts.end());
+    Meeting meeting(2);
+    for (const Result& result : run(
+             parts, false, "", meeting,
+             [](int32_t rank, flashscan_custom_operator&custom) {
+                 custom.host = multiply<1>;
+                 if (rank == 0) custom.host_adjoint = multiply_adjoint<1>;
+             },
+             &gradients)) {
+        EXPECT_EQ(result.status, FLASHSCAN_STATUS_INVALID_ARGUMENT);
+        EXPECT_NE(result.sentence.find("adjoint f64"), std::string::npos) << result.sentence;
+    }
+}
+
+TEST(RankCustoms, PackedSequencesAreRefused) {
     Arrays whole({1, 4, 1, 0, 0, FLASHSCAN_MODE_INCLUSIVE, false, false}, sizeof(Exact));
     std::vector<Arrays> parts = parts_of(whole, {2, 2});
     Meeting meeting(2);
-    for (const Result& result : run(parts, false, "", meeting, [](int32_t, flashscan_custom_operator& custom) {
-             custom.element_bytes = 16;
-             custom.host = multiply_pair;
-             custom.host_adjoint = multiply_pair_adjoint;
-         })) {
-        EXPECT_NE(result.status, FLASHSCAN_STATUS_OK);
-        EXPECT_NE(result.sentence.find("rank 0 of 2"), std::string::npos) << result.sentence;
-    }
     for (Arrays& part : parts) part.shape.sequences = 1;
     for (const Result& result : run(parts, false, "", meeting, [](int32_t, flashscan_custom_operator&) {})) {
         EXPECT_EQ(result.status, FLASHSCAN_STATUS_UNSUPPORTED);
