@@ -6,7 +6,7 @@
 //               y' = product y + total      affine maps with the products of their matrices, the last one on the left
 //     backward  g = slope g' + local        slopes and local gradients of all ranks are gathered, and those behind this
 //               g = g' total^H + local      one joined: of numbers they are a linear recurrence, or a reduction of sums,
-//               g = product^H g' + local    whose slopes are 1
+//               g = product^H g' + local    whose slopes are 1; of custom elements backward of a scan of the totals
 //
 // That is the gathered way. Scans go in a wavefront too (wave.h); backward an all-gather tells the states before the own steps
 // first, which are the last ones in OUTPUT or, of numbers with slopes, follow from the totals.
@@ -28,8 +28,25 @@
 namespace flashscan::cuda {
 namespace {
 
-// Reduces what `steps` ranks tell, a number or an element each.
-OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
+// Reduces or scans the elements that `steps` ranks tell.
+OperatorProblem elements_of_ranks(const OperatorProblem& p, OperatorMode mode, int64_t steps) {
+    OperatorProblem over;
+    over.kind = p.kind;
+    over.dtype = p.is_custom() ? p.dtype : state_dtype(p.dtype);
+    over.mode = mode;
+    over.direction = p.direction;
+    over.batch = 1;
+    over.time = steps;
+    over.dim = p.dim;
+    over.channels = p.chains();
+    over.has_custom = p.has_custom;
+    over.custom = p.custom;
+    validate(over);
+    return over;
+}
+
+// Reduces the numbers that `steps` ranks tell, those of all elements.
+OperatorProblem numbers_of_ranks(const OperatorProblem& p, OperatorKind kind, Dtype dtype, int64_t steps) {
     OperatorProblem over;
     over.kind = kind;
     over.dtype = dtype;
@@ -37,10 +54,7 @@ OperatorProblem reduction_of_ranks(const OperatorProblem& p, OperatorKind kind, 
     over.direction = p.direction;
     over.batch = 1;
     over.time = steps;
-    over.dim = kind == p.kind ? p.dim : Extent();
-    over.channels = kind == p.kind ? p.chains() : p.chains() * p.element();
-    over.has_custom = p.has_custom;
-    over.custom = p.custom;
+    over.channels = p.chains() * p.element() * p.number_bytes() / size_of(p.dtype);
     validate(over);
     return over;
 }
@@ -82,12 +96,18 @@ class OperatorRanks final : public OperatorKernel {
         if (alone()) return;
         total_ = make(total_of(p_), options_);
         if (p_.is_affine()) product_ = make(matrices_of(p_), options_);
-        if (p_.is_reduction()) store_ = over_ranks(p_.kind, p_.dtype, 0);
+        if (p_.is_reduction()) {
+            OperatorProblem store = elements_of_ranks(p_, OperatorMode::reduction, 0);
+            store.dtype = p_.dtype;
+            store_ = make(store, options_);
+        }
         if (p_.differentiable()) {
-            if (p_.is_reduction() && is_last()) gradients_ = over_ranks(OperatorKind::add, p_.dtype, ranks_.size);
-            if (has_slopes()) ones_ = over_ranks(OperatorKind::mul, state(), 0);
+            if (p_.is_reduction() && is_last())
+                gradients_ = numbers_over_ranks(OperatorKind::add, p_.dtype, ranks_.size);
+            if (has_slopes()) ones_ = numbers_over_ranks(OperatorKind::mul, state_dtype(p_.dtype), 0);
             if (has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), options_);
-            if (is_sum() && after() > 0) sums_behind_ = over_ranks(OperatorKind::add, state(), after());
+            if (is_sum() && after() > 0)
+                sums_behind_ = numbers_over_ranks(OperatorKind::add, state_dtype(p_.dtype), after());
         }
         lay_out();
     }
@@ -99,8 +119,12 @@ class OperatorRanks final : public OperatorKernel {
         if (alone()) return;
         for (int32_t k = 0; k < ranks_.size; ++k)
             if (tells(k, steps[static_cast<size_t>(ranks_.place(k, p_.direction))])) tellers_.push_back(k);
-        if (place() > 0) before_ = over_ranks(p_.kind, state(), tellers_before(place()) - 1);
-        if (p_.is_reduction()) all_ = over_ranks(p_.kind, state(), tellers_before(ranks_.size) - 1);
+        if (place() > 0) before_ = over_ranks(OperatorMode::reduction, tellers_before(place()) - 1);
+        if (p_.is_reduction()) all_ = over_ranks(OperatorMode::reduction, tellers_before(ranks_.size) - 1);
+        if (const int32_t count = tellers_between(); p_.is_custom() && p_.differentiable() && count > 0) {
+            with_own_ = over_ranks(OperatorMode::reduction, tellers_before(place() + 1) - 1);
+            through_ = over_ranks(OperatorMode::exclusive, count);
+        }
         const int64_t most = most_steps(steps);
         wavefront_.settle(passes(), [&](Pass pass) { return work(pass, most); });
         lay_out();
@@ -166,7 +190,8 @@ class OperatorRanks final : public OperatorKernel {
     // `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
-        size_t carry = 0, gradient = 0, other = 0, joined = 0, unused = 0, inner = 0, bytes = 0, told_bytes = 0;
+        size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unused = 0, inner = 0;
+        size_t bytes = 0, told_bytes = 0;
     };
     struct Call {
         const RankPlan& of;
@@ -181,8 +206,11 @@ class OperatorRanks final : public OperatorKernel {
         return call;
     }
 
-    std::unique_ptr<OperatorKernel> over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
-        return make_(reduction_of_ranks(p_, kind, dtype, steps), options_);
+    std::unique_ptr<OperatorKernel> over_ranks(OperatorMode mode, int64_t steps) const {
+        return make_(elements_of_ranks(p_, mode, steps), options_);
+    }
+    std::unique_ptr<OperatorKernel> numbers_over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
+        return make_(numbers_of_ranks(p_, kind, dtype, steps), options_);
     }
     // Whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is given
     // STATE_IN, which MODE_EXCLUSIVE needs.
@@ -263,12 +291,15 @@ class OperatorRanks final : public OperatorKernel {
         book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
         book(to.edges, backward && reads_edges(), Extent(edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
-        to.joined = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
+        for (size_t* place : {&to.totals_joined, &to.locals_joined})
+            *place = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
         to.unused = scratch.book(max(states, products) * size);
         size_t inner = map ? inner_->scratch_bytes(pass) : 0;
-        for (const auto* kernel : {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_})
+        for (const auto* kernel :
+             {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_, &with_own_})
             if (*kernel) inner = std::max(inner, (*kernel)->scratch_bytes(Pass::forward));
         if (backward && map && has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
+        if (backward && through_) inner = std::max(inner, through_->scratch_bytes(Pass::backward));
         if (backward && behind_) inner = std::max(inner, behind_->scratch_bytes(Pass::forward));
         to.inner = scratch.book(Extent(inner, "SCRATCH"));
         wavefront_.book(pass, scratch);
@@ -276,7 +307,6 @@ class OperatorRanks final : public OperatorKernel {
         return to;
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    Dtype state() const { return p_.is_custom() ? p_.dtype : state_dtype(p_.dtype); }
     // The gradients of numbers, unless these are added, are multiplied by slopes.
     bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
     bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
@@ -299,6 +329,10 @@ class OperatorRanks final : public OperatorKernel {
     // How many of the first k ranks have totals that count.
     int32_t tellers_before(int32_t k) const {
         return static_cast<int32_t>(std::lower_bound(tellers_.begin(), tellers_.end(), k) - tellers_.begin());
+    }
+    // How many of those between this rank and the last one.
+    int32_t tellers_between() const {
+        return is_last() ? 0 : tellers_before(ranks_.size - 1) - tellers_before(place() + 1);
     }
     int64_t numbers() const { return p_.chains() * p_.element(); }
     int64_t state_bytes() const { return numbers() * p_.state_number_bytes(); }
@@ -363,25 +397,25 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, product_bytes());
     }
-    // The totals of the first `end` ranks but for the very first, side by side.
-    const char* totals_from_second(const Call& call, int32_t end) const {
-        const char* const totals = call.at(call.of.totals);
-        const int32_t count = tellers_before(end);
-        if (count == end) return told_from(totals, 1, end, state_bytes());
-        char* const joined = call.at(call.of.joined);
-        for (int32_t i = 1; i < count; ++i) {
-            const int32_t at = p_.direction == Direction::forward ? i - 1 : count - 1 - i;
-            copy(call, joined + at * state_bytes(), told_by(totals, tellers_[static_cast<size_t>(i)], state_bytes()),
+    // What those ranks among the k-th to the one before the end-th have told whose totals count, of each as much as its states,
+    // side by side: where it lies, or in `joined`.
+    const char* told_by_tellers(const Call& call, size_t told, int32_t k, int32_t end, size_t joined) const {
+        const char* const all = call.at(told);
+        const int32_t first = tellers_before(k), count = tellers_before(end) - first;
+        if (count == end - k) return told_from(all, k, end, state_bytes());
+        char* const to = call.at(joined);
+        for (int32_t i = 0; i < count; ++i) {
+            const int32_t at = p_.direction == Direction::forward ? i : count - 1 - i;
+            copy(call, to + at * state_bytes(), told_by(all, tellers_[static_cast<size_t>(first + i)], state_bytes()),
                  state_bytes(), "leaving out ranks without steps");
         }
-        return joined;
+        return to;
     }
     // Finds the states after the first `count` ranks: the total of the first one, taken on by the others.
     void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
-        const char *const totals = call.at(call.of.totals), *const products = call.at(call.of.products);
-        reduce(call, kernel, totals_from_second(call, count),
-               p_.is_affine() ? told_from(products, 1, count, product_bytes()) : nullptr,
-               told_by(totals, 0, state_bytes()), to);
+        reduce(call, kernel, told_by_tellers(call, call.of.totals, 1, count, call.of.totals_joined),
+               p_.is_affine() ? told_from(call.at(call.of.products), 1, count, product_bytes()) : nullptr,
+               told_by(call.at(call.of.totals), 0, state_bytes()), to);
     }
     // The states that enter the own steps.
     const void* find_carry(const Call& call) const {
@@ -480,6 +514,7 @@ class OperatorRanks final : public OperatorKernel {
             reduce(call, *sums_behind_, behind, nullptr, nullptr, gradient);
             return gradient;
         }
+        if (p_.is_custom()) return pull_back(call);
         if (!has_slopes()) return join_gradients(call);
         LinearBuffers over;
         over.gate = told_from(call.at(call.of.slopes), place() + 1, ranks_.size, state_bytes());
@@ -513,6 +548,25 @@ class OperatorRanks final : public OperatorKernel {
         return gradient;
     }
 
+    // That of custom elements, which goes through the totals of the ranks behind: these states are what an exclusive scan of the
+    // totals makes of the states after the own steps, and its STATE_OUT is what enters the last rank.
+    const void* pull_back(const Call& call) const {
+        const char* const last = told_by(call.at(call.of.locals), ranks_.size - 1, state_bytes());
+        if (!through_) return last;
+        void* const state = call.at(call.of.other);
+        join_totals(call, *with_own_, place() + 1, state);
+        const int32_t first = place() + 1, end = ranks_.size - 1;
+        OperatorBuffers over;
+        over.state_in = state;
+        over.input = told_by_tellers(call, call.of.totals, first, end, call.of.totals_joined);
+        over.grad_output = told_by_tellers(call, call.of.locals, first, end, call.of.locals_joined);
+        over.grad_state_out = last;
+        over.grad_state_in = call.at(call.of.gradient);
+        over.scratch = call.at(call.of.inner);
+        through_->backward(over, call.stream);
+        return over.grad_state_in;
+    }
+
     OperatorProblem p_;
     Options options_;  // of one GPU
     Communicator ranks_;
@@ -522,8 +576,10 @@ class OperatorRanks final : public OperatorKernel {
     RankMatrixKernels kernels_;
     // These reduce the own steps and multiply their matrices; join the totals of the ranks before this one, and of all; add
     // the gradients that all give; and add the local ones of the ranks behind. Without steps, `store_` stores a state as
-    // OUTPUT, and `ones_` gives the identity of products.
-    std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_;
+    // OUTPUT, and `ones_` gives the identity of products. Of custom elements with ranks between this one and the last,
+    // `with_own_` joins the totals of the ranks up to this one, and `through_` is the scan of those between.
+    std::unique_ptr<OperatorKernel> total_, product_, before_, all_, store_, gradients_, ones_, sums_behind_, with_own_,
+        through_;
     std::unique_ptr<LinearKernel> behind_;
     std::vector<int32_t> tellers_;  // the places of the ranks whose totals count, in the order of computation
     RankPlan forward_, backward_;

@@ -80,7 +80,8 @@ __global__ void __launch_bounds__(tree_block) tree_enter(const __grid_constant__
     T sum = 0;
     if (!p.is_reduction && step >= 0 && step < p.steps(n))
         sum += load_number<T>(p.grad_output + p.step_place(n, c, step) * p.bytes, number);
-    if (last && p.is_reduction) sum += load_number<T>(p.grad_output + p.state_place(n, c) * p.bytes, number);
+    if (last && p.is_reduction && p.grad_output != nullptr)
+        sum += load_number<T>(p.grad_output + p.state_place(n, c) * p.bytes, number);
     if (last && p.grad_state_out != nullptr)
         sum += load_number<T>(p.grad_state_out + p.state_place(n, c) * p.bytes, number);
     store_number<T>(p.grad_prefix(n, c, j), number, sum);
