@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "core/rounding.h"
+
 namespace flashscan {
 namespace {
 
 constexpr double launch_us = 4.4;         // before a kernel streams, its launch included
 constexpr double bytes_per_us = 4.2e6;    // of a stream
-constexpr double summary_us = 6;          // kernels that close a summary and join those of other ranks
+constexpr double closing_us = 6;          // kernels that close a summary and join those of other ranks
 constexpr double gather_us = 8.8;         // an all-gather of nothing on two ranks
 constexpr double further_rank_us = 1.34;  // of each further one
 constexpr double gathered_bytes = 105e3;  // bytes a microsecond
@@ -18,6 +20,7 @@ constexpr double sent_us = 20;            // from the end of a group to its stat
 constexpr double peer_us = 10;            // through the memory of the GPUs
 constexpr double sent_bytes = 215e3;      // bytes a microsecond
 constexpr double group_us = 3;            // from one group of a wavefront to the next
+constexpr double filling_blocks = 16 * 132;
 
 double all_gather_us(int32_t ranks, double bytes) {
     return gather_us + further_rank_us * (ranks - 2) + (ranks - 1) * bytes / gathered_bytes;
@@ -25,17 +28,27 @@ double all_gather_us(int32_t ranks, double bytes) {
 
 }  // namespace
 
-double gathered_us(const RankWork& w) {
-    return 2 * launch_us + (w.summary_bytes + w.pass_bytes) / bytes_per_us + summary_us +
-           all_gather_us(w.ranks, w.message_bytes);
+double stream_us(double bytes) { return bytes / bytes_per_us; }
+
+RowCut RankWork::cut_into(int32_t groups) const {
+    const auto index = static_cast<size_t>(groups);
+    return index < cuts.size() ? cuts[index] : RowCut{groups, 1.0 / groups};
 }
 
+double gathered_us(const RankWork& w) {
+    return 2 * launch_us + w.summary_us + w.pass_us + w.steps_us + closing_us + all_gather_us(w.ranks, w.message_bytes);
+}
+
+// Groups that run at once are done at once, so that the next rank starts behind all of them.
 double wavefront_us(const RankWork& w, int32_t groups) {
-    const double hop = (w.peer_memory ? peer_us : sent_us) + w.state_bytes / groups / sent_bytes;
+    const RowCut cut = w.cut_into(groups);
+    const int32_t at_once = cut.groups > 1 && w.blocks > 0 && 2 * cut.largest * w.blocks <= filling_blocks ? 2 : 1;
+    const double pass = w.pass_us + w.steps_us * ceil_div(cut.groups, at_once) + group_us * cut.groups;
+    const double first = at_once * cut.largest * w.pass_us + w.steps_us;
+    const double hop = (w.peer_memory ? peer_us : sent_us) + cut.largest * w.state_bytes / sent_bytes;
     const double edges = w.edge_bytes > 0 ? all_gather_us(w.ranks, w.edge_bytes) : 0;
-    const double before = w.before_bytes > 0 ? launch_us + w.before_bytes / bytes_per_us : 0;
-    return launch_us + w.pass_bytes / bytes_per_us * (groups + w.ranks - 1) / groups + group_us * groups +
-           hop * (w.ranks - 1) + edges + before;
+    const double before = w.before_us > 0 ? launch_us + w.before_us : 0;
+    return launch_us + pass + (first + hop) * (w.ranks - 1) + edges + before;
 }
 
 RankSchedule choose_schedule(const RankWork& w, Carries wanted, int32_t groups) {

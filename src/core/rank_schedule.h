@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/communicator.h"
 
@@ -19,21 +20,36 @@ namespace flashscan {
 inline constexpr int64_t least_group_rows = 1024, few_groups = 8;
 inline constexpr int32_t most_chosen_groups = 64;  // that a plan makes by itself
 
-// The memory traffic and messages of a pass on the rank that has the most steps.
+// What becomes of rows that are to be cut into some number of groups.
+struct RowCut {
+    int32_t groups = 1;
+    double largest = 1;  // the share of all rows that the largest group has
+};
+
+// The microseconds that a kernel takes for a stream of so many bytes, but for its launch.
+double stream_us(double bytes);
+
+// The times and messages of a pass on the rank that has the most steps, in microseconds without launches.
 struct RankWork {
     int32_t ranks = 1;
-    double pass_bytes = 0;     // of all arrays
-    double summary_bytes = 0;  // of the arrays that a summary reads
-    double message_bytes = 0;  // that each rank sends to all where summaries are gathered
+    double pass_us = 0;  // of the kernels of one GPU on all rows, but for steps_us
+    double steps_us =
+        0;  // that they take besides, however few the rows are: a block walks the steps one after the other
+    double summary_us = 0;     // of what a rank does for the others where summaries are gathered
+    double message_bytes = 0;  // that each rank sends to all then
     double edge_bytes = 0;     // that each rank sends to all once, before a wavefront begins
-    double before_bytes = 0;   // of the arrays that are read for what it sends then
+    double before_us = 0;      // of what it does for what it sends then
     double state_bytes = 0;    // of the states of all rows
+    double blocks = 0;         // that walk all rows; groups run in twos where both fit a GPU. 0: any group fills one
     int64_t rows = 0;
     int64_t least_rows = least_group_rows;  // of a group that the plan makes; fewer leave much of a GPU idle
     int64_t most_groups = 1;                // that the rows can be cut into; 0: a wavefront is not possible
     bool peer_memory = false;               // states pass through it, and not through NCCL or callbacks
+    std::vector<RowCut> cuts;               // by the groups that are asked for; even ones where there is none
     const char* why_whole =
         "the gradient of the gate is a sum over the rows, which a wavefront would cut";  // where it is 0
+
+    RowCut cut_into(int32_t groups) const;
 };
 
 struct RankSchedule {

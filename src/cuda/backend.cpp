@@ -75,7 +75,7 @@ std::unique_ptr<OperatorKernel> operator_over_ranks(const OperatorProblem& probl
     const OperatorProblem dense = with_dense_states(problem);
     auto kernel = make(dense, options, refusal);
     if (!kernel) return nullptr;
-    return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone);
+    return make_operator_ranks(dense, options, std::move(kernel), make_operator_alone, make_alone, is_tiny(dense));
 }
 std::unique_ptr<OperatorKernel> batched_alone(const OperatorProblem& problem, const Options& options,
                                               std::string& refusal) {

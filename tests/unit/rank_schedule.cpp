@@ -16,8 +16,8 @@ constexpr double mb = 1 << 20;
 RankWork work_of(int32_t ranks, double array_mb, int arrays) {
     RankWork w;
     w.ranks = ranks;
-    w.pass_bytes = arrays * array_mb * mb;
-    w.summary_bytes = 2 * array_mb * mb;
+    w.pass_us = stream_us(arrays * array_mb * mb);
+    w.summary_us = stream_us(2 * array_mb * mb);
     w.state_bytes = 8192 * 4;
     w.message_bytes = 2 * w.state_bytes;
     w.rows = 8192;
@@ -91,7 +91,7 @@ TEST(RankSchedule, WhatIsReadBeforeAWavefrontCounts) {
     RankWork w = work_of(2, 1024, 3);
     const double us = wavefront_us(w, 8);
     EXPECT_EQ(choose_schedule(w, Carries::chosen, 0).carries, Carries::wavefront);
-    w.before_bytes = w.summary_bytes;
+    w.before_us = w.summary_us;
     EXPECT_GT(wavefront_us(w, 8), us + gathered_us(w) / 3);
     EXPECT_EQ(choose_schedule(w, Carries::chosen, 0).carries, Carries::gathered);
 }

@@ -12,6 +12,7 @@ std::unique_ptr<OperatorKernel> make_operator_numbers(const OperatorProblem& pro
 // Takes products of matrices of up to 4 rows and 128 bytes, and affine maps with such matrices.
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal);
+bool is_tiny(const OperatorProblem& problem);
 // Take custom operators given as device code, which is compiled when the plan is made. The first scans elements in
 // registers, the second combines pairs level by level of a tree.
 std::unique_ptr<OperatorKernel> make_custom_scan(const OperatorProblem& problem, const Options& options,

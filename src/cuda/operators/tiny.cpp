@@ -67,6 +67,8 @@ class Tiny final : public OperatorKernel {
 
 }  // namespace
 
+bool is_tiny(const OperatorProblem& p) { return tiny_kernels(p.dtype, p.kind, p.dim) != nullptr; }
+
 std::unique_ptr<OperatorKernel> make_operator_tiny(const OperatorProblem& problem, const Options& options,
                                                    std::string& refusal) {
     const OperatorProblem& p = problem;

@@ -21,6 +21,8 @@
 
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/ranks/matrices_params.h"
+#include "cuda/ranks/operator_cost.h"
+#include "cuda/ranks/operator_told.h"
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
@@ -83,8 +85,10 @@ struct OperatorFamily {
 class OperatorRanks final : public OperatorKernel {
   public:
     OperatorRanks(const OperatorProblem& problem, const Options& options, std::unique_ptr<OperatorKernel> inner,
-                  MakeOperator make, MakeLinear make_linear)
+                  MakeOperator make, MakeLinear make_linear, bool in_registers)
         : p_(problem),
+          told_(p_, options.communicator.size),
+          in_registers_(in_registers),
           options_(options),
           ranks_(options.communicator),
           make_(make),
@@ -104,9 +108,9 @@ class OperatorRanks final : public OperatorKernel {
         if (p_.differentiable()) {
             if (p_.is_reduction() && is_last())
                 gradients_ = numbers_over_ranks(OperatorKind::add, p_.dtype, ranks_.size);
-            if (has_slopes()) ones_ = numbers_over_ranks(OperatorKind::mul, state_dtype(p_.dtype), 0);
-            if (has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), options_);
-            if (is_sum() && after() > 0)
+            if (told_.has_slopes()) ones_ = numbers_over_ranks(OperatorKind::mul, state_dtype(p_.dtype), 0);
+            if (told_.has_slopes() && after() > 0) behind_ = make_linear(gradients_of_ranks(p_, after()), options_);
+            if (told_.is_sum() && after() > 0)
                 sums_behind_ = numbers_over_ranks(OperatorKind::add, state_dtype(p_.dtype), after());
         }
         lay_out();
@@ -126,7 +130,8 @@ class OperatorRanks final : public OperatorKernel {
             through_ = over_ranks(OperatorMode::exclusive, count);
         }
         const int64_t most = most_steps(steps);
-        wavefront_.settle(passes(), [&](Pass pass) { return work(pass, most); });
+        wavefront_.settle(passes(),
+                          [&](Pass pass) { return operator_work(p_, in_registers_, pass, ranks_.size, most); });
         lay_out();
     }
 
@@ -171,16 +176,16 @@ class OperatorRanks final : public OperatorKernel {
         const Call call = begin(backward_, b, stream);
         OperatorBuffers own = b;
         own.scratch = call.at(backward_.inner);
-        if (tells_totals(Pass::backward)) gather_totals(call);
+        if (told_.totals(Pass::backward, waves(Pass::backward))) gather_totals(call);
         gather_products(call);
-        if (!is_sum()) own.state_in = reads_edges() ? find_state_before(call) : find_carry(call);
+        if (!told_.is_sum()) own.state_in = told_.reads_edges() ? find_state_before(call) : find_carry(call);
         if (waves(Pass::backward)) return wavefront_.run(Pass::backward, b, own.state_in, false, stream);
         if (p_.is_reduction()) {
             own.grad_output = nullptr;
             own.grad_state_out = gradient_of_all(call);
         }
         gather_locals(call, own);
-        if (has_slopes()) gather_slopes(call, own);
+        if (told_.has_slopes()) gather_slopes(call, own);
         if (after() > 0) own.grad_state_out = find_gradient(call);
         inner_->backward(own, stream);
     }
@@ -202,7 +207,7 @@ class OperatorRanks final : public OperatorKernel {
     // What a rank tells without making it, since no rank needs it or it lacks an argument, is NaN.
     Call begin(const RankPlan& of, const OperatorBuffers& b, void* stream) const {
         const Call call{of, b, stream};
-        fill(call.at(of.sent), 0xff, static_cast<size_t>(sent_bytes()), stream);
+        fill(call.at(of.sent), 0xff, static_cast<size_t>(told_.most_bytes()), stream);
         return call;
     }
 
@@ -228,68 +233,26 @@ class OperatorRanks final : public OperatorKernel {
     std::span<const Pass> passes() const { return std::span(both_passes).first(p_.differentiable() ? 2 : 1); }
     bool waves(Pass pass) const { return wavefront_.waves(pass); }
 
-    // Arrays that a rank reads and writes, and what it tells.
-    RankWork work(Pass pass, int64_t steps) const {
-        const bool backward = pass == Pass::backward;
-        const double count = static_cast<double>(p_.packed() ? p_.channels : p_.chains()) * static_cast<double>(steps);
-        const double element = count * static_cast<double>(p_.element() * p_.number_bytes()),
-                     gate = count * static_cast<double>(p_.gate_element() * p_.number_bytes()),
-                     states = static_cast<double>(state_bytes());
-        RankWork w;
-        w.ranks = ranks_.size;
-        w.pass_bytes = 2 * element + gate;
-        w.summary_bytes = element + gate;
-        w.message_bytes = states;
-        if (tells_products(pass)) w.summary_bytes += gate, w.message_bytes += static_cast<double>(product_bytes());
-        if (backward) {
-            w.message_bytes += states;
-            w.pass_bytes = is_sum()         ? 2 * element
-                           : has_slopes()   ? 3 * element
-                           : p_.is_affine() ? 3 * element + 2 * gate
-                                            : 4 * element;
-            if (has_slopes()) w.summary_bytes += 3 * element, w.before_bytes = element, w.edge_bytes = states;
-            if (reads_edges()) w.edge_bytes = static_cast<double>(edge_bytes()), w.message_bytes += w.edge_bytes;
-            if (p_.is_matmul()) w.summary_bytes += tells_totals(pass) ? 2 * element : element;
-        }
-        w.state_bytes = states;
-        w.rows = numbers();
-        w.least_rows = least_rows();
-        w.most_groups = p_.is_custom() ? 0 : most_groups(p_, pass);
-        w.why_whole = p_.is_custom() ? "custom operators are not cut into groups of rows"
-                                     : "all ranks have the result of a reduction";
-        return w;
-    }
-
-    // Numbers of the states of a group. Blocks walk chains of matrices, 16 rows of a product each; where chains are too few
-    // to fill a GPU, their time is cut, which reads matrices twice. That is so for the whole already, or is to be for no group.
-    int64_t least_rows() const {
-        constexpr int64_t block_rows = 16, filling_blocks = 8 * 132, largest_in_registers = 4;
-        if (p_.on_numbers() || p_.is_custom() || p_.dim <= largest_in_registers) return least_group_rows;
-        const int64_t blocks = p_.is_affine() ? 1 : ceil_div<int64_t>(p_.dim, block_rows),
-                      filling = ceil_div(filling_blocks, blocks), chains = p_.chains() < filling ? 1 : filling;
-        return std::max<int64_t>(least_group_rows, chains * p_.element());
-    }
-
     void lay_out() {
         if (alone()) return;
         for (const Pass pass : passes()) (pass == Pass::forward ? forward_ : backward_) = lay_out(pass);
     }
     RankPlan lay_out(Pass pass) {
         const bool backward = pass == Pass::backward, map = !waves(pass);
-        const Extent states(state_bytes(), "SCRATCH"), products(product_bytes(), "SCRATCH"), size = ranks_.size;
+        const Extent states(state_bytes(), "SCRATCH"), products(told_.product_bytes(), "SCRATCH"), size = ranks_.size;
         RankPlan to;
         Workspace scratch;
         const auto book = [&](size_t& place, bool there, Extent bytes) {
             place = scratch.book(there ? bytes * size : Extent());
             if (there) to.told_bytes += static_cast<size_t>(bytes);
         };
-        to.sent = scratch.book(Extent(sent_bytes(), "SCRATCH"));
-        book(to.totals, tells_totals(pass), states);
-        book(to.products, tells_products(pass), products);
-        book(to.slopes, backward && map && has_slopes(), states);
+        to.sent = scratch.book(Extent(told_.most_bytes(), "SCRATCH"));
+        book(to.totals, told_.totals(pass, waves(pass)), states);
+        book(to.products, told_.products(pass, waves(pass)), products);
+        book(to.slopes, backward && map && told_.has_slopes(), states);
         book(to.locals, backward && map, states);
-        book(to.outputs, backward && p_.is_reduction(), Extent(output_bytes()));
-        book(to.edges, backward && reads_edges(), Extent(edge_bytes()));
+        book(to.outputs, backward && p_.is_reduction(), Extent(told_.output_bytes()));
+        book(to.edges, backward && told_.reads_edges(), Extent(told_.edge_bytes()));
         for (size_t* place : {&to.carry, &to.gradient, &to.other}) *place = scratch.book(states);
         for (size_t* place : {&to.totals_joined, &to.locals_joined})
             *place = scratch.book(std::ssize(tellers_) < ranks_.size ? states * size : Extent());
@@ -298,7 +261,7 @@ class OperatorRanks final : public OperatorKernel {
         for (const auto* kernel :
              {&total_, &product_, &before_, &all_, &store_, &gradients_, &ones_, &sums_behind_, &with_own_})
             if (*kernel) inner = std::max(inner, (*kernel)->scratch_bytes(Pass::forward));
-        if (backward && map && has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
+        if (backward && map && told_.has_slopes()) inner = std::max(inner, total_->scratch_bytes(Pass::backward));
         if (backward && through_) inner = std::max(inner, through_->scratch_bytes(Pass::backward));
         if (backward && behind_) inner = std::max(inner, behind_->scratch_bytes(Pass::forward));
         to.inner = scratch.book(Extent(inner, "SCRATCH"));
@@ -307,20 +270,6 @@ class OperatorRanks final : public OperatorKernel {
         return to;
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    // The gradients of numbers, unless these are added, are multiplied by slopes.
-    bool has_slopes() const { return p_.on_numbers() && p_.has_slopes(); }
-    bool is_sum() const { return p_.on_numbers() && !p_.has_slopes(); }
-    // Backward finds the states before the own steps in OUTPUT.
-    bool reads_edges() const { return !p_.on_numbers() && !p_.is_custom() && !p_.is_reduction(); }
-    // Backward, scans of matrices need the totals that gradients go through: neither the first rank's nor the last one's.
-    bool tells_totals(Pass pass) const {
-        if (pass == Pass::forward) return !waves(pass);
-        return reads_edges() ? p_.is_matmul() && ranks_.size > 2 && !waves(pass) : !is_sum();
-    }
-    // The first rank's product is not needed, in a scan neither is the last one's.
-    bool tells_products(Pass pass) const {
-        return p_.is_affine() && !waves(pass) && (ranks_.size > 2 || (p_.is_reduction() && pass == Pass::forward));
-    }
     // Nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || p_.chains() == 0; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
@@ -334,17 +283,7 @@ class OperatorRanks final : public OperatorKernel {
     int32_t tellers_between() const {
         return is_last() ? 0 : tellers_before(ranks_.size - 1) - tellers_before(place() + 1);
     }
-    int64_t numbers() const { return p_.chains() * p_.element(); }
-    int64_t state_bytes() const { return numbers() * p_.state_number_bytes(); }
-    int64_t product_bytes() const { return p_.chains() * p_.gate_element() * p_.state_number_bytes(); }
-    int64_t output_bytes() const { return numbers() * p_.number_bytes(); }
-    // The edge of all rows and, behind it, its marks. Those of the next rank are aligned as states are.
-    int64_t edge_bytes() const {
-        constexpr int64_t alignment = 16;
-        return reads_edges() ? round_up(state_bytes() + int64_t{p_.state_rows()}, alignment) : 0;
-    }
-    // The longest message; one of OUTPUT is no longer than one of states.
-    int64_t sent_bytes() const { return std::max({state_bytes(), product_bytes(), edge_bytes()}); }
+    int64_t state_bytes() const { return told_.state_bytes(); }
     // The rank that is k-th in the order of computation has told what lies here.
     const char* told_by(const char* all, int32_t k, int64_t bytes) const {
         return all + ranks_.place(k, p_.direction) * bytes;
@@ -392,10 +331,10 @@ class OperatorRanks final : public OperatorKernel {
     }
     void gather_products(const Call& call) const {
         const Pass pass = &call.of == &forward_ ? Pass::forward : Pass::backward;
-        if (!tells_products(pass)) return;
+        if (!told_.products(pass, waves(pass))) return;
         if (place() > 0 && (!is_last() || (p_.is_reduction() && pass == Pass::forward)))
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
-        tell(call, call.of.products, product_bytes());
+        tell(call, call.of.products, told_.product_bytes());
     }
     // What those ranks among the k-th to the one before the end-th have told whose totals count, of each as much as its states,
     // side by side: where it lies, or in `joined`.
@@ -414,7 +353,7 @@ class OperatorRanks final : public OperatorKernel {
     // Finds the states after the first `count` ranks: the total of the first one, taken on by the others.
     void join_totals(const Call& call, const OperatorKernel& kernel, int32_t count, void* to) const {
         reduce(call, kernel, told_by_tellers(call, call.of.totals, 1, count, call.of.totals_joined),
-               p_.is_affine() ? told_from(call.at(call.of.products), 1, count, product_bytes()) : nullptr,
+               p_.is_affine() ? told_from(call.at(call.of.products), 1, count, told_.product_bytes()) : nullptr,
                told_by(call.at(call.of.totals), 0, state_bytes()), to);
     }
     // The states that enter the own steps.
@@ -431,20 +370,20 @@ class OperatorRanks final : public OperatorKernel {
         const bool exclusive = p_.mode == OperatorMode::exclusive;
         char *const sent = call.at(call.of.sent), *const before = call.at(call.of.carry);
         launch_edge(call, sent, reinterpret_cast<uint8_t*>(sent + state_bytes()), true);
-        tell(call, call.of.edges, edge_bytes());
+        tell(call, call.of.edges, told_.edge_bytes());
         if (place() == 0) return b.state_in;
         if (exclusive) launch_edge(call, before, nullptr, false);
         RankEdgesParams edges;
-        edges.edges = told_by(call.at(call.of.edges), place() - 1, edge_bytes());
+        edges.edges = told_by(call.at(call.of.edges), place() - 1, told_.edge_bytes());
         edges.marks = edges.edges + state_bytes();
-        edges.message_step = p_.direction == Direction::forward ? -edge_bytes() : edge_bytes();
+        edges.message_step = p_.direction == Direction::forward ? -told_.edge_bytes() : told_.edge_bytes();
         edges.count = place();
         edges.exclusive = exclusive ? 1 : 0;
         edges.rows = p_.state_rows();
         edges.row_numbers = p_.channels * p_.element();
         edges.identity_dim = p_.is_matmul() ? p_.dim : Extent();
         edges.to = before;
-        launch(kernels_.edges, threads_in_blocks(numbers(), rank_threads), call.stream, edges);
+        launch(kernels_.edges, threads_in_blocks(told_.numbers(), rank_threads), call.stream, edges);
         return before;
     }
     // The states at the first or the last own step.
@@ -466,13 +405,14 @@ class OperatorRanks final : public OperatorKernel {
         edge.channel_step = steps.channels * edge.element;
         edge.reverse = p_.direction == Direction::reverse ? 1 : 0;
         edge.last_step = last_step ? 1 : 0;
-        launch(kernels_.edge, threads_in_blocks(numbers(), rank_threads), call.stream, edge);
+        launch(kernels_.edge, threads_in_blocks(told_.numbers(), rank_threads), call.stream, edge);
     }
 
     // The gradient of a reduction's states after all steps, on the last rank.
     const void* gradient_of_all(const Call& call) const {
-        copy(call, call.at(call.of.sent), call.b.grad_output, output_bytes(), "copying the gradient of a reduction");
-        tell(call, call.of.outputs, output_bytes());
+        copy(call, call.at(call.of.sent), call.b.grad_output, told_.output_bytes(),
+             "copying the gradient of a reduction");
+        tell(call, call.of.outputs, told_.output_bytes());
         if (!is_last()) return nullptr;
         void* const gradient = call.at(call.of.gradient);
         reduce(call, *gradients_, call.at(call.of.outputs), nullptr, call.b.grad_state_out, gradient);
@@ -510,12 +450,12 @@ class OperatorRanks final : public OperatorKernel {
         void* const gradient = call.at(call.of.gradient);
         const char* const locals = call.at(call.of.locals);
         const char* const behind = told_from(locals, place() + 1, ranks_.size, state_bytes());
-        if (is_sum()) {
+        if (told_.is_sum()) {
             reduce(call, *sums_behind_, behind, nullptr, nullptr, gradient);
             return gradient;
         }
         if (p_.is_custom()) return pull_back(call);
-        if (!has_slopes()) return join_gradients(call);
+        if (!told_.has_slopes()) return join_gradients(call);
         LinearBuffers over;
         over.gate = told_from(call.at(call.of.slopes), place() + 1, ranks_.size, state_bytes());
         over.input = behind;
@@ -528,7 +468,7 @@ class OperatorRanks final : public OperatorKernel {
     // That of matrices, which goes through one rank after the other.
     const void* join_gradients(const Call& call) const {
         const char* const matrices = call.at(p_.is_affine() ? call.of.products : call.of.totals);
-        const int64_t matrix_bytes = p_.is_affine() ? product_bytes() : state_bytes();
+        const int64_t matrix_bytes = p_.is_affine() ? told_.product_bytes() : state_bytes();
         const char* const locals = call.at(call.of.locals);
         const void* gradient = told_by(locals, ranks_.size - 1, state_bytes());
         char *to = call.at(call.of.gradient), *other = call.at(call.of.other);
@@ -541,7 +481,7 @@ class OperatorRanks final : public OperatorKernel {
             join.chains = p_.chains();
             join.dim = p_.dim;
             join.affine = p_.is_affine() ? 1 : 0;
-            launch(kernels_.join, threads_in_blocks(numbers(), rank_threads), call.stream, join);
+            launch(kernels_.join, threads_in_blocks(told_.numbers(), rank_threads), call.stream, join);
             gradient = to;
             std::swap(to, other);
         }
@@ -568,6 +508,8 @@ class OperatorRanks final : public OperatorKernel {
     }
 
     OperatorProblem p_;
+    OperatorTold told_;
+    bool in_registers_;
     Options options_;  // of one GPU
     Communicator ranks_;
     MakeOperator make_;
@@ -589,8 +531,8 @@ class OperatorRanks final : public OperatorKernel {
 
 std::unique_ptr<OperatorKernel> make_operator_ranks(const OperatorProblem& problem, const Options& options,
                                                     std::unique_ptr<OperatorKernel> inner, MakeOperator make,
-                                                    MakeLinear make_linear) {
-    return std::make_unique<OperatorRanks>(problem, options, std::move(inner), make, make_linear);
+                                                    MakeLinear make_linear, bool in_registers) {
+    return std::make_unique<OperatorRanks>(problem, options, std::move(inner), make, make_linear, in_registers);
 }
 
 }  // namespace flashscan::cuda

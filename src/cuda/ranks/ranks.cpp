@@ -180,8 +180,8 @@ class Ranks final : public Family::Kernel {
         const auto [summary, whole] = Family::traffic(p_, pass);
         RankWork w;
         w.ranks = ranks_.size;
-        w.summary_bytes = summary * row_steps;
-        w.pass_bytes = whole * row_steps;
+        w.summary_us = stream_us(summary * row_steps);
+        w.pass_us = stream_us(whole * row_steps);
         w.state_bytes = static_cast<double>(state_bytes());
         w.message_bytes = static_cast<double>(product_bytes() + state_bytes() + rows()) +
                           (pass == Pass::backward ? w.state_bytes : 0);

@@ -94,8 +94,8 @@ class SelectiveRanks final : public SelectiveKernel {
         const bool segmented = !p_.packed() && !batch_invariant_ && numbers() < least_blocks * block_numbers;
         RankWork w;
         w.ranks = ranks_.size;
-        w.summary_bytes = 0.8 * walk;
-        w.pass_bytes = segmented ? 1.8 * walk : walk;
+        w.summary_us = 0.8 * stream_us(walk);
+        w.pass_us = (segmented ? 1.8 : 1) * stream_us(walk);
         w.message_bytes = static_cast<double>(forward_.message_bytes);
         w.state_bytes = static_cast<double>(p_.state_bytes());
         w.rows = numbers();

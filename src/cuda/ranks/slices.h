@@ -4,11 +4,13 @@
 // be cut. All ranks cut alike, by what is the same on all of them.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/gated_arguments.h"
 #include "core/linear_arguments.h"
 #include "core/operator_arguments.h"
+#include "core/rank_schedule.h"
 #include "core/selective_arguments.h"
 
 namespace flashscan::cuda {
@@ -36,6 +38,21 @@ RowSlices slices_of(const LinearProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const GatedProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const OperatorProblem& problem, Pass pass, int32_t groups);
 RowSlices slices_of(const SelectiveProblem& problem, Pass pass, int32_t groups);
+
+// What becomes of the rows, by the groups that are asked for, as many as a plan makes by itself.
+template <typename Problem>
+std::vector<RowCut> row_cuts(const Problem& problem, Pass pass) {
+    const auto most = std::min<int64_t>(most_groups(problem, pass), most_chosen_groups);
+    const auto states = static_cast<double>(problem.state_rows() * problem.channels);
+    std::vector<RowCut> list(1);
+    for (int32_t groups = 1; groups <= most; ++groups) {
+        const RowSlices slices = slices_of(problem, pass, groups);
+        int64_t largest = 0;
+        for (const RowSlice& slice : slices.list) largest = std::max(largest, slice.states);
+        list.push_back({static_cast<int32_t>(slices.list.size()), static_cast<double>(largest) / states});
+    }
+    return list;
+}
 
 // The problem whose states are dense, of all rows.
 LinearProblem with_dense_states(LinearProblem problem);

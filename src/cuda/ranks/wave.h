@@ -186,6 +186,7 @@ class Wavefront {
 
     void choose(Pass pass, RankWork work) {
         work.peer_memory = mail_ != nullptr;
+        work.cuts = row_cuts(p_, pass);
         const char* const why_gathered = ranks_.carries != Carries::chosen ? nullptr
                                          : !can_send(ranks_)               ? "the communicator has no send and receive"
                                          : options_.batch_invariant
