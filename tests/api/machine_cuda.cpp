@@ -7,6 +7,7 @@
 #include "fake/machine.h"
 #include "support/failing_memory.h"
 #include "support/gated_problem.h"
+#include "support/ranks.h"
 #include "support/rnn_problem.h"
 #include "support/selective_problem.h"
 
@@ -196,6 +197,46 @@ TEST(MachineCudaSteps, TakeOneLaunchInAPool) {
          {"rnn lstm fwd bf16 b16 t1 h1 d512 state-in state-out", "rnn gru fwd f32 b1 t1 h8 d64 state-in state-out"})
         EXPECT_EQ(steps_in_a_pool(rnn_problem_of(line), 512), one) << line;
     EXPECT_NE(steps_in_a_pool(problem_of("linear f32 BTC b64 t100 c512 state-in state-out"), 512), one);
+}
+
+// What plans of two ranks with a GPU each say, where those GPUs reach each other's memory and kernels on the devices that
+// `proves` names find that a message has arrived. The fake GPUs write nothing.
+std::array<std::string, 2> described_over_two_gpus(bool reach, std::array<bool, 2> proves) {
+    fake::Machine& machine = fake::machine();
+    machine.reaches_peers = reach;
+    machine.compute = [&](const std::string& kernel, void** arguments) {
+        const auto device = static_cast<size_t>(fake::current_device());
+        if (kernel.find("prove") != std::string::npos && proves[device]) **static_cast<uint32_t**>(arguments[1]) = 1;
+    };
+    const Problem p = problem_of("linear f32 BTC b4 t300 c64");
+    Meeting meeting(2, FLASHSCAN_BACKEND_CUDA);
+    meeting.carry(FLASHSCAN_CARRIES_WAVEFRONT, 2);
+    meeting.pose_as_nccl(true);
+    std::array<std::string, 2> texts;
+    on_ranks(meeting.size(), [&](int32_t rank) {
+        const flashscan_comm comm = meeting.comm(rank);
+        flashscan_options options = options_of(p, FLASHSCAN_BACKEND_CUDA, "");
+        options.device = rank;
+        options.communicator = &comm;
+        const Plan plan(desc_of(p), options);
+        texts[static_cast<size_t>(rank)] = plan ? plan.describe() : plan.message();
+    });
+    EXPECT_EQ(meeting.trouble(), "");
+    machine.reaches_peers = false;
+    machine.compute = nullptr;
+    return texts;
+}
+
+TEST(MachineCudaMail, IsUsedWhereMessagesArriveOnAllRanks) {
+    for (const bool reach : {true, false})
+        for (const bool first : {true, false})
+            for (const bool second : {true, false})
+                for (const std::string& text : described_over_two_gpus(reach, {first, second})) {
+                    EXPECT_NE(text.find("forward in a wavefront of 2 groups"), std::string::npos) << text;
+                    EXPECT_EQ(text.find("through the memory of the GPUs") != std::string::npos,
+                              reach && first && second)
+                        << text;
+                }
 }
 
 INSTANTIATE_TEST_SUITE_P(Api, MachineCuda, testing::ValuesIn(cuda_scenes()), name_of_scene);

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -58,6 +59,9 @@ struct Machine {
     std::vector<std::string> driver_after_end;
     bool contexts[device_count] = {};
     int global_captures = 0;
+    bool reaches_peers = false;  // whether GPUs reach each other's memory
+    // Does what kernels are to do, by their names and arguments, where it is given.
+    std::function<void(const std::string& kernel, void** arguments)> compute;
     std::set<std::string> broken_captures;  // by calls that a capture of another thread forbids
 
     std::set<Stream*> streams;

@@ -149,24 +149,24 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
     *stream = reinterpret_cast<cudaStream_t>(*m.streams.insert(new Stream{current_device(), false, {}}).first);
     return cudaSuccess;
 }
-// Its GPUs do not reach each other's memory.
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
     ENTER(enter_device);
-    *can = 0;
+    *can = m.reaches_peers ? 1 : 0;
     return cudaSuccess;
 }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
     ENTER(enter_device);
-    return remember(cudaErrorPeerAccessUnsupported);
+    return m.reaches_peers ? cudaSuccess : remember(cudaErrorPeerAccessUnsupported);
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
     ENTER(enter_device);
     std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", device);
     return cudaSuccess;
 }
+// No other process opens what it tells.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t*, void*) {
     ENTER(enter_device);
-    return remember(cudaErrorNotSupported);
+    return m.reaches_peers ? cudaSuccess : remember(cudaErrorNotSupported);
 }
 cudaError_t cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned) {
     ENTER(enter_device);
@@ -304,7 +304,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const voi
     *blocks = 2;
     return cudaSuccess;
 }
-cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void**) {
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
     ENTER(enter_device);
     const auto found = m.kernels.find(kernel);
     if (found == m.kernels.end()) return remember(cudaErrorInvalidDeviceFunction);
@@ -312,6 +312,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* ke
         return remember(cudaErrorInvalidResourceHandle);
     launch(config->stream, found->second + " " + std::to_string(config->gridDim.x) + " blocks of " +
                                std::to_string(config->blockDim.x));
+    if (m.compute) m.compute(found->second, arguments);
     return cudaSuccess;
 }
 

@@ -153,8 +153,9 @@ const flashscan_nccl& Meeting::nccl() {
             *rank = static_cast<Seat*>(comm)->rank;
             return 0;
         };
-        t.comm_device = [](void*, int* device) -> int {
-            *device = 0;
+        t.comm_device = [](void* comm, int* device) -> int {
+            const Seat& seat = *static_cast<Seat*>(comm);
+            *device = seat.meeting->device(seat.rank);
             return 0;
         };
         t.async_error = [](void*, int* error) -> int {

@@ -23,7 +23,8 @@ constexpr size_t most_pieces = 16, piece_bytes = 8192;  // of a message; of a pi
 constexpr size_t granule = size_t{2} << 20;             // of memory that another process maps
 constexpr int64_t most_bytes = int64_t{64} << 20;       // of the messages of a plan
 constexpr size_t message_overhead = most_pieces * (64 + 16) + 64;  // counters, and what rounding adds
-constexpr size_t proof_bytes = 64;                                 // at the end of a mailbox
+// Neighbours reach their proofs within milliseconds of each other, unless a machine is very busy.
+constexpr uint64_t proof_limit_ns = 5'000'000'000;
 
 // Mailboxes of plans that are gone. They are not freed: a neighbour may still have them mapped, and what becomes of such a
 // mapping is undefined.
@@ -124,7 +125,7 @@ struct alignas(64) PeerMail::Note {
 
 bool PeerMail::loads_kernels() {
     cudaFuncAttributes attributes{};
-    for (const void* kernel : {deliver_kernel(), collect_kernel()})
+    for (const void* kernel : {prove_kernel(), deliver_kernel(), collect_kernel()})
         if (!succeeds(cudaFuncGetAttributes(&attributes, kernel))) return false;
     return true;
 }
@@ -135,8 +136,8 @@ PeerMail::Note PeerMail::make_note(size_t messages, int64_t bytes) {
     note.process = process_number();
     if (is_switched_off() || bytes > most_bytes) return note;
     // Powers of two, so that plans of many shapes can use each other's.
-    capacity_ =
-        std::bit_ceil(std::max(static_cast<size_t>(bytes) + messages * message_overhead + proof_bytes, granule));
+    capacity_ = std::bit_ceil(
+        std::max(static_cast<size_t>(bytes) + messages * message_overhead + sizeof(ProofPlaces), granule));
     const size_t counters = messages * most_pieces * sizeof *sent_;
     void* sent = nullptr;
     if (!succeeds(cudaMalloc(&sent, counters))) return note;
@@ -152,8 +153,8 @@ PeerMail::Note PeerMail::make_note(size_t messages, int64_t bytes) {
     return note;
 }
 
-// Opens a neighbour's mailbox and writes the own proof into it.
-bool PeerMail::reach(const Note& mine, const Note& theirs, Peer& peer) {
+// Opens a neighbour's mailbox.
+bool PeerMail::reach(const Note& mine, const Note& theirs, Peer& peer) const {
     if (!mine.is_open() || std::strcmp(mine.host, theirs.host) != 0 || std::strcmp(mine.card, theirs.card) == 0)
         return false;
     if (mine.process == theirs.process) {
@@ -167,12 +168,34 @@ bool PeerMail::reach(const Note& mine, const Note& theirs, Peer& peer) {
         if (!succeeds(cudaIpcOpenMemHandle(&mapped, theirs.handle, cudaIpcMemLazyEnablePeerAccess))) return false;
         peer = {static_cast<char*>(mapped), true};
     }
-    return copies(proof_of(peer.mailbox, &peer != &peers_[0]), &mine.proof, sizeof mine.proof);
+    return true;
 }
 
-// The place in a mailbox where the rank before or the next one has written its proof.
-uint64_t* PeerMail::proof_of(char* mailbox, bool of_the_rank_before) const {
-    return reinterpret_cast<uint64_t*>(mailbox + capacity_ - proof_bytes) + (of_the_rank_before ? 0 : 1);
+ProofPlaces& PeerMail::proofs_in(char* mailbox) const {
+    return *reinterpret_cast<ProofPlaces*>(mailbox + capacity_ - sizeof(ProofPlaces));
+}
+
+// Exchanges proofs with the neighbours, which all ranks do at once. Returns whether theirs have come.
+bool PeerMail::prove(const Note& mine, std::span<const Note> notes) const {
+    ProofPlaces& own = proofs_in(mailbox_);
+    ProofParams p;
+    p.limit_ns = proof_limit_ns;
+    uint32_t ways = 0, arrived = 0;
+    if (is_rank(rank_ - 1))
+        p.ways[ways++] = {&proofs_in(neighbour(rank_ - 1).mailbox).of_next, &own.of_before, mine.proof,
+                          notes[static_cast<size_t>(rank_ - 1)].proof};
+    if (is_rank(rank_ + 1))
+        p.ways[ways++] = {&proofs_in(neighbour(rank_ + 1).mailbox).of_before, &own.of_next, mine.proof,
+                          notes[static_cast<size_t>(rank_ + 1)].proof};
+    const bool ran = runs([&](cudaStream_t stream) {
+        try {
+            launch(prove_kernel(), blocks_of(ways, proof_threads), stream, p, &own.arrived);
+        } catch (const Error&) {  // the other ranks are told, as they wait for an answer
+            return false;
+        }
+        return true;
+    });
+    return ran && copies(&arrived, &own.arrived, sizeof arrived) && arrived == ways;
 }
 
 std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, size_t messages, int64_t bytes) {
@@ -193,12 +216,8 @@ std::unique_ptr<PeerMail> PeerMail::open(const Communicator& ranks, int device, 
     const bool reached = with_neighbours(
         [&](const Note& theirs, int32_t rank) { return mail->reach(mine, theirs, mail->neighbour(rank)); });
     if (!all_agree(ranks, device, reached)) return nullptr;
-    // On some machines what is written to another GPU does not arrive.
-    const bool arrived = with_neighbours([&](const Note& theirs, int32_t rank) {
-        uint64_t proof = 0;
-        return copies(&proof, mail->proof_of(mail->mailbox_, rank < ranks.rank), sizeof proof) && proof == theirs.proof;
-    });
-    return all_agree(ranks, device, arrived) ? std::move(mail) : nullptr;
+    // On some machines what a GPU writes into another's memory does not arrive.
+    return all_agree(ranks, device, mail->prove(mine, notes)) ? std::move(mail) : nullptr;
 }
 
 PeerMail::~PeerMail() {

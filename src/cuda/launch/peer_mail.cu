@@ -2,6 +2,9 @@
 // The kernels that carry a message from one GPU of a host to another: `deliver` runs on the sender's and writes into the
 // receiver's mailbox, `collect` runs on the receiver's, waits there and copies. A block has a piece of the message and its
 // counters to itself. Blocks are few and small, so that they find room beside the kernels that compute.
+//
+// `prove` sends and receives in the same way when a plan is made, and gives up after some time where nothing comes.
+#include "cuda/device/ptx/global_timer.cuh"
 #include "cuda/device/ptx/system_flags.cuh"
 #include "cuda/launch/peer_mail_kernels.h"
 
@@ -49,8 +52,30 @@ __global__ void __launch_bounds__(mail_threads) collect(const __grid_constant__ 
     if (threadIdx.x == 0) ptx::set_system_flag(&counters.taken, taken + 1);
 }
 
+__device__ __forceinline__ ulonglong2 proof_words(uint64_t number) {
+    return {number + 2 * threadIdx.x, number + 2 * threadIdx.x + 1};
+}
+
+__global__ void __launch_bounds__(proof_threads) prove(const __grid_constant__ ProofParams p, uint32_t* arrived) {
+    const ProofParams::Way& way = p.ways[blockIdx.x];
+    reinterpret_cast<ulonglong2*>(way.there->words)[threadIdx.x] = proof_words(way.mine);
+    __threadfence_system();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        ptx::set_system_flag(&way.there->flag, 1);
+        const uint64_t begin = ptx::global_time();
+        while (ptx::read_system_flag(&way.here->flag) == 0 && ptx::global_time() - begin < p.limit_ns) __nanosleep(100);
+    }
+    __syncthreads();
+    const ulonglong2 came = __ldcg(reinterpret_cast<const ulonglong2*>(way.here->words) + threadIdx.x),
+                     due = proof_words(way.theirs);
+    const bool all = __syncthreads_and(came.x == due.x && came.y == due.y) != 0;
+    if (threadIdx.x == 0 && all) atomicAdd(arrived, 1U);
+}
+
 }  // namespace
 
+const void* prove_kernel() { return reinterpret_cast<const void*>(&prove); }
 const void* deliver_kernel() { return reinterpret_cast<const void*>(&deliver); }
 const void* collect_kernel() { return reinterpret_cast<const void*>(&collect); }
 

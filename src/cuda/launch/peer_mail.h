@@ -8,17 +8,20 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/communicator.h"
 
 namespace flashscan::cuda {
 
+struct ProofPlaces;
+
 class PeerMail {
   public:
     // Makes the mailboxes of all ranks of a communicator of NCCL's, which call this together, for so many messages of at
-    // most `bytes` bytes in all, the same numbers on all ranks. Returns null on all of them unless each can write to its
-    // neighbours; where one cannot, that is no error.
+    // most `bytes` bytes in all, the same numbers on all ranks. Returns null on all of them unless messages have arrived
+    // between all neighbours, which they try out; where one has not, that is no error.
     static std::unique_ptr<PeerMail> open(const Communicator& ranks, int device, size_t messages, int64_t bytes);
     ~PeerMail();
     PeerMail(const PeerMail&) = delete;
@@ -46,8 +49,9 @@ class PeerMail {
     bool is_rank(int32_t rank) const { return rank >= 0 && rank < size_; }
     static bool loads_kernels();
     Note make_note(size_t messages, int64_t bytes);
-    bool reach(const Note& mine, const Note& theirs, Peer& peer);
-    uint64_t* proof_of(char* mailbox, bool of_the_rank_before) const;
+    bool reach(const Note& mine, const Note& theirs, Peer& peer) const;
+    ProofPlaces& proofs_in(char* mailbox) const;
+    bool prove(const Note& mine, std::span<const Note> notes) const;
     void enqueue(const void* kernel, size_t message, const void* data, char* mailbox, void* stream) const;
 
     int device_;

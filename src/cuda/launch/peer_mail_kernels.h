@@ -25,6 +25,29 @@ struct MailParams {
     int64_t bytes = 0, piece = 0;       // of the message and of a piece; that is a multiple of 16
 };
 
+// By a proof two neighbours find out whether messages arrive: each writes words into the other's mailbox and sets a flag.
+inline constexpr int proof_threads = 32;
+struct alignas(64) Proof {
+    uint32_t flag;  // 0 until the words are there
+    alignas(64) uint64_t words[2 * proof_threads];
+};
+// The proofs of both neighbours, at the end of a mailbox.
+struct ProofPlaces {
+    Proof of_before, of_next;
+    alignas(64) uint32_t arrived;  // how many of them have arrived; set by the mailbox's own rank
+};
+
+// The proofs that a rank exchanges with its neighbours, of which each is a block's.
+struct ProofParams {
+    struct Way {
+        Proof *there = nullptr, *here = nullptr;  // in the neighbour's mailbox and in the own one
+        uint64_t mine = 0, theirs = 0;            // numbers that the words follow from
+    };
+    Way ways[2];
+    uint64_t limit_ns = 0;  // how long a block waits
+};
+
+const void* prove_kernel();  // its arguments are ProofParams and ProofPlaces::arrived
 const void* deliver_kernel();
 const void* collect_kernel();
 
