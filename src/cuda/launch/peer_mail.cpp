@@ -19,9 +19,10 @@
 namespace flashscan::cuda {
 namespace {
 
-constexpr size_t most_pieces = 16, piece_bytes = 8192;  // of a message; of a piece, unless these are too many
-constexpr size_t granule = size_t{2} << 20;             // of memory that another process maps
-constexpr int64_t most_bytes = int64_t{64} << 20;       // of the messages of a plan
+constexpr size_t most_pieces = 16;                                 // of a message
+constexpr size_t piece_bytes = 8192;                               // of a piece, unless there would be too many
+constexpr size_t granule = size_t{2} << 20;                        // of memory that another process maps
+constexpr int64_t most_bytes = int64_t{64} << 20;                  // of the messages of a plan
 constexpr size_t message_overhead = most_pieces * (64 + 16) + 64;  // counters, and what rounding adds
 // Neighbours reach their proofs within milliseconds of each other, unless a machine is very busy.
 constexpr uint64_t proof_limit_ns = 5'000'000'000;
@@ -65,7 +66,7 @@ SpareMailboxes& spare_mailboxes() {
     return *spare;
 }
 
-// A number that no other process of the host has.
+// Returns a number that no other process of the host has.
 uint64_t process_number() {
     static const uint64_t drawn = [] {
         std::random_device source;
@@ -74,7 +75,7 @@ uint64_t process_number() {
     return drawn ^ static_cast<uint64_t>(getpid());
 }
 
-// NCCL's own switch for machines on which GPUs do not reach each other properly.
+// Returns whether NCCL is told, by a variable of its own, that GPUs do not reach each other properly.
 bool is_switched_off() {
     const char* text = std::getenv("NCCL_P2P_DISABLE");
     return text != nullptr && std::atoi(text) != 0;
@@ -135,7 +136,7 @@ PeerMail::Note PeerMail::make_note(size_t messages, int64_t bytes) {
     note.device = device_;
     note.process = process_number();
     if (is_switched_off() || bytes > most_bytes) return note;
-    // Powers of two, so that plans of many shapes can use each other's.
+    // Capacities are powers of two, so that plans of many shapes can take each other's mailboxes.
     capacity_ = std::bit_ceil(
         std::max(static_cast<size_t>(bytes) + messages * message_overhead + sizeof(ProofPlaces), granule));
     const size_t counters = messages * most_pieces * sizeof *sent_;

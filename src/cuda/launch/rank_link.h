@@ -9,7 +9,7 @@
 
 namespace flashscan::cuda {
 
-// Whether ranks can send to each other, not only gather.
+// Returns whether ranks can send to each other, not only gather.
 bool can_send(const Communicator& ranks);
 
 void gather(const Communicator& ranks, const void* from, void* to, size_t bytes, void* stream);

@@ -15,7 +15,7 @@ namespace flashscan::cuda {
 
 class RankStreams {
   public:
-    // For up to so many groups in a call; `both_ways`: messages have one stream.
+    // A call has up to so many groups; `both_ways` tells that messages have one stream.
     RankStreams(int device, size_t groups, bool both_ways);
     ~RankStreams();
     RankStreams(const RankStreams&) = delete;
@@ -51,7 +51,7 @@ class RankStreams {
     int device_;
     bool both_ways_;
     std::array<cudaStream_t, 3> streams_{};  // of what comes in, of what goes out, of every other group
-    // Of the fork, of the join with each stream, and of each group's arrival and end.
+    // There is one for the fork, one for the join with each stream, and two for each group: its arrival and its end.
     std::vector<cudaEvent_t> events_;
 };
 

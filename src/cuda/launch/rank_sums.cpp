@@ -4,11 +4,11 @@
 
 #include "cuda/launch/launch.h"
 #include "cuda/launch/rank_sums_kernels.h"
+#include "cuda/launch/rank_threads.h"
 
 namespace flashscan::cuda {
 namespace {
 
-constexpr int threads = 256;
 static_assert(rank_sum_axes == Axes::most);
 
 RankSumParams params_of(const ArgumentSpec& spec) {
@@ -25,7 +25,7 @@ void pack_tensor(const ArgumentSpec& spec, const void* data, void* dense, void* 
     RankSumParams p = params_of(spec);
     p.from = data;
     p.to = dense;
-    launch(rank_sum_kernels(spec.dtype).pack, threads_in_blocks(p.count, threads), stream, p);
+    launch(rank_sum_kernels(spec.dtype).pack, threads_in_blocks(p.count, rank_threads), stream, p);
 }
 
 void add_up_tensors(const ArgumentSpec& spec, const void* dense, size_t step, int32_t count, void* data, void* stream) {
@@ -34,7 +34,7 @@ void add_up_tensors(const ArgumentSpec& spec, const void* dense, size_t step, in
     p.to = data;
     p.step = static_cast<int64_t>(step);
     p.terms = count;
-    launch(rank_sum_kernels(spec.dtype).add_up, threads_in_blocks(p.count, threads), stream, p);
+    launch(rank_sum_kernels(spec.dtype).add_up, threads_in_blocks(p.count, rank_threads), stream, p);
 }
 
 }  // namespace flashscan::cuda

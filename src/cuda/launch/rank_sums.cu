@@ -2,11 +2,12 @@
 // The kernels by which ranks add up gradients, a thread an element. The terms are added in their order, 16-bit ones in f32.
 #include "cuda/device/math/types.cuh"
 #include "cuda/launch/rank_sums_kernels.h"
+#include "cuda/launch/rank_threads.h"
 
 namespace flashscan::cuda {
 namespace {
 
-// Element i of the dense tensor, in the other one.
+// Returns where element i of the dense tensor lies in the other one.
 __device__ __forceinline__ int64_t place_of(const RankSumParams& p, int64_t i) {
     int64_t place = 0;
     for (int axis = p.axes - 1; axis >= 0; --axis) {
@@ -18,13 +19,13 @@ __device__ __forceinline__ int64_t place_of(const RankSumParams& p, int64_t i) {
 }
 
 template <typename X>
-__global__ void __launch_bounds__(256) pack_terms(const __grid_constant__ RankSumParams p) {
+__global__ void __launch_bounds__(rank_threads) pack_terms(const __grid_constant__ RankSumParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < p.count) static_cast<X*>(p.to)[i] = static_cast<const X*>(p.from)[place_of(p, i)];
 }
 
 template <typename X>
-__global__ void __launch_bounds__(256) add_up_terms(const __grid_constant__ RankSumParams p) {
+__global__ void __launch_bounds__(rank_threads) add_up_terms(const __grid_constant__ RankSumParams p) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= p.count) return;
     typename Element<X>::Wide sum{};

@@ -17,8 +17,8 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
+#include "cuda/launch/rank_threads.h"
 #include "cuda/ranks/params.h"
-#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ typename Ty::GateWide rank_gate(const RankSummaryPara
     return p.gate_form == gate_value ? wide : gate_of(p.gate_form, wide);
 }
 
-// Lets a step follow the map m.
+// Composes the map m with that of the step behind it.
 template <typename Ty, bool Backward>
 __device__ __forceinline__ void add_step(typename Ty::Map& m, typename Ty::GateWide a, typename Ty::Wide x,
                                          bool reset) {

@@ -8,9 +8,9 @@
 
 #include "cuda/device/math/types.cuh"
 #include "cuda/device/tile/sequences.cuh"
+#include "cuda/launch/rank_threads.h"
 #include "cuda/ranks/kernels.cuh"
 #include "cuda/ranks/matrices_params.h"
-#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
 

@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/launch/rank_threads.h"
 #include "cuda/launch/sequence_offsets.h"
 #include "cuda/ranks/matrices_params.h"
 #include "cuda/ranks/operator_cost.h"
 #include "cuda/ranks/operator_told.h"
 #include "cuda/ranks/ranks.h"
-#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
@@ -191,8 +191,8 @@ class OperatorRanks final : public OperatorKernel {
     }
 
   private:
-    // Places in scratch for a pass, and the bytes that a rank tells in it. Before each gather, what the rank tells is in
-    // `sent`.
+    // A plan settles these for each pass: places in scratch, and the bytes that a rank tells. Before each gather, what the
+    // rank tells is in `sent`.
     struct RankPlan {
         size_t sent = 0, totals = 0, products = 0, slopes = 0, locals = 0, outputs = 0, edges = 0;
         size_t carry = 0, gradient = 0, other = 0, totals_joined = 0, locals_joined = 0, unused = 0, inner = 0;
@@ -217,7 +217,7 @@ class OperatorRanks final : public OperatorKernel {
     std::unique_ptr<OperatorKernel> numbers_over_ranks(OperatorKind kind, Dtype dtype, int64_t steps) const {
         return make_(numbers_of_ranks(p_, kind, dtype, steps), options_);
     }
-    // Whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is given
+    // Returns whether the total of the rank at a place counts. That of the first one does: it alone knows whether it is given
     // STATE_IN, which MODE_EXCLUSIVE needs.
     bool tells(int32_t place, int64_t steps) const {
         if (!p_.is_custom() || steps > 0) return true;
@@ -270,16 +270,16 @@ class OperatorRanks final : public OperatorKernel {
         return to;
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
-    // Nothing comes from another rank.
+    // Returns whether nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || p_.chains() == 0; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
     int32_t after() const { return ranks_.size - 1 - place(); }
     bool is_last() const { return after() == 0; }
-    // How many of the first k ranks have totals that count.
+    // Returns how many of the first k ranks have totals that count.
     int32_t tellers_before(int32_t k) const {
         return static_cast<int32_t>(std::lower_bound(tellers_.begin(), tellers_.end(), k) - tellers_.begin());
     }
-    // How many of those between this rank and the last one.
+    // Returns how many of those between this rank and the last one have.
     int32_t tellers_between() const {
         return is_last() ? 0 : tellers_before(ranks_.size - 1) - tellers_before(place() + 1);
     }
@@ -302,7 +302,7 @@ class OperatorRanks final : public OperatorKernel {
         gather(ranks_, call.at(call.of.sent), call.at(to), static_cast<size_t>(bytes), call.stream);
     }
 
-    // Stores STATE_OUT, of which sequences have one each.
+    // Runs forward of `kernel` for its STATE_OUT, of which packed sequences have one each.
     static void reduce(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
                        const void* state_in, void* state_out, const void* seq_offsets = nullptr) {
         OperatorBuffers own;
@@ -315,7 +315,7 @@ class OperatorRanks final : public OperatorKernel {
         own.scratch = call.at(call.of.inner);
         kernel.forward(own, call.stream);
     }
-    // The same of the own steps, into what the rank tells.
+    // Does the same for the own steps, into what the rank tells.
     static void reduce_steps(const Call& call, const OperatorKernel& kernel, const void* input, const void* gate,
                              const void* state_in) {
         reduce(call, kernel, input, gate, state_in, call.at(call.of.sent), call.b.seq_offsets);
@@ -336,8 +336,8 @@ class OperatorRanks final : public OperatorKernel {
             reduce_steps(call, *product_, call.b.gate, nullptr, nullptr);
         tell(call, call.of.products, told_.product_bytes());
     }
-    // What those ranks among the k-th to the one before the end-th have told whose totals count, of each as much as its states,
-    // side by side: where it lies, or in `joined`.
+    // Of the ranks from the k-th to the one before the end-th, finds what those have told whose totals count, side by side: where
+    // it lies already, or copied to `joined`. Each has told as many bytes as its states have.
     const char* told_by_tellers(const Call& call, size_t told, int32_t k, int32_t end, size_t joined) const {
         const char* const all = call.at(told);
         const int32_t first = tellers_before(k), count = tellers_before(end) - first;
@@ -356,7 +356,7 @@ class OperatorRanks final : public OperatorKernel {
                p_.is_affine() ? told_from(call.at(call.of.products), 1, count, told_.product_bytes()) : nullptr,
                told_by(call.at(call.of.totals), 0, state_bytes()), to);
     }
-    // The states that enter the own steps.
+    // Finds the states that enter the own steps.
     const void* find_carry(const Call& call) const {
         if (place() == 0) return call.b.state_in;
         void* const carry = call.at(call.of.carry);
@@ -364,7 +364,7 @@ class OperatorRanks final : public OperatorKernel {
         return carry;
     }
 
-    // The states before the own steps, as OUTPUT has them.
+    // Finds the states before the own steps, as OUTPUT has them.
     const void* find_state_before(const Call& call) const {
         const OperatorBuffers& b = call.b;
         const bool exclusive = p_.mode == OperatorMode::exclusive;
@@ -386,7 +386,7 @@ class OperatorRanks final : public OperatorKernel {
         launch(kernels_.edges, threads_in_blocks(told_.numbers(), rank_threads), call.stream, edges);
         return before;
     }
-    // The states at the first or the last own step.
+    // Copies the states at the first or the last own step.
     void launch_edge(const Call& call, void* to, uint8_t* marks, bool last_step) const {
         const OperatorBuffers& b = call.b;
         const auto steps = p_.steps();
@@ -408,7 +408,7 @@ class OperatorRanks final : public OperatorKernel {
         launch(kernels_.edge, threads_in_blocks(told_.numbers(), rank_threads), call.stream, edge);
     }
 
-    // The gradient of a reduction's states after all steps, on the last rank.
+    // Finds the gradient of a reduction's states after all steps, on the last rank; null on the others.
     const void* gradient_of_all(const Call& call) const {
         copy(call, call.at(call.of.sent), call.b.grad_output, told_.output_bytes(),
              "copying the gradient of a reduction");
@@ -418,7 +418,7 @@ class OperatorRanks final : public OperatorKernel {
         reduce(call, *gradients_, call.at(call.of.outputs), nullptr, call.b.grad_state_out, gradient);
         return gradient;
     }
-    // The gradient that the own steps leave for the states before them. The first rank's goes to no other.
+    // Tells all ranks the gradient that the own steps leave for the states before them. No rank needs the first one's.
     void gather_locals(const Call& call, const OperatorBuffers& own) const {
         if (place() > 0) {
             OperatorBuffers local = own;
@@ -428,7 +428,7 @@ class OperatorRanks final : public OperatorKernel {
         }
         tell(call, call.of.locals, state_bytes());
     }
-    // The last rank's slopes are multiplied by nothing, and are ones.
+    // Tells all ranks the slopes of the own steps. Those of the last rank are multiplied by nothing, and are ones.
     void gather_slopes(const Call& call, const OperatorBuffers& own) const {
         char *const sent = call.at(call.of.sent), *const ones = is_last() ? sent : call.at(call.of.other);
         if (place() > 0) reduce(call, *ones_, nullptr, nullptr, nullptr, ones);
@@ -445,7 +445,7 @@ class OperatorRanks final : public OperatorKernel {
         tell(call, call.of.slopes, state_bytes());
     }
 
-    // The gradient of the states after the own steps.
+    // Finds the gradient of the states after the own steps.
     const void* find_gradient(const Call& call) const {
         void* const gradient = call.at(call.of.gradient);
         const char* const locals = call.at(call.of.locals);
@@ -465,7 +465,7 @@ class OperatorRanks final : public OperatorKernel {
         behind_->forward(over, call.stream);
         return gradient;
     }
-    // That of matrices, which goes through one rank after the other.
+    // Finds that of matrices, which goes through one rank after the other.
     const void* join_gradients(const Call& call) const {
         const char* const matrices = call.at(p_.is_affine() ? call.of.products : call.of.totals);
         const int64_t matrix_bytes = p_.is_affine() ? told_.product_bytes() : state_bytes();
@@ -488,8 +488,8 @@ class OperatorRanks final : public OperatorKernel {
         return gradient;
     }
 
-    // That of custom elements, which goes through the totals of the ranks behind: these states are what an exclusive scan of the
-    // totals makes of the states after the own steps, and its STATE_OUT is what enters the last rank.
+    // Finds that of custom elements by backward of a scan. The states that enter the ranks behind are what an exclusive scan of
+    // those ranks' totals makes of the states after the own steps; its STATE_OUT enters the last rank.
     const void* pull_back(const Call& call) const {
         const char* const last = told_by(call.at(call.of.locals), ranks_.size - 1, state_bytes());
         if (!through_) return last;

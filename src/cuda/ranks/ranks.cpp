@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/launch/rank_threads.h"
 #include "cuda/ranks/params.h"
 #include "cuda/ranks/table.h"
-#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int rank_warps = rank_threads / 32;
 constexpr int64_t least_chunk_steps = 256, most_chunks = 1024;
-// A warp has rows of fewer channels by itself, as lanes that stand side by side would be few.
+// Where there are no more channels, a warp takes each row by itself, since few lanes would read side by side.
 constexpr int64_t few_channels = 8;
 
 // The places of a message, and of the summaries of chunks, which are messages too.
@@ -41,7 +41,7 @@ struct LinearFamily {
     static int64_t state_bytes(const LinearProblem& p) { return size_of(state_dtype(p.dtype)); }
     static const void* states(const Buffers& b) { return b.output; }
     static Strides state_strides(const LinearProblem& p) { return p.output; }
-    // Bytes of a step of a row of data, and of gates, which a pass reads or writes.
+    // The bytes that a summary reads, and that a pass reads and writes, for a step of a row.
     struct Traffic {
         double summary, pass;
     };
@@ -69,7 +69,7 @@ struct GatedFamily {
         // Forward writes OUTPUT and maybe h; backward reads h and the gradient of OUTPUT, and has a gradient for all it read.
         return {0, pass == Pass::forward ? read + (1 + p.hides_state()) * data : 2 * read + 2 * data};
     }
-    // Whether a rank's first step is that of the sequence is known before it has any only if the first rank has steps.
+    // The first step of a sequence is on the first rank, or else no rank would know whether its own first step is that one.
     static void check_steps(const GatedProblem& p, const Communicator& ranks, std::span<const int64_t> steps) {
         const int32_t first = ranks.place(0, p.direction);
         const bool any = std::any_of(steps.begin(), steps.end(), [](int64_t n) { return n > 0; });
@@ -79,7 +79,7 @@ struct GatedFamily {
     }
 };
 
-// Settled when a plan is made, for a pass.
+// A plan settles these for each pass.
 struct RankPlan {
     MessagePlaces message;
     int64_t chunks = 0;
@@ -163,9 +163,9 @@ class Ranks final : public Family::Kernel {
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     bool waves(Pass pass) const { return wavefront_.waves(pass); }
     int64_t rows() const { return p_.state_rows() * p_.channels; }
-    // Nothing comes from another rank.
+    // Returns whether nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || rows() == 0; }
-    // In the order of the pass.
+    // Returns this rank's place in the order of the pass.
     int32_t place(Pass pass) const { return ranks_.place(ranks_.rank, order(pass)); }
     Direction order(Pass pass) const {
         const bool reverse = (p_.direction == Direction::reverse) != (pass == Pass::backward);
@@ -248,7 +248,7 @@ class Ranks final : public Family::Kernel {
     SequenceOffsets offsets(const void* data) const {
         return {p_.packed() ? data : nullptr, p_.num_sequences, p_.time, p_.offsets_dtype == Dtype::i64 ? 1 : 0, 0};
     }
-    // Whether steps lie side by side in multiples of 16 bytes, from the ends of each row on.
+    // Returns whether steps lie side by side in multiples of 16 bytes, from the ends of each row on.
     bool has_vectors(const View& view, Dtype dtype) const {
         const auto is_multiple = [](int64_t number) { return number % 16 == 0; };
         return !p_.packed() && view.time == size_of(dtype) && is_multiple(p_.time * size_of(dtype)) &&
@@ -298,7 +298,7 @@ class Ranks final : public Family::Kernel {
         c.reverse = p_.direction == Direction::reverse ? 1 : 0;
         launch(kernels_.close, blocks_of(ceil_div<int64_t>(s.rows, rank_warps), rank_threads), stream, c);
     }
-    // Whole segments of a warp, so that vectors stay aligned.
+    // Returns the steps of a chunk, which are whole segments of a warp, so that vectors stay aligned.
     int64_t chunk_steps(int64_t chunks) const {
         return round_up(ceil_div<int64_t>(p_.time, chunks), least_chunk_steps);
     }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda/launch/rank_threads.h"
 #include "cuda/ranks/ranks.h"
 #include "cuda/ranks/selective_params.h"
-#include "cuda/ranks/threads.h"
 #include "cuda/ranks/wave.h"
 
 namespace flashscan::cuda {
@@ -78,13 +78,13 @@ class SelectiveRanks final : public SelectiveKernel {
     }
 
   private:
-    // Settled by a plan, for a pass: places in a message, and in scratch.
+    // A plan settles these for each pass: places in a message, and in scratch.
     struct RankPlan {
         size_t final = 0, deltas = 0, local = 0, message_bytes = 0;
         size_t sent = 0, received = 0, carry = 0, gradient = 0, inner = 0, bytes = 0;
     };
-    // Measured on an H100: a walk is bound by instructions, and takes the time of half the bytes of all states of all steps.
-    // Where there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
+    // On an H100 a walk was bound by instructions, and took the time of half the bytes of all states of all steps. Where
+    // there are not twice as many blocks as multiprocessors, rows are cut into segments, which are walked before.
     RankWork work(int64_t steps) const {
         constexpr int64_t block_numbers = 512, least_blocks = 2 * 132, least_segmented = 16;
         const auto row_steps =
@@ -133,7 +133,7 @@ class SelectiveRanks final : public SelectiveKernel {
     }
     const RankPlan& plan(Pass pass) const { return pass == Pass::forward ? forward_ : backward_; }
     int64_t numbers() const { return p_.state_rows() * p_.channels * p_.states; }
-    // Nothing comes from another rank.
+    // Returns whether nothing comes from another rank.
     bool alone() const { return ranks_.size == 1 || numbers() == 0; }
     int32_t place() const { return ranks_.place(ranks_.rank, p_.direction); }
 
@@ -153,7 +153,7 @@ class SelectiveRanks final : public SelectiveKernel {
         }
         gather(ranks_, sent, base + of.received, of.message_bytes, stream);
     }
-    // The arguments of the own pass, with the state that enters it.
+    // Returns the arguments of the own pass, with the state that enters it.
     SelectiveBuffers entered(Pass pass, const SelectiveBuffers& x, void* stream) const {
         const RankPlan& of = plan(pass);
         SelectiveBuffers own = x;
@@ -165,7 +165,8 @@ class SelectiveRanks final : public SelectiveKernel {
         }
         return own;
     }
-    // Goes through the first `count` ranks in the order of the states, or of their gradients.
+    // Stores as `carry` what the first `count` ranks, in the order of the states, make of the first one's; with `adjoint` the
+    // same of gradients, in their order.
     void enter(Pass pass, const SelectiveBuffers& x, bool adjoint, int32_t count, void* carry, void* stream) const {
         const RankPlan& of = plan(pass);
         const char* const received = static_cast<const char*>(x.scratch) + of.received;

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "cuda/device/math/decay.cuh"
+#include "cuda/launch/rank_threads.h"
 #include "cuda/ranks/selective_params.h"
-#include "cuda/ranks/threads.h"
 
 namespace flashscan::cuda {
 

@@ -105,7 +105,7 @@ struct Mover {
     void operator()(T*& data, const Strides& s, Dtype dtype) const {
         move(data, slice.batch * s.batch + slice.channel * s.channels, dtype);
     }
-    // A tensor with a number for each channel.
+    // This one is for a tensor with a number for each channel.
     template <typename T>
     void operator()(T*& data, Dtype dtype) const {
         move(data, slice.channel, dtype);
@@ -174,7 +174,7 @@ SelectiveProblem problem_of(const SelectiveProblem& whole, const RowSlice& slice
     p.channels = slice.channels;
     p.groups = max(whole.groups * slice.channels / whole.channels, 1);
     p = with_dense_states(p);
-    validate(p);  // as of linear recurrences
+    validate(p);  // an axis of one entry has no stride, as above
     return p;
 }
 

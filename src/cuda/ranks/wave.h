@@ -94,7 +94,8 @@ class Wavefront {
         for (size_t& place : to.inner) place = scratch.book(Extent(inner, "SCRATCH"));
     }
 
-    // `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`, group by group.
+    // Runs a pass. `before` are the states before the own steps, which backward reads: [rows, channels] or, `grouped`, group by
+    // group.
     void run(Pass pass, const Buffers& b, const void* before, bool grouped, void* stream) const {
         const WavePlan& of = plan(pass);
         const bool backward = pass == Pass::backward;
@@ -106,7 +107,7 @@ class Wavefront {
         const int32_t to = at < last ? ranks_.place(at + 1, order(pass)) : -1;
         const void* enters = backward ? b.grad_state_out : b.state_in;
         void* leaves = backward ? b.grad_state_in : b.state_out;
-        // The states of the caller are as they are where groups are entries of the batch.
+        // Where groups are entries of the batch, the caller's states lie group by group already.
         const bool regroups = of.slices.along_channels;
         if (from < 0 && enters != nullptr && regroups) {
             regroup(pass, enters, carry, true, stream);
@@ -165,7 +166,7 @@ class Wavefront {
     }
 
   private:
-    // Settled for a pass.
+    // A plan settles these for each pass.
     struct WavePlan {
         RankSchedule schedule;
         RowSlices slices;
@@ -242,7 +243,7 @@ class Wavefront {
     std::unique_ptr<RankStreams> streams_;
 };
 
-// The steps of the rank that has most.
+// Returns the steps of the rank that has most.
 inline int64_t most_steps(std::span<const int64_t> steps) { return *std::max_element(steps.begin(), steps.end()); }
 
 }  // namespace flashscan::cuda

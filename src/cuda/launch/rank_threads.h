@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads of a block of the kernels of ranks, as they are compiled and launched.
+// How many threads a block has of the kernels of ranks, as they are compiled and launched.
 #pragma once
 
 namespace flashscan::cuda {
