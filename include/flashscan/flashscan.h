@@ -336,8 +336,8 @@ enum {
  * One sequence over several processes, or threads, each of which is a rank. The ranks hold consecutive parts of the
  * sequence in the order of their numbers: the steps of rank 0 come first, those of rank size - 1 last. Each makes the same
  * plan, with a communicator in its options, and calls it with its own steps; the results are those of the whole sequence.
- * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators that have an
- * adjoint or packed sequences. On a GPU the same take one, but of custom operators those with device code alone, and of
+ * On the CPU all plans take a communicator but those of recurrent networks, of pools, and of custom operators with packed
+ * sequences. On a GPU the same take one, but of custom operators those with device code alone, and of
  * gated layers, whose carries go in a wavefront, those whose communicator can send.
  *
  * Extents, strides and arguments are the rank's own. `time` may differ from rank to rank and may be zero; all else in the
@@ -367,13 +367,13 @@ enum {
  * gradient is FLASHSCAN_STATUS_UNSUPPORTED.
  *
  * Making a plan calls all_gather once, and so does each call of flashscan_execute, before it writes any output. Backward of
- * an operator and forward of a custom one call it twice, and recurrences, layers, selective scans, MATMUL and AFFINE call
- * it again for each rank whose carry is not finite unless its steps are walked one by one; so does backward once more with
- * COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls it twice, and a call once,
- * or in a wavefront forward, and backward of ADD, not at all, and backward of an operator up to four times. All ranks of a communicator
- * therefore make the same plans and the same calls in the same order, one at a time; a rank that leaves one out, or comes
- * with another pass, leaves the others waiting in their all_gather, or mixes up what they receive. Different communicators
- * do not know of each other.
+ * an operator and forward of a custom one call it twice, backward of a custom one four times. Recurrences, layers, selective
+ * scans, MATMUL and AFFINE call it again for each rank whose carry is not finite unless its steps are walked one by one; so
+ * does backward once more with COMM_FLAG_SUM_GRADIENTS, after it has computed the other outputs. On GPUs making a plan calls
+ * it twice, and a call once, or in a wavefront forward, and backward of ADD, not at all, and backward of an operator up to
+ * four times. All ranks of a communicator therefore make the same plans and the same calls in the same order, one at a time;
+ * a rank that leaves one out, or comes with another pass, leaves the others waiting in their all_gather, or mixes up what
+ * they receive. Different communicators do not know of each other.
  *
  * Errors: where ranks disagree about the problem, all of them get FLASHSCAN_STATUS_INVALID_ARGUMENT and the same sentence
  * when the plan is made. Where a rank cannot make its plan, or refuses the arguments of a call, the others get its status
