@@ -478,41 +478,42 @@ TEST(RankCustoms, GradientsAreThoseOfTheWhole) {
             }
 }
 
-// Cases as those of the fold. Elements of one matrix are scanned in registers forward, those of five are not.
+// In all modes and both directions.
+void expect_gradients_on_a_gpu(int64_t count, const std::vector<std::vector<int64_t>>& cuts) {
+    const std::string code = fmt::format("#define COUNT {}\n{}", count, matrix_code);
+    int i = 0;
+    for (const std::vector<int64_t>& lengths : cuts)
+        for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
+            std::vector<int64_t> cut = lengths;
+            const bool exclusive = mode == FLASHSCAN_MODE_EXCLUSIVE, reverse = i % 2 == 1;
+            if (exclusive && i % 4 < 2) cut.insert(cut.begin(), 0);
+            if (reverse) std::reverse(cut.begin(), cut.end());
+            const Shape shape{1 + i % 3,
+                              std::accumulate(cut.begin(), cut.end(), int64_t{0}),
+                              1 + i % 2,
+                              0,
+                              count == 1 && i % 3 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC,
+                              mode,
+                              reverse,
+                              exclusive || i % 5 < 3};
+            ++i;
+            expect_gradients(shape, count, cut, "", FLASHSCAN_BACKEND_CUDA,
+                             [&](int32_t, flashscan_custom_operator& custom) {
+                                 custom = code_of(count * static_cast<int64_t>(matrix_bytes), code, "multiply");
+                                 custom.adjoint_name = "multiply_adjoint";
+                             });
+        }
+}
+
+// One matrix is scanned in registers forward, five are not.
 TEST(RankCustomsOnAGpu, GradientsAreThoseOfTheWhole) {
     SKIP_UNLESS_AVAILABLE(device);
-    int i = 0;
-    for (const int64_t count : {1, 5}) {
-        const std::string code = fmt::format("#define COUNT {}\n{}", count, matrix_code);
-        for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{{7},
-                                                                                     {5, 4},
-                                                                                     {9, 0},
-                                                                                     {3, 0, 6},
-                                                                                     {1, 1, 1, 1},
-                                                                                     {200, 1, 300},
-                                                                                     {4, 0, 0, 5, 0},
-                                                                                     {2, 3, 0, 1, 40, 0, 7, 90}})
-            for (const int32_t mode : {FLASHSCAN_MODE_INCLUSIVE, FLASHSCAN_MODE_EXCLUSIVE, FLASHSCAN_MODE_REDUCTION}) {
-                std::vector<int64_t> cut = lengths;
-                const bool exclusive = mode == FLASHSCAN_MODE_EXCLUSIVE, reverse = i % 2 == 1;
-                if (exclusive && i % 4 < 2) cut.insert(cut.begin(), 0);
-                if (reverse) std::reverse(cut.begin(), cut.end());
-                const Shape shape{1 + i % 3,
-                                  std::accumulate(cut.begin(), cut.end(), int64_t{0}),
-                                  1 + i % 2,
-                                  0,
-                                  count == 1 && i % 3 == 0 ? FLASHSCAN_LAYOUT_BCT : FLASHSCAN_LAYOUT_BTC,
-                                  mode,
-                                  reverse,
-                                  exclusive || i % 5 < 3};
-                ++i;
-                expect_gradients(shape, count, cut, "", FLASHSCAN_BACKEND_CUDA,
-                                 [&](int32_t, flashscan_custom_operator& custom) {
-                                     custom = code_of(count * static_cast<int64_t>(matrix_bytes), code, "multiply");
-                                     custom.adjoint_name = "multiply_adjoint";
-                                 });
-            }
-    }
+    expect_gradients_on_a_gpu(
+        1, {{7}, {5, 4}, {9, 0}, {3, 0, 6}, {1, 1, 1, 1}, {200, 1, 300}, {4, 0, 0, 5, 0}, {2, 3, 0, 1, 40, 0, 7, 90}});
+}
+TEST(RankCustomsOnAGpu, GradientsOfLargeElements) {
+    SKIP_UNLESS_AVAILABLE(device);
+    expect_gradients_on_a_gpu(5, {{5, 4}, {3, 0, 6}, {4, 2, 0, 5, 3}});
 }
 
 // In whatever call it fails, all ranks hear of it, and none is left waiting.
